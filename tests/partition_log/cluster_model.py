@@ -41,13 +41,13 @@ class Broker:
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     disk: MemoryLogStorage = field(default_factory=MemoryLogStorage)
-    checkpoint: int = 0
+    checkpoint: int = 0  # the high watermark on the disk
     partition: Partition | None = None  # None: crashed
-    version: int = -1
+    version: int = -1  # of the metadata that the broker has applied
     parked: set[int] = field(default_factory=set)  # end offsets of appends with acks=all
-    fetched: tuple[FetchPartition, PartitionData] | None = None
+    fetched: tuple[FetchPartition, PartitionData] | None = None  # a Fetch whose answer is in flight
     proposal: IsrProposal | None = None  # not sent yet
-    answer: tuple[IsrProposal, AlterPartitionPartitionResponse] | None = None
+    answer: tuple[IsrProposal, AlterPartitionPartitionResponse] | None = None  # in flight
 
 
 class ClusterModel:
@@ -88,21 +88,22 @@ class ClusterModel:
         if leading.partition is None:
             return
         request = broker.partition.fetch_position(1_048_576)
-        # The broker's first question must have the answer that the whole read gives later.
-        nothing = leading.partition.fetch_nothing(
+        # A broker first calls `fetch_nothing`, which answers a Fetch from the log end without a
+        # read. Where it gives an answer, it must be equal to that of `fetch`.
+        quick_answer = leading.partition.fetch_nothing(
             request, broker_id, broker.broker_epoch, self.now_us
         )
         result = leading.partition.fetch(
             request,
             replica_id=broker_id,
             replica_epoch=broker.broker_epoch,
-            max_bytes=300,
+            max_bytes=300,  # a few batches, so that a follower needs several Fetches
             now_us=self.now_us,
         )
         if result.proposal is not None:
             leading.proposal = result.proposal
-        if nothing is not None:
-            assert result == FetchResult(data=nothing)
+        if quick_answer is not None:
+            assert result == FetchResult(data=quick_answer)
         broker.fetched = (request, result.data)
 
     def deliver_fetch(self, broker_id: BrokerId) -> None:
@@ -175,7 +176,7 @@ class ClusterModel:
         )
 
     def pass_time(self, seconds: int) -> None:
-        """Advance the time by 10 s, after which followers that have not caught up lag."""
+        """Advance the time; followers that have not caught up for more than 10 s lag."""
         self.now_us += seconds * 1_000_000
 
     # -- controller --
@@ -316,7 +317,7 @@ class ClusterModel:
         """
         for broker_id in REPLICAS:
             self.recover(broker_id)
-        for _ in range(30):
+        for _ in range(30):  # rounds; each step of a healing needs a few, so that 30 are enough
             for broker_id in REPLICAS:
                 self.apply_metadata(broker_id)
                 self.deliver_fetch(broker_id)
@@ -347,8 +348,8 @@ class ClusterModel:
 
     def _elect(self) -> None:
         state = self.metadata
-        alive = [broker for broker in state.isr if broker in state.unfenced]
-        state.leader_id = alive[0] if alive else NO_BROKER
+        candidates = [broker for broker in state.isr if broker in state.unfenced]
+        state.leader_id = candidates[0] if candidates else NO_BROKER
         state.leader_epoch += 1
 
     def _publish(self) -> None:

@@ -44,14 +44,16 @@ class Producer:
     """One client. Batch `index` has sequence FIRST_SEQUENCE + index, and one record."""
 
     producer_id: int
-    created: int = 0
+    created: int = 0  # number of batches so far
     offsets: dict[int, int] = field(default_factory=dict)
     """Index of a batch -> the offset in its answer."""
-    attempt: int = 0
-    broker_id: BrokerId = NO_BROKER
-    must_repeat: bool = False
+    attempt: int = 0  # number of the present connection
+    broker_id: BrokerId = NO_BROKER  # at the other end of the present connection
+    must_repeat: bool = False  # an unanswered batch must be repeated before a new one is sent
     on_the_way: deque[Request] = field(default_factory=deque)
+    """Requests of the present connection that have not arrived."""
     late: deque[Request] = field(default_factory=deque)
+    """Requests of earlier connections that may still arrive."""
     waits: list[Wait] = field(default_factory=list)
 
     def unanswered(self) -> list[int]:
@@ -76,7 +78,7 @@ class IdempotentModel(ClusterModel):
         if producer.must_repeat or len(waiting) >= MAX_IN_FLIGHT:
             return
         if waiting and not producer.offsets:
-            return
+            return  # the first batch is sent alone (4)
         if producer.broker_id == NO_BROKER:
             producer.broker_id = self.metadata.leader_id
         if producer.broker_id == NO_BROKER:

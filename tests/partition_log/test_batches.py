@@ -73,20 +73,19 @@ def test_check_batch_finds_a_change_of_any_field_that_the_crc_covers(
 
 def test_check_batch_finds_a_wrong_record_count() -> None:
     """A valid CRC over a wrong count would shift every later offset."""
-    honest = build_batch(records("a", "b"))
-    one = build_batch(records("a"))
-    liar = replace(one, records=honest.records)
-    liar = replace(liar, crc=batch_crc(liar))
-    assert check_batch(liar) is ErrorCode.CORRUPT_MESSAGE
+    two_records = build_batch(records("a", "b"))
+    wrong_count = replace(build_batch(records("a")), records=two_records.records)
+    sealed = replace(wrong_count, crc=batch_crc(wrong_count))
+    assert check_batch(sealed) is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 65_535, 65_536])
 def test_payload_record_count_reads_every_array_header(count: int) -> None:
-    """MessagePack has three array headers, by length."""
+    """MessagePack has three array headers: up to 15 elements, up to 65,535, and more."""
     assert payload_record_count(encode_records(records("v") * count)) == count
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xa1x", b"\xc0"])
 def test_payload_record_count_of_bytes_without_array_is_minus_one(payload: bytes) -> None:
-    """Bytes without an array header are no batch."""
+    """Bytes without an array header are no records: none, a string, and nil."""
     assert payload_record_count(payload) == -1

@@ -1,4 +1,8 @@
-"""Compaction: the records, tombstones and transactions that remain after a cleaning."""
+"""Compaction: the records, tombstones and transactions that remain after a cleaning.
+
+A cleaning keeps the last record of each key. A tombstone, a record without a value, and the marker
+of a transaction remain for `delete_retention_ms` (a day here) after their first cleaning.
+"""
 
 import pytest
 
@@ -23,8 +27,8 @@ PRODUCER = 7
 OTHER = 8
 
 
-class Story:
-    """A log with appends and cleanings."""
+class CleanedLog:
+    """A compacted log with methods that append to it and clean it."""
 
     def __init__(self) -> None:
         self.log = PartitionLog(PARTITION, MemoryLogStorage())
@@ -37,8 +41,8 @@ class Story:
     def write(self, *written: str, producer: int = -1) -> None:
         """Append a batch of `key=value` records; `key=` is a tombstone."""
         records = []
-        for each in written:
-            key, _, value = each.partition("=")
+        for key_and_value in written:
+            key, _, value = key_and_value.partition("=")
             records.append(Record(key.encode(), value.encode() or None, self.now_ms))
         self.log.append_as_leader(
             tuple(records),
@@ -89,16 +93,16 @@ class Story:
         return result
 
     def left(self) -> list[str]:
-        """Return `offset key=value` of each remaining record, and the kind of each marker."""
-        found = []
+        """Return `offset key=value` of each remaining record, and `offset marker=` of markers."""
+        remaining = []
         for index in range(len(self.log.storage)):
             batch = self.log.storage.batch(index)
             assert check_batch(batch) is ErrorCode.NONE
             for offset, record in records_of(batch, self.codecs):
                 key = "marker" if batch.is_control else (record.key or b"").decode()
                 value = "" if batch.is_control else (record.value or b"").decode()
-                found.append(f"{offset} {key}={value}")
-        return found
+                remaining.append(f"{offset} {key}={value}")
+        return remaining
 
     def reopened(self) -> PartitionLog:
         """Return the log as a restarted broker opens it."""
@@ -107,288 +111,293 @@ class Story:
 
 def test_last_record_of_each_key_keeps_its_offset() -> None:
     """Offsets do not move; the removed records leave holes."""
-    story = Story()
-    story.write("a=1", "b=1")
-    story.write("a=2", "c=1", "a=3")
-    story.write("b=2")
-    end = story.log.log_end_offset
-    result = story.clean()
-    assert story.left() == ["3 c=1", "4 a=3", "5 b=2"]
-    assert (story.log.log_start_offset, story.log.log_end_offset) == (0, end)
+    cleaned = CleanedLog()
+    cleaned.write("a=1", "b=1")
+    cleaned.write("a=2", "c=1", "a=3")
+    cleaned.write("b=2")
+    end = cleaned.log.log_end_offset
+    result = cleaned.clean()
+    assert cleaned.left() == ["3 c=1", "4 a=3", "5 b=2"]
+    assert (cleaned.log.log_start_offset, cleaned.log.log_end_offset) == (0, end)
     assert (result.records_before, result.records_after, result.end_offset) == (6, 3, 6)
     assert result.bytes_after < result.bytes_before
 
 
 def test_cleaning_up_to_an_offset_keeps_the_records_behind_it() -> None:
     """Records of the active segment do not yet replace earlier ones."""
-    story = Story()
-    story.write("a=1")
-    story.write("a=2")
-    story.write("a=3")
-    story.clean(end=2)
-    assert story.left() == ["1 a=2", "2 a=3"]
-    story.clean(end=3)
-    assert story.left() == ["2 a=3"]
+    cleaned = CleanedLog()
+    cleaned.write("a=1")
+    cleaned.write("a=2")
+    cleaned.write("a=3")
+    cleaned.clean(end=2)
+    assert cleaned.left() == ["1 a=2", "2 a=3"]
+    cleaned.clean(end=3)
+    assert cleaned.left() == ["2 a=3"]
 
 
 def test_later_cleaning_also_reads_the_cleaned_part() -> None:
-    """A later record may have replaced the last one of its key."""
-    story = Story()
-    story.write("a=1", "b=1", "c=1")
-    story.clean()
-    story.write("b=2")
-    story.write("a=2", "d=1")
-    story.clean()
-    assert story.left() == ["2 c=1", "3 b=2", "4 a=2", "5 d=1"]
-    story.clean()
-    assert story.left() == ["2 c=1", "3 b=2", "4 a=2", "5 d=1"]
+    """A record in the cleaned part may have been replaced since: here a=1 and b=1.
+
+    A third cleaning has nothing to remove.
+    """
+    cleaned = CleanedLog()
+    cleaned.write("a=1", "b=1", "c=1")
+    cleaned.clean()
+    cleaned.write("b=2")
+    cleaned.write("a=2", "d=1")
+    cleaned.clean()
+    assert cleaned.left() == ["2 c=1", "3 b=2", "4 a=2", "5 d=1"]
+    cleaned.clean()
+    assert cleaned.left() == ["2 c=1", "3 b=2", "4 a=2", "5 d=1"]
 
 
 def test_tombstone_is_kept_for_the_retention_after_the_first_cleaning() -> None:
     """KIP-534: a reader of the log during this time learns of the deletion."""
-    story = Story()
-    story.write("a=1", "b=1")
-    story.write("a=")
-    story.clean()
-    assert story.left() == ["1 b=1", "2 a="]
-    story.now_ms += DAY_MS - 1
-    story.write("c=1")
-    story.clean()
-    assert story.left() == ["1 b=1", "2 a=", "3 c=1"]
-    story.now_ms += 1
-    story.write("d=1")
-    story.clean()
-    assert story.left() == ["1 b=1", "3 c=1", "4 d=1"]
+    cleaned = CleanedLog()
+    cleaned.write("a=1", "b=1")
+    cleaned.write("a=")
+    cleaned.clean()
+    assert cleaned.left() == ["1 b=1", "2 a="]
+    cleaned.now_ms += DAY_MS - 1
+    cleaned.write("c=1")
+    cleaned.clean()
+    assert cleaned.left() == ["1 b=1", "2 a=", "3 c=1"]
+    cleaned.now_ms += 1
+    cleaned.write("d=1")
+    cleaned.clean()
+    assert cleaned.left() == ["1 b=1", "3 c=1", "4 d=1"]
 
 
 def test_key_that_was_deleted_and_written_again_is_kept() -> None:
     """The record replaces the tombstone, which is removed at once."""
-    story = Story()
-    story.write("a=1")
-    story.write("a=")
-    story.write("a=2")
-    story.clean()
-    assert story.left() == ["2 a=2"]
+    cleaned = CleanedLog()
+    cleaned.write("a=1")
+    cleaned.write("a=")
+    cleaned.write("a=2")
+    cleaned.clean()
+    assert cleaned.left() == ["2 a=2"]
 
 
 def test_record_without_key_is_removed() -> None:
     """A compacted topic has no such record; Kafka's cleaner removes one that it finds."""
-    story = Story()
-    story.log.append_as_leader((Record(None, b"v", NOW_MS),), leader_epoch=0)
-    story.write("a=1")
-    story.clean()
-    assert story.left() == ["1 a=1"]
+    cleaned = CleanedLog()
+    cleaned.log.append_as_leader((Record(None, b"v", NOW_MS),), leader_epoch=0)
+    cleaned.write("a=1")
+    cleaned.clean()
+    assert cleaned.left() == ["1 a=1"]
 
 
 def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
     """A restarted replica reads its leader epochs and the log start from the batches."""
-    story = Story()
+    cleaned = CleanedLog()
     for epoch in (0, 2, 5):
-        story.epoch = epoch
-        story.write("a=1")
-        story.write("a=2")
-    epochs = story.log.epochs.entries()
-    story.clean()
-    assert story.left() == ["5 a=2"]
-    storage = story.log.storage
+        cleaned.epoch = epoch
+        cleaned.write("a=1")
+        cleaned.write("a=2")
+    epochs = cleaned.log.epochs.entries()
+    cleaned.clean()
+    assert cleaned.left() == ["5 a=2"]
+    storage = cleaned.log.storage
     kept = [storage.batch(index) for index in range(len(storage))]
     assert [(b.base_offset, b.record_count) for b in kept] == [(0, 0), (2, 0), (4, 0), (5, 1)]
-    again = story.reopened()
-    assert again.epochs.entries() == epochs
-    assert (again.log_start_offset, again.log_end_offset) == (0, 6)
-    story.write("b=1")
-    story.clean()
-    assert story.left() == ["5 a=2", "6 b=1"]
+    reopened = cleaned.reopened()
+    assert reopened.epochs.entries() == epochs
+    assert (reopened.log_start_offset, reopened.log_end_offset) == (0, 6)
+    cleaned.write("b=1")
+    cleaned.clean()
+    assert cleaned.left() == ["5 a=2", "6 b=1"]
 
 
 def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
-    """Its marker is kept as long as a tombstone."""
-    story = Story()
-    story.write("a=1")
-    story.write("a=aborted", "b=aborted", producer=PRODUCER)
-    story.append_marker(commit=False)
-    story.write("c=1")
-    story.clean()
-    assert story.left() == ["0 a=1", "3 marker=", "4 c=1"]
+    """Its marker is kept as long as a tombstone, and its records do not replace a=1."""
+    cleaned = CleanedLog()
+    cleaned.write("a=1")
+    cleaned.write("a=aborted", "b=aborted", producer=PRODUCER)
+    cleaned.append_marker(commit=False)
+    cleaned.write("c=1")
+    cleaned.clean()
+    assert cleaned.left() == ["0 a=1", "3 marker=", "4 c=1"]
     # The producer's epoch is known from the empty batch, which keeps its marker until the producer
     # writes another batch.
-    story.now_ms += 10 * DAY_MS
-    story.write("d=txn", producer=PRODUCER)
-    story.append_marker(commit=True)
-    story.write("c=2")
-    story.clean()
-    assert story.left() == ["0 a=1", "3 marker=", "5 d=txn", "6 marker=", "7 c=2"]
-    story.write("c=3")
-    story.clean()
-    assert "3 marker=" in story.left()
-    story.now_ms += DAY_MS
-    story.write("c=4")
-    story.clean()
-    assert story.left() == ["0 a=1", "5 d=txn", "6 marker=", "9 c=4"]
+    cleaned.now_ms += 10 * DAY_MS
+    cleaned.write("d=txn", producer=PRODUCER)
+    cleaned.append_marker(commit=True)
+    cleaned.write("c=2")
+    cleaned.clean()
+    assert cleaned.left() == ["0 a=1", "3 marker=", "5 d=txn", "6 marker=", "7 c=2"]
+    cleaned.write("c=3")
+    cleaned.clean()
+    assert "3 marker=" in cleaned.left()
+    cleaned.now_ms += DAY_MS
+    cleaned.write("c=4")
+    cleaned.clean()
+    assert cleaned.left() == ["0 a=1", "5 d=txn", "6 marker=", "9 c=4"]
 
 
 def test_committed_transaction_is_ordered_by_the_offsets_of_its_records() -> None:
-    """The marker's offset does not count: a plain commit between records and marker is kept."""
-    story = Story()
-    story.write("a=txn", "b=txn", producer=PRODUCER)
-    story.write("a=plain")
-    story.append_marker(commit=True)
-    story.write("d=1")
-    story.clean()
-    assert story.left() == ["1 b=txn", "2 a=plain", "3 marker=", "4 d=1"]
+    """The marker's offset does not count: a=plain, at 2, is later than a=txn, at 0, and is kept."""
+    cleaned = CleanedLog()
+    cleaned.write("a=txn", "b=txn", producer=PRODUCER)
+    cleaned.write("a=plain")
+    cleaned.append_marker(commit=True)
+    cleaned.write("d=1")
+    cleaned.clean()
+    assert cleaned.left() == ["1 b=txn", "2 a=plain", "3 marker=", "4 d=1"]
 
 
 def test_marker_is_kept_while_its_transaction_has_records() -> None:
     """Without the marker a load would see an open transaction."""
-    story = Story()
-    story.write("a=txn", producer=PRODUCER)
-    story.append_marker(commit=True)
-    story.write("b=1")
-    story.clean()
-    story.now_ms += 10 * DAY_MS
-    story.write("c=1")
-    story.clean()
-    assert story.left() == ["0 a=txn", "1 marker=", "2 b=1", "3 c=1"]
+    cleaned = CleanedLog()
+    cleaned.write("a=txn", producer=PRODUCER)
+    cleaned.append_marker(commit=True)
+    cleaned.write("b=1")
+    cleaned.clean()
+    cleaned.now_ms += 10 * DAY_MS
+    cleaned.write("c=1")
+    cleaned.clean()
+    assert cleaned.left() == ["0 a=txn", "1 marker=", "2 b=1", "3 c=1"]
 
 
 def test_marker_of_a_transaction_without_records_is_removed_after_the_retention() -> None:
-    """The producer's last batch is kept without records, because it has the producer's epoch."""
-    story = Story()
-    story.write("first=1")
-    story.write("a=txn", producer=PRODUCER)
-    story.append_marker(commit=True)
-    story.write("a=plain")
-    story.clean()
-    assert story.left() == ["0 first=1", "2 marker=", "3 a=plain"]
-    assert len(story.reopened().producers) == 1
+    """The producer's last batch is kept without records, because it has the producer's epoch.
+
+    So a reopened log still knows the producer after its marker was removed.
+    """
+    cleaned = CleanedLog()
+    cleaned.write("first=1")
+    cleaned.write("a=txn", producer=PRODUCER)
+    cleaned.append_marker(commit=True)
+    cleaned.write("a=plain")
+    cleaned.clean()
+    assert cleaned.left() == ["0 first=1", "2 marker=", "3 a=plain"]
+    assert len(cleaned.reopened().producers) == 1
     for _ in range(3):
-        story.now_ms += DAY_MS
-        story.write("b=1")
-        story.clean()
-    assert len(story.reopened().producers) == 1
+        cleaned.now_ms += DAY_MS
+        cleaned.write("b=1")
+        cleaned.clean()
+    assert len(cleaned.reopened().producers) == 1
 
 
 def test_open_transaction_limits_the_cleaning() -> None:
     """Its outcome is not known, so neither it nor any batch behind it is cleaned."""
-    story = Story()
-    story.write("a=1")
-    story.write("a=2")
-    story.write("a=open", producer=PRODUCER)
-    story.write("a=other", producer=OTHER)
-    story.append_marker(commit=False, producer=OTHER)
-    story.write("a=3")
-    assert TransactionIndex(story.log).last_stable_offset == 2
-    story.clean()
-    assert story.left() == ["1 a=2", "2 a=open", "3 a=other", "4 marker=", "5 a=3"]
-    story.append_marker(commit=True)
-    story.write("z=1")
-    assert TransactionIndex(story.log).last_stable_offset == story.log.log_end_offset
-    story.clean()
-    assert story.left() == ["4 marker=", "5 a=3", "6 marker=", "7 z=1"]
+    cleaned = CleanedLog()
+    cleaned.write("a=1")
+    cleaned.write("a=2")
+    cleaned.write("a=open", producer=PRODUCER)
+    cleaned.write("a=other", producer=OTHER)
+    cleaned.append_marker(commit=False, producer=OTHER)
+    cleaned.write("a=3")
+    assert TransactionIndex(cleaned.log).last_stable_offset == 2
+    cleaned.clean()
+    assert cleaned.left() == ["1 a=2", "2 a=open", "3 a=other", "4 marker=", "5 a=3"]
+    cleaned.append_marker(commit=True)
+    cleaned.write("z=1")
+    assert TransactionIndex(cleaned.log).last_stable_offset == cleaned.log.log_end_offset
+    cleaned.clean()
+    assert cleaned.left() == ["4 marker=", "5 a=3", "6 marker=", "7 z=1"]
 
 
 def test_transaction_whose_marker_is_not_committed_counts_as_open() -> None:
     """A marker above the high watermark may still be truncated."""
-    story = Story()
-    story.write("a=1")
-    story.write("a=txn", producer=PRODUCER)
-    story.append_marker(commit=False)
-    story.log.update_high_watermark(2)
-    index = TransactionIndex(story.log)
+    cleaned = CleanedLog()
+    cleaned.write("a=1")
+    cleaned.write("a=txn", producer=PRODUCER)
+    cleaned.append_marker(commit=False)
+    cleaned.log.update_high_watermark(2)
+    index = TransactionIndex(cleaned.log)
     assert index.last_stable_offset == 1
-    assert index.counts(story.log.storage.batch(1)) is None
-    story.commit_all()
-    index = TransactionIndex(story.log)
-    assert (index.last_stable_offset, index.is_aborted(story.log.storage.batch(1))) == (3, True)
+    assert index.counts(cleaned.log.storage.batch(1)) is None
+    cleaned.commit_all()
+    index = TransactionIndex(cleaned.log)
+    assert (index.last_stable_offset, index.is_aborted(cleaned.log.storage.batch(1))) == (3, True)
 
 
 def test_transaction_that_ends_above_the_cleaned_part_is_decided() -> None:
-    """Its records are below the last stable offset, its marker above."""
-    story = Story()
-    story.write("a=1")
-    story.write("a=aborted", producer=PRODUCER)
-    story.write("b=open", producer=OTHER)
-    story.append_marker(commit=False)
-    assert TransactionIndex(story.log).last_stable_offset == 2
-    story.clean()
-    assert story.left() == ["0 a=1", "2 b=open", "3 marker="]
+    """The aborted transaction's record is at 1, its marker at 3, above the last stable offset 2."""
+    cleaned = CleanedLog()
+    cleaned.write("a=1")
+    cleaned.write("a=aborted", producer=PRODUCER)
+    cleaned.write("b=open", producer=OTHER)
+    cleaned.append_marker(commit=False)
+    assert TransactionIndex(cleaned.log).last_stable_offset == 2
+    cleaned.clean()
+    assert cleaned.left() == ["0 a=1", "2 b=open", "3 marker="]
 
 
 @pytest.mark.parametrize("step_bytes", [1, 100, 1_000])
 def test_cleaning_in_steps_has_the_result_of_one_cleaning(step_bytes: int) -> None:
-    """The host serves other work between the steps."""
-    stories = (Story(), Story())
-    for story in stories:
+    """A broker cleans in steps of some bytes, and serves requests between the steps."""
+    at_once, in_steps = CleanedLog(), CleanedLog()
+    for cleaned in (at_once, in_steps):
         for number in range(30):
-            story.write(f"k{number % 7}={number}", f"x{number % 3}=")
-        story.write("a=aborted", producer=PRODUCER)
-        story.append_marker(commit=False)
-    results = (stories[0].clean(), stories[1].clean(step_bytes=step_bytes))
-    assert results[0] == results[1]
-    assert stories[0].left() == stories[1].left()
+            cleaned.write(f"k{number % 7}={number}", f"x{number % 3}=")
+        cleaned.write("a=aborted", producer=PRODUCER)
+        cleaned.append_marker(commit=False)
+    assert at_once.clean() == in_steps.clean(step_bytes=step_bytes)
+    assert at_once.left() == in_steps.left()
 
 
 def test_cleaning_of_a_log_that_was_truncated_during_it_changes_nothing() -> None:
-    """Kafka also gives the cleaning up, because the batches read are no longer in the log."""
-    story = Story()
-    story.write("a=1")
-    story.write("a=2")
+    """The batches that the cleaning has read are no longer in the log; Kafka gives up, too."""
+    cleaned = CleanedLog()
+    cleaned.write("a=1")
+    cleaned.write("a=2")
     compaction = Compaction(
-        story.log,
-        TransactionIndex(story.log),
+        cleaned.log,
+        TransactionIndex(cleaned.log),
         first_dirty_offset=0,
         end_offset=2,
         now_ms=NOW_MS,
         delete_retention_ms=DAY_MS,
     )
     assert compaction.step(2**40)
-    story.log.truncate_to(1)
+    cleaned.log.truncate_to(1)
     assert compaction.apply() is None
-    story.write("a=other")
+    cleaned.write("a=other")
     assert compaction.apply() is None
-    assert story.left() == ["0 a=1", "1 a=other"]
+    assert cleaned.left() == ["0 a=1", "1 a=other"]
 
 
 def test_cleaning_without_cleanable_batches_changes_nothing() -> None:
-    """The active segment is the only segment of the log."""
-    story = Story()
-    story.write("a=1")
-    result = story.clean(end=0)
+    """The active segment is the only segment of the log, so that the cleanable part ends at 0."""
+    cleaned = CleanedLog()
+    cleaned.write("a=1")
+    result = cleaned.clean(end=0)
     assert (result.records_before, result.end_offset) == (0, 0)
-    assert story.left() == ["0 a=1"]
+    assert cleaned.left() == ["0 a=1"]
 
 
 def test_replicas_that_were_cleaned_at_different_times_agree() -> None:
     """Each broker cleans its own replica; the last value of each key is equal."""
-    one, other = Story(), Story()
-    for story in (one, other):
-        story.write("a=1", "b=1")
-        story.write("a=2", "c=")
-        story.write("a=aborted", producer=PRODUCER)
-        story.append_marker(commit=False)
-        story.write("b=3")
-    one.clean()
-    other.clean(end=1)
-    check_agreement((one.log, other.log))
-    assert one.left() != other.left()
+    whole, only_first_record = CleanedLog(), CleanedLog()
+    for cleaned in (whole, only_first_record):
+        cleaned.write("a=1", "b=1")
+        cleaned.write("a=2", "c=")
+        cleaned.write("a=aborted", producer=PRODUCER)
+        cleaned.append_marker(commit=False)
+        cleaned.write("b=3")
+    whole.clean()
+    only_first_record.clean(end=1)
+    check_agreement((whole.log, only_first_record.log))
+    assert whole.left() != only_first_record.left()
 
 
 @pytest.mark.parametrize("compression", [0, 1, 4])
 def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) -> None:
     """A remaining record keeps its bytes and headers; a key is the same in both formats."""
-    story = Story()
-    story.write("a=1", "k0=old")
+    cleaned = CleanedLog()
+    cleaned.write("a=1", "k0=old")
     records = tuple(Record(b"k%d" % number, b"v%d" % number, NOW_MS) for number in range(3))
     own = build_batch(records, compression=compression, codecs=CODECS)
     (sent,) = decode_batches(encode_batch(own, CODECS))
-    placed = story.log.append_batch_as_leader(sent, leader_epoch=0)
-    story.write("k1=new")
-    story.write("end=1")
-    story.codecs = CODECS
-    result = story.clean(end=6)
-    assert story.left() == ["0 a=1", "2 k0=v0", "4 k2=v2", "5 k1=new", "6 end=1"]
+    placed = cleaned.log.append_batch_as_leader(sent, leader_epoch=0)
+    cleaned.write("k1=new")
+    cleaned.write("end=1")
+    cleaned.codecs = CODECS
+    result = cleaned.clean(end=6)
+    assert cleaned.left() == ["0 a=1", "2 k0=v0", "4 k2=v2", "5 k1=new", "6 end=1"]
     assert result.records_after == 4
-    kept = story.log.storage.batch(1)
+    kept = cleaned.log.storage.batch(1)
     assert (kept.base_offset, kept.last_offset, kept.record_count) == (2, 4, 2)
     (read,) = decode_batches(encode_batch(kept))
     assert records_of(read, CODECS) == [(2, records[0]), (4, records[2])]
@@ -400,32 +409,32 @@ def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) 
 
 def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
     """An empty batch keeps them: a restarted leader must know the producer's last one (KIP-98)."""
-    story = Story()
+    cleaned = CleanedLog()
     for sequence in range(3):
-        story.log.append_batch_as_leader(
+        cleaned.log.append_batch_as_leader(
             client_batch("same", producer_id=PRODUCER, base_sequence=sequence), leader_epoch=0
         )
-    story.commit_all()
-    story.write("same=last")
-    story.write("end=1")
-    story.clean(end=4)
-    kept = [story.log.storage.batch(index) for index in range(len(story.log.storage))]
+    cleaned.commit_all()
+    cleaned.write("same=last")
+    cleaned.write("end=1")
+    cleaned.clean(end=4)
+    kept = [cleaned.log.storage.batch(index) for index in range(len(cleaned.log.storage))]
     assert [(b.base_offset, b.record_count) for b in kept] == [(0, 0), (2, 0), (3, 1), (4, 1)]
-    again = story.reopened().producers
+    producers = cleaned.reopened().producers
     repeated = client_batch("same", producer_id=PRODUCER, base_sequence=2)
-    duplicate = again.find_duplicate(repeated)
+    duplicate = producers.find_duplicate(repeated)
     assert duplicate is not None
     assert duplicate.first_offset == 2
     following = client_batch("next", producer_id=PRODUCER, base_sequence=3)
-    assert again.check_produced(following) is ErrorCode.NONE
+    assert producers.check_produced(following) is ErrorCode.NONE
 
 
 def test_aborted_records_of_an_expired_producer_do_not_count() -> None:
-    """The producer's state has expired, but its markers are still in the log."""
-    story = Story()
-    story.write("a=1")
-    story.write("a=2", producer=PRODUCER)
-    story.append_marker(commit=False)
-    story.log.producers.remove_expired(NOW_MS + DAY_MS, 1)
-    assert len(story.log.producers) == 0
-    assert last_records(story.log, 3)[b"a"][1].value == b"1"
+    """The producer's state has expired, but its abort marker is still in the log: a=1 counts."""
+    cleaned = CleanedLog()
+    cleaned.write("a=1")
+    cleaned.write("a=2", producer=PRODUCER)
+    cleaned.append_marker(commit=False)
+    cleaned.log.producers.remove_expired(NOW_MS + DAY_MS, 1)
+    assert len(cleaned.log.producers) == 0
+    assert last_records(cleaned.log, 3)[b"a"][1].value == b"1"

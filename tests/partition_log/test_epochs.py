@@ -1,4 +1,7 @@
-"""The leader epoch cache. Mirrors Kafka's LeaderEpochFileCacheTest."""
+"""The leader epoch cache. Mirrors Kafka's LeaderEpochFileCacheTest.
+
+Each entry is a leader epoch and the offset at which it begins.
+"""
 
 import pytest
 
@@ -18,7 +21,7 @@ def cache(*pairs: tuple[int, int]) -> LeaderEpochCache:
 
 
 def test_assign_keeps_the_first_start_of_an_epoch() -> None:
-    """Kafka: shouldNotUpdateEpochAndStartOffsetIfItDidNotChange: later batches do not move it."""
+    """Later batches do not move it. Kafka: shouldNotUpdateEpochAndStartOffsetIfItDidNotChange."""
     assert cache((2, 6), (2, 9)).entries() == entries((2, 6))
 
 
@@ -50,8 +53,13 @@ def test_assign_of_no_epoch_is_misuse() -> None:
         (8, UNDEFINED_EPOCH_END),  # after all known
     ],
 )
-def test_end_offset_for_epoch(requested: int, answer: tuple[int, int]) -> None:
-    """Source: LeaderEpochFileCache.endOffsetFor."""
+def test_epoch_ends_where_the_next_known_epoch_begins(
+    requested: int, answer: tuple[int, int]
+) -> None:
+    """The answer is the largest known epoch up to the requested one, and its end offset.
+
+    Source: LeaderEpochFileCache.endOffsetFor.
+    """
     known = cache((2, 4), (4, 6), (7, 11))
     assert known.end_offset_for_epoch(requested, LOG_END) == answer
 

@@ -73,7 +73,8 @@ def walk(seed: int) -> IdempotentModel:
     """
     rng = random.Random(seed)
     model = IdempotentModel()
-    of_brokers: list[tuple[Callable[[BrokerId], None], tuple[float, ...]]] = [
+    # Each event with the rates from which a seed draws.
+    broker_events: list[tuple[Callable[[BrokerId], None], tuple[float, ...]]] = [
         (model.send_fetch, (0.1, 1)),
         (model.deliver_fetch, (0.1, 1)),
         (model.replicate, (2, 5)),
@@ -90,7 +91,7 @@ def walk(seed: int) -> IdempotentModel:
     ]
     events: list[Callable[[], None]] = []
     weights: list[float] = []
-    for event, odds in of_brokers:
+    for event, odds in broker_events:
         for broker in REPLICAS:
             events.append(lambda event=event, broker=broker: event(broker))  # type: ignore[misc]
             weights.append(rng.choice(odds))
@@ -118,7 +119,7 @@ def walk(seed: int) -> IdempotentModel:
 
 @pytest.mark.parametrize("first_seed", range(0, 30, 10))
 def test_each_batch_is_written_once_in_a_long_random_schedule(first_seed: int) -> None:
-    """The schedules are longer than Hypothesis draws, with odds under which batches succeed."""
+    """These schedules are longer than those of Hypothesis, and their odds let batches succeed."""
     answered = 0
     for seed in range(first_seed, first_seed + 10):
         try:
@@ -127,18 +128,18 @@ def test_each_batch_is_written_once_in_a_long_random_schedule(first_seed: int) -
             violation.add_note(f"seed {seed}")
             raise
         answered += sum(len(producer.offsets) for producer in model.producers)
-    assert answered > 150
+    assert answered > 150  # 15 batches per seed: enough that the producers made progress
 
 
 @pytest.mark.parametrize(
-    ("forgotten", "found"),
+    ("missing_check", "broken_invariant"),
     [
         ("find_duplicate", "the oldest batch without an answer is in order"),
         ("check_produced", "nothing is lost, written twice or out of order"),
     ],
 )
 def test_leader_without_one_of_its_checks_is_found(
-    forgotten: str, found: str, monkeypatch: pytest.MonkeyPatch
+    missing_check: str, broken_invariant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The property can fail: it does without either check."""
 
@@ -148,13 +149,12 @@ def test_leader_without_one_of_its_checks_is_found(
     def no_check(self: ProducerStates, batch: RecordBatch) -> ErrorCode:
         return ErrorCode.NONE
 
-    monkeypatch.setattr(
-        ProducerStates, forgotten, no_duplicate if forgotten == "find_duplicate" else no_check
-    )
-    names = set()
+    replacement = no_duplicate if missing_check == "find_duplicate" else no_check
+    monkeypatch.setattr(ProducerStates, missing_check, replacement)
+    broken_invariants = set()
     for seed in range(20):
         try:
             walk(seed)
         except InvariantViolation as violation:
-            names.add(violation.name)
-    assert found in names
+            broken_invariants.add(violation.name)
+    assert broken_invariant in broken_invariants

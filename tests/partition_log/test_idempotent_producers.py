@@ -1,4 +1,8 @@
-"""Idempotent producers at a leader: each batch once and in order (KIP-98), whatever is repeated."""
+"""Idempotent producers at a leader: each batch once and in order, also if it is repeated (KIP-98).
+
+A batch has the sequence number of its first record; the producer numbers its records. From this the
+leader knows a repeated batch, and a batch that lacks its predecessor.
+"""
 
 from pathlib import Path
 
@@ -31,12 +35,15 @@ def append(place: Partition, batch: RecordBatch) -> AppendInfo:
     return place.append_batch(batch, required_acks=1, now_us=0, codecs=CODECS)
 
 
-def outcome(place: Partition, *values: str, sequence: int = 0, epoch: int = 0) -> ErrorCode | int:
-    """Append a batch; return its error, else its offset."""
-    before = place.log_end_offset
-    info = append(place, produced(*values, sequence=sequence, epoch=epoch))
+def outcome(leading: Partition, *values: str, sequence: int = 0, epoch: int = 0) -> ErrorCode | int:
+    """Append a batch; return its error, else its offset.
+
+    Checks that an error or a duplicate has changed nothing.
+    """
+    before = leading.log_end_offset
+    info = append(leading, produced(*values, sequence=sequence, epoch=epoch))
     if info.error is not ErrorCode.NONE or info.is_duplicate:
-        assert place.log_end_offset == before
+        assert leading.log_end_offset == before
     return info.base_offset if info.error is ErrorCode.NONE else info.error
 
 
@@ -62,12 +69,15 @@ def test_duplicate_is_answered_with_the_offsets_of_the_first_batch() -> None:
     info = append(place, produced("a", "b", sequence=2))
     assert (info.error, info.is_duplicate) == (ErrorCode.NONE, True)
     assert (info.base_offset, info.next_offset) == (2, 4)
-    assert (info.log_append_time_ms, info.log_start_offset) == (7, 0)
-    assert place.log_end_offset == 7
+    assert (info.log_append_time_ms, info.log_start_offset) == (7, 0)  # the batch's own time
+    assert place.log_end_offset == 7  # three batches of two records, and the other record
 
 
 def test_only_the_last_five_batches_are_recognised_as_duplicates() -> None:
-    """An older one is out of order, as in Kafka 3.9: a client has at most five in flight."""
+    """An older one is out of order, as in Kafka 3.9: a client has at most five in flight.
+
+    Of six batches of two records, the first (sequence 0) is forgotten.
+    """
     place = with_batches(leader(), *range(0, 12, 2))
     assert outcome(place, "a", "b", sequence=0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     for sequence in range(2, 12, 2):
@@ -96,7 +106,7 @@ def test_producer_without_state_may_begin_with_any_sequence(sequence: int) -> No
 
 
 def test_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
-    """A producer raises its epoch after an error, and numbers anew."""
+    """A producer raises its epoch after an error, and numbers its records from 0 again."""
     place = with_batches(leader(), 0, 2)
     assert outcome(place, "x", sequence=4, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert outcome(place, "x", sequence=0, epoch=1) == 4
@@ -118,7 +128,7 @@ def test_sequences_wrap_to_zero() -> None:
 
 
 def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
-    """The partition was not verified, so no marker would end the transaction."""
+    """Without a verification the coordinator may not know the partition, and sends no marker."""
     place = leader()
     batch = client_batch("a", producer_id=PRODUCER, is_transactional=True)
     assert append(place, batch).error is ErrorCode.INVALID_TXN_STATE
@@ -126,7 +136,7 @@ def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
 
 
 def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
-    """It is accepted after the marker; a marker of a new epoch resets the sequences."""
+    """After the marker it is accepted. The marker is of epoch 1, which begins at sequence 0."""
     place = leader()
     guard = place.log.producers.begin_verification(PRODUCER, 0)
     opened = place.append_records(
@@ -164,7 +174,10 @@ def test_producer_state_is_replicated_to_the_next_leader() -> None:
 
 
 def test_truncated_batches_are_no_duplicates() -> None:
-    """A truncated batch was not acknowledged: the producer sends it again, in sequence."""
+    """A truncated batch was not acknowledged: the producer sends it again, in sequence.
+
+    The truncation to 0 removes all that the log knows of the producer.
+    """
     place = with_batches(leader(), 0, 2, 4)
     place.log.truncate_to(2)
     assert outcome(place, "a", "b", sequence=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -189,7 +202,10 @@ def test_producer_state_is_rebuilt_from_the_log_after_a_restart(tmp_path: Path) 
 
 
 def test_idle_producer_is_forgotten() -> None:
-    """producer.id.expiration.ms sets the time; a producer with an open transaction remains."""
+    """producer.id.expiration.ms sets the time; a producer with an open transaction remains.
+
+    The time counts from the producer's last batch, whose records have the timestamp 7.
+    """
     place = with_batches(leader(), 0)
     place.log.producers.remove_expired(now_ms=7 + 999, expiration_ms=1_000)
     assert len(place.log.producers) == 1

@@ -1,4 +1,7 @@
-"""Each invariant check of replicas finds its kind of damage."""
+"""Each invariant check of replicas finds its kind of damage.
+
+Each function with a log or a partition as its argument does one kind of damage to it.
+"""
 
 from collections.abc import Callable
 
@@ -91,7 +94,9 @@ def transaction_invented(log: PartitionLog) -> None:
         (transaction_invented, UNSTABLE),
     ],
 )
-def test_check_log_finds(damage: Callable[[PartitionLog], None], name: str) -> None:
+def test_check_log_finds_each_kind_of_damage(
+    damage: Callable[[PartitionLog], None], name: str
+) -> None:
     """The test damages the log directly, as a bug or a broken disk would."""
     log = log_of_epochs(0, 1, 2)
     log.append_as_leader(
@@ -135,7 +140,9 @@ def stranger_counted(partition: Partition) -> None:
         (stranger_counted, "nothing in flight, nobody uncertain"),
     ],
 )
-def test_check_partition_finds(damage: Callable[[Partition], None], name: str) -> None:
+def test_check_partition_finds_each_kind_of_damage(
+    damage: Callable[[Partition], None], name: str
+) -> None:
     """A leader with such damage would replicate wrong records."""
     leading = leader(partition_log=log_of_epochs(0, 0))
     check_partition(leading)
@@ -157,14 +164,14 @@ def test_check_partition_finds_a_follower_that_proposes() -> None:
 
 def test_check_agreement_compares_below_both_high_watermarks() -> None:
     """Above them the logs may differ until the follower truncates."""
-    one, other = log_of_epochs(0, 0), log_of_epochs(0)
-    other.append_as_leader(records("different"), leader_epoch=1)
-    one.update_high_watermark(2)
-    other.update_high_watermark(1)
-    check_agreement([one, other])
-    other.update_high_watermark(2)
+    first_log, second_log = log_of_epochs(0, 0), log_of_epochs(0)
+    second_log.append_as_leader(records("different"), leader_epoch=1)
+    first_log.update_high_watermark(2)
+    second_log.update_high_watermark(1)
+    check_agreement([first_log, second_log])  # they differ at offset 1
+    second_log.update_high_watermark(2)
     with pytest.raises(InvariantViolation, match="logs agree below the high watermark"):
-        check_agreement([one, other])
+        check_agreement([first_log, second_log])
 
 
 def test_check_log_compares_producer_states_with_the_batches() -> None:
@@ -175,9 +182,9 @@ def test_check_log_compares_producer_states_with_the_batches() -> None:
             client_batch("v", producer_id=7, base_sequence=sequence), leader_epoch=0
         )
     check_log(made)
-    known = made.producers
+    states_of_both_batches = made.producers
     made.truncate_to(1)
     check_log(made)
-    made.producers = known
+    made.producers = states_of_both_batches
     with pytest.raises(InvariantViolation, match="what is known of a producer stands in the log"):
         check_log(made)

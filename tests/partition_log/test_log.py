@@ -37,7 +37,7 @@ def test_append_as_leader_records_the_start_of_its_epoch() -> None:
 
 
 def test_append_in_an_older_epoch_is_misuse_and_changes_nothing() -> None:
-    """The leader assigned its epoch earlier, so an older one is a bug of the caller."""
+    """The log has epoch 4 already, so an append in epoch 3 is a bug of the caller."""
     written = log_of_epochs(4)
     with pytest.raises(SimulationError):
         written.append_as_leader(records("x"), leader_epoch=3)
@@ -88,11 +88,14 @@ def test_read_from_the_middle_of_a_batch_begins_with_the_whole_batch() -> None:
     written = log()
     written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
     written.append_as_leader(records("d"), leader_epoch=0)
-    assert [found.base_offset for found in written.read(2, 2**20, up_to=4)] == [0, 3]
+    assert [found.base_offset for found in written.read(2, 2**20, up_to=4)] == [0, 3]  # 0 to 2, 3
 
 
 def test_read_stops_before_the_batch_that_passes_the_limit_offset() -> None:
-    """A consumer must not see a record above the high watermark."""
+    """A consumer must not see a record above the high watermark.
+
+    Offsets 3 and 4 are one batch, so that a read up to 4 does not return it either.
+    """
     written = log_of_epochs(0, 0, 0)
     written.append_as_leader(records("d", "e"), leader_epoch=0)
     assert [found.base_offset for found in written.read(1, 2**20, up_to=3)] == [1, 2]
@@ -195,59 +198,60 @@ def test_opening_a_log_whose_batches_overlap_is_an_invariant_violation() -> None
 # -- holes of a cleaned log --
 
 
-def holed() -> PartitionLog:
-    """Return a compacted log with batches at 0 and 1, 4 to 5, and 9."""
+def log_with_holes() -> PartitionLog:
+    """Return a compacted log with batches at 0 and 1, 4 to 5, and 9; 2, 3 and 6 to 8 are holes."""
     storage = MemoryLogStorage()
-    for each in (
+    for kept_batch in (
         batch("a", base_offset=0),
         batch("b", base_offset=1),
         batch("e", "f", base_offset=4),
         batch("j", base_offset=9, leader_epoch=2),
     ):
-        storage.append(each)
-    made = log(storage, high_watermark=10)
-    made.is_compacted = True
-    check_log(made)
-    return made
+        storage.append(kept_batch)
+    compacted = log(storage, high_watermark=10)
+    compacted.is_compacted = True
+    check_log(compacted)
+    return compacted
 
 
 @pytest.mark.parametrize(
-    ("offset", "found"), [(0, 0), (1, 1), (2, 4), (3, 4), (4, 4), (5, 4), (6, 9), (8, 9), (9, 9)]
+    ("offset", "first_base_offset"),
+    [(0, 0), (1, 1), (2, 4), (3, 4), (4, 4), (5, 4), (6, 9), (8, 9), (9, 9)],
 )
-def test_read_in_a_hole_begins_with_the_next_batch(offset: int, found: int) -> None:
+def test_read_in_a_hole_begins_with_the_next_batch(offset: int, first_base_offset: int) -> None:
     """The requested record was removed; the base offset shows the reader where it continues."""
-    made = holed()
+    made = log_with_holes()
     first = made.read(offset, 1, up_to=10)[0]
-    assert first.base_offset == found
-    assert [b.base_offset for b in made.read(offset, 2**20, up_to=10)] == [
-        base for base in (0, 1, 4, 9) if base >= found
+    assert first.base_offset == first_base_offset
+    assert [found.base_offset for found in made.read(offset, 2**20, up_to=10)] == [
+        base_offset for base_offset in (0, 1, 4, 9) if base_offset >= first_base_offset
     ]
 
 
 def test_read_that_ends_in_a_hole_returns_no_batch_behind_it() -> None:
-    """A consumer's high watermark may stand in the hole."""
-    made = holed()
+    """A consumer reads up to the high watermark, which may be in the hole: here 8."""
+    made = log_with_holes()
     assert made.read(6, 2**20, up_to=8) == ()
     assert [b.base_offset for b in made.read(4, 2**20, up_to=8)] == [4]
 
 
 @pytest.mark.parametrize(
-    ("offset", "end", "left"),
+    ("offset", "end", "batches"),
     [(9, 9, 3), (7, 7, 3), (6, 6, 3), (5, 4, 2), (4, 4, 2), (3, 3, 2), (2, 2, 2), (1, 1, 1)],
 )
-def test_truncate_in_a_hole_ends_the_log_there(offset: int, end: int, left: int) -> None:
-    """The batches before the hole remain whole."""
-    made = holed()
+def test_truncate_in_a_hole_ends_the_log_there(offset: int, end: int, batches: int) -> None:
+    """The batches before the hole remain whole. Offset 5 is inside of a batch that begins at 4."""
+    made = log_with_holes()
     assert made.truncate_to(offset) == end
-    assert (len(made.storage), made.log_end_offset, made.truncations) == (left, end, 1)
+    assert (len(made.storage), made.log_end_offset, made.truncations) == (batches, end, 1)
     check_log(made)
     made.append_as_leader(records("new"), leader_epoch=3)
     assert made.read(end, 1, up_to=end + 1)[0].base_offset == end
 
 
 def test_follower_of_a_compacted_log_copies_its_holes() -> None:
-    """The leader has no records for them."""
-    source = holed()
+    """The leader has no records for them. Batches that overlap are still refused."""
+    source = log_with_holes()
     copy = log()
     copy.is_compacted = True
     assert copy.append_as_follower(source.read(0, 2**20, up_to=5)) is ErrorCode.NONE
@@ -255,25 +259,29 @@ def test_follower_of_a_compacted_log_copies_its_holes() -> None:
     assert copy.log_end_offset == 10
     assert copy.epochs.entries() == source.epochs.entries()
     check_log(copy)
-    again = log()
-    again.is_compacted = True
+    other_copy = log()
+    other_copy.is_compacted = True
     overlapping = (batch("a", "b"), batch("b", base_offset=1))
-    assert again.append_as_follower(overlapping) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert other_copy.append_as_follower(overlapping) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_prefix_is_replaced_by_the_result_of_a_cleaning() -> None:
-    """Log end, offsets and epochs do not change, and the new batches are on the disk."""
+    """Log end, offsets and epochs do not change, and the new batches are on the disk.
+
+    The cleaning of the first four batches kept those at 0 and 3.
+    """
     made = log_of_epochs(0, 0, 0, 1, 1)
     made.is_compacted = True
     made.flush()
-    left = [made.storage.batch(0), made.storage.batch(3)]
-    made.replace_prefix(4, left)
-    assert [made.storage.batch(i).base_offset for i in range(3)] == [0, 3, 4]
+    kept = [made.storage.batch(0), made.storage.batch(3)]
+    made.replace_prefix(4, kept)
+    assert [made.storage.batch(index).base_offset for index in range(3)] == [0, 3, 4]
     assert (made.log_start_offset, made.log_end_offset, made.recovery_point) == (0, 5, 5)
     assert made.storage.flushed_length == 3
     check_log(made)
     assert [b.base_offset for b in made.read(1, 2**20, up_to=5)] == [3, 4]
+    # The new batches must begin where the log begins: not at 3, and not without any batch.
     with pytest.raises(SimulationError, match="beginning"):
-        made.replace_prefix(2, left[1:])
+        made.replace_prefix(2, kept[1:])
     with pytest.raises(SimulationError, match="beginning"):
         made.replace_prefix(3, [])

@@ -23,7 +23,10 @@ def test_log_without_flush_messages_is_never_flushed_by_an_append() -> None:
 
 
 def test_append_that_reaches_flush_messages_flushes_the_log() -> None:
-    """Kafka counts unflushed records, not batches, and flushes the whole append."""
+    """Kafka counts unflushed records, not batches, and flushes the whole append.
+
+    The recovery point is an offset; the flushed length of the storage counts batches.
+    """
     written = flushing_log(3)
     written.append_as_leader(records("a", "b"), leader_epoch=0)
     assert (written.recovery_point, written.storage.flushed_length) == (0, 0)
@@ -34,7 +37,7 @@ def test_append_that_reaches_flush_messages_flushes_the_log() -> None:
 
 
 def test_append_as_follower_flushes_before_the_next_fetch() -> None:
-    """The next Fetch tells the leader that the records are here: they must be on the disk."""
+    """By the next Fetch the leader counts the records as replicated: they must be on the disk."""
     copy = flushing_log(1)
     fetched = [batch("a", base_offset=0), batch("b", base_offset=1)]
     copy.append_as_follower(fetched)
@@ -42,7 +45,10 @@ def test_append_as_follower_flushes_before_the_next_fetch() -> None:
 
 
 def test_write_back_does_not_count_as_a_flush_of_the_log() -> None:
-    """Kafka does not see the write-back: flush.messages counts from the log's own flush."""
+    """A write-back is the operating system's, which Kafka does not see.
+
+    So flush.messages counts from the log's own flush, and the third record reaches it.
+    """
     written = flushing_log(3)
     written.append_as_leader(records("a", "b"), leader_epoch=0)
     written.storage.write_back()
@@ -50,15 +56,17 @@ def test_write_back_does_not_count_as_a_flush_of_the_log() -> None:
     assert written.recovery_point == 3
 
 
-@pytest.mark.parametrize(("to", "recovery_point"), [(1, 1), (3, 2)])
-def test_truncate_lowers_the_recovery_point(to: int, recovery_point: int) -> None:
-    """The recovery point never exceeds the log end. Source: Kafka UnifiedLog.truncateTo."""
+@pytest.mark.parametrize(("offset", "recovery_point"), [(1, 1), (3, 2)])
+def test_truncate_limits_the_recovery_point_to_the_log_end(
+    offset: int, recovery_point: int
+) -> None:
+    """The log was flushed at 2, which a truncation to 3 keeps. Source: UnifiedLog.truncateTo."""
     written = log()
     for value in ("a", "b", "c", "d"):
         written.append_as_leader(records(value), leader_epoch=0)
         if value == "b":
             written.flush()
-    written.truncate_to(to)
+    written.truncate_to(offset)
     assert written.recovery_point == recovery_point
     check_log(written)
 

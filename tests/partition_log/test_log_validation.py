@@ -45,15 +45,21 @@ def partition(
     return made
 
 
-def append(place: Partition, produced: RecordBatch) -> AppendInfo:
-    """Append as a broker does, at 99 ms since the epoch."""
-    return place.append_batch(produced, required_acks=-1, now_us=0, wall_ms=99, codecs=CODECS)
+APPEND_TIME_MS = 99
+"""Time of day at which the leader appends."""
+
+
+def append(leading: Partition, produced: RecordBatch) -> AppendInfo:
+    """Append a client's batch as a broker does."""
+    return leading.append_batch(
+        produced, required_acks=-1, now_us=0, wall_ms=APPEND_TIME_MS, codecs=CODECS
+    )
 
 
 @pytest.mark.parametrize(
     "recorded",
-    [each for each in RECORDED if not each.is_transactional],
-    ids=lambda each: each.name,
+    [recorded for recorded in RECORDED if not recorded.is_transactional],
+    ids=lambda recorded: recorded.name,
 )
 def test_batch_of_a_real_client_is_stored_byte_for_byte(recorded: RecordedBatch) -> None:
     """Only base offset and leader epoch change, also in compressed batches."""
@@ -63,6 +69,7 @@ def test_batch_of_a_real_client_is_stored_byte_for_byte(recorded: RecordedBatch)
     info = append(place, produced)
     assert (info.error, info.base_offset) == (ErrorCode.NONE, 1)
     assert (info.next_offset, info.log_append_time_ms) == (1 + len(recorded.records), -1)
+    # Kafka's batch begins with base offset (8 bytes), length (4) and leader epoch (4).
     stored = encode_batch(place.log.storage.batch(1))
     assert stored[8:12] + stored[16:] == recorded.data[8:12] + recorded.data[16:]
     assert stored[:8] + stored[12:16] == (1).to_bytes(8, "big") + (5).to_bytes(4, "big")
@@ -74,8 +81,9 @@ def header(produced: RecordBatch, **changes: int) -> KafkaHeader:
     return replace(produced.kafka, **changes)
 
 
+GZIP = 1
 PLAIN = client_batch("a", "b", "c")
-PACKED = client_batch("a", "b", "c", compression=1)
+PACKED = client_batch("a", "b", "c", compression=GZIP)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +154,7 @@ def test_wrong_max_timestamp_is_corrected() -> None:
     place = partition()
     append(place, resealed(PLAIN, max_timestamp_ms=5_000))
     stored = place.log.storage.batch(0)
-    assert stored.max_timestamp_ms == 7
+    assert stored.max_timestamp_ms == 7  # the time of all records of `client_batch`
     assert stored == replace(PLAIN, partition_leader_epoch=5)
 
 
@@ -154,16 +162,17 @@ def test_log_append_time_is_the_leaders_time_of_every_record() -> None:
     """message.timestamp.type LogAppendTime applies to batches of both formats."""
     place = partition(uses_log_append_time=True)
     info = append(place, PACKED)
-    assert (info.error, info.log_append_time_ms) == (ErrorCode.NONE, 99)
+    assert (info.error, info.log_append_time_ms) == (ErrorCode.NONE, APPEND_TIME_MS)
     append(place, batch("own"))
     for index in (0, 1):
         stored = place.log.storage.batch(index)
-        assert {record.timestamp_ms for _, record in records_of(stored, CODECS)} == {99}
-        assert stored.max_timestamp_ms == 99
+        timestamps_ms = {record.timestamp_ms for _, record in records_of(stored, CODECS)}
+        assert timestamps_ms == {APPEND_TIME_MS}
+        assert stored.max_timestamp_ms == APPEND_TIME_MS
     kept = place.log.storage.batch(0)
     assert kept.records == PACKED.records
     assert kept.kafka is not None
-    assert kept.kafka.attributes == 1 | LOG_APPEND_TIME
+    assert kept.kafka.attributes == GZIP | LOG_APPEND_TIME
 
 
 def test_log_append_time_attribute_of_a_client_is_cleared() -> None:
@@ -175,7 +184,10 @@ def test_log_append_time_attribute_of_a_client_is_cleared() -> None:
 
 
 def test_size_is_checked_before_the_records_are_read() -> None:
-    """message.max.bytes includes the header; segment.bytes is checked after the batch is valid."""
+    """message.max.bytes includes the header, and is checked before the CRC.
+
+    segment.bytes is checked last, when the batch is known to be valid.
+    """
     damaged = replace(PLAIN, crc=1)
     small = PLAIN.size_in_bytes
     assert append(partition(message_max_bytes=small - 1), damaged).error is (

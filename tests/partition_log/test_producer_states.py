@@ -1,4 +1,8 @@
-"""State of transactional producers in a log (KIP-98), and verification guards (KIP-890)."""
+"""State of transactional producers in a log (KIP-98), and verification guards (KIP-890).
+
+Before a producer's first batch of a transaction, the leader verifies that the transaction is open.
+The guard of this verification must accompany the batch; a marker in between invalidates it.
+"""
 
 from partition_log.batches import build_batch
 from partition_log.log import PartitionLog
@@ -47,8 +51,8 @@ def marker(
 def states(*batches: RecordBatch) -> ProducerStates:
     """Return the producer states of a log with these batches."""
     known = ProducerStates()
-    for each in batches:
-        known.appended(each)
+    for appended_batch in batches:
+        known.appended(appended_batch)
     return known
 
 
@@ -79,9 +83,10 @@ def test_control_batch_without_records_is_ignored() -> None:
 
 
 def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
+    """A consumer of committed records reads no further than the first batch of it."""
     known = states(transactional(5), transactional(6))
     assert known.has_ongoing_transaction(PRODUCER, 0)
-    assert not known.has_ongoing_transaction(PRODUCER, 1)
+    assert not known.has_ongoing_transaction(PRODUCER, 1)  # of another producer epoch
     assert known.first_unstable_offset == 5
     known.appended(marker(7))
     assert not known.has_ongoing_transaction(PRODUCER, 0)
@@ -89,6 +94,7 @@ def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
 
 
 def test_first_unstable_offset_is_that_of_the_oldest_open_transaction() -> None:
+    """The transaction at 2 has ended; that of producer 8, at 4, is open."""
     known = states(transactional(2), transactional(4, producer=8), marker(6))
     assert known.first_unstable_offset == 4
 
@@ -105,6 +111,7 @@ def test_batch_that_begins_a_transaction_needs_a_verification() -> None:
 
 
 def test_batch_of_an_open_transaction_needs_no_verification() -> None:
+    """The verification of its first batch holds until the transaction ends."""
     known = states(transactional(0))
     assert known.begin_verification(PRODUCER, 0) is None
     assert known.check_transactional(PRODUCER, 0, None) is ErrorCode.NONE
@@ -126,7 +133,10 @@ def test_batch_of_an_older_epoch_is_refused() -> None:
 
 
 def test_marker_of_an_older_producer_epoch_or_coordinator_epoch_is_refused() -> None:
-    """A fenced coordinator must not end a later transaction; an unknown producer has no epochs."""
+    """A fenced coordinator must not end a later transaction.
+
+    The log knows no epochs of producer 8, so its marker is accepted.
+    """
     known = states(transactional(0, epoch=3), marker(1, epoch=3, coordinator_epoch=5))
     late = EndTransactionMarker(is_commit=True, coordinator_epoch=4)
     same = EndTransactionMarker(is_commit=True, coordinator_epoch=5)
@@ -151,6 +161,7 @@ def test_producer_states_are_rebuilt_after_a_restart_and_a_truncation() -> None:
 
 
 def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_both() -> None:
+    """The same batch is refused without a guard; the follower rebuilds the state by its log."""
     leading, following = leader(), follower()
     producers = leading.log.producers
     refused = leading.append_records(
@@ -187,6 +198,7 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
 
 
 def test_marker_is_refused_where_appends_are_refused() -> None:
+    """A follower takes no appends; the second leader has an ISR of 2, and requires 3."""
     end = EndTransactionMarker(is_commit=True, coordinator_epoch=0)
     for replica, error in (
         (follower(), ErrorCode.NOT_LEADER_OR_FOLLOWER),

@@ -24,7 +24,7 @@ from tests.support.builders.partition_logs import (
 
 
 def test_append_returns_its_offset_and_epoch() -> None:
-    """The broker keeps offset -> append id, and the trace shows the epoch."""
+    """The broker finds an append again by its offset, and the trace shows the epoch."""
     leading = leader(leader_epoch=4)
     leading.append_records(records("a", "b"), required_acks=-1, now_us=0)
     info = leading.append_records(records("c"), required_acks=-1, now_us=0)
@@ -38,7 +38,7 @@ def test_append_returns_its_offset_and_epoch() -> None:
 
 
 def test_append_of_a_producers_batch_sets_offset_and_epoch() -> None:
-    """A producer knows neither."""
+    """A producer knows neither; the values 77 and 9 of its batch are replaced."""
     leading = leader(leader_epoch=4)
     leading.append_batch(batch("a", base_offset=77, leader_epoch=9), required_acks=1, now_us=0)
     stored = leading.log.storage.batch(0)
@@ -94,7 +94,7 @@ def test_append_below_min_insync_replicas_is_refused_for_acks_all(
 
 
 def test_append_below_min_insync_replicas_with_the_guard_off_is_committed() -> None:
-    """With min_insync_check off one replica acknowledges alone, which loses commits."""
+    """With min_insync_check off one replica acknowledges alone, so that its loss loses commits."""
     leading = leader(isr=(A,), min_insync_check=False)
     info = leading.append_records(records("a"), required_acks=-1, now_us=0)
     assert info.error is ErrorCode.NONE
@@ -103,7 +103,7 @@ def test_append_below_min_insync_replicas_with_the_guard_off_is_committed() -> N
 
 
 def test_effective_min_isr_is_limited_to_the_number_of_replicas() -> None:
-    """min.insync.replicas 2 with one replica would make the topic useless."""
+    """With min.insync.replicas 2 a topic of one replica could not be written to at all."""
     leading = leader(replicas=(A,), isr=(A,))
     info = leading.append_records(records("a"), required_acks=-1, now_us=0)
     assert (info.error, info.new_high_watermark) == (ErrorCode.NONE, 1)
@@ -122,7 +122,7 @@ def test_append_is_acknowledged_when_every_replica_in_sync_has_fetched_it() -> N
 
 
 def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_append() -> None:
-    """The record remains in the log; the error tells that it may be lost (BEHAVIOUR 6.1)."""
+    """The record remains in the log; the error shows that it may be lost (BEHAVIOUR 6.1)."""
     leading = leader()
     info = leading.append_records(records("a"), required_acks=-1, now_us=0)
     for broker in (B, C):

@@ -19,6 +19,9 @@ from tests.support.builders.partition_logs import (
 )
 
 CONSUMER = -1
+"""Replica id of a consumer's Fetch."""
+NO_PROGRESS = -1
+"""Log end offset of a follower none of whose Fetches has counted."""
 
 
 @pytest.mark.parametrize(
@@ -43,11 +46,11 @@ def test_fetch_in_another_leader_epoch_is_fenced(
 
 
 def test_fetch_that_is_refused_does_not_count_as_progress() -> None:
-    """A follower with a newer leader must not move the high watermark of a zombie."""
+    """A follower of a newer leader must not move the high watermark of the replaced one."""
     leading = leader(leader_epoch=4)
     leading.append_records(records("a"), required_acks=-1, now_us=0)
     fetch_as(leading, B, 1, leader_epoch=5)
-    assert leading.follower_log_end_offset(B) == -1
+    assert leading.follower_log_end_offset(B) == NO_PROGRESS
 
 
 def test_fetch_of_a_follower_reads_to_the_log_end() -> None:
@@ -79,19 +82,22 @@ def test_fetch_outside_the_log_is_offset_out_of_range(fetcher: int, offset: int)
 
 
 def test_fetch_is_limited_by_the_partition_and_by_the_rest_of_the_request() -> None:
-    """The smaller of the two limits decides."""
+    """The smaller of the two limits decides.
+
+    `min_one_batch` is False once another partition of the request has returned a batch.
+    """
     leading = leader(partition_log=log_of_epochs(0, 0, 0))
     size = leading.log.storage.batch(0).size_in_bytes
-    narrow = leading.fetch(
+    limited_by_partition = leading.fetch(
         fetch_request(0, partition_max_bytes=2 * size),
         replica_id=B,
         replica_epoch=-1,
         max_bytes=3 * size,
         now_us=0,
     )
-    assert narrow.size_in_bytes == 2 * size
+    assert limited_by_partition.size_in_bytes == 2 * size
     assert fetch_as(leading, B, 0, max_bytes=2 * size).size_in_bytes == 2 * size
-    left = leading.fetch(
+    limited_by_request = leading.fetch(
         fetch_request(0),
         replica_id=B,
         replica_epoch=-1,
@@ -99,7 +105,7 @@ def test_fetch_is_limited_by_the_partition_and_by_the_rest_of_the_request() -> N
         min_one_batch=False,
         now_us=0,
     )
-    assert left.data.records == ()
+    assert limited_by_request.data.records == ()
 
 
 def test_fetch_of_a_broker_that_is_no_replica_is_unknown_leader_epoch() -> None:
@@ -111,12 +117,12 @@ def test_fetch_of_a_broker_that_is_no_replica_is_unknown_leader_epoch() -> None:
 
 
 def test_fetch_of_a_followers_earlier_incarnation_does_not_count() -> None:
-    """Kafka: testFetchFromFollowerWithStaleBrokerEpoch: its log may be lost."""
+    """The follower's log may be lost since. Kafka: testFetchFromFollowerWithStaleBrokerEpoch."""
     leading = leader(partition_log=log_of_epochs(0))
     leading.update_eligible_brokers({**EVERYBODY, B: BrokerEpoch(500)})
     stale = fetch_as(leading, B, 1, last_fetched_epoch=0, replica_epoch=101)
     assert stale.data.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert leading.follower_log_end_offset(B) == -1
+    assert leading.follower_log_end_offset(B) == NO_PROGRESS
 
 
 def test_fetch_with_a_prefix_of_the_leaders_log_does_not_diverge() -> None:
@@ -141,17 +147,21 @@ def test_fetch_with_a_prefix_of_the_leaders_log_does_not_diverge() -> None:
 def test_fetch_that_diverges_is_answered_with_the_end_of_the_epoch(
     offset: int, last_epoch: int, diverging: EpochEndOffset
 ) -> None:
-    """Kafka: testReadRecord with a diverging lastFetchedEpoch: no records, no progress."""
+    """The follower truncates to that end before it gets records, so the Fetch is no progress.
+
+    Kafka: testReadRecord with a diverging lastFetchedEpoch. The leader has epoch 0 at 0 and 1, and
+    epoch 2 at 2.
+    """
     leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=3)
     answer = fetch_as(leading, B, offset, leader_epoch=3, last_fetched_epoch=last_epoch).data
     assert answer.error_code is ErrorCode.NONE
     assert answer.diverging_epoch == diverging
     assert answer.records == ()
-    assert leading.follower_log_end_offset(B) == -1
+    assert leading.follower_log_end_offset(B) == NO_PROGRESS
 
 
 def test_fetch_with_an_epoch_after_all_known_is_out_of_range() -> None:
-    """Kafka: could not determine the end offset of the last fetched epoch."""
+    """The leader cannot determine the end offset of an epoch that it does not know, as in Kafka."""
     leading = leader(partition_log=log_of_epochs(0), leader_epoch=3)
     answer = fetch_as(leading, B, 1, leader_epoch=3, last_fetched_epoch=4).data
     assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -166,7 +176,7 @@ def test_fetch_that_moves_the_high_watermark_is_answered_with_the_former_one() -
 
 
 def test_second_read_of_a_parked_fetch_counts_no_progress() -> None:
-    """It counted when it arrived; half a second later the follower may be dead."""
+    """The Fetch counted when it arrived; at its second read the follower may be dead."""
     leading = leader(partition_log=log_of_epochs(0))
     result = leading.fetch(
         fetch_request(1, last_fetched_epoch=0),
@@ -177,7 +187,7 @@ def test_second_read_of_a_parked_fetch_counts_no_progress() -> None:
         update_fetch_state=False,
     )
     assert result.data.error_code is ErrorCode.NONE
-    assert leading.follower_log_end_offset(B) == -1
+    assert leading.follower_log_end_offset(B) == NO_PROGRESS
 
 
 def test_repeated_fetch_from_the_log_end_only_keeps_the_follower_caught_up() -> None:
@@ -186,20 +196,24 @@ def test_repeated_fetch_from_the_log_end_only_keeps_the_follower_caught_up() -> 
     fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=0)
     again = fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=LAG_MAX_US)
     assert (again.data.records, again.new_high_watermark, again.proposal) == ((), None, None)
+    # With this record B is no longer at the log end: the time of its last Fetch decides.
     leading.append_records(records("a"), required_acks=1, now_us=LAG_MAX_US)
     proposal = leading.maybe_shrink_isr(2 * LAG_MAX_US)
     assert proposal is not None
     assert proposal.removed == (C,)
 
 
-def test_repeated_fetch_from_the_log_end_returns_new_records_and_watermarks() -> None:
-    """The last answer is reused only while it is still correct."""
+def test_repeated_fetch_from_the_log_end_returns_new_watermarks_and_leader_epochs() -> None:
+    """The leader reuses its last answer to such a Fetch only while that is still correct.
+
+    The first Fetches of B and C move the high watermark to 1, which only the next answers have.
+    """
     leading = leader(partition_log=log_of_epochs(0))
-    marks = [
+    high_watermarks = [
         fetch_as(leading, broker, 1, last_fetched_epoch=0).data.high_watermark
         for broker in (B, C, B, C)
     ]
-    assert marks == [0, 0, 1, 1]
+    assert high_watermarks == [0, 0, 1, 1]
     leading.make_leader(
         leader_epoch=2, partition_epoch=9, replicas=(A, B, C), isr=(A, B, C), now_us=0
     )
@@ -208,7 +222,7 @@ def test_repeated_fetch_from_the_log_end_returns_new_records_and_watermarks() ->
 
 
 def test_repeated_fetch_from_the_log_end_by_a_replaced_incarnation_is_refused() -> None:
-    """The broker registered anew since; requests of the earlier process are stale."""
+    """B has registered again since (broker epoch 500); Fetches of its earlier life are stale."""
     leading = leader(partition_log=log_of_epochs(0))
     fetch_as(leading, B, 1, last_fetched_epoch=0)
     leading.update_eligible_brokers({**EVERYBODY, B: BrokerEpoch(500)})
@@ -217,7 +231,8 @@ def test_repeated_fetch_from_the_log_end_by_a_replaced_incarnation_is_refused() 
 
 
 def test_fetch_from_the_end_of_an_empty_log_is_answered_empty() -> None:
-    """The follower has no last epoch, the leader's epoch began with its election."""
+    """The follower has no last epoch, so nothing can diverge; the second Fetch gets the same."""
     leading = leader(leader_epoch=1)
-    answers = [fetch_as(leading, B, 0).data for _ in range(2)]
-    assert [(answer.error_code, answer.records) for answer in answers] == [(ErrorCode.NONE, ())] * 2
+    for _ in range(2):
+        answer = fetch_as(leading, B, 0).data
+        assert (answer.error_code, answer.records) == (ErrorCode.NONE, ())

@@ -1,4 +1,7 @@
-"""A follower: its fetch position, and its handling of the answers. BEHAVIOUR 6.1, KIP-595."""
+"""A follower: its fetch position, and its handling of the answers (BEHAVIOUR 6.1, KIP-595).
+
+`log_of_epochs(0, 0, 2)` is a log with one record per number: two of leader epoch 0, one of 2.
+"""
 
 import pytest
 from msgspec.structs import replace
@@ -34,7 +37,10 @@ def test_fetch_position_is_the_log_end_in_the_leaders_epoch() -> None:
 
 
 def test_follower_appends_the_fetched_records_and_takes_the_high_watermark() -> None:
-    """The first Fetch returns the records, the second the high watermark that it moved."""
+    """The first Fetch returns the records; the second moves the leader's high watermark.
+
+    The leader reads the high watermark before it counts a Fetch, so the third answer has it.
+    """
     leading = leader(replicas=(A, B), isr=(A, B))
     following = follower()
     leading.append_records(records("a", "b"), required_acks=-1, now_us=0)
@@ -42,9 +48,9 @@ def test_follower_appends_the_fetched_records_and_takes_the_high_watermark() -> 
     assert (first.appended_batches, following.log_end_offset) == (1, 2)
     assert first.new_high_watermark is None
     assert replicate(leading, following).new_high_watermark is None
-    second = replicate(leading, following)
-    assert second.new_high_watermark == 2
-    assert [event.kind for event in second.trace] == [TraceKind.HIGH_WATERMARK]
+    third = replicate(leading, following)
+    assert third.new_high_watermark == 2
+    assert [event.kind for event in third.trace] == [TraceKind.HIGH_WATERMARK]
 
 
 def test_followers_high_watermark_may_fall_to_a_new_leaders() -> None:
@@ -78,7 +84,7 @@ def test_answer_with_an_error_changes_nothing(error: ErrorCode) -> None:
 
 
 def test_answer_to_another_leader_epoch_is_ignored() -> None:
-    """Leadership changed while the Fetch was parked: the records may be a zombie's."""
+    """Leadership changed while the Fetch waited: the records may be of a replaced leader."""
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
@@ -136,6 +142,7 @@ def test_corrupt_records_are_not_appended() -> None:
 # -- divergence --
 
 
+# `diverging` is the leader's answer: an epoch, and the offset at which it ends in the leader's log.
 @pytest.mark.parametrize(
     ("epochs", "diverging", "offset"),
     [
@@ -147,14 +154,16 @@ def test_corrupt_records_are_not_appended() -> None:
         ((4, 4), (2, 3), 0),  # all of the follower's epochs are newer
     ],
 )
-def test_truncation_offset(
+def test_truncation_offset_is_the_lower_end_of_the_epoch_that_both_logs_have(
     epochs: tuple[int, ...], diverging: tuple[int, int], offset: int
 ) -> None:
-    """Source: AbstractFetcherThread.getOffsetTruncationState."""
-    found = truncation_offset(
-        log_of_epochs(*epochs), EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
-    )
-    assert found == offset
+    """A follower truncates to where both logs may still agree.
+
+    Source: AbstractFetcherThread.getOffsetTruncationState.
+    """
+    epoch, end_offset = diverging
+    answer = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    assert truncation_offset(log_of_epochs(*epochs), answer) == offset
 
 
 def test_diverging_follower_truncates_and_traces_it() -> None:
@@ -199,14 +208,20 @@ def test_divergence_over_several_epochs_terminates() -> None:
     """KIP-279: each Fetch compares an older epoch until the logs agree."""
     leading = leader(B, log_of_epochs(0, 0, 3, 3, 6, 6), leader_epoch=7)
     following = follower(A, log_of_epochs(0, 0, 1, 2, 2, 4, 4, 5), leader_id=B, leader_epoch=7)
-    for _ in range(6):
+    for _ in range(6):  # more Fetches than are needed: one for each epoch of the follower's log
         replicate(leading, following)
     assert values(following.log) == values(leading.log)
     check_agreement([leading.log, following.log])
 
 
 def test_former_leader_without_batches_of_its_epoch_does_not_loop() -> None:
-    """Its epoch begins at its log end; the truncation must remove the entry."""
+    """Epoch 5 of the former leader has no batches: its entry in the epoch cache is the log end.
+
+    1. The first Fetch names epoch 5, which the new leader's log lacks, so the answer diverges.
+    2. The follower has no batch to truncate. It must remove the entry all the same; otherwise the
+       answer to each Fetch would be the same.
+    3. The second Fetch names epoch 0, and its answer has the record of epoch 4.
+    """
     resigned = leader(A, log_of_epochs(0, 0), leader_epoch=5)
     leading = leader(B, log_of_epochs(0, 0, 4), leader_epoch=6)
     resigned.make_follower(
@@ -217,13 +232,16 @@ def test_former_leader_without_batches_of_its_epoch_does_not_loop() -> None:
     assert values(resigned.log) == values(leading.log)
 
 
-def test_zombie_follower_is_fenced_by_the_new_epoch() -> None:
-    """A follower of a newer epoch gives a zombie leader no progress (BEHAVIOUR 6.5)."""
+def test_leader_and_follower_of_different_leader_epochs_do_not_replicate() -> None:
+    """A replaced leader (a zombie) must see no progress of a follower that has a newer leader.
+
+    A follower that does not know its leader's new epoch yet is fenced (BEHAVIOUR 6.5).
+    """
     zombie = leader(A, log_of_epochs(0), leader_epoch=1)
-    moved_on = follower(B, log_of_epochs(0), leader_id=C, leader_epoch=2)
-    request = moved_on.fetch_position(1000)
+    newer_follower = follower(B, log_of_epochs(0), leader_id=C, leader_epoch=2)
+    request = newer_follower.fetch_position(1000)
     answer = zombie.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0)
     assert answer.data.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
     new_leader = leader(C, log_of_epochs(0), leader_epoch=2)
-    late = follower(B, log_of_epochs(0), leader_id=C, leader_epoch=1)
-    assert replicate(new_leader, late).error is ErrorCode.FENCED_LEADER_EPOCH
+    older_follower = follower(B, log_of_epochs(0), leader_id=C, leader_epoch=1)
+    assert replicate(new_leader, older_follower).error is ErrorCode.FENCED_LEADER_EPOCH

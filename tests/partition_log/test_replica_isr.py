@@ -1,4 +1,9 @@
-"""The ISR: shrinking, expansion, and every answer to AlterPartition. BEHAVIOUR 6.1."""
+"""The ISR: shrinking, expansion, and every answer to AlterPartition (BEHAVIOUR 6.1).
+
+The leader proposes a new ISR to the controller and continues with the committed ISR (`isr`). Until
+the answer the high watermark waits for the maximal ISR: the committed one and the proposed one
+together. A, B and C are the brokers 0, 1 and 2; A leads.
+"""
 
 import pytest
 
@@ -43,7 +48,7 @@ def answer(
 
 
 def shrinking() -> tuple[Partition, IsrProposal]:
-    """Return a leader of three that proposes to drop broker 2, which never fetched."""
+    """Return a leader of three that proposes to remove C, which never fetched."""
     leading = leader(partition_log=log_of_epochs(0))
     fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=LAG_MAX_US)
     proposal = leading.maybe_shrink_isr(LAG_MAX_US + 1)
@@ -52,7 +57,7 @@ def shrinking() -> tuple[Partition, IsrProposal]:
 
 
 def expanding() -> tuple[Partition, IsrProposal]:
-    """Return a leader of {0, 1} that proposes to add broker 2."""
+    """Return a leader with the ISR {A, B} that proposes to add C."""
     leading = leader(partition_log=log_of_epochs(0), isr=(A, B))
     proposal = fetch_as(leading, C, 1, last_fetched_epoch=0).proposal
     assert proposal is not None
@@ -82,11 +87,11 @@ def test_shrink_keeps_a_follower_at_the_log_end_however_old_its_fetch_is() -> No
 def test_shrink_keeps_a_follower_that_follows_a_busy_leader() -> None:
     """Each of its Fetches reaches the log end of the Fetch before, though never the current one."""
     leading = leader(isr=(A, B), replicas=(A, B))
-    end, last_epoch = 0, -1
+    fetch_offset, last_epoch = 0, -1
     for step in range(1, 100):
         leading.append_records(records("x"), required_acks=-1, now_us=step * SECOND)
-        fetch_as(leading, B, end, last_fetched_epoch=last_epoch, now_us=step * SECOND)
-        end, last_epoch = leading.log_end_offset, 1
+        fetch_as(leading, B, fetch_offset, last_fetched_epoch=last_epoch, now_us=step * SECOND)
+        fetch_offset, last_epoch = leading.log_end_offset, 1
         leading.append_records(records("y"), required_acks=-1, now_us=step * SECOND)
     assert leading.maybe_shrink_isr(100 * SECOND) is None
 
@@ -121,7 +126,10 @@ def test_shrink_changes_nothing_until_answered() -> None:
 
 
 def test_confirmed_shrink_advances_the_high_watermark() -> None:
-    """A removed replica no longer holds it back. Source: PartitionTest.testShrinkIsr."""
+    """A removed replica no longer limits the high watermark.
+
+    The log has one record. B has fetched it, and C has not. Source: PartitionTest.testShrinkIsr.
+    """
     leading, proposal = shrinking()
     result = leading.handle_alter_partition_response(
         proposal, answer(leading, proposal), now_us=LAG_MAX_US + 2
@@ -136,7 +144,7 @@ def test_confirmed_shrink_advances_the_high_watermark() -> None:
 
 
 def test_expansion_is_proposed_when_a_follower_reaches_the_high_watermark() -> None:
-    """Source: PartitionTest.testIsrExpansion."""
+    """The leader proposes it while it handles the Fetch. Source: PartitionTest.testIsrExpansion."""
     _, proposal = expanding()
     assert (proposal.new_isr, proposal.added) == ((A, B, C), (C,))
     assert proposal.data.new_isr_with_epochs[-1] == IsrBrokerState(C, 102)
@@ -207,7 +215,7 @@ def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
 
 
 def test_one_proposal_is_in_flight_at_a_time() -> None:
-    """Each proposal is based on the partition epoch that the one before leads to."""
+    """A proposal names the partition epoch, which an earlier proposal will increase."""
     leading = leader(isr=(A,), min_insync_replicas=1)
     assert fetch_as(leading, B, 0).proposal is not None
     assert fetch_as(leading, C, 0).proposal is None
@@ -215,12 +223,15 @@ def test_one_proposal_is_in_flight_at_a_time() -> None:
 
 
 def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None:
-    """The follower is about to join; a faster watermark would keep it out (BEHAVIOUR 6.1)."""
+    """The follower C is about to join; a faster watermark would keep it out (BEHAVIOUR 6.1)."""
     leading = leader(partition_log=log_of_epochs(0), isr=(A, B))
     fetch_as(leading, C, 1, last_fetched_epoch=0)
+    # Newer metadata with the same ISR ends the proposal to add C.
     leading.make_leader(leader_epoch=1, partition_epoch=2, replicas=REPLICAS, isr=(A, B), now_us=0)
     leading.append_records(records("x"), required_acks=-1, now_us=0)
+    # B has 2 records, but the high watermark waits at C's 1.
     assert fetch_as(leading, B, 2, last_fetched_epoch=1, now_us=1).new_high_watermark == 1
+    # C is fenced now, and cannot join: the high watermark no longer waits for it.
     leading.update_eligible_brokers({A: BrokerEpoch(100), B: BrokerEpoch(101)})
     info = leading.append_records(records("y"), required_acks=-1, now_us=2)
     assert info.new_high_watermark == 2
@@ -245,7 +256,10 @@ def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None
     ],
 )
 def test_refusal_of_unknown_outcome_keeps_the_maximal_isr(error: ErrorCode, retry: bool) -> None:
-    """The proposal may be applied, so both ISRs count. Source: handleAlterPartitionError."""
+    """The proposal may be applied, so both ISRs count. Source: handleAlterPartitionError.
+
+    Without a retry the leader waits for metadata: the controller knows a newer state.
+    """
     leading, proposal = expanding()
     result = leading.handle_alter_partition_response(
         proposal, answer(leading, proposal, error), now_us=0
@@ -275,11 +289,17 @@ def test_confirmed_expansion_becomes_the_committed_isr() -> None:
     assert leading.isr_in_flight is None
 
 
-@pytest.mark.parametrize("epochs", [(2, 2), (1, 0)], ids=["leader epoch", "partition epoch"])
-def test_success_for_other_epochs_is_ignored(epochs: tuple[int, int]) -> None:
-    """Metadata will bring the current state. Source: handleAlterPartitionUpdate."""
+@pytest.mark.parametrize(
+    ("leader_epoch", "partition_epoch"), [(2, 2), (1, 0)], ids=["leader epoch", "partition epoch"]
+)
+def test_success_for_other_epochs_is_ignored(leader_epoch: int, partition_epoch: int) -> None:
+    """Metadata will bring the current state. Source: handleAlterPartitionUpdate.
+
+    The leader is in leader epoch 1 and partition epoch 1: the answer names a newer leader epoch, or
+    an older partition epoch.
+    """
     leading, proposal = expanding()
-    response = answer(leading, proposal, leader_epoch=epochs[0], partition_epoch=epochs[1])
+    response = answer(leading, proposal, leader_epoch=leader_epoch, partition_epoch=partition_epoch)
     result = leading.handle_alter_partition_response(proposal, response, now_us=0)
     assert result.committed_isr is None
     assert (leading.isr, leading.maximal_isr) == ((A, B), REPLICAS)
@@ -287,7 +307,7 @@ def test_success_for_other_epochs_is_ignored(epochs: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION])
 def test_answer_after_newer_metadata_is_ignored(error: ErrorCode) -> None:
-    """The delta with the new ISR may overtake the answer, and is newer."""
+    """The metadata with the new ISR may overtake the answer, and is newer."""
     leading, proposal = expanding()
     leading.make_leader(leader_epoch=1, partition_epoch=3, replicas=REPLICAS, isr=(A, C), now_us=0)
     result = leading.handle_alter_partition_response(

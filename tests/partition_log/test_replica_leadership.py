@@ -21,7 +21,7 @@ from tests.support.builders.partition_logs import (
 
 
 def test_make_leader_begins_its_epoch_at_the_log_end() -> None:
-    """Kafka: testMakeLeaderUpdatesEpochCache: the entry exists before the first append."""
+    """The entry exists before the first append. Kafka: testMakeLeaderUpdatesEpochCache."""
     leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=5)
     assert leading.is_leader
     assert leading.leader_epoch_start_offset == 3
@@ -39,7 +39,7 @@ def test_make_leader_keeps_its_own_last_high_watermark() -> None:
 
 
 def test_make_leader_in_an_isr_of_one_commits_its_whole_log() -> None:
-    """No follower's Fetch would ever move the high watermark."""
+    """The leader is the whole ISR, so no Fetch of a follower needs to move the high watermark."""
     made = replica(partition_log=log_of_epochs(0, 0, 0), min_insync_replicas=1)
     change = made.make_leader(
         leader_epoch=1, partition_epoch=1, replicas=REPLICAS, isr=(A,), now_us=0
@@ -70,17 +70,18 @@ def test_make_leader_returns_whether_the_epoch_is_new() -> None:
 
 
 def test_make_leader_with_an_older_partition_epoch_changes_nothing() -> None:
-    """Kafka: testIgnoreLeaderPartitionStateChangeWithOlderEpoch: delayed metadata is ignored."""
+    """Delayed metadata is ignored. Kafka: testIgnoreLeaderPartitionStateChangeWithOlderEpoch."""
     leading = leader(leader_epoch=4, partition_epoch=9, isr=(A, B))
     change = leading.make_leader(
         leader_epoch=5, partition_epoch=8, replicas=REPLICAS, isr=REPLICAS, now_us=0
     )
     assert change.stale
+    # As before; the stale metadata names leader epoch 5.
     assert (leading.leader_epoch, leading.partition_epoch, leading.isr) == (4, 9, (A, B))
 
 
 def test_make_follower_with_an_older_partition_epoch_changes_nothing() -> None:
-    """Kafka: testIgnoreFollowerPartitionStateChangeWithOlderEpoch."""
+    """Delayed metadata is ignored. Kafka: testIgnoreFollowerPartitionStateChangeWithOlderEpoch."""
     leading = leader(leader_epoch=4, partition_epoch=9)
     change = leading.make_follower(
         leader_id=B, leader_epoch=5, partition_epoch=8, replicas=REPLICAS, isr=(B, C)
@@ -102,7 +103,7 @@ def test_make_follower_of_itself_is_misuse() -> None:
 
 
 def test_re_election_of_the_same_leader_begins_a_new_epoch_and_keeps_follower_offsets() -> None:
-    """Its log is unchanged, so its followers' offsets are still right."""
+    """The leader's log is unchanged, so the offsets of its followers are still right."""
     leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
     fetch_as(leading, B, 2, last_fetched_epoch=0)
     leading.append_records(records("x"), required_acks=-1, now_us=0)
@@ -117,7 +118,7 @@ def test_re_election_of_the_same_leader_begins_a_new_epoch_and_keeps_follower_of
 
 
 def test_leader_after_following_forgets_the_offsets_of_its_followers() -> None:
-    """Their logs may have been truncated in between."""
+    """The followers' logs may have been truncated in between."""
     leading = leader(isr=(A, B), min_insync_replicas=1)
     fetch_as(leading, B, 0)
     leading.make_follower(

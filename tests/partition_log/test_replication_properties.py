@@ -130,6 +130,7 @@ def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
         lambda broker: model.deliver_answer(broker, lost=True),
         lambda _: model.pass_time(11),
     ]
+    # The lists are parallel: weights[i] is the rate of events[i].
     events = [(event, broker) for event in common + rare for broker in REPLICAS]
     weights = [rng.choice((0.1, 1, 1, 3)) for _ in range(len(common) * len(REPLICAS))]
     weights += [rng.choice((0, 0.02, 0.1, 0.3)) for _ in range(len(rare) * len(REPLICAS))]
@@ -149,7 +150,7 @@ def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
 
 @pytest.mark.parametrize("first_seed", range(0, 100, 10))
 def test_acknowledged_records_survive_a_long_random_schedule(first_seed: int) -> None:
-    """The schedules are longer than Hypothesis draws, with odds under which commits happen."""
+    """These schedules are longer than those of Hypothesis, and their odds let commits happen."""
     for seed in range(first_seed, first_seed + 10):
         try:
             model = walk(seed)
@@ -161,10 +162,10 @@ def test_acknowledged_records_survive_a_long_random_schedule(first_seed: int) ->
 
 def test_unclean_elections_lose_acknowledged_records_and_are_found() -> None:
     """The checks can fail: they do under the one fault that Kafka's promise excludes."""
-    found = []
+    broken_invariants = []
     for seed in range(40):
         try:
             walk(seed, unclean=True)
         except InvariantViolation as violation:
-            found.append(violation.name)
-    assert "acknowledged records are in every log of the ISR" in found
+            broken_invariants.append(violation.name)
+    assert "acknowledged records are in every log of the ISR" in broken_invariants

@@ -1,4 +1,8 @@
-"""Bounds of a log's segments, and the part of them that a cleaning may take."""
+"""Bounds of a log's segments, and the part of them that a cleaning may take.
+
+The logs here have one batch of one record per offset, and three batches per segment unless a test
+sets another size: the segments begin at 0, 3, 6, and so on. The last one is the active segment.
+"""
 
 import pytest
 
@@ -54,42 +58,51 @@ def test_active_segment_is_never_cleaned(batches: int, end: int) -> None:
 
 @pytest.mark.parametrize(("uncleanable", "end"), [(0, 0), (2, 0), (3, 3), (5, 3), (6, 6), (8, 6)])
 def test_segment_with_the_last_stable_offset_is_not_cleaned(uncleanable: int, end: int) -> None:
-    """The offset is the high watermark or an open transaction's; no later segment is taken."""
+    """`uncleanable` is the last stable offset: the high watermark, or an open transaction's first.
+
+    Neither its segment nor a later one is cleaned.
+    """
     assert cleanable(written(*[NOW_MS] * 9), uncleanable=uncleanable).end_offset == end
 
 
 def test_segment_ends_with_the_first_append_after_its_time() -> None:
-    """log.roll.ms ends a segment however small it is."""
+    """log.roll.ms, an hour here, ends a segment however small it is.
+
+    The batch at offset 2 is more than an hour after the first one, and begins a new segment.
+    """
     log = written(NOW_MS, NOW_MS + HOUR_MS, NOW_MS + HOUR_MS + 1, NOW_MS + HOUR_MS + 2)
     assert cleanable(log, batches_per_segment=100).end_offset == 2
 
 
 def test_batch_without_a_time_ends_no_segment() -> None:
-    """Batches that preceded the run have no time."""
+    """Batches that preceded the run have no time: the hour begins with the batch at offset 2."""
     log = written(0, 0, NOW_MS, NOW_MS + HOUR_MS, NOW_MS + 2 * HOUR_MS)
     assert cleanable(log, batches_per_segment=100).end_offset == 4
 
 
 def test_young_segments_are_not_cleaned() -> None:
-    """log.cleaner.min.compaction.lag.ms sets the age."""
+    """log.cleaner.min.compaction.lag.ms sets the age: here 1 s, and 5 ms.
+
+    The first segment is an hour old, the second 10 ms.
+    """
     log = written(*[NOW_MS - HOUR_MS] * 3, *[NOW_MS - 10] * 3, NOW_MS)
     assert cleanable(log, min_lag_ms=1_000, roll_ms=10 * HOUR_MS).end_offset == 3
     assert cleanable(log, min_lag_ms=5, roll_ms=10 * HOUR_MS).end_offset == 6
 
 
 def test_ratio_is_the_dirty_share_of_the_cleanable_part() -> None:
-    """min.cleanable.dirty.ratio is compared with it; the active segment does not count."""
+    """min.cleanable.dirty.ratio is compared with it; the active segment, at 9, does not count."""
     log = written(*[NOW_MS] * 10)
     found = cleanable(log, first_dirty=6)
     size = size_of(log)
     assert (found.clean_bytes, found.cleanable_bytes, found.end_offset) == (6 * size, 3 * size, 9)
-    assert found.ratio == pytest.approx(1 / 3)
+    assert found.ratio == pytest.approx(3 / (6 + 3))
     assert cleanable(log, first_dirty=9).ratio == 0
     assert cleanable(written(NOW_MS)).ratio == 0
 
 
 def test_segments_follow_later_appends_and_truncations() -> None:
-    """An append does no work for this; each call reads only new batches."""
+    """Segments are computed at a call, not at an append; after a truncation they are outdated."""
     log = written(*[NOW_MS] * 3)
     size = size_of(log)
     segments = Segments(log, first_dirty_offset=0, segment_bytes=3 * size, roll_ms=HOUR_MS)
@@ -103,6 +116,6 @@ def test_segments_follow_later_appends_and_truncations() -> None:
 
 
 def test_checkpoint_beyond_the_log_counts_as_the_log_end() -> None:
-    """A power loss may remove cleaned records."""
+    """A power loss may remove records that the checkpoint counts as cleaned."""
     segments = Segments(written(NOW_MS), first_dirty_offset=50, segment_bytes=10, roll_ms=HOUR_MS)
     assert segments.first_dirty_offset == 1

@@ -1,4 +1,7 @@
-"""Promises of every Storage; a new implementation is one more Disk."""
+"""Promises of every Storage; a new implementation is one more Disk.
+
+The flush mark of a log is the number of its batches that survive a loss of power.
+"""
 
 from pathlib import Path
 from typing import Protocol
@@ -89,8 +92,8 @@ def test_log_returns_batches_as_they_were_appended(storage: Storage) -> None:
     """The log reads by position and searches by base offset."""
     log = storage.log(PARTITION)
     appended = [batch("a", "b", base_offset=0), batch("c", base_offset=2, leader_epoch=4)]
-    for each in appended:
-        log.append(each)
+    for appended_batch in appended:
+        log.append(appended_batch)
     assert [log.batch(index) for index in range(len(log))] == appended
     assert [log.base_offset(index) for index in range(len(log))] == [0, 2]
 
@@ -113,8 +116,8 @@ def test_truncate_keeps_a_prefix_that_can_be_appended_to(storage: Storage) -> No
 
 
 @pytest.mark.parametrize("length", [-1, 2])
-def test_truncate_to_more_than_there_is_is_misuse(storage: Storage, length: int) -> None:
-    """A silent loss or a silent no-op would follow."""
+def test_truncate_to_an_impossible_length_is_misuse(storage: Storage, length: int) -> None:
+    """Otherwise -1 would silently remove batches, and 2 would silently do nothing."""
     log = storage.log(PARTITION)
     log.append(batch())
     with pytest.raises(SimulationError):
@@ -181,7 +184,7 @@ def test_kill_keeps_unflushed_batches(disk: Disk) -> None:
 
 @pytest.mark.parametrize("by_system", [False, True])
 def test_power_loss_truncates_to_the_flush_mark(disk: Disk, by_system: bool) -> None:
-    """Data that the broker or the system flushed remains."""
+    """Data that the broker flushed, or the operating system wrote back, remains."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=2)
     log.write_back() if by_system else log.flush()
@@ -203,12 +206,15 @@ def test_power_loss_is_reported_once_with_the_lost_batches(disk: Disk) -> None:
     disk.lose_power()
     storage = disk.boot()
     recoveries = storage.take_recoveries()
-    assert [(each.partition, each.log_end_offset, each.cut_batches) for each in recoveries] == [
-        (PARTITION, 2, 3),
+    assert [
+        (recovery.partition, recovery.log_end_offset, recovery.cut_batches)
+        for recovery in recoveries
+    ] == [
+        (PARTITION, 2, 3),  # 2 of 5 batches were flushed
         (OTHER, 0, 1),
     ]
-    assert {each.cause for each in recoveries} == {RecoveryCause.POWER_LOSS}
-    assert all(each.cut_bytes > 0 for each in recoveries)
+    assert {recovery.cause for recovery in recoveries} == {RecoveryCause.POWER_LOSS}
+    assert all(recovery.cut_bytes > 0 for recovery in recoveries)
     assert storage.take_recoveries() == ()
     assert disk.boot().take_recoveries() == ()
 
@@ -220,7 +226,7 @@ def test_unread_report_of_a_power_loss_survives_the_next_one(disk: Disk) -> None
     disk.lose_power()
     append(disk.boot().log(PARTITION), up_to=2)
     disk.lose_power()
-    assert [each.cut_batches for each in disk.boot().take_recoveries()] == [1, 2]
+    assert [recovery.cut_batches for recovery in disk.boot().take_recoveries()] == [1, 2]
 
 
 def test_power_loss_without_unflushed_batches_loses_and_reports_nothing(disk: Disk) -> None:
@@ -289,7 +295,7 @@ def test_log_after_a_power_loss_is_written_and_flushed_again(disk: Disk) -> None
     append(log, up_to=3, leader_epoch=1)
     disk.lose_power()
     again = disk.boot().log(PARTITION)
-    assert [each.partition_leader_epoch for each in batches(again)] == [1, 1]
+    assert [kept.partition_leader_epoch for kept in batches(again)] == [1, 1]
 
 
 def test_checkpoint_survives_kill_and_power_loss(disk: Disk) -> None:
@@ -301,7 +307,10 @@ def test_checkpoint_survives_kill_and_power_loss(disk: Disk) -> None:
 
 
 def test_high_watermark_beyond_a_log_that_lost_power_is_limited_to_the_log_end(disk: Disk) -> None:
-    """The checkpoint survives, the records may not; no log of Kafka's ends below its watermark."""
+    """The checkpoint, 3, survives; of the records only the flushed one does.
+
+    No log of Kafka's ends below its high watermark.
+    """
     log = PartitionLog(PARTITION, disk.boot().log(PARTITION))
     for index, value in enumerate(("a", "b", "c")):
         assert log.append_as_follower([batch(value, base_offset=index)]) == 0
@@ -328,21 +337,21 @@ def test_deleted_log_is_removed_for_this_incarnation_and_the_next(disk: Disk) ->
 
 
 def test_replaced_prefix_precedes_the_batches_behind_it(disk: Disk) -> None:
-    """The next incarnation finds the result of a cleaning, after a kill and without one."""
+    """The next incarnation finds the result of a cleaning, after a kill and after a power loss."""
     storage = disk.boot()
     log = storage.log(PARTITION)
     append(log, up_to=5)
-    kept = batches(log)
-    left = [kept[0], kept[2]]
-    log.replace_prefix(4, left)
-    assert batches(log) == [*left, kept[4]]
-    assert log.flushed_length >= 2
-    append_at = batch("5", base_offset=5)
-    log.append(append_at)
+    before = batches(log)
+    new_prefix = [before[0], before[2]]
+    log.replace_prefix(4, new_prefix)
+    assert batches(log) == [*new_prefix, before[4]]
+    assert log.flushed_length >= 2  # the new prefix is flushed
+    next_batch = batch("5", base_offset=5)
+    log.append(next_batch)
     reopened = disk.boot().log(PARTITION)
-    assert batches(reopened) == [*left, kept[4], append_at]
+    assert batches(reopened) == [*new_prefix, before[4], next_batch]
     disk.lose_power()
-    assert batches(disk.boot().log(PARTITION))[:2] == left
+    assert batches(disk.boot().log(PARTITION))[:2] == new_prefix
 
 
 def test_replaced_prefix_keeps_flushed_batches_flushed(disk: Disk) -> None:
@@ -351,11 +360,11 @@ def test_replaced_prefix_keeps_flushed_batches_flushed(disk: Disk) -> None:
     log = storage.log(PARTITION)
     append(log, up_to=5)
     log.flush()
-    kept = batches(log)
-    log.replace_prefix(3, [kept[0]])
-    assert log.flushed_length == 3
+    before = batches(log)
+    log.replace_prefix(3, [before[0]])
+    assert log.flushed_length == 3  # the batch of the prefix, and the two behind it
     disk.lose_power()
-    assert batches(disk.boot().log(PARTITION)) == [kept[0], kept[3], kept[4]]
+    assert batches(disk.boot().log(PARTITION)) == [before[0], before[3], before[4]]
 
 
 def test_replace_prefix_that_is_longer_than_the_log_is_refused(storage: Storage) -> None:

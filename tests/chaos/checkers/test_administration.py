@@ -1,4 +1,7 @@
-"""The administration checker finds orders that the cluster does not carry out."""
+"""The administration checker finds orders that the cluster does not carry out.
+
+Orders are controlled shutdowns of brokers and elections of a partition's leader.
+"""
 
 import pytest
 
@@ -75,7 +78,7 @@ def test_broker_without_leaderships_and_isrs_may_stop() -> None:
 
 
 @pytest.mark.parametrize(
-    ("leader", "isr", "what"),
+    ("leader", "isr", "summary"),
     [
         ("broker-0", [0, 1], f"broker-0 stops in order, and still leads {OFFSETS_0}"),
         ("broker-0", [0], f"broker-0 stops in order, and still leads {OFFSETS_0}"),
@@ -86,17 +89,19 @@ def test_broker_without_leaderships_and_isrs_may_stop() -> None:
         ),
     ],
 )
-def test_broker_that_stops_as_a_leader_is_found(leader: str, isr: list[int], what: str) -> None:
+def test_broker_that_stops_as_leader_or_in_an_isr_is_found(
+    leader: str, isr: list[int], summary: str
+) -> None:
     """Kafka's controller first moves leaders away, and removes the broker from the ISRs."""
     rows = steady_cluster()
     shut_down(rows, 20)
     rows.elected(21, leader, isr)
     stopped(rows, 22)
-    assert [finding.summary for finding in check(rows).findings] == [what]
+    assert [finding.summary for finding in check(rows).findings] == [summary]
 
 
 def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> None:
-    """The ISR keeps it: otherwise no broker could ever lead the partition again."""
+    """The ISR keeps its last replica: otherwise no broker could ever lead the partition again."""
     rows = steady_cluster()
     shut_down(rows, 20)
     rows.elected(21, "", [0])
@@ -106,14 +111,18 @@ def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> Non
 
 @pytest.mark.parametrize("stopped_s", [20.0, 20 + CONTROLLED_SHUTDOWN_TIMEOUT_US / 1_000_000])
 def test_broker_without_an_answer_of_the_controller_is_not_judged(stopped_s: float) -> None:
-    """A broker that is not running yet stops at once; one that waited long enough stops, too."""
+    """A broker that is not running yet stops at once, here at 20 s.
+
+    A running broker stops without an answer after CONTROLLED_SHUTDOWN_TIMEOUT_US.
+    """
     rows = steady_cluster()
     shut_down(rows, 20)
     stopped(rows, stopped_s)
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
 
 
-def test_shutdown_that_is_killed_in_a_healthy_cluster_is_found() -> None:
+def test_broker_killed_in_its_shutdown_in_a_healthy_cluster_is_found() -> None:
+    """The driver kills a broker that has not stopped in time, although nothing hinders it."""
     rows = steady_cluster()
     shut_down(rows, 20)
     rows.add(60, "driver", TraceKind.NODE_KILLED, peer="broker-0")
@@ -121,7 +130,8 @@ def test_shutdown_that_is_killed_in_a_healthy_cluster_is_found() -> None:
     assert finding.summary.startswith("broker-0 is killed 40 s after its controlled shutdown")
 
 
-def test_shutdown_that_another_fault_disturbs_may_be_killed() -> None:
+def test_broker_may_be_killed_in_a_shutdown_that_another_fault_disturbs() -> None:
+    """The controller may be unable to move the broker's leaders in time."""
     rows = steady_cluster()
     shut_down(rows, 20)
     another_fault(rows, 25)
@@ -130,7 +140,7 @@ def test_shutdown_that_another_fault_disturbs_may_be_killed() -> None:
 
 
 def test_consumer_that_is_killed_at_the_end_of_its_grace_period_is_not_judged() -> None:
-    """A rollout stops members, and kills those that take longer."""
+    """A rollout stops members, and kills those that take longer; only brokers are judged."""
     rows = steady_cluster()
     rows.add(20, "driver", TraceKind.NODE_STOPPING, peer=CONSUMER)
     rows.add(20.2, "driver", TraceKind.NODE_KILLED, peer=CONSUMER)
@@ -160,6 +170,7 @@ def test_requested_leader_that_is_never_elected_is_found() -> None:
 
 
 def test_run_that_ends_before_its_orders_are_answered_judges_none() -> None:
+    """The election may have come after the end of the run."""
     rows = steady_cluster()
     move(rows, 20)
     rows.stage(21, "stopping")
@@ -181,19 +192,20 @@ def test_election_that_is_refused_in_a_healthy_cluster_is_found(fault: str) -> N
 def test_election_is_judged_once_the_last_fault_has_settled(
     moved_s: float, *, is_found: bool
 ) -> None:
-    """A cut from 15 to 30 s; its consequences may show for SETTLING_S."""
+    """A cut from 15 to 30 s; its effects may last until 90 s (30 + SETTLING_S)."""
     rows = steady_cluster()
     another_fault(rows, 15)
     rows.healed(30, "broker-2", fault="cut")
     rows.rows.sort(key=lambda row: row.time_us)
     if moved_s < 30:
-        rows.rows.pop()
+        rows.rows.pop()  # the healing comes after the election
     move(rows, moved_s)
     refused(rows, moved_s + 0.1)
     assert bool(check(rows).findings) is is_found
 
 
 def test_no_order_is_judged_in_real_time() -> None:
+    """On a busy machine an order may time out although nothing is broken."""
     rows = steady_cluster()
     move(rows, 20)
     refused(rows, 20.1)

@@ -59,6 +59,8 @@ def timed_out(
     )
 
 
+# Twice the client's timeout: 5 s, and 5 s + rebalance timeout (20 s) for JoinGroup. A request that
+# appends to the log also waits for the ISR, which may need 30 s to recover.
 @pytest.mark.parametrize(
     ("api", "bound_s"),
     [("Heartbeat", 10), ("Fetch", 10), ("OffsetCommit", 10 + 30), ("JoinGroup", 50 + 30)],
@@ -75,7 +77,7 @@ def test_request_that_times_out_in_a_healthy_cluster_is_found(api: str, bound_s:
 
 
 def test_request_may_time_out_during_a_fault() -> None:
-    """No answer is promised then."""
+    """No answer is promised while a fault is in force."""
     rows = after_a_fault()
     rows.fault(60, "broker-1", fault="crash", nodes=["broker-1"])
     timed_out(rows, 200, "Heartbeat")
@@ -90,7 +92,12 @@ def test_request_may_time_out_during_a_fault() -> None:
     ("purpose", "late_s"), [("metadata", 4.1), ("replica-fetcher", None), ("heartbeat", 60.1)]
 )
 def test_request_of_a_broker_is_judged_by_its_purpose(purpose: str, late_s: float | None) -> None:
-    """Planted bug: a Fetch of metadata that is parked and forgotten."""
+    """Planted bug: a Fetch of metadata that is parked and forgotten.
+
+    It is late after twice the timeout of its purpose: 2 s for metadata, 30 s for a purpose without
+    a setting. A replica fetcher waits 0.5 s for records; its timeout of 0.9 s is shorter than two
+    such waits, so that its timeouts prove nothing.
+    """
     for after_s, is_late in ((late_s or 100, late_s is not None), (3.9, False)):
         rows = after_a_fault()
         timed_out(rows, 30 + after_s, "Fetch", node="broker-1", cause=purpose)
@@ -98,7 +105,7 @@ def test_request_of_a_broker_is_judged_by_its_purpose(purpose: str, late_s: floa
 
 
 def test_requests_of_other_clients_are_not_judged() -> None:
-    """Their timeouts are not known here."""
+    """The checker's context has the timeouts of members and brokers only."""
     rows = after_a_fault()
     timed_out(rows, 200, "Fetch", node="producer-0")
 
@@ -106,7 +113,10 @@ def test_requests_of_other_clients_are_not_judged() -> None:
 
 
 def test_answer_with_an_unknown_server_error_is_found() -> None:
-    """Planted bug: a handler that throws. One finding for each server and API, all are counted."""
+    """Planted bug: a handler that throws.
+
+    Two answers are counted, and one is reported: a finding for each server and API is enough.
+    """
     rows = Rows()
     for time_s, error in ((1, "NONE"), (2, "UNKNOWN_SERVER_ERROR"), (3, "UNKNOWN_SERVER_ERROR")):
         rows.add(
@@ -121,7 +131,7 @@ def test_answer_with_an_unknown_server_error_is_found() -> None:
 
     report = check(rows)
 
-    assert [each.summary for each in report.findings] == [
+    assert [finding.summary for finding in report.findings] == [
         "broker-0 answers Fetch with UNKNOWN_SERVER_ERROR"
     ]
     assert report.findings_total == 2

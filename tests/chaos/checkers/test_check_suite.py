@@ -13,6 +13,7 @@ READER = "consumer-readers-0"
 
 
 def two_owners(suite: CheckSuite) -> Rows:
+    """Let the suite observe two owners of a partition for 3 s, from 2 s to 5 s."""
     rows = Rows(suite.observe)
     rows.assigned(1, READER, "readers")
     rows.assigned(2, "consumer-readers-1", "readers")
@@ -20,7 +21,7 @@ def two_owners(suite: CheckSuite) -> Rows:
     return rows
 
 
-def test_eleven_checkers_are_in_every_suite() -> None:
+def test_twelve_checkers_are_in_every_suite() -> None:
     """A suite without one of these would pass runs that break its promise."""
     suite = CheckSuite(context_of(experiment()))
 
@@ -49,35 +50,37 @@ def test_topic_of_transactions_is_checked_for_transactional_members_only() -> No
 
     context = context_of(experiment(cluster=cluster, groups={"readers": transactional}))
 
+    # Each of the three transactional ids has its own partition of five, by Kafka's hash.
     names = [f"__transaction_state-{index}" for index in (0, 3, 4)]
     assert list(context.groups["readers"].transaction_partitions) == names
-    assert context.transaction_min_isr == 2
+    assert context.transaction_min_isr == 2  # Kafka's default of transaction.state.log.min.isr
     context = context_of(experiment(cluster=cluster, groups={"readers": readers}))
     assert context.groups["readers"].transaction_partitions == ()
 
 
 def test_finding_is_reported_when_it_is_made() -> None:
-    """The run may trace it, and the suite must ignore that row."""
-    told: list[Finding] = []
+    """The run traces each finding; the suite, which observes all rows, must ignore that row."""
+    reported: list[Finding] = []
     suite = CheckSuite(context_of(experiment()))
     rows = Rows()
 
-    def tell(finding: Finding) -> None:
-        told.append(finding)
+    def trace_finding(finding: Finding) -> None:
+        reported.append(finding)
         suite.observe(
             rows.add(5, "driver", TraceKind.VIOLATION, group=finding.group, cause=finding.check)
         )
 
-    suite.report_findings_to(tell)
+    suite.report_findings_to(trace_finding)
     two_owners(suite)
 
-    assert [finding.check for finding in told] == ["ownership"]
+    assert [finding.check for finding in reported] == ["ownership"]
     assert suite.violations() == 1
-    assert suite.finish()[3].findings == tuple(told)
+    (ownership,) = [report for report in suite.finish() if report.check == "ownership"]
+    assert ownership.findings == tuple(reported)
 
 
 def test_figures_are_available_during_the_run_and_in_the_reports() -> None:
-    """The summary shows them although they are no verdict."""
+    """The live view and the summary show them. Figures are measurements, no verdict."""
     suite = CheckSuite(context_of(experiment()))
     two_owners(suite)
 
@@ -97,18 +100,22 @@ def test_report_without_figures_can_be_read() -> None:
     assert msgspec.json.decode(old, type=CheckReport).measured == {}
 
 
-def expectation_of(of: Experiment) -> tuple[int, int, int, int]:
-    known = context_of(of).groups["readers"]
-    return (
-        known.session_timeout_us,
-        known.heartbeat_interval_us,
-        known.eviction_us,
-        known.application_us,
-    )
+def expected_times_us(of_experiment: Experiment) -> dict[str, int]:
+    """Return the times that the checkers expect of the readers, in microseconds."""
+    readers = context_of(of_experiment).groups["readers"]
+    return {
+        "session": readers.session_timeout_us,
+        "heartbeat": readers.heartbeat_interval_us,
+        "eviction": readers.eviction_us,
+        "application": readers.application_us,
+    }
 
 
 def test_expectations_come_from_the_consumers_settings() -> None:
-    """A coordinator may expire a silent member after the shorter of its two timeouts."""
+    """Eviction is the shorter of session timeout and max.poll.interval.ms.
+
+    An application needs one poll (100 ms) and the records of a poll: 50 of 1 ms each.
+    """
     group = {
         "members": 2,
         "topics": ["orders"],
@@ -122,33 +129,44 @@ def test_expectations_come_from_the_consumers_settings() -> None:
         },
     }
 
-    assert expectation_of(experiment()) == (45_000_000, 3_000_000, 45_000_000, 50_000)
-    assert expectation_of(experiment(groups={"readers": group})) == (
-        10_000_000,
-        2_000_000,
-        8_000_000,
-        150_000,
-    )
+    assert expected_times_us(experiment()) == {
+        "session": 45_000_000,
+        "heartbeat": 3_000_000,
+        "eviction": 45_000_000,
+        "application": 50_000,
+    }
+    assert expected_times_us(experiment(groups={"readers": group})) == {
+        "session": 10_000_000,
+        "heartbeat": 2_000_000,
+        "eviction": 8_000_000,
+        "application": 150_000,  # 100 ms + 50 * 1 ms
+    }
 
 
 def test_every_consumer_of_the_cluster_is_expected() -> None:
-    """Late members are included: they count once they were started."""
-    made = experiment()
-    known = context_of(made).groups["readers"]
+    """The expectation names the consumers of the cluster's own specification."""
+    with_readers = experiment()
+    readers = context_of(with_readers).groups["readers"]
 
-    assert known.consumers == tuple(each.name for each in to_cluster_spec(made).consumers)
-    assert known.late == ()
+    names = tuple(consumer.name for consumer in to_cluster_spec(with_readers).consumers)
+    assert readers.consumers == names
+    assert readers.late == ()
 
 
 def test_bound_of_the_start_applies_only_in_virtual_time() -> None:
-    """A machine may be slow; a partition that cannot be loaded need not become ready."""
-    of = experiment()
-    bound_us = context_of(of, in_virtual_time=True).start_bound_us
+    """In real time a machine may be slow.
+
+    There is no bound either for a partition of the offsets topic that cannot be loaded.
+    """
+    ordinary = experiment()
+    bound_us = context_of(ordinary, in_virtual_time=True).start_bound_us
 
     assert bound_us is not None
     assert 20_000_000 < bound_us < 60_000_000
-    assert context_of(of).start_bound_us is None
+    assert context_of(ordinary).start_bound_us is None
 
+    # The bound assumes that one broker loads all partitions, here for 1 s each. The offsets topic
+    # alone has 50 by default.
     slow = experiment(cluster={"costs": {"load_fixed_us": 1_000_000}})
     assert (context_of(slow, in_virtual_time=True).start_bound_us or 0) > bound_us + 50_000_000
 

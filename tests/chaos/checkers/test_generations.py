@@ -32,17 +32,14 @@ def stable_group() -> Rows:
     return rows
 
 
-def commit(
-    rows: Rows, time_s: float, member: str, generation: int, stored_s: float | None = None
-) -> None:
+def commit(rows: Rows, time_s: float, member: str, generation: int) -> None:
+    """Let broker 0 accept a commit, and store it 2 ms later."""
     append_id = rows.append_started(time_s, "broker-0", 0, 5)
-    rows.commit_stored(
-        time_s + 0.002 if stored_s is None else stored_s, "broker-0", member, generation, append_id
-    )
+    rows.commit_stored(time_s + 0.002, "broker-0", member, generation, append_id)
 
 
 def test_commits_of_current_members_pass() -> None:
-    """This is the ordinary run."""
+    """Each of the two members commits once in its generation."""
     rows = stable_group()
     commit(rows, 5, M0, 1)
     commit(rows, 5.1, M1, 1)
@@ -123,7 +120,7 @@ def pending(rows: Rows, time_s: float, member: str, generation: int) -> None:
 
 
 def test_commit_in_a_transaction_is_judged_at_its_acceptance() -> None:
-    """The generation may be newer when its marker comes, and the transaction stands."""
+    """When its marker comes at 7 s, the generation is newer; the transaction is still valid."""
     rows = stable_group()
     pending(rows, 5, M0, 1)
     rows.member_removed(6, "broker-0", M0)
@@ -206,7 +203,10 @@ def test_deleted_group_counts_from_the_beginning() -> None:
 
 
 def test_answer_of_a_deleted_group_is_distinguished_from_its_namesake() -> None:
-    """A resumed member reads the answer of a generation 1 that precedes the present one."""
+    """A resumed member reads an old answer: of generation 1 of the deleted group.
+
+    Both groups assign t-1 in a generation 1. They are distinguished by their members' ids.
+    """
     rows = stable_group()
     rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
     rows.member_added(9, "broker-0", "new")
@@ -218,7 +218,11 @@ def test_answer_of_a_deleted_group_is_distinguished_from_its_namesake() -> None:
 
 
 def test_both_sides_of_a_split_brain_may_have_equal_generations() -> None:
-    """MEASURED_FAILOVER two-lineages: 14 generations beside 2 of the same group, for 27 s."""
+    """Each coordinator counts its own generations of the group, so both have a generation 2.
+
+    Kafka does so, too: 14 generations beside 2 of the same group, for 27 s (MEASURED_FAILOVER
+    two-lineages).
+    """
     rows = stable_group()
     for number in range(2, 8):
         rows.generation_started(10 + number, "broker-0", number, (M0, M1))
@@ -234,7 +238,7 @@ def test_both_sides_of_a_split_brain_may_have_equal_generations() -> None:
     report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.seen["generations"] == 8
+    assert report.seen["generations"] == 8  # 1 to 7 at broker 0, and 2 at broker 1
 
 
 def test_partition_assigned_to_two_members_of_one_generation_is_found() -> None:
@@ -267,20 +271,25 @@ def test_generation_loaded_by_a_new_coordinator_keeps_its_assignment() -> None:
 
 
 def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number() -> None:
-    """Corpus: `generation_begun_again_and_never_acknowledged`."""
-    for comes, outcome in (("new-id", CheckOutcome.PASS), (M1, CheckOutcome.VIOLATED)):
+    """After the loss of the log a group may begin another generation 1, with a new member.
+
+    If the loaded generation 1 has an old member, it is the first one, whose assignment is fixed.
+    Corpus: `generation_begun_again_and_never_acknowledged`.
+    """
+    for member, outcome in (("new-id", CheckOutcome.PASS), (M1, CheckOutcome.VIOLATED)):
         rows = stable_group()
         rows.load_started(20, "broker-0", 4)
-        if comes == "new-id":
+        if member == "new-id":
             rows.generation_started(25, "broker-0", 1, ("new-id",))
         rows.load_started(40, "broker-1", 6)
-        rows.group_loaded(40.1, "broker-1", generation=1, members=(comes,))
+        rows.group_loaded(40.1, "broker-1", generation=1, members=(member,))
+        # In the first generation 1 this partition belonged to M0.
         rows.add(
             41,
             C0,
             TraceKind.PARTITIONS_ASSIGNED,
             group="g",
-            member=comes,
+            member=member,
             generation=1,
             peer="broker-1",
             detail={"partitions": ["t-0"]},
@@ -290,7 +299,7 @@ def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number(
 
 
 def test_restarted_static_member_keeps_its_partitions() -> None:
-    """Its id is new, its generation and its partitions are unchanged."""
+    """Its member id is new; its generation and its partitions are unchanged."""
     rows = Rows()
     rows.load_started(0.1, "broker-0", 0)
     rows.member_added(1, "broker-0", "old", instance="i-0")
@@ -309,12 +318,12 @@ def test_restarted_static_member_keeps_its_partitions() -> None:
 
 
 def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None:
-    """They are judged by the loaded state; after an unload by none."""
+    """They are judged by the loaded state; after an unload no state is left to judge by."""
     rows = Rows()
     rows.load_started(0.1, "broker-0", 0)
     rows.group_loaded(0.2, "broker-0", generation=7, members=(M0,))
     commit(rows, 1, M0, 7)
-    commit(rows, 2, M1, 7)
+    commit(rows, 2, M1, 7)  # M1 is no member: the one finding
     rows.unloaded(3, "broker-0", 1)
     commit(rows, 4, M0, 7)
 

@@ -1,8 +1,9 @@
 """Groups that no experiment names: their clients write no rows, and no check accuses them.
 
-A Kafka client joins a standing cluster. The trace has the rows of brokers and coordinators about
-its group, but none of the client itself. Here two groups of the lab play a run; then the rows of
-one group's members are removed, and the group is removed from the checkers' context.
+A standing cluster runs until a person stops it, and Kafka's own clients may join it. Its trace has
+the rows of brokers and coordinators about such a client's group, but none of the client itself.
+Here two groups of the lab play a run; then the rows of one group's members are removed, and the
+group is removed from the checkers' context.
 """
 
 import pytest
@@ -54,14 +55,14 @@ FAULTS: dict[str, list[dict[str, object]]] = {
 }
 
 
-def is_of(node: str, row: TraceRow) -> bool:
-    """Return True if a client that is no node of the lab would not have written the row."""
+def is_row_of_a_lab_client(prefix: str, row: TraceRow) -> bool:
+    """Return True if the row exists only because clients with the prefix are nodes of the lab."""
     is_of_the_run = row.kind in {TraceKind.NODE_STARTED, TraceKind.NODE_KILLED}
-    return row.node.startswith(node) or (is_of_the_run and (row.peer or "").startswith(node))
+    return row.node.startswith(prefix) or (is_of_the_run and (row.peer or "").startswith(prefix))
 
 
-def played(faults: list[dict[str, object]]) -> tuple[Experiment, list[TraceRow]]:
-    """Return a run of two groups of the lab, and its rows."""
+def play_two_groups(faults: list[dict[str, object]]) -> tuple[Experiment, list[TraceRow]]:
+    """Play an experiment with two groups of the lab; return it and the rows of its run."""
     experiment = quick_experiment(
         cluster={"brokers": 3, "config": QUICK_BROKERS},
         groups={"readers": GROUP, OUTSIDE: GROUP},
@@ -89,11 +90,11 @@ def test_no_check_accuses_a_group_whose_members_write_no_rows(
 ) -> None:
     """No check raises, either: the trace of a real client must not be an internal error.
 
-    Nor is a group of the lab accused that a client from outside has joined.
+    With only member 1 unseen, the group is one of the lab that a client from outside has joined.
     """
-    experiment, all_rows = played(faults)
+    experiment, all_rows = play_two_groups(faults)
     assert guests_in(all_rows) == ()
-    rows = [row for row in all_rows if not is_of(unseen, row)]
+    rows = [row for row in all_rows if not is_row_of_a_lab_client(unseen, row)]
     assert guests_in(rows) == (OUTSIDE,)
     context = context_of(experiment, in_virtual_time=in_virtual_time)
     suite = CheckSuite(context.without_guests([OUTSIDE], experiment.groups))
@@ -112,8 +113,8 @@ def test_no_check_accuses_a_group_whose_members_write_no_rows(
 
 def test_members_without_rows_would_be_accused_as_members_of_the_lab() -> None:
     """The context must leave the group out: else its processed records would count as lost."""
-    experiment, all_rows = played([])
-    rows = [row for row in all_rows if not is_of(f"consumer-{OUTSIDE}-1", row)]
+    experiment, all_rows = play_two_groups([])
+    rows = [row for row in all_rows if not is_row_of_a_lab_client(f"consumer-{OUTSIDE}-1", row)]
     suite = CheckSuite(context_of(experiment))
     suite.observe_all(rows)
     violated = [report.check for report in suite.finish() if report.findings]

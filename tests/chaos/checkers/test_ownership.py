@@ -1,4 +1,8 @@
-"""The ownership checker measures overlaps, and finds those that nothing excuses."""
+"""The ownership checker measures overlaps, and finds those that nothing excuses.
+
+An overlap is the time in which two members own one partition. Unless a test says otherwise, a
+session is 45 s: before its end a coordinator must not give a member's partitions to another.
+"""
 
 from dataclasses import replace
 
@@ -38,7 +42,11 @@ def split(rows: Rows, *, loaded_s: float = 7.1) -> None:
 
 
 def split_brain(*, assigned_s: float = 52.169, lost_s: float = 83.05) -> Rows:
-    """MEASURED_FAILOVER two-owners: both joiners reach the new coordinator."""
+    """Rows of a split brain as it was measured with Kafka (MEASURED_FAILOVER two-owners).
+
+    The link is healed at 80.002 s. LATE is assigned C0's partition at `assigned_s`; C0 learns it
+    at `lost_s`.
+    """
     rows = Rows()
     split(rows)
     rows.member_removed(assigned_s - 0.03, "broker-1", f"{C0}-id")
@@ -51,16 +59,17 @@ def split_brain(*, assigned_s: float = 52.169, lost_s: float = 83.05) -> Rows:
 
 
 def test_split_brain_is_measured_to_the_millisecond_and_passes() -> None:
-    """31 s of two owners: from a session after the load until shortly after healing."""
+    """31 s of two owners: from a session after the load (7.1 s + 45 s) until 3 s after healing."""
     report = check(split_brain())
 
     assert report.outcome is CheckOutcome.PASS
     assert report.measured == {
         "overlaps": 1,
         "overlapping_partitions": 1,
-        "longest_overlap_ms": 30_881,
+        "longest_overlap_ms": 30_881,  # 83.050 s - 52.169 s
         "first_overlap_began_us": 52_169_000,
         "last_overlap_ended_us": 83_050_000,
+        # 83.050 s - 80.002 s
         "longest_part_of_an_overlap_after_everything_was_healed_ms": 3_048,
     }
     assert report.note == (
@@ -70,7 +79,10 @@ def test_split_brain_is_measured_to_the_millisecond_and_passes() -> None:
 
 
 def test_overlap_that_begins_sooner_than_a_session_after_the_load_is_found() -> None:
-    """Planted bug: the new coordinator gives loaded members less than a session."""
+    """Planted bug: the new coordinator gives loaded members less than a session.
+
+    50 s is 42.9 s after the load at 7.1 s.
+    """
     report = check(split_brain(assigned_s=50))
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -95,7 +107,7 @@ def test_owner_that_keeps_its_partition_after_healing_is_found() -> None:
 
 
 def test_overlap_that_never_ends_is_found_at_the_end() -> None:
-    """It is measured up to the end of the run."""
+    """It is measured from the assignment at 53 s up to the end of the run at 120 s."""
     rows = Rows()
     split(rows)
     rows.assigned(53, LATE, names=["t-0"], generation=2, peer="broker-1")
@@ -196,7 +208,10 @@ def test_dead_member_owns_nothing() -> None:
 
 
 def paused_member(*, expired_s: float, heard_s: float) -> Rows:
-    """C0 is paused from 10 s to 70 s; C1 gets its partition; then C0 gets an error."""
+    """C0 is paused from 10 s to 70 s and expired; 3 s later C1 gets its partition.
+
+    At `heard_s` C0 gets an error answer and loses the partition.
+    """
     rows = Rows()
     rows.load_completed(0.5, "broker-0", 0)
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
@@ -216,7 +231,7 @@ def test_zombie_may_overlap_until_its_first_answer_after_the_resume() -> None:
     report = check(paused_member(expired_s=53.2, heard_s=70.3))
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.measured["longest_overlap_ms"] == 14_100
+    assert report.measured["longest_overlap_ms"] == 14_100  # 70.3 s - (53.2 s + 3 s)
 
 
 def test_member_expired_long_before_the_end_of_its_session_is_found() -> None:
@@ -231,7 +246,10 @@ def test_member_expired_long_before_the_end_of_its_session_is_found() -> None:
 def test_member_expired_in_time_may_be_overtaken_long_after_the_fault(
     expired_s: float, allowed: bool
 ) -> None:
-    """While the group has no coordinator, no partition can be assigned to another member."""
+    """The fault lasted from 10 s to 60 s. An expiry at 53.2 s is excused by it, one at 79 s is not.
+
+    The assignment may come later, at 80 s: what counts is when the coordinator expired the member.
+    """
     rows = Rows()
     rows.load_completed(0.5, "broker-0", 0)
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
@@ -248,7 +266,12 @@ def test_member_expired_in_time_may_be_overtaken_long_after_the_fault(
 def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
     assigned_s: float, allowed: bool
 ) -> None:
-    """A resumed coordinator answers JoinGroup and SyncGroup, although it is replaced."""
+    """A resumed coordinator, broker-2, answers JoinGroup and SyncGroup although it is replaced.
+
+    A member that joins there at 29.2 s sends nothing to broker-1, which may expire it a session
+    after its load (26 s + 45 s). A member assigned at 25 s, before the load, sends heartbeats to
+    broker-1 until its pause at 60 s: 71 s is too early for its expiry.
+    """
     rows = Rows()
     rows.fault(24, "broker-2", fault="leadership_move", momentary=True)
     rows.add(26, "broker-1", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=6)
@@ -298,7 +321,7 @@ def test_zombie_that_continues_for_ever_is_found() -> None:
 
 
 def test_length_of_an_overlap_is_not_judged_during_another_fault() -> None:
-    """After the second cut the zombie gets no answer again."""
+    """The link is healed at 80 s, and clogged from 82 s to 120 s: C0 gets no answer until then."""
     rows = Rows()
     split(rows)
     rows.assigned(53, LATE, names=["t-0"], generation=2, peer="broker-1")
@@ -315,7 +338,10 @@ def test_length_of_an_overlap_is_not_judged_during_another_fault() -> None:
 
 
 def test_overlap_is_not_counted_while_the_group_has_no_coordinator() -> None:
-    """Without a coordinator there is no UNKNOWN_MEMBER_ID: time counts from the next load on."""
+    """Only a coordinator answers UNKNOWN_MEMBER_ID, so the time counts from the next load on.
+
+    The link is healed at 61 s; a coordinator exists from 90.2 s on.
+    """
     rows = Rows()
     split(rows)
     rows.assigned(53, LATE, names=["t-0"], generation=2, peer="broker-1")
@@ -355,7 +381,7 @@ def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(cause: str) -> No
 
 
 def test_members_removed_by_an_administrator_may_be_overtaken_at_once() -> None:
-    """They learn it by their next heartbeat; until then they process, as in Kafka."""
+    """They learn it by their next heartbeat; until then they process records, as in Kafka."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.member_removed(20, "broker-0", f"{C0}-id", "leave")
@@ -384,7 +410,7 @@ def test_short_failover_excuses_no_later_overlap() -> None:
 
 
 def test_figures_are_available_during_the_overlap() -> None:
-    """The live view shows it before its end is known."""
+    """The live view shows an overlap before its end is known: here from 53 s to 60 s."""
     rows = Rows()
     split(rows)
     rows.assigned(53, LATE, names=["t-0"], generation=2, peer="broker-1")
@@ -397,7 +423,7 @@ def test_figures_are_available_during_the_overlap() -> None:
 
 
 def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() -> None:
-    """The old one had expired it, and stored a generation without it."""
+    """The old coordinator had expired C0, and stored a generation without it."""
     rows = Rows()
     rows.load_completed(-20, "broker-0", 0)
     rows.assigned(-15, C0, names=["t-0"], peer="broker-0")

@@ -1,4 +1,8 @@
-"""The processing checker counts duplicates and finds records that no member processed."""
+"""The processing checker counts duplicates and finds records that no member processed.
+
+A committed offset promises that a member has processed all records before it. A record is due if
+it lies before a committed offset of its group, and after the group's first position.
+"""
 
 import pytest
 
@@ -33,16 +37,17 @@ def group_that_commits() -> Rows:
     return rows
 
 
-def hand_over(rows: Rows, time_s: float, offset: int, cause: str = "committed") -> None:
+def reassign_to_c1(rows: Rows, time_s: float, offset: int, cause: str = "committed") -> None:
+    """Move t-0 from C0 to C1, which begins at `offset`."""
     rows.revoked(time_s, C0)
     rows.assigned(time_s + 0.1, C1, generation=2)
     rows.position_reset(time_s + 0.2, C1, offset, cause)
 
 
 def test_group_that_processes_everything_passes() -> None:
-    """The ordinary run has a rebalance in the middle."""
+    """A rebalance in the middle moves the partition; the next member continues at the commit."""
     rows = group_that_commits()
-    hand_over(rows, 4, 20)
+    reassign_to_c1(rows, 4, 20)
     rows.consumed(5, C1, 20, 29)
 
     report = check(rows)
@@ -50,7 +55,7 @@ def test_group_that_processes_everything_passes() -> None:
     assert report.outcome is CheckOutcome.PASS
     assert report.seen == {
         "partitions": 1,
-        "records_due": 20,
+        "records_due": 20,  # the last commit is 20
         "records_processed": 30,
         "gaps": 0,
     }
@@ -61,7 +66,7 @@ def test_commit_beyond_the_processed_records_is_found_with_the_committer() -> No
     """Planted bug: an application that commits before it processes, and dies in between."""
     rows = group_that_commits()
     rows.committed(3.5, C0, 30)
-    hand_over(rows, 4, 30)
+    reassign_to_c1(rows, 4, 30)
     rows.consumed(5, C1, 30, 39)
 
     report = check(rows)
@@ -103,7 +108,7 @@ def test_dropped_records_are_found() -> None:
 
 
 def test_gap_that_a_member_processes_later_is_no_violation() -> None:
-    """At least once allows any order: two owners, one of them ahead."""
+    """At least once allows any order: C1 reads ahead of C0 while both own the partition."""
     rows = group_that_commits()
     rows.assigned(3.9, C1)
     rows.position_reset(4, C1, 30, "committed")
@@ -114,7 +119,7 @@ def test_gap_that_a_member_processes_later_is_no_violation() -> None:
 
 
 def test_records_before_the_first_commit_may_be_skipped() -> None:
-    """A group that starts from the latest offset, and dies, starts anew from there."""
+    """The group never committed before C0 died, so C1 starts from the latest offset again."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 50, "latest")
@@ -134,19 +139,19 @@ def test_reset_to_latest_of_a_group_that_never_commits_is_counted() -> None:
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 50, "latest")
     rows.consumed(2, C0, 50, 59)
-    hand_over(rows, 3, 80, "latest")
+    reassign_to_c1(rows, 3, 80, "latest")
     rows.consumed(5, C1, 80, 89)
 
     report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.measured["skipped_by_reset_to_latest"] == 20
+    assert report.measured["skipped_by_reset_to_latest"] == 20  # records 60 to 79
 
 
 def test_reset_to_latest_after_a_lost_commit_is_found_as_a_reset() -> None:
     """Planted bug: a coordinator that forgets offsets; the client then resets as configured."""
     rows = group_that_commits()
-    hand_over(rows, 4, 80, "latest")
+    reassign_to_c1(rows, 4, 80, "latest")
     rows.consumed(5, C1, 80, 89)
 
     report = check(rows)
@@ -159,11 +164,14 @@ def test_reset_to_latest_after_a_lost_commit_is_found_as_a_reset() -> None:
 
 
 def test_duplicates_are_counted_by_the_member_that_processed_the_record_before() -> None:
-    """The same member after a reset, another one after a crash: neither is a violation."""
+    """Duplicates are no violation, whether the same member or another one caused them.
+
+    C0 has processed 0 to 24, of them 15 to 19 twice (5 records); C1 repeats 10 to 24 (15 records).
+    """
     rows = group_that_commits()
     rows.position_reset(4, C0, 15)
     rows.consumed(4.1, C0, 15, 24)
-    hand_over(rows, 5, 10)
+    reassign_to_c1(rows, 5, 10)
     rows.consumed(6, C1, 10, 29)
 
     report = check(rows)
@@ -176,7 +184,7 @@ def test_duplicates_are_counted_by_the_member_that_processed_the_record_before()
 
 
 def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
-    """Two owners at the same time process the same records."""
+    """Two owners at the same time process the same records: 0 to 99, and 100 to 109."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 0, "earliest")
@@ -195,7 +203,7 @@ def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
 
 
 def test_new_incarnation_of_a_member_is_another_member() -> None:
-    """It does not know the records that its former incarnation processed."""
+    """It does not know the records that its former incarnation processed: here 15 to 19."""
     rows = group_that_commits()
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
     rows.add(
@@ -213,7 +221,7 @@ def test_new_incarnation_of_a_member_is_another_member() -> None:
 
 
 def test_commit_of_a_member_that_died_before_it_wrote_its_rows_is_no_violation() -> None:
-    """A kill may lose the last rows of a trace although the commit is stored."""
+    """A kill may lose a member's last rows, although the commit is stored: here of 20 to 29."""
     rows = group_that_commits()
     rows.commit_stored(3.5, "broker-0", f"{C0}-id", 1, 1, offset=30)
     rows.add(3.6, "driver", TraceKind.NODE_KILLED, peer=C0)
@@ -239,11 +247,11 @@ def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> N
     report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.measured["skipped_by_an_administrator"] == 30
+    assert report.measured["skipped_by_an_administrator"] == 30  # from the commit at 20 to 50
 
 
 def test_records_skipped_beyond_an_administrators_offset_are_found() -> None:
-    """The set offset excuses only the records before it."""
+    """The set offset, 50, excuses only the records before it, not 50 to 54."""
     rows = group_that_commits()
     rows.revoked(4, C0)
     rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
@@ -255,7 +263,7 @@ def test_records_skipped_beyond_an_administrators_offset_are_found() -> None:
 
 
 def test_member_that_commits_an_administrators_offset_did_not_skip_to_it() -> None:
-    """It began there, and its auto-commit repeats the offset before any record was processed."""
+    """C1 began there; its auto-commit repeats the offset before any record was processed."""
     rows = group_that_commits()
     rows.revoked(4, C0)
     rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
@@ -270,7 +278,10 @@ def test_member_that_commits_an_administrators_offset_did_not_skip_to_it() -> No
 
 
 def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:
-    """The group began behind it by its own reset, and lost none of its own commits."""
+    """The deleted offset 0 was the only commit of the group, and not its own.
+
+    So the group may start from the latest offset again, as before the commit.
+    """
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 50, "latest")
@@ -287,7 +298,7 @@ def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED", "REQUEST_TIMED_OUT"])
 def test_records_that_an_administrator_may_have_skipped_are_no_violation(error: str) -> None:
-    """The request had no answer, or a timed out append; it was carried out all the same."""
+    """The request had no answer, or its append timed out: it may have been carried out."""
     rows = group_that_commits()
     rows.revoked(4, C0)
     rows.admin_commit(5, 50, error)
@@ -311,44 +322,49 @@ def test_records_skipped_to_a_refused_offset_are_found() -> None:
 
 
 def test_unanswered_commit_promises_nothing() -> None:
-    """Apart from it the group never commits: it may start from the latest offset again."""
+    """Without that commit, of 0, the group has none: it may start from the latest offset."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 0, "latest")
     rows.consumed(2, C0, 0, 9)
     rows.admin_commit(2.5, 0, "REQUEST_TIMED_OUT")
-    hand_over(rows, 3, 80, "latest")
+    reassign_to_c1(rows, 3, 80, "latest")
     rows.consumed(5, C1, 80, 89)
 
     report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.measured["skipped_by_reset_to_latest"] == 70
+    assert report.measured["skipped_by_reset_to_latest"] == 70  # records 10 to 79
 
 
 def test_reset_to_latest_after_a_deletion_follows_the_configuration() -> None:
     """The group has no offsets, so auto.offset.reset decides."""
     rows = group_that_commits()
     rows.offset_removed(3.5)
-    hand_over(rows, 4, 80, "latest")
+    reassign_to_c1(rows, 4, 80, "latest")
     rows.consumed(5, C1, 80, 89)
 
     report = check(rows)
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.measured["skipped_by_an_administrator"] == 60
+    assert report.measured["skipped_by_an_administrator"] == 60  # records 20 to 79
 
 
 @pytest.mark.parametrize(
     ("member", "outcome"),
-    [("new", CheckOutcome.VIOLATED), (f"{C0}-id", CheckOutcome.PASS), ("", CheckOutcome.PASS)],
+    [
+        pytest.param("new", CheckOutcome.VIOLATED, id="a member after the deletion"),
+        pytest.param(f"{C0}-id", CheckOutcome.PASS, id="a member before the deletion"),
+        pytest.param("", CheckOutcome.PASS, id="an administrator"),
+    ],
 )
 def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_since(
     member: str, outcome: CheckOutcome
 ) -> None:
     """A deletion excuses earlier commits, and those whose append was in flight.
 
-    An administrator's commit waits for a replica, and the group is deleted meanwhile.
+    The commit is stored at 3.7 s, after the deletion at 3.5 s. If it is of a member from before,
+    or of an administrator, it may have waited for a replica since before the deletion.
     """
     rows = group_that_commits()
     rows.revoked(3.3, C0)
@@ -356,14 +372,14 @@ def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_sinc
     rows.assigned(3.6, C0, generation=1, member="new")
     rows.consumed(3.6, C0, 20, 29)
     rows.commit_stored(3.7, "broker-0", member, 1, 1, offset=30)
-    hand_over(rows, 4, 80, "latest")
+    reassign_to_c1(rows, 4, 80, "latest")
     rows.consumed(5, C1, 80, 89)
 
     assert check(rows).outcome is outcome
 
 
 def test_group_without_due_records_reports_that_nothing_was_judged() -> None:
-    """No record was due."""
+    """The member has no position and no commit, so no record was due."""
     rows = Rows()
     rows.assigned(1, C0)
 

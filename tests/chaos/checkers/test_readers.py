@@ -7,7 +7,10 @@ from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 C0, C1 = "consumer-g-0", "consumer-g-1"
+# Longest allowed time without a reader: two sessions, a request, two times a heartbeat (3 s) and a
+# poll (1 s), and the checker's SLACK_US (10 s).
 BOUND_S = 2 * 10 + 5 + 2 * (3 + 1) + 10
+# Longest allowed time without progress: two requests, a poll, and SLACK_US.
 READING_S = 2 * 5 + 1 + 10
 
 
@@ -69,7 +72,7 @@ def end(rows: Rows, time_s: float) -> Rows:
 
 
 def test_partitions_of_a_dead_member_get_another_reader() -> None:
-    """This is the ordinary case, while the fault is in force."""
+    """A session ends and a rebalance follows, while the member is still dead."""
     rows = group()
     killed(rows, 20, C1)
     rows.revoked(31, C0)
@@ -78,7 +81,7 @@ def test_partitions_of_a_dead_member_get_another_reader() -> None:
     report = check(end(rows, 300))
 
     assert report.outcome is CheckOutcome.PASS
-    assert report.seen["longest_undisturbed_us"] == 12_000_000
+    assert report.seen["longest_undisturbed_us"] == 12_000_000  # t-1, from 20 to 32 s
 
 
 def test_partitions_that_stay_with_a_dead_member_are_found() -> None:
@@ -91,6 +94,7 @@ def test_partitions_that_stay_with_a_dead_member_are_found() -> None:
     report = check(end(rows, 20 + BOUND_S + 1))
 
     assert report.outcome is CheckOutcome.VIOLATED
+    # BOUND_S + 1
     assert "t-1 of g has had no reader for 44 s" in report.findings[0].summary
     assert (report.findings[0].group, report.findings[0].partition) == ("g", "t-1")
 
@@ -104,7 +108,7 @@ def test_time_within_the_bound_is_not_judged() -> None:
 
 
 def test_gap_that_ended_too_late_is_found_at_the_next_change() -> None:
-    """Its end does not excuse it."""
+    """That the dead member starts again does not excuse the gap before."""
     rows = group()
     killed(rows, 20, C1)
     rows.add(20 + BOUND_S + 5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={})
@@ -113,7 +117,7 @@ def test_gap_that_ended_too_late_is_found_at_the_next_change() -> None:
 
 
 def test_fault_of_the_cluster_restarts_the_bound() -> None:
-    """A broker that dies meanwhile excuses the group until its restart, and the bound after it."""
+    """A broker that is cut off excuses the group until it is healed; then the bound begins."""
     rows = group()
     killed(rows, 20, C1)
     rows.fault(40, "broker-0", fault="cut", nodes=["broker-0"])
@@ -123,7 +127,7 @@ def test_fault_of_the_cluster_restarts_the_bound() -> None:
 
 
 def test_group_without_a_live_member_is_not_judged() -> None:
-    """No member could read."""
+    """Both members are dead, so no member could read."""
     rows = group()
     killed(rows, 20, C1)
     rows.add(20, "driver", TraceKind.NODE_KILLED, peer=C0, cause="crash")
@@ -148,22 +152,26 @@ def test_reader_without_progress_is_found() -> None:
 
     report = check(end(rows, 20 + READING_S + 1))
 
+    # READING_S + 1
     assert "t-0: no member of g has read on from 0 for 22 s" in report.findings[0].summary
 
 
 def test_reader_with_progress_passes() -> None:
-    """Every step restarts the bound, and a partition without waiting records needs none."""
+    """Each record read restarts the bound, and without waiting records no bound runs."""
     rows = group()
     produced(rows, 20, 0)
     produced(rows, 21, 1)
     rows.consumed(35, C0, 0, 0)
-    rows.consumed(50, C0, 1, 1)
+    rows.consumed(50, C0, 1, 1)  # too late after the record at 21 s, not after the step at 35 s
 
     assert check(end(rows, 200)).outcome is CheckOutcome.PASS
 
 
 def test_run_waits_for_a_reader_and_its_first_step() -> None:
-    """With a recovery_timeout the run lasts until each partition was read, or the bound ends."""
+    """With a `recovery_timeout` the run continues while `unsettled` names a partition.
+
+    A partition is settled once it has a reader and was read since healing, or once its bound ends.
+    """
     rows = group()
     rows.revoked(30, C1)
     rows.stage(40, "liveness")
@@ -175,11 +183,11 @@ def test_run_waits_for_a_reader_and_its_first_step() -> None:
         "g has not read t-0 since healing",
         "t-1 of g has no reader",
     )
-    assert readers.unsettled(300_000_000) == ()
+    assert readers.unsettled(300_000_000) == ()  # both bounds have ended
 
-    more = Rows()
-    more.consumed(43, C0, 0, 0)
-    more.assigned(44, C1, names=["t-1"], generation=2)
-    for row in more.rows:
+    later = Rows()
+    later.consumed(43, C0, 0, 0)
+    later.assigned(44, C1, names=["t-1"], generation=2)
+    for row in later.rows:
         readers.observe(row)
     assert readers.unsettled(45_000_000) == ()

@@ -1,4 +1,8 @@
-"""The recovery checker finds parts that do not recover in time, and waits for the others."""
+"""The recovery checker finds parts that do not recover in time, and waits for the others.
+
+Parts are partitions, transactions, offsets and producers. In these tests the cluster is healed at
+40 s (stage "liveness"), and an ISR must be complete 30 s later (`isr_recovery_us`), so by 70 s.
+"""
 
 import pytest
 
@@ -62,7 +66,7 @@ def elected(
     )
 
 
-def isr(rows: Rows, time_s: float, partition: str, brokers: list[int]) -> None:
+def change_isr(rows: Rows, time_s: float, partition: str, brokers: list[int]) -> None:
     rows.add(
         time_s, "controller-0", TraceKind.ISR_CHANGED, partition=partition, detail={"isr": brokers}
     )
@@ -84,11 +88,11 @@ def end(rows: Rows, time_s: float) -> Rows:
 
 
 def test_isr_that_is_complete_in_time_passes() -> None:
-    """This is the ordinary end; the report has the time it took."""
+    """The report has the time from healing (40 s) to the complete ISR (43 s)."""
     rows = cluster()
-    isr(rows, 20, T0, [0, 1])
+    change_isr(rows, 20, T0, [0, 1])
     rows.stage(40, "liveness")
-    isr(rows, 43, T0, [0, 1, 2])
+    change_isr(rows, 43, T0, [0, 1, 2])
 
     report = check(end(rows, 50))
 
@@ -99,7 +103,7 @@ def test_isr_that_is_complete_in_time_passes() -> None:
 def test_replica_that_stays_out_of_the_isr_is_found() -> None:
     """Planted bug: a leader that never proposes to expand its ISR."""
     rows = cluster()
-    isr(rows, 20, T0, [0, 1])
+    change_isr(rows, 20, T0, [0, 1])
     rows.stage(40, "liveness")
 
     report = check(end(rows, 71))
@@ -110,19 +114,19 @@ def test_replica_that_stays_out_of_the_isr_is_found() -> None:
 
 
 def test_replica_that_returns_too_late_is_found() -> None:
-    """The bound is part of the promise."""
+    """The bound is part of the promise: the ISR is complete at 72 s, 2 s too late."""
     rows = cluster()
-    isr(rows, 20, T0, [0, 1])
+    change_isr(rows, 20, T0, [0, 1])
     rows.stage(40, "liveness")
-    isr(rows, 72, T0, [0, 1, 2])
+    change_isr(rows, 72, T0, [0, 1, 2])
 
     assert check(end(rows, 73)).outcome is CheckOutcome.VIOLATED
 
 
 def test_run_that_ends_within_the_bound_judges_nothing() -> None:
-    """A run that stops early has no verdict of this check, and reports that."""
+    """The run stops at 50 s: the ISR is not complete, but has 20 s left."""
     rows = cluster()
-    isr(rows, 20, T0, [0, 1])
+    change_isr(rows, 20, T0, [0, 1])
     rows.stage(40, "liveness")
 
     report = check(end(rows, 50))
@@ -134,7 +138,7 @@ def test_run_that_ends_within_the_bound_judges_nothing() -> None:
 def test_replica_of_a_fenced_broker_is_not_expected() -> None:
     """A dead broker excuses its replicas after healing, too."""
     rows = cluster()
-    isr(rows, 20, T0, [0, 1])
+    change_isr(rows, 20, T0, [0, 1])
     rows.add(20, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
     rows.stage(40, "liveness")
 
@@ -142,9 +146,9 @@ def test_replica_of_a_fenced_broker_is_not_expected() -> None:
 
 
 def test_bound_counts_from_the_unfencing_of_the_replica() -> None:
-    """A broker that returns late has its whole time."""
+    """A broker that returns at 60 s has its whole 30 s, until 90 s."""
     rows = cluster()
-    isr(rows, 20, T0, [0, 1])
+    change_isr(rows, 20, T0, [0, 1])
     rows.add(20, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
     rows.stage(40, "liveness")
     rows.add(60, "controller-0", TraceKind.BROKER_UNFENCED, peer="broker-2")
@@ -152,6 +156,7 @@ def test_bound_counts_from_the_unfencing_of_the_replica() -> None:
     recovery = checker()
     for row in rows.rows:
         recovery.observe(row)
+    # A run waits for unsettled parts, but no longer than their bounds.
     assert recovery.unsettled(89_000_000) == ("t-0 is not whole",)
     assert recovery.unsettled(91_000_000) == ()
     assert check(end(rows, 89)).outcome is CheckOutcome.NOTHING_SEEN
@@ -170,7 +175,10 @@ def test_partition_without_a_leader_is_found() -> None:
 
 @pytest.mark.parametrize(("recovery_s", "outcome"), [(120, "violated"), (30, "nothing_seen")])
 def test_preferred_leader_that_does_not_return_is_found(recovery_s: int, outcome: str) -> None:
-    """Planted bug: a balance timer that is never set again. A short run cannot show it."""
+    """Planted bug: a balance timer that is never set again.
+
+    The bound is 2 * 5 s and ANSWER_US (35 s). A run that waits only 30 s cannot judge it.
+    """
     rows = cluster()
     elected(rows, 20, T0, 1, [0, 1, 2], epoch=1)
     rows.stage(40, "liveness")
@@ -183,7 +191,7 @@ def test_preferred_leader_that_does_not_return_is_found(recovery_s: int, outcome
 
 
 def test_preferred_leader_that_returns_passes() -> None:
-    """`auto.leader.rebalance.enable` demands it."""
+    """`auto.leader.rebalance.enable` demands that broker-0, the first replica, leads again."""
     rows = cluster()
     elected(rows, 20, T0, 1, [0, 1, 2], epoch=1)
     rows.stage(40, "liveness")
@@ -208,9 +216,11 @@ def transaction(rows: Rows, time_s: float, state: str, *, before: str = "Empty")
     )
 
 
+# An ongoing transaction times out after 10 s, which a cleanup every 1 s notices. This interval
+# counts twice, because another coordinator restarts it. Markers may need two requests.
 @pytest.mark.parametrize(
     ("state", "bound_s"),
-    [("Ongoing", 10 + 2 + 2 * ANSWER_US / 1e6), ("PrepareCommit", 2 * ANSWER_US / 1e6)],
+    [("Ongoing", 10 + 2 * 1 + 2 * ANSWER_US / 1e6), ("PrepareCommit", 2 * ANSWER_US / 1e6)],
 )
 def test_transaction_that_never_ends_is_found(state: str, bound_s: float) -> None:
     """Planted bug: a timed-out transaction is never aborted, or its markers are never written."""
@@ -231,11 +241,12 @@ def test_transaction_of_a_partition_without_its_last_replica_is_not_awaited() ->
 
     report = check(end(rows, 300))
 
-    assert not [each for each in report.findings if "transaction" in each.summary]
+    # The partition without a leader is a finding of its own.
+    assert not [finding for finding in report.findings if "transaction" in finding.summary]
 
 
 def test_transaction_that_ends_is_no_longer_awaited() -> None:
-    """The run may end then."""
+    """CompleteAbort is the last state of an aborted transaction."""
     rows = cluster()
     transaction(rows, 20, "Ongoing")
     rows.stage(40, "liveness")
@@ -258,7 +269,10 @@ def test_transaction_that_began_after_healing_is_not_awaited() -> None:
 
 
 def test_load_decides_which_transactions_are_open() -> None:
-    """Steps of a coordinator that died may never have been written."""
+    """The load of the log lists no open transaction: the Ongoing one ended without a row.
+
+    A coordinator may die before it writes the row of a step that its log has.
+    """
     rows = cluster()
     transaction(rows, 20, "Ongoing")
     rows.add(
@@ -303,7 +317,10 @@ def pending(rows: Rows, time_s: float) -> None:
 
 
 def test_offset_that_stays_unstable_is_found() -> None:
-    """Planted bug: a marker that does not reach the group."""
+    """Planted bug: a marker that does not reach the group.
+
+    The bound is that of the markers, 2 * ANSWER_US: 40 s + 70 s, and the run ends 1 s later.
+    """
     rows = cluster()
     transaction(rows, 19, "Ongoing")
     pending(rows, 20)
@@ -330,9 +347,9 @@ def test_offset_that_a_load_found_stable_is_not_awaited() -> None:
 
 
 def test_run_that_never_heals_judges_nothing() -> None:
-    """The run was interrupted in the middle."""
+    """Judgement begins at healing, and the run was interrupted before."""
     rows = cluster()
-    isr(rows, 20, T0, [0])
+    change_isr(rows, 20, T0, [0])
 
     report = check(end(rows, 300))
 
@@ -347,12 +364,15 @@ def test_run_that_never_heals_judges_nothing() -> None:
 def test_producer_without_acknowledged_records_is_found(
     acknowledged: bool, is_whole: bool, is_found: bool
 ) -> None:
-    """Planted bug: a producer that never sends again. A topic with missing replicas excuses it."""
+    """Planted bug: a producer that never sends again. A topic with missing replicas excuses it.
+
+    The bound is a record's period (1 s), two requests (2 * 5 s) and SLACK_US (10 s).
+    """
     rows = cluster()
     rows.stage(40, "liveness")
     if not is_whole:
         rows.add(41, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
-        isr(rows, 41, T0, [0, 1])
+        change_isr(rows, 41, T0, [0, 1])
     if acknowledged:
         rows.add(
             45,
@@ -363,7 +383,7 @@ def test_producer_without_acknowledged_records_is_found(
             detail={"count": 1},
         )
 
-    report = check(end(rows, 40 + 1 + 10 + 10 + 1), checker(with_producer=True))
+    report = check(end(rows, 40 + (1 + 10 + 10) + 1), checker(with_producer=True))
 
     assert bool(report.findings) == is_found
     if is_found:

@@ -1,4 +1,8 @@
-"""The stability checker finds losses in a healthy cluster."""
+"""The stability checker finds losses in a healthy cluster.
+
+A loss is a row of one of the kinds that `lose` adds: a fenced broker, a changed leader, a replica
+out of sync, a truncated log, or a client's lost coordinator, connection, record or commit.
+"""
 
 import pytest
 
@@ -28,21 +32,21 @@ def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
     return checker.finish()
 
 
-def shrunk(rows: Rows, time_s: float, isr: list[int]) -> None:
+def change_isr(rows: Rows, time_s: float, isr: list[int]) -> None:
     rows.add(time_s, "controller", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": isr})
 
 
 def after_a_fault() -> Rows:
-    """A link is cut from 20 to 30 s; its effects may last until 90 s."""
+    """A link is cut from 20 to 30 s; its effects may last until 90 s (30 + SETTLING_S)."""
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
     rows.healed(30, "broker-0", fault="cut")
     return rows
 
 
-def lose(rows: Rows, time_s: float, what: str) -> None:
-    """Add a loss of one of the kinds that the promise names."""
-    match what:
+def lose(rows: Rows, time_s: float, loss: str) -> None:
+    """Add a loss of one of the kinds that the checker's promise names."""
+    match loss:
         case "broker":
             rows.add(time_s, "controller", TraceKind.BROKER_FENCED, peer="broker-2", detail={})
         case "leader":
@@ -50,7 +54,7 @@ def lose(rows: Rows, time_s: float, what: str) -> None:
         case "no leader":
             rows.elected(time_s, "", [0])
         case "replica":
-            shrunk(rows, time_s, [0, 1])
+            change_isr(rows, time_s, [0, 1])
         case "log":
             rows.add(time_s, "broker-1", TraceKind.LOG_TRUNCATED, partition=OFFSETS_0, offset=3)
         case "coordinator":
@@ -65,15 +69,15 @@ def lose(rows: Rows, time_s: float, what: str) -> None:
             rows.add(time_s, C0, TraceKind.COMMIT_FAILED, group="g", error="NOT_COORDINATOR")
 
 
-OF_SERVERS = ("broker", "leader", "no leader", "replica", "log")
-OF_CLIENTS = ("coordinator", "lookup", "connection", "record", "commit")
+SERVER_LOSSES = ("broker", "leader", "no leader", "replica", "log")
+CLIENT_LOSSES = ("coordinator", "lookup", "connection", "record", "commit")
 
 
-@pytest.mark.parametrize("what", [*OF_SERVERS, *OF_CLIENTS])
-def test_loss_before_the_first_fault_is_found(what: str) -> None:
+@pytest.mark.parametrize("loss", [*SERVER_LOSSES, *CLIENT_LOSSES])
+def test_loss_before_the_first_fault_is_found(loss: str) -> None:
     """Planted bugs: a healthy cluster loses something by itself."""
     rows = steady_cluster()
-    lose(rows, 15, what)
+    lose(rows, 15, loss)
 
     report = check(rows)
 
@@ -81,39 +85,40 @@ def test_loss_before_the_first_fault_is_found(what: str) -> None:
     assert "before the first fault" in report.findings[0].summary
 
 
-@pytest.mark.parametrize("what", [*OF_SERVERS, *OF_CLIENTS])
-def test_loss_long_after_a_fault_is_found(what: str) -> None:
+@pytest.mark.parametrize("loss", [*SERVER_LOSSES, *CLIENT_LOSSES])
+def test_loss_long_after_a_fault_is_found(loss: str) -> None:
     """After the settling time no effect of the fault is left."""
     rows = after_a_fault()
-    lose(rows, 30 + SETTLING_S + 5, what)
+    lose(rows, 30 + SETTLING_S + 5, loss)
 
     assert "nothing has been broken for 5 s" in check(rows).findings[0].summary
 
 
-@pytest.mark.parametrize("what", [*OF_SERVERS, *OF_CLIENTS])
+@pytest.mark.parametrize("loss", [*SERVER_LOSSES, *CLIENT_LOSSES])
 @pytest.mark.parametrize("time_s", [25, 30 + SETTLING_S - 1])
-def test_loss_that_a_fault_may_explain_is_no_violation(what: str, time_s: float) -> None:
-    """The fault explains it while it is in force, and until the settling time ends."""
+def test_loss_that_a_fault_may_explain_is_no_violation(loss: str, time_s: float) -> None:
+    """A fault explains losses while it is in force, and until the settling time after it ends."""
     rows = after_a_fault()
-    lose(rows, time_s, what)
+    lose(rows, time_s, loss)
 
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-@pytest.mark.parametrize("what", OF_CLIENTS)
-def test_clients_of_a_starting_cluster_may_get_no_answer(what: str) -> None:
+@pytest.mark.parametrize("loss", CLIENT_LOSSES)
+def test_client_losses_before_the_steady_state_are_no_violation(loss: str) -> None:
     """Clients send lookups while brokers still register and load."""
     rows = Rows()
-    lose(rows, 5, what)
+    lose(rows, 5, loss)
     rows.stage(10, "steady")
 
     assert check(rows).outcome is CheckOutcome.PASS
 
 
 def test_preferred_leader_may_lead_again() -> None:
-    """The controller causes this itself, and its effects have the settling time."""
+    """The controller moves leadership back by itself; the move has a settling time, too."""
     rows = after_a_fault()
     rows.elected(40, "broker-1", [0, 1, 2])
+    # 120 s is outside of the fault's settling time. broker-0 is the preferred leader.
     rows.elected(120, "broker-0", [0, 1, 2])
     lose(rows, 121, "coordinator")
 
@@ -134,15 +139,15 @@ def test_commit_may_fail_because_of_a_rebalance(error: str) -> None:
 def test_replica_that_returns_is_no_loss() -> None:
     """A second election of the same leader is no loss, either."""
     rows = after_a_fault()
-    shrunk(rows, 25, [0, 1])
+    change_isr(rows, 25, [0, 1])  # during the fault
     rows.elected(140, "broker-0", [0, 1])
-    shrunk(rows, 150, [0, 1, 2])
+    change_isr(rows, 150, [0, 1, 2])
 
     assert check(rows).outcome is CheckOutcome.PASS
 
 
 def test_timed_out_requests_are_left_to_another_check() -> None:
-    """The check *answers* knows how long a request may take."""
+    """The check *answers* judges them: only it knows how long a request may take."""
     rows = steady_cluster()
     rows.add(15, C0, TraceKind.REQUEST_FAILED, error="TIMED_OUT", peer="broker-0")
 
@@ -150,7 +155,7 @@ def test_timed_out_requests_are_left_to_another_check() -> None:
 
 
 def test_one_loss_of_each_kind_and_node_is_reported() -> None:
-    """The others are counted."""
+    """The second lost coordinator of the same client is only counted: 2 findings of 3 losses."""
     rows = steady_cluster()
     lose(rows, 15, "coordinator")
     lose(rows, 16, "coordinator")
@@ -162,7 +167,7 @@ def test_one_loss_of_each_kind_and_node_is_reported() -> None:
 
 
 def test_no_loss_is_judged_in_real_time() -> None:
-    """A busy machine may cost any session."""
+    """On a busy machine any node may miss its heartbeats, and so lose its session."""
     rows = steady_cluster()
     lose(rows, 15, "broker")
 
@@ -174,15 +179,18 @@ def test_no_loss_is_judged_in_real_time() -> None:
 
 @pytest.mark.parametrize(("lasted_s", "is_right"), [(14, False), (16, True)])
 def test_replica_keeps_its_lag_time_after_an_election(lasted_s: int, is_right: bool) -> None:
-    """Planted bug: a new leader takes every follower for lagging, during other faults."""
+    """Planted bug: a new leader takes every follower for lagging, during other faults.
+
+    A follower may leave after 15 s: half of `replica.lag.time.max.ms` (30 s), because clocks drift.
+    """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
     rows.elected(22, "broker-1", [0, 1, 2])
-    shrunk(rows, 22 + lasted_s, [0, 1])
+    change_isr(rows, 22 + lasted_s, [0, 1])
 
     findings = check(rows).findings
 
-    assert [each.summary for each in findings] == (
+    assert [finding.summary for finding in findings] == (
         []
         if is_right
         else [f"broker-2 left the ISR of {OFFSETS_0}, 14 s after its leader was elected"]
@@ -190,14 +198,14 @@ def test_replica_keeps_its_lag_time_after_an_election(lasted_s: int, is_right: b
 
 
 def test_replica_whose_broker_is_fenced_may_leave_at_once() -> None:
-    """A replica that joined the ISR later has no such time, either."""
+    """So may a replica that joined the ISR later: the rule is about the ISR of the election."""
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
     rows.elected(22, "broker-1", [1, 2])
-    lose(rows, 23, "broker")
-    shrunk(rows, 23, [1])
-    shrunk(rows, 24, [0, 1])
-    shrunk(rows, 25, [1])
+    lose(rows, 23, "broker")  # broker-2 is fenced
+    change_isr(rows, 23, [1])
+    change_isr(rows, 24, [0, 1])  # broker-0 was in no ISR at the election
+    change_isr(rows, 25, [1])
 
     assert check(rows).outcome is CheckOutcome.PASS
 

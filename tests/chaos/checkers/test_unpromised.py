@@ -1,4 +1,7 @@
-"""Properties that no design promises: measured on ZooKeeper, judged where a group asks."""
+"""Properties that no design promises: measured on ZooKeeper, judged where a group demands them.
+
+A group demands a property by `must_hold`. Only then a breach is a finding.
+"""
 
 from collections.abc import Mapping
 
@@ -27,7 +30,10 @@ def context(must_hold: Mapping[str, tuple[str, ...]]) -> CheckContext:
 
 
 def two_processors(checker: Checker, group: str = "old") -> None:
-    """Add a member that processes for a second after another was assigned its partition."""
+    """Let C0 process on for a second (2 s to 3 s) after C1 was assigned its partition.
+
+    C1 processes 2 records, C0 twice 2: six in all while both own the partition.
+    """
     rows = Rows(checker.observe)
     detail: dict[str, object] = {"partitions": ["orders-0"]}
     rows.add(1, C0, TraceKind.PARTITIONS_ASSIGNED, group=group, detail=detail)
@@ -47,7 +53,7 @@ def two_processors(checker: Checker, group: str = "old") -> None:
 
 
 def set_back(checker: Checker, *, in_kafka: bool, group: str = "old", member: str = "m") -> None:
-    """Add a commit of 9 behind one of 20."""
+    """Add a commit of 20 and then one of 9, in Kafka or in ZooKeeper."""
     rows = Rows(checker.observe)
     session: dict[str, object] = {"session": "0x1", "op": "createSession"}
     rows.add(1, "zookeeper-1", TraceKind.ZOOKEEPER_TXN_APPLIED, offset=1, detail=session)
@@ -65,6 +71,7 @@ def set_back(checker: Checker, *, in_kafka: bool, group: str = "old", member: st
                 offset=offset,
             )
             continue
+        # Both servers apply the write; the checker must count it once.
         for server in ("zookeeper-1", "zookeeper-2"):
             rows.add(
                 zxid,
@@ -83,7 +90,7 @@ def set_back(checker: Checker, *, in_kafka: bool, group: str = "old", member: st
 
 @pytest.mark.parametrize("group", ["old", "new"])
 def test_concurrent_processors_of_a_partition_are_a_finding_where_it_is_asked(group: str) -> None:
-    """This holds for both kinds of group; the evidence names the members."""
+    """The check judges groups on ZooKeeper ("old") and with a coordinator ("new") alike."""
     checker = OneOwnerProcesses(context(ASKED))
     two_processors(checker, group)
 
@@ -97,7 +104,7 @@ def test_concurrent_processors_of_a_partition_are_a_finding_where_it_is_asked(gr
 
 
 def test_concurrent_processors_of_a_partition_are_measured_where_it_is_not_asked() -> None:
-    """The cost: one second of one partition, and six records."""
+    """The figures of `two_processors`: one second of one partition, and six records."""
     checker = OneOwnerProcesses(context({}))
     two_processors(checker)
 
@@ -115,7 +122,7 @@ def test_concurrent_processors_of_a_partition_are_measured_where_it_is_not_asked
 
 
 def test_second_owner_that_does_not_process_is_no_finding() -> None:
-    """A paused member has the partition and processes nothing."""
+    """C0 is paused, for example: it still owns the partition and processes nothing."""
     checker = OneOwnerProcesses(context(ASKED))
     rows = Rows(checker.observe)
     detail: dict[str, object] = {"partitions": ["orders-0"]}
@@ -146,7 +153,7 @@ def test_committed_position_that_decreases_is_a_finding_where_it_is_asked(in_kaf
 
 
 def test_committed_position_that_decreases_is_measured_where_it_is_not_asked() -> None:
-    """The cost: once, by eleven records."""
+    """The position decreased once, by 20 - 9 = 11 records."""
     checker = PositionsNeverGoBack(context({"new": BOTH}))
     set_back(checker, in_kafka=False)
 
@@ -156,8 +163,11 @@ def test_committed_position_that_decreases_is_measured_where_it_is_not_asked() -
 
 
 def test_administrator_may_lower_the_position_of_a_group_with_a_coordinator() -> None:
-    """Its commit has no member id; an old consumer's has none, either, and is judged."""
-    for group, findings in (("new", 0), ("old", 1)):
+    """There, a commit without a member id is an administrator's, and is not judged.
+
+    A consumer on ZooKeeper commits without a member id, too; its commits are judged.
+    """
+    for group, expected_findings in (("new", 0), ("old", 1)):
         checker = PositionsNeverGoBack(context(ASKED))
         set_back(checker, in_kafka=True, group=group, member="")
-        assert len(checker.finish().findings) == findings
+        assert len(checker.finish().findings) == expected_findings

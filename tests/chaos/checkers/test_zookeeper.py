@@ -19,7 +19,10 @@ OWNER = "/consumers/old/owners/orders/0"
 
 
 class Story:
-    """Rows of an ensemble, a tenth of a second apart."""
+    """Rows of an ensemble, a tenth of a second apart; each goes to the checker at once.
+
+    A zxid numbers the transactions of the ensemble; every server must apply all of them in order.
+    """
 
     def __init__(self, context: CheckContext = CONTEXT) -> None:
         self.checker = ZooKeeper(context)
@@ -45,14 +48,17 @@ class Story:
         self.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=server, offset=zxid, detail=detail)
 
     def fires(self, server: str, zxid: int) -> None:
+        """Let the server fire C0's watch for the change `zxid`."""
         detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
         self.add(server, TraceKind.ZOOKEEPER_WATCH_FIRED, peer=C0, offset=zxid, detail=detail)
 
     def deliver_event(self, server: str, zxid: int) -> None:
+        """Deliver the event to C0, whose answers have shown states up to `zxid`."""
         detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
         self.add(C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, peer=server, offset=zxid, detail=detail)
 
     def meets(self, owner: str | None, zxid: int) -> None:
+        """Let C0's claim fail at the owner node of orders-0; None if the node is gone meanwhile."""
         self.add(
             C0,
             TraceKind.ZOOKEEPER_CLAIM_CONFLICT,
@@ -104,7 +110,7 @@ def test_ensemble_that_keeps_its_order_passes() -> None:
 
 
 def test_server_that_applies_another_transaction_than_the_first_is_found() -> None:
-    """ZK-02: each server applies commits in zxid order."""
+    """ZK-02: each server applies commits in zxid order, so 0x3 is the same transaction on both."""
     story = opened()
     story.txn(S1, 3, "0x1", "delete", OWNER)
     story.txn(S2, 3, "0x1", "setData", OWNER)
@@ -113,7 +119,7 @@ def test_server_that_applies_another_transaction_than_the_first_is_found() -> No
 
 
 def test_server_that_skips_a_transaction_is_found() -> None:
-    """ZK-02: each server applies commits in zxid order."""
+    """ZK-02: each server applies commits in zxid order, and S2 has not applied 0x3 before 0x4."""
     story = opened()
     story.txn(S1, 3, "0x1", "delete", OWNER)
     story.txn(S1, 4, "0x1", "create", OWNER)
@@ -130,8 +136,13 @@ def test_server_that_skips_a_transaction_is_found() -> None:
         ("setData", f"{OWNER}1", f"setData {OWNER}1, which does not exist"),
     ],
 )
-def test_second_owner_node_of_a_partition_is_found(op: str, path: str, problem: str) -> None:
-    """ZK-45: a claim is exclusive as long as the holder's session lives."""
+def test_transaction_that_contradicts_the_existing_nodes_is_found(
+    op: str, path: str, problem: str
+) -> None:
+    """ZK-45: a claim is exclusive as long as the holder's session lives.
+
+    So no server may apply the creation of a node that exists, or a write to one that does not.
+    """
     story = opened()
     story.txn(S1, 3, "0x1", op, path)
 
@@ -163,7 +174,10 @@ def test_owner_node_that_outlives_its_session_is_found() -> None:
 
 @pytest.mark.parametrize("in_virtual_time", [True, False])
 def test_client_that_reads_an_older_state_is_found(in_virtual_time: bool) -> None:
-    """ZK-05: a server which has applied less refuses the session."""
+    """ZK-05: a server which has applied less refuses the session.
+
+    The client has seen 0x3, and S2 applies it a tenth of a second after it accepts the session.
+    """
     story = opened(
         CheckContext(
             zookeeper_groups=CONTEXT.zookeeper_groups,
@@ -181,7 +195,7 @@ def test_client_that_reads_an_older_state_is_found(in_virtual_time: bool) -> Non
 
 
 def test_server_that_is_late_within_the_clock_error_is_not_judged() -> None:
-    """Clocks of two machines order their rows no more precisely."""
+    """Rows of two machines 0.1 s apart may be in the wrong order if the clock error is 0.2 s."""
     story = opened(CheckContext(zookeeper_groups=CONTEXT.zookeeper_groups, clock_error_us=200_000))
     story.txn(S1, 3, "0x1", "delete", OWNER)
     story.state("SyncConnected", S2, 3)
@@ -217,15 +231,15 @@ def test_event_of_a_closed_connection_is_not_awaited() -> None:
     assert summaries(story) == []
 
 
-def test_runs_without_an_ensemble_have_no_such_check() -> None:
-    """Their results name the checks of before."""
+def test_runs_without_an_ensemble_have_none_of_its_checks() -> None:
+    """Four checks need an ensemble, or a group that demands them: two of each kind."""
     group = GroupExpectation(consumers=(), offsets_partition=OFFSETS_0, commits=False)
-    without = CheckSuite(CheckContext(groups={"g": group}))
-    asked = CheckSuite(
+    without_ensemble = CheckSuite(CheckContext(groups={"g": group}))
+    demanding = CheckSuite(
         CheckContext(groups={"g": group}, must_hold={"g": ("positions_never_go_back",)})
     )
-    whole = CheckSuite(CONTEXT)
+    with_ensemble = CheckSuite(CONTEXT)
 
-    assert len(without.checkers) == len(CHECKERS) - 4
-    assert [check.name for check in asked.checkers][-1:] == ["positions_never_go_back"]
-    assert len(whole.checkers) == len(CHECKERS)
+    assert len(without_ensemble.checkers) == len(CHECKERS) - 4
+    assert [check.name for check in demanding.checkers][-1:] == ["positions_never_go_back"]
+    assert len(with_ensemble.checkers) == len(CHECKERS)

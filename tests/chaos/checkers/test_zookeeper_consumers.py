@@ -1,4 +1,8 @@
-"""The check *zookeeper consumers* on hand-made rows: views, releases, notices and commits."""
+"""The check *zookeeper consumers* on hand-made rows: views, releases, notices and commits.
+
+A view is the list of members from which a consumer computes its share. In one attempt a consumer
+releases its partitions, reads a view, computes its share and claims it.
+"""
 
 from chaos.checkers.context import CheckContext, ZooKeeperGroupExpectation
 from chaos.checkers.zookeeper_consumers import NOTICE_US, ZooKeeperConsumers
@@ -14,11 +18,15 @@ CONTEXT = CheckContext(
 )
 SERVER, C0, C1 = "zookeeper-1", "consumer-old-0", "consumer-old-1"
 IDS = "/consumers/old/ids"
+# One second more than the check allows for a notice: NOTICE_US and a session of 6 s.
 LONG_S = (NOTICE_US + 6_000_000) / 1e6 + 1
 
 
 class Story:
-    """A group of two consumers with the sessions 0x1 and 0x2, registered as m0 and m1."""
+    """Rows of a group of two consumers: C0 with session 0x1, C1 with session 0x2.
+
+    C0 is registered as m0. A test registers m1 where it needs a change of the members.
+    """
 
     def __init__(self) -> None:
         self.checker = ZooKeeperConsumers(CONTEXT)
@@ -98,7 +106,7 @@ def summaries(story: Story) -> list[str]:
 
 
 def test_consumer_that_reads_releases_and_is_notified_passes() -> None:
-    """A member joins between the reads of an attempt: either list is a legal view."""
+    """m1 joins after the attempt has begun: the list without m1 is still a legal view of it."""
     story = Story()
     story.begins()
     story.txn("0x2", "create", f"{IDS}/m1")
@@ -116,7 +124,11 @@ def test_consumer_that_reads_releases_and_is_notified_passes() -> None:
 
 
 def test_retry_that_uses_members_of_an_earlier_attempt_is_found() -> None:
-    """ZK-43: the child list used for the assignment is that of R6 at that moment."""
+    """ZK-43: the child list used for the assignment is that of R6 at that moment.
+
+    R6 is the step of an attempt that reads the members. The second attempt begins after m1 joined,
+    so that it cannot have read a list without m1.
+    """
     story = Story()
     story.begins()
     story.txn("0x2", "create", f"{IDS}/m1")
@@ -130,11 +142,11 @@ def test_retry_that_uses_members_of_an_earlier_attempt_is_found() -> None:
 
 
 def test_new_session_may_see_an_older_state_than_the_last_one() -> None:
-    """ZK-05 holds within a session."""
+    """ZK-05 (a client never reads an older state than before) holds within a session only."""
     story = Story()
     story.txn("0x2", "create", f"{IDS}/m1")
     story.begins()
-    story.expires()
+    story.expires()  # also removes m0's node, which the view below still has
     story.txn("0x3", "createSession")
     detail: dict[str, object] = {"session": "0x3", "state": "SyncConnected"}
     story.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=SERVER, detail=detail)
@@ -144,7 +156,7 @@ def test_new_session_may_see_an_older_state_than_the_last_one() -> None:
 
 
 def test_consumer_that_computes_before_its_release_is_found() -> None:
-    """ZK-41: everything is given up in R5 before anything is known."""
+    """ZK-41: everything is given up in R5 before anything is known (R5 is the release)."""
     story = Story()
     story.begins()
     story.views("m0")
@@ -158,7 +170,10 @@ def test_consumer_that_computes_before_its_release_is_found() -> None:
 
 
 def test_owner_nodes_that_a_new_session_forgot_are_not_released() -> None:
-    """ZK-32: nor does `resetState` take the lock: what it forgets, no release deletes."""
+    """ZK-32: nor does `resetState` take the lock: what it forgets, no release deletes.
+
+    `resetState` runs at a new session and empties the consumer's list of its partitions.
+    """
     story = Story()
     story.loses_its_registry()
     story.views("m0")
@@ -180,7 +195,10 @@ def test_forgotten_owner_node_is_no_part_of_the_next_release() -> None:
 
 
 def test_member_that_is_never_notified_of_a_change_is_found() -> None:
-    """ZK-18: states are skipped, changes are never missed for good."""
+    """ZK-18: states are skipped, changes are never missed for good.
+
+    C0 begins no attempt after m1 joined, although LONG_S pass in a healed ensemble.
+    """
     story = Story()
     story.begins()
     story.views("m0")
@@ -193,7 +211,7 @@ def test_member_that_is_never_notified_of_a_change_is_found() -> None:
 
 
 def test_unregistered_member_needs_no_notification() -> None:
-    """ZK-56: fetchers run on without registration, for ever."""
+    """ZK-56: fetchers run on without registration, for ever. So C0 without m0 begins no attempt."""
     story = Story()
     story.begins()
     story.views("m0")
@@ -206,7 +224,10 @@ def test_unregistered_member_needs_no_notification() -> None:
 
 
 def test_commit_of_an_expired_session_is_found_unless_it_was_begun_before() -> None:
-    """ZK-55: nothing is committed; ZK-66: one that waited is carried out in the new session."""
+    """ZK-55: after the expiry nothing is committed.
+
+    ZK-66: a commit that waited is carried out in the new session, so one begun before is legal.
+    """
     story = Story()
     story.begins()
     story.views("m0")

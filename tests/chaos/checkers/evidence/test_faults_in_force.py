@@ -33,7 +33,7 @@ def killed(time_s: float, node: str) -> Rows:
 def test_end_of_a_member_disturbs_only_its_group() -> None:
     """The servers are undisturbed; a checker of a group knows its members."""
     rows = killed(20, C0)
-    assert faults_after(rows).quiet_since_us is None
+    assert faults_after(rows).quiet_since_us is None  # a fault is in force
     assert faults_after(rows).cluster_quiet_since_us == 0
 
     rows.healed(30, C0)
@@ -42,7 +42,7 @@ def test_end_of_a_member_disturbs_only_its_group() -> None:
 
 
 def test_dead_broker_disturbs_until_it_is_fenced_and_again_after_its_restart() -> None:
-    """Once it is fenced, all nodes know that it is down."""
+    """Once it is fenced, all nodes know that it is down. A restart ends with its unfencing."""
     rows = killed(20, "broker-1")
     assert faults_after(rows).cluster_quiet_since_us is None
 
@@ -53,12 +53,13 @@ def test_dead_broker_disturbs_until_it_is_fenced_and_again_after_its_restart() -
     rows.healed(40, "broker-1")
     rows.add(40, "broker-1", TraceKind.NODE_STARTED, incarnation=1, detail={})
     rows.add(41, "controller-100", TraceKind.BROKER_REGISTERED, peer="broker-1")
+    assert faults_after(rows).cluster_quiet_since_us is None
     rows.add(42, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     assert faults_after(rows).cluster_quiet_since_us == 42_000_000
 
 
-def test_stopped_broker_disturbs_even_when_it_is_fenced() -> None:
-    """It may still take itself for a leader."""
+def test_paused_broker_disturbs_even_when_it_is_fenced() -> None:
+    """After its pause it still takes itself for a leader, because it lives."""
     rows = Rows()
     rows.add(20, "driver", TraceKind.NODE_PAUSED, peer="broker-1")
     rows.add(29, "controller-100", TraceKind.BROKER_FENCED, peer="broker-1")
@@ -67,7 +68,7 @@ def test_stopped_broker_disturbs_even_when_it_is_fenced() -> None:
 
 
 def test_fault_of_links_disturbs_all_nodes_that_it_hits() -> None:
-    """A consumer may be among them."""
+    """A link connects two nodes, so a cut at a consumer also disturbs the servers."""
     rows = Rows()
     rows.fault(20, C0, fault="cut", nodes=[C0])
 

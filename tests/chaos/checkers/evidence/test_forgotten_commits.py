@@ -1,4 +1,9 @@
-"""Acknowledged commits that Kafka itself forgets, and those that it must keep."""
+"""Acknowledged commits in transactions that Kafka itself forgets, and those that it must keep.
+
+While a transaction is open, the group has one pending offset per producer and partition: the slot.
+A failed append empties the slot, also if a later attempt has filled it again. The marker of the
+commit then finds no pending offset, and Kafka forgets a commit that it has acknowledged.
+"""
 
 from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.durable_commits import FORGOTTEN, DurableCommits
@@ -20,7 +25,11 @@ def state(rows: Rows, time_s: float, before: str, to: str) -> None:
 
 
 def lost_commit(*, failed_s: float | None, node: str = "broker-0", ends: bool = False) -> Rows:
-    """Offset 5 is committed in a transaction, acknowledged, and a fetch returns 3 afterwards."""
+    """Offset 5 is committed in a transaction, acknowledged, and a fetch returns 3 afterwards.
+
+    The transaction is open from 10 s to 13 s. An append fails at `failed_s` on `node`. `ends` adds
+    the row in which the group itself ends the transaction with one offset.
+    """
     rows = Rows()
     rows.assigned(1, C0)
     rows.committed(2, C0, 3)
@@ -69,18 +78,20 @@ def test_commit_whose_pending_slot_a_failed_append_emptied_is_excused() -> None:
 
 
 def test_lost_commit_without_a_failed_append_in_its_transaction_is_found() -> None:
-    """Planted bug: a commit marker that commits no offset."""
+    """Planted bug: a commit marker that commits no offset.
+
+    An append that failed before the transaction began (at 9 s) does not excuse it, either.
+    """
     for failed_s in (None, 9.0):
-        assert (
-            "offset 5 was acknowledged" in check(lost_commit(failed_s=failed_s)).findings[0].summary
-        )
+        (finding,) = check(lost_commit(failed_s=failed_s)).findings
+        assert "offset 5 was acknowledged" in finding.summary
 
 
 def test_failed_append_of_another_broker_excuses_nothing() -> None:
-    """It emptied no slot of this coordinator."""
+    """broker-0 is the coordinator; an append of broker-1 empties no slot there."""
     assert check(lost_commit(failed_s=11, node="broker-1")).findings
 
 
 def test_commit_that_ended_in_the_group_was_not_forgotten() -> None:
-    """Its slot still existed when the marker came."""
+    """The end in the group counted one offset, so the slot was still full when the marker came."""
     assert check(lost_commit(failed_s=11, ends=True)).findings

@@ -1,4 +1,7 @@
-"""Coordinators that answer from a partial load of their log."""
+"""Coordinators that answer from a partial load of their log.
+
+A partial load ends before the end of the log, because the broker was replaced as leader during it.
+"""
 
 import pytest
 
@@ -8,14 +11,19 @@ from tests.support.builders.rows import OFFSETS_0, Rows
 
 
 @pytest.mark.parametrize(
-    ("read_to", "elected_epoch", "is_half"), [(10, 2, True), (12, 2, False), (10, 1, False)]
+    ("read_to", "elected_epoch", "is_partial"),
+    [
+        pytest.param(10, 2, True, id="ends at 10 of 12, and a new leader"),
+        pytest.param(12, 2, False, id="reads the whole log"),
+        pytest.param(10, 1, False, id="ends early under the same leader epoch"),
+    ],
 )
-def test_partial_load_ended_before_the_log_and_was_replaced(
-    read_to: int, elected_epoch: int, is_half: bool
+def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
+    read_to: int, elected_epoch: int, is_partial: bool
 ) -> None:
-    """A load that ends early under a leader that stays has another reason: no excuse."""
+    """A load that ends early under a leader that stays has another reason, and is no excuse."""
     rows = Rows()
-    rows.leads(1, "broker-0", 1, 12)
+    rows.leads(1, "broker-0", 1, 12)  # leader epoch 1, log end offset 12
     rows.add(
         2,
         "controller-100",
@@ -39,7 +47,7 @@ def test_partial_load_ended_before_the_log_and_was_replaced(
         assert row.kind in HALF_LOAD_KINDS
         loads.observe(row)
 
-    assert loads.answers_from_half("broker-0", OFFSETS_0) == is_half
+    assert loads.answers_from_half("broker-0", OFFSETS_0) == is_partial
     assert not loads.answers_from_half("broker-1", OFFSETS_0)
 
 
@@ -48,6 +56,7 @@ def test_second_load_of_an_epoch_does_not_continue_the_first() -> None:
     rows = Rows()
     rows.leads(1, "broker-0", 1, 12)
     loads = HalfLoads()
+    # The second load of epoch 1 ends at 0, but the first has already read the whole log.
     for time_s, read_to in ((2, 12), (5, 0)):
         rows.add(
             time_s,

@@ -7,23 +7,26 @@ from hypothesis import strategies as st
 
 from chaos.checkers.evidence.intervals import IntervalSet
 
-pieces = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(1, 12)).map(lambda p: (p[0], p[0] + p[1])),
+# Intervals (start, end), of a start up to 60 and a length up to 12, so that many of them overlap.
+intervals_to_add = st.lists(
+    st.tuples(st.integers(0, 60), st.integers(1, 12)).map(
+        lambda start_and_length: (start_and_length[0], sum(start_and_length))
+    ),
     max_size=20,
 )
 
 
-@given(pieces, st.tuples(st.integers(0, 70), st.integers(0, 30)))
+@given(intervals_to_add, st.integers(0, 70), st.integers(0, 30))
 def test_intervals_equal_a_set_of_offsets(
-    added: list[tuple[int, int]], asked: tuple[int, int]
+    added: list[tuple[int, int]], start: int, length: int
 ) -> None:
-    """The plain model checks add, total, covered and missing; no two intervals touch."""
+    """A plain set is the model of add, total, end, covered and missing; no two intervals touch."""
     intervals = IntervalSet()
     model: set[int] = set()
-    for start, end in added:
-        intervals.add(start, end)
-        model.update(range(start, end))
-    start, end = asked[0], sum(asked)
+    for added_start, added_end in added:
+        intervals.add(added_start, added_end)
+        model.update(range(added_start, added_end))
+    end = start + length
 
     assert intervals.total == len(model)
     assert intervals.end == (max(model) + 1 if model else None)
@@ -35,7 +38,7 @@ def test_intervals_equal_a_set_of_offsets(
 
 
 def test_consecutive_records_are_one_interval() -> None:
-    """A long run must not grow the memory."""
+    """A long run adds records one by one; its intervals must not grow with their number."""
     intervals = IntervalSet()
     for offset in range(10_000):
         intervals.add(offset, offset + 1)

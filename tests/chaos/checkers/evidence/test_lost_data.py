@@ -63,7 +63,11 @@ def damaged(rows: Rows, time_s: float, broker: str, how: str) -> None:
 def last_replica_lost(
     *, how: str = "power loss", isr: tuple[int, ...] = (0,), left_isr: bool = False
 ) -> Rows:
-    """Broker 0 acknowledges a commit, is damaged, and leads again with an empty log."""
+    """Broker 0 acknowledges a commit, is damaged, and leads again with an empty log.
+
+    `isr` is the ISR of its second election. With `left_isr`, broker 1 leads in between, and
+    broker 0 fetches the log again before it leads.
+    """
     rows = Rows()
     elected(rows, 0.1, "broker-0", 0, [0, 1])
     rows.leads(0.2, "broker-0", 0, 0)
@@ -115,7 +119,7 @@ def test_data_that_a_replica_must_keep_is_found_when_lost(
 
 
 def test_commits_after_the_loss_are_promised_again() -> None:
-    """The group continues in the new log, which is undamaged."""
+    """The group continues in the new log, which is undamaged: its offset 9 must not be lost."""
     rows = last_replica_lost()
     rows.committed(7, "consumer-0", 9, peer="broker-0")
     rows.stage(9, "verifying")
@@ -129,7 +133,10 @@ def test_commits_after_the_loss_are_promised_again() -> None:
 
 
 def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
-    """A transaction with offset 9 ends well at 7 s; its partition lost data at 5 s."""
+    """A transaction with offset 9 is acknowledged at 7 s; its partition lost data at 5 s.
+
+    The member's previous commit, at `began_s`, shows when the transaction began at the earliest.
+    """
     rows = last_replica_lost()
     rows.rows[:] = [
         msgspec.structs.replace(row, partition=partition) if row.partition == OFFSETS_0 else row
@@ -160,7 +167,7 @@ def test_transaction_that_was_open_at_the_loss_may_be_lost_although_it_ended(
 
 
 def test_election_that_loses_data_is_named_with_its_epoch() -> None:
-    """A comparison of epochs needs the two epochs between which the log was cut."""
+    """The log was cut before leader epoch 3, in which broker 0 leads again."""
     lost = LostData()
     for row in last_replica_lost().rows:
         lost.observe(row)
@@ -176,6 +183,7 @@ def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
     report = check(Processing(CONTEXT), rows)
 
     assert report.findings_total == 0
+    # The lost commit was 7, and the reset went to 40.
     assert report.measured["skipped_where_data_was_lost_with_the_last_replica"] == 33
 
 
@@ -192,7 +200,7 @@ def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
 
 @pytest.mark.parametrize("fault_before_load", [False, True])
 def test_rebalance_of_a_group_that_lost_its_members_is_needed(*, fault_before_load: bool) -> None:
-    """The lost log had them; this holds if another fault precedes the load, too."""
+    """The lost log had its members; this also holds if another fault precedes the load."""
     rows = Rows()
     elected(rows, 0.1, "broker-0", 0, [0])
     rows.add(0.2, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=0)

@@ -1,4 +1,8 @@
-"""Offsets of a transaction count exactly if its end was decided as a commit."""
+"""Offsets of a transaction count exactly if its end was decided as a commit.
+
+The transaction coordinator decides (`decided`); its marker then ends the transaction in the group
+(`completed`). The checker compares each end in a group with the decision that it belongs to.
+"""
 
 import pytest
 
@@ -90,13 +94,13 @@ def test_end_that_follows_the_decision_passes_also_at_the_next_coordinator(
 
 
 @pytest.mark.parametrize(
-    ("to", "committed", "told"),
+    ("to", "committed", "summary"),
     [
         (ABORT, True, "broker-0 counted the offsets of a transaction of producer 0, which was "),
         (COMMIT, False, "broker-0 forgot the offsets of a transaction of producer 0, which was "),
     ],
 )
-def test_end_against_the_decision_is_found(to: str, told: str, *, committed: bool) -> None:
+def test_end_against_the_decision_is_found(to: str, summary: str, *, committed: bool) -> None:
     """Planted bug: a marker that is read as its opposite."""
     rows = Rows()
     pending(rows, 0.1)
@@ -110,7 +114,7 @@ def test_end_against_the_decision_is_found(to: str, told: str, *, committed: boo
 
     assert report.outcome is CheckOutcome.VIOLATED
     (finding,) = report.findings
-    assert told in finding.summary
+    assert summary in finding.summary
     assert [row.kind for row in finding.evidence] == [
         TraceKind.TXN_COMMIT_PENDING,
         TraceKind.TRANSACTION_STATE,
@@ -129,7 +133,10 @@ def test_offsets_that_count_after_an_abort_are_found() -> None:
 
 
 def test_marker_overtaken_by_the_next_transaction_is_judged_by_its_own_decision() -> None:
-    """A completion waits behind the loads of the group's broker, as in Kafka."""
+    """The first marker waits behind a load of the group's broker, as in Kafka.
+
+    Meanwhile the next transaction is decided. Markers keep their order: the first end is a commit.
+    """
     rows = Rows()
     pending(rows, 1)
     decided(rows, 2, COMMIT)
@@ -142,10 +149,13 @@ def test_marker_overtaken_by_the_next_transaction_is_judged_by_its_own_decision(
 
 
 def test_decision_without_a_row_proves_nothing() -> None:
-    """Its coordinator died after the append; the next one loads it, and writes the markers."""
+    """A coordinator may die after the append of a decision, and before it writes the row.
+
+    The next coordinator loads the decision, and writes the markers.
+    """
     rows = Rows()
     pending(rows, 1)
-    decided(rows, 2, ABORT, producer_id=7)
+    decided(rows, 2, ABORT, producer_id=7)  # of another producer
     completed(rows, 3, committed=True)
 
     assert check(rows).findings_total == 0
@@ -153,7 +163,7 @@ def test_decision_without_a_row_proves_nothing() -> None:
 
 @pytest.mark.parametrize(("clock_error_us", "findings"), [(0, 1), (2_000_000, 0)])
 def test_decision_with_a_later_clock_is_waited_for(clock_error_us: int, findings: int) -> None:
-    """Of two clocks the transaction coordinator's may be ahead."""
+    """The decision at 3 s may precede the end at 2 s if the two clocks differ by up to 2 s."""
     rows = Rows()
     pending(rows, 1)
     decided(rows, 1.5, ABORT)
@@ -163,16 +173,19 @@ def test_decision_with_a_later_clock_is_waited_for(clock_error_us: int, findings
     assert check(rows, clock_error_us).findings_total == findings
 
 
-@pytest.mark.parametrize(("carried_out_s", "findings"), [(None, 1), (2.5, 0)])
+@pytest.mark.parametrize(("completed_s", "findings"), [(None, 1), (2.5, 0)])
 def test_marker_after_a_completed_transaction_belongs_to_the_next_one(
-    carried_out_s: float | None, findings: int
+    completed_s: float | None, findings: int
 ) -> None:
-    """A group that was loaded with the marker leaves no row."""
+    """The commit was completed at 2.5 s, so the abort in the group at 60 s is not its end.
+
+    The commit's own end has no row, because the group was loaded together with the marker.
+    """
     rows = Rows()
     pending(rows, 1)
     decided(rows, 2, COMMIT)
-    if carried_out_s is not None:
-        decided(rows, carried_out_s, "CompleteCommit")
+    if completed_s is not None:
+        decided(rows, completed_s, "CompleteCommit")
     completed(rows, 60, committed=False)
 
     assert check(rows).findings_total == findings
@@ -182,7 +195,7 @@ def test_marker_after_a_completed_transaction_belongs_to_the_next_one(
 def test_decision_lost_with_the_last_replica_in_sync_is_not_binding(
     cause: str | None, findings: int
 ) -> None:
-    """The transaction coordinator is back at an older transaction."""
+    """A power loss of the only replica in sync loses the decision, so that a commit is legal."""
     rows = Rows()
     elected(rows, 0.1)
     pending(rows, 1)
@@ -194,19 +207,22 @@ def test_decision_lost_with_the_last_replica_in_sync_is_not_binding(
     assert check(rows).findings_total == findings
 
 
-def late_end(rows: Rows, *, loaded_s: float, committed: bool = False) -> Rows:
-    """A transaction is aborted and completed; the next one ends in the group with its marker."""
+def late_end(rows: Rows, *, loaded_s: float) -> Rows:
+    """The late marker of an aborted transaction ends the next transaction, a commit, in the group.
+
+    Only a load between the two can have delayed the marker.
+    """
     decided(rows, 10, ABORT)
     decided(rows, 10.1, "CompleteAbort")
     rows.load_completed(loaded_s, "broker-0", 3)
     pending(rows, 11)
     decided(rows, 11.1, COMMIT)
-    completed(rows, 11.2, committed=committed)
+    completed(rows, 11.2, committed=False)
     return rows
 
 
-def test_end_behind_a_load_is_that_of_the_previous_transaction() -> None:
-    """In Kafka one thread completes transactions and loads partitions."""
+def test_end_behind_a_load_is_excused_as_that_of_the_previous_transaction() -> None:
+    """In Kafka one thread completes transactions and loads partitions, so a load delays the end."""
     report = check(late_end(Rows(), loaded_s=10.5))
 
     assert not report.findings
@@ -214,7 +230,10 @@ def test_end_behind_a_load_is_that_of_the_previous_transaction() -> None:
 
 
 def test_late_end_may_follow_the_completion_of_the_next_transaction() -> None:
-    """The next one's offsets are forgotten all the same: its own end finds none."""
+    """The late abort, at 18 s, removes the pending offsets of the next transaction.
+
+    That transaction was completed as a commit at 11.2 s; its own end will find no offsets.
+    """
     rows = Rows()
     decided(rows, 10, ABORT)
     decided(rows, 10.1, "CompleteAbort")
@@ -230,14 +249,14 @@ def test_late_end_may_follow_the_completion_of_the_next_transaction() -> None:
 
 
 def test_wrong_end_without_a_load_has_no_excuse() -> None:
-    """Planted bug: ends are mixed up although nothing delayed one of them."""
+    """Planted bug: ends are mixed up, although the load at 9 s precedes the decision at 10 s."""
     report = check(late_end(Rows(), loaded_s=9))
 
     assert "broker-0 forgot the offsets of a transaction" in report.findings[0].summary
 
 
 def test_wrong_end_after_the_previous_one_has_no_excuse() -> None:
-    """No earlier end is left that could be late."""
+    """The end at 10.05 s is that of the aborted transaction, so no late end is left."""
     rows = Rows()
     pending(rows, 9)
     completed(rows, 10.05, committed=False)

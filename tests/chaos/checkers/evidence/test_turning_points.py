@@ -10,6 +10,7 @@ from tests.support.builders.trace_rows import trace_row as row
 OFFSETS = "__consumer_offsets-0"
 
 
+# Rows of a failover: each is a step from the fault to the append that a finding cites.
 CUT = row(10, "driver", TraceKind.FAULT_INJECTED, cause="cut-0")
 FENCED = row(20, "controller-100", TraceKind.BROKER_FENCED, peer="broker-0")
 ELECTED = row(21, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
@@ -17,9 +18,10 @@ APPENDED = row(30, "broker-0", TraceKind.APPEND_COMPLETED, partition=OFFSETS)
 
 
 def led_to(rows: list[TraceRow], *evidence: TraceRow) -> tuple[TraceRow, ...]:
+    """Return the turning points of a finding about OFFSETS and readers, with this evidence."""
     points = TurningPoints()
-    for each in rows:
-        points.observe(each)
+    for observed in rows:
+        points.observe(observed)
     return points.led_to(evidence, partitions={OFFSETS}, groups={"readers"}, faults=[CUT])
 
 
@@ -32,43 +34,50 @@ def test_fault_and_its_effects_on_the_partition_are_turning_points() -> None:
 
 
 def test_rows_of_other_partitions_and_groups_are_no_turning_points() -> None:
-    """Rows that the evidence already has are not repeated."""
-    elsewhere = row(22, "controller-100", TraceKind.LEADER_ELECTED, partition="orders-0")
-    other = row(23, "broker-1", TraceKind.REBALANCE_STARTED, group="writers")
-    own = row(24, "broker-1", TraceKind.REBALANCE_STARTED, group="readers")
+    """ELECTED is none either, because it is part of the evidence, which is not repeated."""
+    other_partition = row(22, "controller-100", TraceKind.LEADER_ELECTED, partition="orders-0")
+    other_group = row(23, "broker-1", TraceKind.REBALANCE_STARTED, group="writers")
+    same_group = row(24, "broker-1", TraceKind.REBALANCE_STARTED, group="readers")
+    rows = [CUT, other_partition, other_group, same_group, ELECTED]
 
-    assert led_to([CUT, elsewhere, other, own, ELECTED], ELECTED, APPENDED) == (CUT, own)
+    assert led_to(rows, ELECTED, APPENDED) == (CUT, same_group)
 
 
 def test_request_without_answer_is_a_turning_point_if_sent_to_the_controller() -> None:
-    """It explains why a broker did not learn of its successor; clients have other brokers."""
-    beat = row(15, "broker-0", TraceKind.REQUEST_FAILED, peer="controller-100", api="Fetch")
-    asked = row(16, "consumer-a-0", TraceKind.REQUEST_FAILED, peer="broker-0", api="Heartbeat")
+    """It explains why a broker did not learn of its successor; clients can ask other brokers."""
+    to_controller = row(
+        15, "broker-0", TraceKind.REQUEST_FAILED, peer="controller-100", api="Fetch"
+    )
+    to_broker = row(16, "consumer-a-0", TraceKind.REQUEST_FAILED, peer="broker-0", api="Heartbeat")
 
-    assert led_to([CUT, beat, asked], APPENDED) == (CUT, beat)
+    assert led_to([CUT, to_controller, to_broker], APPENDED) == (CUT, to_controller)
 
 
 def test_of_repeated_steps_only_the_last_is_kept() -> None:
-    """A repetition is the same step of the same node for the same partition."""
+    """A repetition is the same step of the same node for the same partition.
+
+    Two brokers become followers three times each, so that the last two rows stay.
+    """
     moves = [
-        row(11 + place, f"broker-{place % 2}", TraceKind.BECAME_FOLLOWER, partition=OFFSETS)
-        for place in range(6)
+        row(11 + index, f"broker-{index % 2}", TraceKind.BECAME_FOLLOWER, partition=OFFSETS)
+        for index in range(6)
     ]
 
     assert led_to([CUT, *moves], APPENDED) == (CUT, *moves[-2:])
 
 
 def test_only_the_last_rows_are_kept_beside_the_faults() -> None:
-    """Faults come first, and the limit of the other rows does not remove them."""
+    """Faults have a limit of their own, so that many other rows do not remove them."""
     faults = [row(11, "driver", TraceKind.FAULT_INJECTED, cause=f"cut-{n}") for n in range(1, 9)]
     moves = [
-        row(12 + place, f"broker-{place}", TraceKind.BECAME_FOLLOWER, partition=OFFSETS)
-        for place in range(15)
+        row(12 + index, f"broker-{index}", TraceKind.BECAME_FOLLOWER, partition=OFFSETS)
+        for index in range(15)
     ]
-    found = led_to([CUT, *faults, *moves], APPENDED)
+    points = led_to([CUT, *faults, *moves], APPENDED)
 
-    assert [each.cause for each in found[:MOST_FAULTS]] == ["cut-5", "cut-6", "cut-7", "cut-8"]
-    assert found[MOST_FAULTS:] == tuple(moves[-MOST_OTHERS:])
+    last_faults = [point.cause for point in points[:MOST_FAULTS]]
+    assert last_faults == ["cut-5", "cut-6", "cut-7", "cut-8"]
+    assert points[MOST_FAULTS:] == tuple(moves[-MOST_OTHERS:])
 
 
 def test_violation_of_a_run_names_the_fault_the_silence_and_the_election() -> None:
@@ -76,7 +85,7 @@ def test_violation_of_a_run_names_the_fault_the_silence_and_the_election() -> No
     findings: list[Finding] = []
     schedule = load_experiment("tests/corpus/two_coordinators_after_a_cut_from_the_controller.yaml")
     play(schedule.experiment, 1, on_finding=findings.append)
-    kinds = [(each.kind, each.api) for each in findings[0].led_to]
+    kinds = [(point.kind, point.api) for point in findings[0].led_to]
 
     assert kinds[0] == ("fault_injected", None)
     assert ("request_failed", "BrokerHeartbeat") in kinds
