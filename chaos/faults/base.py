@@ -1,4 +1,4 @@
-"""The interface of faults: what a fault would hit now, how it is injected, and how it is undone."""
+"""The interface of faults: aim, inject, heal; and the tools that faults share."""
 
 import random
 from abc import ABC, abstractmethod
@@ -18,8 +18,8 @@ from results_schema.journal import BlastRadius, LeaderMove
 from results_schema.manifest import PlannedFault
 
 SHUTDOWN_LIMIT_US = 30_000_000
-"""A broker that is still stopping this long after its fault's end is killed, as by a service
-manager."""
+"""Time that a stopping broker has after the end of its fault. Then it is killed, as a service
+manager kills a process that does not stop."""
 BROKER_TARGETS = ("coordinator-of", "leader-of", "follower-of", "broker", "any-broker")
 CONTROLLER_TARGETS = ("controller",)
 ZOOKEEPER_TARGETS = ("zookeeper", "zookeeper-leader")
@@ -33,9 +33,9 @@ class GradualWork(Protocol):
     """The remaining work of a gradual fault."""
 
     async def step(self, runtime: Runtime, status: ClusterStatus) -> int | None:
-        """Do what is due; return the time of the next step, in microseconds of the run's clock.
+        """Take one step; return the time of the next one, or None after the last.
 
-        None: there is no next step.
+        Units: microseconds of the run's clock.
         """
 
     def progress(self) -> dict[str, object]:
@@ -43,15 +43,16 @@ class GradualWork(Protocol):
 
     @property
     def hangs(self) -> bool:
-        """Whether it stopped before its end; only the end of the run undoes this."""
+        """True if the work stopped before its end; then only the end of the run heals the fault."""
 
 
 @dataclass(slots=True, kw_only=True)
 class DeadMachine:
-    """A machine that is lost, and the nodes on it.
+    """A machine that a fault has ended, and the nodes on it.
 
-    Shape: `returning` are those of `nodes` that start again with the machine: the nodes that died
-    with it, and those that another fault had down and would have started meanwhile.
+    Shape: `returning` are the nodes that start again with the machine. Two kinds of nodes are in
+    it: nodes that died with the machine, and nodes that were down by another fault which ended
+    meanwhile (without a machine that fault could not start them).
     """
 
     index: int
@@ -61,14 +62,15 @@ class DeadMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTools:
-    """The tools and shared records of faults.
+    """The tools of faults, and the records that all faults of a run share.
 
-    Units: `kill_at_us` is the time after which healing kills a node that is still stopping.
-    Shape: `lost` are the nodes that never start again; `joined` are started members that the
-    experiment did not begin with; faults that lose or add nodes enter them here. `under_way` has
-    the remaining work of gradual faults, by fault id. `dead_machines` has the lost machines, by
-    fault id: the fault of a machine starts its nodes again, and other faults leave them to it.
-    `rng` is the fault's own stream.
+    - `rng`: the random stream of this fault.
+    - `kill_at_us`: the time after which healing kills a node that is still stopping.
+    - `lost`: nodes that never start again. A fault that loses a node for good enters it here.
+    - `joined`: members that a fault added to those of the experiment.
+    - `under_way`: the remaining work of gradual faults, by fault id.
+    - `dead_machines`: lost machines, by fault id. Only the fault that lost a machine starts its
+      nodes again.
     """
 
     runtime: Runtime
@@ -81,7 +83,7 @@ class FaultTools:
     dead_machines: dict[str, DeadMachine] = field(default_factory=dict)
 
     def machine_lost_with(self, node: NodeName, *, besides: str = "") -> DeadMachine | None:
-        """Return the lost machine that a node is on, but for what fault `besides` has lost."""
+        """Return the lost machine that a node is on. The machine of fault `besides` is ignored."""
         for fault_id, machine in self.dead_machines.items():
             if fault_id != besides and node in machine.nodes:
                 return machine
@@ -92,8 +94,9 @@ class FaultTools:
 class Aim:
     """The nodes that a fault will hit, or has hit.
 
-    Shape: `nodes` is not empty; for links it is the `from` end, and `to_nodes` the other end.
-    `process` is the one process that was hit: None before the injection, and for other faults.
+    Shape: `nodes` is not empty. For a fault of links `nodes` is the `from` end, and `to_nodes` the
+    other end. `process` is the process that was hit: None before the injection, and always None
+    for a fault that is not of one process.
     """
 
     nodes: tuple[NodeName, ...]
@@ -118,20 +121,22 @@ class FaultKind(ABC):
     name: str
     doc: str
     targets: tuple[str, ...]
-    """The roles (`chaos.targets`) allowed for its target, or for both its ends."""
+    """The roles (`chaos.targets`) allowed for the fault's target, or for both ends."""
     args_type: type[msgspec.Struct] = NoArgs
-    """The string below each field in the source describes it."""
+    """The arguments. The generated pages show the string below each field of the struct."""
     momentary: bool = False
     spares_members: bool = True
-    """Whether members stay in their groups if they are not hit: a rebalance would be needless."""
+    """True if the fault gives no reason to leave a group to members that it does not hit. A
+    checker then reports rebalances of such groups as needless."""
     is_gradual: bool = False
-    """Whether it continues by itself (`FaultTools.under_way`) until it is done; no duration."""
+    """True if the fault has no duration: its work (`FaultTools.under_way`) goes on until done."""
     has_ends: bool = False
-    """Whether its definition has `from` and `to` instead of `target`."""
+    """True if the definition has `from` and `to` instead of `target`."""
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Yield the problems of a definition with existing targets and well-shaped arguments.
+        """Yield the problems that only this kind of fault can have.
 
+        Called when the targets exist and the arguments have the shape of `args_type`.
         Shape: paths are relative to the fault, e.g. `args.disk`.
         """
         del fault, experiment
@@ -139,14 +144,14 @@ class FaultKind(ABC):
 
     @abstractmethod
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return what the fault would hit now; nothing is changed."""
+        """Return the nodes that the fault would hit now, or a Miss; change nothing."""
 
     @abstractmethod
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Inject the fault; return what was hit, or a Miss if nothing could be done."""
+        """Inject the fault; return the nodes that were hit, or a Miss if nothing could be done."""
 
     def must_wait(self, aim: Aim, status: ClusterStatus) -> bool:
-        """Whether healing would now have to wait for a node that is still stopping."""
+        """Return True if healing would have to wait now for a node that is still stopping."""
         del aim, status
         return False
 

@@ -1,4 +1,7 @@
-"""Orders about groups: an administrator changes a group whose members live. Momentary."""
+"""Faults of groups: an administrator orders a change of a group, for example its deletion.
+
+All are momentary: an order is done when its answer comes, and nothing undoes it.
+"""
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
@@ -34,17 +37,18 @@ Order = Callable[[Host, ClusterSpec], Awaitable[dict[str, str]]]
 
 
 class TopicArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The topics whose offsets are meant."""
+    """The topics whose offsets change."""
 
     topic: str | None = None
     """a topic of the file; default: every topic of the group"""
 
 
 class ResetOffsetsArgs(TopicArgs, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The topics whose offsets are meant, and their new values."""
+    """The topics whose offsets change, and their new values."""
 
     to: ResetTo = "earliest"
-    """where to: to the first record of each partition, or behind the last"""
+    """the new offsets: those of the first records (`earliest`), or those behind the last records
+    (`latest`)"""
 
 
 class GroupOrder(FaultKind):
@@ -66,7 +70,10 @@ class GroupOrder(FaultKind):
             )
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return the group's coordinator by the controller's state; the order may find another."""
+        """Return the group's coordinator, by the controller's state.
+
+        The order itself looks up the coordinator again, and may reach another broker.
+        """
         hit = resolve_target(planned.target, situation)
         if isinstance(hit, Miss):
             return hit
@@ -77,7 +84,7 @@ class GroupOrder(FaultKind):
         )
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Send the order; if it is refused or gets no answer, it hit nothing."""
+        """Send the order; return a Miss if it is refused as a whole or gets no answer."""
         topics = aim.detail.get("topics")
         order = self.order(planned, tuple(topics) if isinstance(topics, list) else ())
         try:
@@ -96,7 +103,7 @@ class GroupOrder(FaultKind):
 
     @abstractmethod
     def order(self, planned: PlannedFault, topics: tuple[str, ...]) -> Order:
-        """Return the order. Shape: it can be pickled."""
+        """Return the order, which can be pickled: an administrator on Ray runs it."""
 
     def _topics(self, planned: PlannedFault, experiment: Experiment) -> list[str]:
         topic = planned.args.get("topic")
@@ -108,9 +115,9 @@ class RemoveMembers(GroupOrder):
 
     name = "remove_members"
     doc = (
-        "Takes every member out of a group, as AdminClient's removeMembersFromConsumerGroup does: "
-        "a static one by its `group.instance.id`. Whoever lives learns it by UNKNOWN_MEMBER_ID and "
-        "joins again. Momentary."
+        "Removes every member from a group, as AdminClient's removeMembersFromConsumerGroup does: "
+        "a static member by its `group.instance.id`. A removed member that lives gets "
+        "UNKNOWN_MEMBER_ID and joins again. Momentary."
     )
     spares_members = False
 
@@ -125,8 +132,8 @@ class DeleteGroup(GroupOrder):
 
     name = "delete_group"
     doc = (
-        "Deletes a group with its offsets. Refused with NON_EMPTY_GROUP while it has members, "
-        "which the journal says. Momentary."
+        "Deletes a group with its offsets. While the group has members, the coordinator refuses "
+        "with NON_EMPTY_GROUP, and the journal shows the refusal. Momentary."
     )
 
     def order(self, planned: PlannedFault, topics: tuple[str, ...]) -> Order:
@@ -140,8 +147,8 @@ class DeleteOffsets(GroupOrder):
 
     name = "delete_offsets"
     doc = (
-        "Deletes what a group has committed. Refused with GROUP_SUBSCRIBED_TO_TOPIC of topics "
-        "that a member reads, which the journal says. Momentary."
+        "Deletes committed offsets of a group. For topics that a member reads, the coordinator "
+        "refuses with GROUP_SUBSCRIBED_TO_TOPIC, and the journal shows the refusal. Momentary."
     )
     args_type = TopicArgs
 
@@ -156,8 +163,8 @@ class ResetOffsets(GroupOrder):
     name = "reset_offsets"
     doc = (
         "Commits the first or the last offset of each partition for a group, as "
-        "`kafka-consumer-groups --reset-offsets --execute` does. Refused with UNKNOWN_MEMBER_ID "
-        "while it has members, which the journal says. Momentary."
+        "`kafka-consumer-groups --reset-offsets --execute` does. While the group has members, the "
+        "coordinator refuses with UNKNOWN_MEMBER_ID, and the journal shows the refusal. Momentary."
     )
     args_type = ResetOffsetsArgs
 

@@ -1,4 +1,7 @@
-"""Faults of leadership: an administrator moves leaderships while all nodes live. Momentary."""
+"""Faults of leadership: an administrator moves leaderships while all nodes live.
+
+All are momentary: an election is done when its answer comes, and nothing undoes it.
+"""
 
 from collections.abc import Coroutine, Iterator
 from typing import Any
@@ -41,8 +44,8 @@ class LeadershipMove(FaultKind):
 
     name = "leadership_move"
     doc = (
-        "Moves the leadership of one partition to another replica, as an administrator does: the "
-        "replica is put first, then elected. Momentary."
+        "Moves the leadership of one partition to another replica, as an administrator does: a "
+        "reassignment puts the replica first, then the preferred leader is elected. Momentary."
     )
     targets = PARTITION_TARGETS
     args_type = MoveArgs
@@ -109,8 +112,8 @@ class PreferredLeaderElection(FaultKind):
 
     name = "preferred_leader_election"
     doc = (
-        "Elects the preferred leader, the first in the replica order, where another replica leads: "
-        "of one partition or of all. Momentary."
+        "Elects the preferred leader, which is the first in the replica order, of one partition or "
+        "of all partitions that another replica leads. Momentary."
     )
     targets = (*PARTITION_TARGETS, ALL_PARTITIONS)
     momentary = True
@@ -155,14 +158,14 @@ class PreferredLeaderElection(FaultKind):
 
 
 def _resolve(target: str, situation: Situation) -> Hit | Miss:
-    """Return the nodes and partitions of a target; a Miss without a controller to elect."""
+    """Return the nodes and partitions of a target, or a Miss if no controller can elect leaders."""
     if situation.status.controller is None:
         return Miss(reason="no controller answers, and only it elects leaders")
     return resolve_target(target, situation)
 
 
 async def _elect(aim: Aim, election: Coroutine[Any, Any, None]) -> Aim | Miss:
-    """Carry out an election; it is a miss if the cluster refuses it or cannot hold it."""
+    """Carry out an election; return a Miss if the cluster refuses it or does not answer."""
     try:
         await election
     except (ElectionFailed, TimeoutError) as error:
@@ -212,7 +215,7 @@ def _aim_of(
 
 
 def _partition_of(target: str, experiment: Experiment) -> TopicPartition | None:
-    """Return the partition that the target names; the experiment alone decides this."""
+    """Return the partition that the target names, or None; needs no status of a cluster."""
     role, argument = split_target(target) or ("", "")
     if role == "coordinator-of":
         return offsets_partition(group_partition(experiment, argument))

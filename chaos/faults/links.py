@@ -1,8 +1,8 @@
 """Faults of links: connections between two sets of nodes are cut, held, slowed or reset.
 
-`from` is what the fault is about, for instance the isolated nodes; `to` is what they are separated
-from. The blast radius is that of `from`, or that of `to` if `from` has only controllers, because
-controllers host no partition of a group.
+The sets are the two ends of the fault: `from` are, for example, the isolated nodes, and `to` are
+the nodes from which they are isolated. The blast radius is that of `from`, or that of `to` if
+`from` has only controllers, because controllers host no partition of a group.
 """
 
 from abc import abstractmethod
@@ -81,7 +81,7 @@ class SlowArgs(LinkArgs, frozen=True, kw_only=True, forbid_unknown_fields=True):
     delay: Duration
     """added to every frame, each way"""
     jitter: Duration = "0s"
-    """up to so much more, drawn evenly"""
+    """the most that is added to `delay`, drawn evenly for each frame"""
 
 
 class ResponseLossArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,7 +92,7 @@ class ResponseLossArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     errors: tuple[str, ...] = ()
     """only responses with one of these errors, `NONE` for success; default: all"""
     responses: Annotated[int, Meta(ge=1)] = 1
-    """so many at each server"""
+    """the number of lost responses at each server"""
     purposes: tuple[str, ...] = ()
     """only on connections of these purposes; default: all"""
 
@@ -147,10 +147,9 @@ class LinkFault(FaultKind):
         destination = _end(planned.to, situation)
         if isinstance(destination, Miss):
             return destination
-        from_nodes, to_nodes = (
-            _linked_nodes(source, destination),
-            _linked_nodes(destination, source),
-        )
+        # A node may be at both ends, for example in `brokers` to `brokers`.
+        from_nodes = _linked_nodes(source, destination)
+        to_nodes = _linked_nodes(destination, source)
         if not from_nodes or not to_nodes:
             return Miss(reason=f"a node has no link to itself: both ends are {source[0]} alone")
         for end, nodes in (("from", from_nodes), ("to", to_nodes)):
@@ -166,7 +165,7 @@ class LinkFault(FaultKind):
 
 
 class _RuleFault(LinkFault):
-    """A fault of links with a duration: one rule for each direction."""
+    """A fault of links that lasts: one rule of the link table for each direction."""
 
     args_type: type[msgspec.Struct] = LinkArgs
 
@@ -176,6 +175,7 @@ class _RuleFault(LinkFault):
         if not isinstance(args, SelectingArgs):
             raise TypeError(f"{self.name} takes {type(args).__name__}, which selects no frames")
         directions = [("there", aim.nodes, aim.to_nodes)]
+        # ResponseLossArgs have no direction: either end may be the server that responds.
         if not isinstance(args, LinkArgs) or args.direction == "both_ways":
             directions.append(("back", aim.to_nodes, aim.nodes))
         rules = [
@@ -211,9 +211,9 @@ class CutLinks(_RuleFault):
 
     name = "cut"
     doc = (
-        "Cuts the links: bytes on open connections are held, new connections hang, nobody hears of "
-        "the other's death. At healing what was held arrives in order, but on connections that an "
-        "end has closed meanwhile only their end does."
+        "Cuts the links: bytes on open connections are held, new connections hang, and no end "
+        "notices the other's death. At healing held bytes arrive in order; on a connection that "
+        "one end has closed meanwhile, only the close arrives."
     )
 
     def effect(self, args: SelectingArgs) -> LinkEffect:
@@ -226,7 +226,7 @@ class ClogLinks(_RuleFault):
     """Frames are held until healing."""
 
     name = "clog"
-    doc = "Holds everything on the links until it is healed; then all of it arrives, in order."
+    doc = "Holds all frames on the links until healing; then all of them arrive, in order."
 
     def effect(self, args: SelectingArgs) -> LinkEffect:
         """Return the clog."""
@@ -238,7 +238,7 @@ class SlowLinks(_RuleFault):
     """Frames are delayed."""
 
     name = "slow"
-    doc = "Delays everything on the links by `delay`, and up to `jitter` more, in order."
+    doc = "Delays each frame on the links by `delay` and up to `jitter` more; their order stays."
     args_type = SlowArgs
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
@@ -269,9 +269,9 @@ class ResponseLoss(_RuleFault):
 
     name = "response_loss"
     doc = (
-        "Resets a connection in the place of a response: the server has carried the request out, "
-        "and its client cannot know. It happens to the first `responses` of `apis` at each server "
-        "among the two ends, and only while the fault lasts."
+        "Resets a connection instead of sending a response: the server has carried out the "
+        "request, but its client cannot know this. At each server among the two ends the first "
+        "`responses` responses to `apis` are lost, as long as the fault lasts."
     )
     args_type = ResponseLossArgs
 
@@ -293,8 +293,8 @@ class ResetConnections(LinkFault):
 
     name = "reset"
     doc = (
-        "Resets the open connections between the two ends: what is in flight on them is lost, and "
-        "both ends see them end. Momentary."
+        "Resets the open connections between the two ends: frames in flight are lost, and both "
+        "ends see the reset. Momentary."
     )
     args_type = ResetConnectionsArgs
     momentary = True
@@ -325,9 +325,11 @@ def _end(targets: Iterable[str], situation: Situation) -> tuple[NodeName, ...] |
     return tuple(nodes)
 
 
-def _linked_nodes(end: tuple[NodeName, ...], other: tuple[NodeName, ...]) -> tuple[NodeName, ...]:
-    """Return the nodes of `end` that have a link to some other node of `other`."""
-    return tuple(node for node in end if any(peer != node for peer in other))
+def _linked_nodes(
+    end: tuple[NodeName, ...], opposite_end: tuple[NodeName, ...]
+) -> tuple[NodeName, ...]:
+    """Return the nodes of `end` for which `opposite_end` has a node other than themselves."""
+    return tuple(node for node in end if any(peer != node for peer in opposite_end))
 
 
 def _blast_radius(

@@ -1,7 +1,8 @@
-"""Faults of machines: all nodes on one die, stand still, or are cut off from the other machines.
+"""Faults of machines: all nodes of one machine die, stop, or are cut off from other machines.
 
-A machine is lost on purpose here; one that a Ray cluster loses by itself is `cluster.ray.fleet`'s
-business. These faults are made of the acts on single nodes that every runtime has.
+A machine of an experiment is a set of nodes (`machine_layout`), so these faults work in every
+runtime: they repeat acts on single nodes. A real machine that a Ray cluster loses unplanned is not
+a fault; `cluster.ray.fleet` notices that loss.
 """
 
 from collections.abc import Iterator
@@ -33,29 +34,29 @@ _ALIVE = frozenset({NodeState.UP, NodeState.STOPPING, NodeState.PAUSED})
 
 
 class MachineLossArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What becomes of the disks."""
+    """The disks after the loss."""
 
     disk: Literal["same", "empty"] = "same"
-    """`same`: the machine comes back with its disks, without what was not flushed; `empty`: its
-    disks are gone for good, and its nodes start again on empty ones"""
+    """`same`: the machine comes back with its disks, without unflushed data; `empty`: the disks are
+    lost for good, and the machine's nodes start again on empty ones"""
 
 
 class MachineCutArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which way."""
+    """The direction of the cut."""
 
     direction: Literal["both_ways", "one_way"] = "both_ways"
-    """`one_way`: only what the machine sends is cut"""
+    """`one_way`: only frames that the machine sends are cut"""
 
 
 class _MachineFault(FaultKind):
-    """A fault of all nodes on one machine; those that it finds alive are hit."""
+    """A fault that hits all nodes of one machine that are in a state of `hits`."""
 
     targets = MACHINE_TARGETS
     hits = _ALIVE
-    """The states of the nodes that it can hit."""
+    """States of nodes that the fault can hit."""
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return the nodes on the machine that are in a state in which they can be hit."""
+        """Return the nodes of the machine that the fault can hit now."""
         hit = resolve_target(planned.target, situation)
         if isinstance(hit, Miss):
             return hit
@@ -76,16 +77,16 @@ class MachineLoss(_MachineFault):
 
     name = "machine_loss"
     doc = (
-        "Loses a whole machine, as in a power failure: all of its nodes end at once, brokers, "
-        "controller and clients, their logs lose what was not flushed, and nobody is told: their "
-        "connections stay open and silent. After `duration`, or when everything is healed, its "
+        "Loses a whole machine, as in a power failure: all of its nodes end at once (brokers, "
+        "controller and clients), and their logs lose unflushed data. Their peers get no sign: "
+        "connections stay open and silent. After `duration`, or when everything is healed, the "
         "nodes start again, on their disks or, with `disk: empty`, elsewhere on empty ones."
     )
     args_type = MachineLossArgs
-    spares_members = False
+    spares_members = False  # a machine may host members
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Refuse to lose for good the disk of the only controller."""
+        """Report an empty disk for the only controller: no other node has the metadata."""
         layout = machine_layout(experiment)
         if fault.args.get("disk") != "empty" or layout is None or fault.target is None:
             return
@@ -104,7 +105,11 @@ class MachineLoss(_MachineFault):
             )
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return the nodes that die; a role may mean the machine of the only controller."""
+        """Return the nodes that die, or a Miss for the machine of the only controller.
+
+        `check` cannot report this for a target such as `machine-of(leader-of(orders-0))`: the role
+        gets its node only now.
+        """
         aim = super().aim(planned, situation)
         if isinstance(aim, Miss) or planned.args.get("disk") != "empty":
             return aim
@@ -119,10 +124,11 @@ class MachineLoss(_MachineFault):
         return aim
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Silence the machine, then end all of its nodes.
+        """Cut the machine's links, then end all of its nodes.
 
-        The links are cut first: without power there is no kernel to tell the peers that a process
-        is gone. Links between nodes of the machine are left: both ends are about to die.
+        In this order, because a machine without power has no kernel that closes connections: the
+        peers must not see the processes end. Links between nodes of the machine stay: both ends
+        die.
         """
         on_machine = _on_machine(aim)
         machine = DeadMachine(index=_index(aim), nodes=on_machine)
@@ -140,9 +146,10 @@ class MachineLoss(_MachineFault):
         return aim
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Start the nodes again; then the machine answers what still knows their former lives.
+        """Start the nodes, then remove the cut: peers see their old connections reset.
 
-        A node that another lost machine or `node_loss` has taken stays away.
+        A node that `node_loss` has hit stays down. So does a node of another machine that is lost
+        at the same time: it starts again with that machine.
         """
         del aim
         machine = tools.dead_machines.get(planned.fault_id)
@@ -151,9 +158,9 @@ class MachineLoss(_MachineFault):
             for node in machine.returning if machine is not None else ():
                 if node in tools.lost:
                     continue
-                again = tools.machine_lost_with(node, besides=planned.fault_id)
-                if again is not None:
-                    again.returning[node] = None
+                other_loss = tools.machine_lost_with(node, besides=planned.fault_id)
+                if other_loss is not None:
+                    other_loss.returning[node] = None
                     continue
                 await bring_back(
                     node, tools.runtime, empty_disk=empty_disk, kill_at_us=tools.kill_at_us
@@ -165,26 +172,26 @@ class MachineLoss(_MachineFault):
 
 
 class MachinePause(_MachineFault):
-    """A machine that stands still."""
+    """All nodes of a machine stop, as with SIGSTOP, and continue later."""
 
     name = "machine_pause"
     doc = (
         "Stops all nodes of a machine at once, as a frozen virtual machine: their connections stay "
-        "open and silent. After `duration` they go on: first their due timers fire, then what "
-        "waited is delivered."
+        "open and silent. After `duration` they go on: first their due timers fire, then waiting "
+        "frames are delivered."
     )
     spares_members = False
     hits = frozenset({NodeState.UP, NodeState.STOPPING})
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Stop the nodes, servers first."""
+        """Stop the nodes, in the order of the aim."""
         del planned
         for node in aim.nodes:
             await tools.runtime.pause(node)
         return aim
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Let those go on that are still paused: another fault may have ended one meanwhile."""
+        """Resume the nodes that are still paused; another fault may have ended one meanwhile."""
         del planned
         states = (await tools.runtime.status()).nodes
         for node in aim.nodes:
@@ -194,20 +201,20 @@ class MachinePause(_MachineFault):
 
 
 class MachineCut(_MachineFault):
-    """A machine that the others do not reach."""
+    """A machine whose links to all other machines are cut."""
 
     name = "machine_cut"
     doc = (
-        "Cuts the links between the nodes of a machine and all nodes of the others; on the machine "
-        "they go on reaching each other. Bytes on open connections are held, new connections hang. "
-        "At healing what was held arrives in order, but on connections that an end has closed "
-        "meanwhile only their end does."
+        "Cuts the links between the nodes of a machine and all nodes of the other machines. Links "
+        "within the machine stay. Bytes on open connections are held, new connections hang. At "
+        "healing held bytes arrive in order; on a connection that one end has closed meanwhile, "
+        "only the close arrives."
     )
     args_type = MachineCutArgs
     spares_members = False
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return the nodes on the machine, and those on the others."""
+        """Return the nodes on the machine, and the nodes on all other machines."""
         aim = super().aim(planned, situation)
         if isinstance(aim, Miss):
             return aim
@@ -221,7 +228,7 @@ class MachineCut(_MachineFault):
         """Add the rules. Nodes of the machine that start later are cut off as well."""
         rules = cut_both_ways(planned.fault_id, nodes=_on_machine(aim), others=aim.to_nodes)
         if planned.args.get("direction") == "one_way":
-            rules = rules[:1]
+            rules = rules[:1]  # the rule of frames from the machine
         await tools.links.add(planned.fault_id, rules)
         return aim
 
@@ -240,6 +247,6 @@ def _index(aim: Aim) -> int:
 
 
 def _on_machine(aim: Aim) -> tuple[NodeName, ...]:
-    """Return every node on the machine, those included that are down or start later."""
+    """Return every node on the machine, also nodes that are down or start later."""
     nodes = aim.detail["on_machine"]
     return tuple(NodeName(str(node)) for node in nodes) if isinstance(nodes, list) else ()

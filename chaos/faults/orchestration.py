@@ -1,19 +1,21 @@
-"""An orchestrator's work on a group: members are stopped, started, and waited for, a few at a time.
+"""Rollout and Scaling: an orchestrator replaces a group's members, or changes their number.
 
-Owns who is replaced when, and knows nothing of plans or journals. It goes on in steps: each looks
-at the cluster, does what is due, and says when to look again. The same in every runtime.
+A rollout decides which member is replaced at which time; it knows nothing of plans or journals. Its
+caller repeats `step`: a step reads the cluster's status, acts, and returns the time of the next
+step. All runtimes share this code.
 
-A member is a place (a node of the cluster). Without surge its successor takes the same place, as in
-a StatefulSet; with surge it takes a free one, as in a Deployment, and the place that it vacates is
-free for the next. A successor is started when `start_up_us` have passed since its place is free.
+A place is a node of the cluster that can be a member of the group. Without surge a successor takes
+the place of its predecessor, as in a StatefulSet. With surge it takes a free place, as in a
+Deployment, and the predecessor's place becomes free for a later successor. A successor starts
+`start_up_us` after its place became free.
 
-One step, in this order, so that what a stop makes possible is done in the same step:
-1. Take what happened since: places that became free, successors that became ready.
-2. Kill what outlived its grace period.
-3. Give up if a successor was not ready in time, or if for that long no member could be stopped:
-   stop there, or roll back.
-4. Start successors in free places whose start-up is over.
-5. Stop members, as long as enough others are available.
+One step of a rollout:
+1. Note the changes since the last step: places that became free, successors that became ready.
+2. Kill members that still stop after their grace period.
+3. Give up (hang or roll back) if for `progress_deadline_us` a successor was not ready, or no member
+   could be stopped.
+4. Assign free places to successors, and start successors whose start-up time is over.
+5. Stop members while enough others are available.
 """
 
 from contextlib import suppress
@@ -26,15 +28,17 @@ from cluster.runtime import ClusterStatus, NodeState, Runtime, UnknownNode
 from protocol.ids import NodeName
 
 LOOK_AGAIN_US = 250_000
-"""How long a step waits for what only a look at the cluster tells."""
-_STABLE = "STABLE"
+"""Time until the next step if its cause, such as a member's end, has no known time."""
+_STABLE = "STABLE"  # a consumer's own state: it has joined and knows its assignment
 _GONE = frozenset({NodeState.DOWN, NodeState.NOT_STARTED})
 
 
 class Replacement(msgspec.Struct, kw_only=True):
-    """One successor. Units: the run's clock; None for what has not happened.
+    """A member that leaves a place, or a successor that takes one.
 
-    Shape: `of` is the member that was stopped for it, None for one that adds to the group.
+    Units: times of the run's clock. None: it has not happened.
+    Shape: `of` is the leaving member, None for a successor. A leaving member has `stopped_at_us`,
+    `down_at_us` and `was_killed`; a successor has the other times and `is_of_old_version`.
     """
 
     place: str
@@ -50,10 +54,11 @@ class Replacement(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """How members are replaced. Units: microseconds.
+    """The rules of a rollout. Units: microseconds.
 
-    Shape: `start_ups_us` and `ready_after_us` have one for each successor, in their order.
-    `broken_from` is the number of successors of the new version that start at all, None for all.
+    Shape: `start_ups_us` and `ready_after_us` have one entry for each successor, in their order.
+    `broken_from`: successors of the new version with this number (from 0) or a higher one never
+    start; None if all start.
     """
 
     max_unavailable: int
@@ -70,7 +75,7 @@ class Orders:
 
 
 class Outcome(Enum):
-    """How a rollout ended, or that it goes on."""
+    """State of a rollout."""
 
     UNDER_WAY = "under way"
     COMPLETED = "completed"
@@ -80,11 +85,14 @@ class Outcome(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Rollout:
-    """One rollout over `old` members, the first of them first, with `spare` places free.
+    """One rollout.
 
-    `extra` are the group's places beyond the members that the experiment names; an earlier rollout
-    may have left a member in one of them. `lost` and `joined` are the run's own: members that are
-    not expected back, and members that are up in extra places.
+    - `old`: members that are not stopped yet, in the order in which they will be.
+    - `spare`: places that are free at the beginning.
+    - `extra`: the group's places beyond the members that the experiment names. An earlier rollout
+      may have left a member in one of them.
+    - `lost`, `joined`: the run's own records, which a rollout changes. `lost` are members that
+      nothing else may start or wait for; `joined` are members that are up in extra places.
     """
 
     orders: Orders
@@ -95,24 +103,26 @@ class Rollout:
     joined: dict[NodeName, None]
     outcome: Outcome = Outcome.UNDER_WAY
     done: list[Replacement] = field(default_factory=list)
-    """Successors that were started, or are about to be, in their order."""
+    """Successors that have a place, in their order; some have not started yet."""
     replaced: list[Replacement] = field(default_factory=list)
-    """Of a rollout that is rolled back: what `done` was before."""
+    """In a rollback: the successors of the new version, which were `done` until then."""
     stopped: list[Replacement] = field(default_factory=list)
     """Members that were asked to stop, or killed, in their order."""
     _stopping: list[Replacement] = field(default_factory=list)
+    """Members of `stopped` whose process has not ended."""
     _asked_to_stop: set[str] = field(default_factory=set)
     """Places in `_stopping` whose process got SIGTERM or was killed."""
     _free: list[NodeName] = field(default_factory=list)
+    """Places without a member and without a successor that will start there."""
     _wanted: int = 0
-    """How many members the group shall have."""
+    """Number of successors to start."""
     _is_rolling_back: bool = False
     _size: int = 0
-    """How many members the rollout began with."""
+    """Number of members at the beginning."""
     _blocked_since_us: int | None = None
-    """Since when no member stops or starts, and none may be stopped; None while one does."""
+    """Time since which the rollout could neither start nor stop a member; None if it can."""
     _untouched: list[NodeName] = field(default_factory=list)
-    """Of a rollout that is rolled back: members that were not replaced yet."""
+    """In a rollback: members of the former version, which need no successor."""
 
     def __post_init__(self) -> None:
         """Begin: nothing is stopped yet, the spare places are free."""
@@ -120,17 +130,17 @@ class Rollout:
         self._free = list(self.spare)
 
     async def step(self, runtime: Runtime, status: ClusterStatus) -> int | None:
-        """Do what is due; return when to look again, None once it has ended.
+        """Take one step; return the time of the next one, or None after the last.
 
         Units: microseconds of the run's clock.
         """
         now_us = runtime.now_us()
-        self._take(status, now_us)
+        self._note_changes(status, now_us)
         await self._kill_late(runtime, status, now_us)
         if self._is_late(now_us) and not self._give_up():
             return None
-        await self._start(runtime, status, now_us)
-        await self._stop(runtime, status, now_us)
+        await self._start_successors(runtime, status, now_us)
+        await self._stop_members(runtime, status, now_us)
         self._note_blockage(now_us)
         if self._has_ended():
             self.outcome = Outcome.ROLLED_BACK if self._is_rolling_back else Outcome.COMPLETED
@@ -138,117 +148,145 @@ class Rollout:
         return self._next_us(now_us)
 
     def progress(self) -> dict[str, object]:
-        """Return who was replaced when."""
+        """Return the stopped members and their successors, with times, for the journal."""
         return {
             "outcome": self.outcome.value,
-            "stopped": [msgspec.to_builtins(each) for each in self.stopped],
-            "replaced": [msgspec.to_builtins(each) for each in (*self.replaced, *self.done)],
+            "stopped": [msgspec.to_builtins(leaving) for leaving in self.stopped],
+            "replaced": [
+                msgspec.to_builtins(successor) for successor in (*self.replaced, *self.done)
+            ],
         }
 
     def places_to_fill(self) -> tuple[NodeName, ...]:
-        """Return the places to start members in, if nothing more is replaced: back to full size.
+        """Return the places to start members in, so that the group has its full size again.
 
-        The group's own places come before spare ones: a successor that has started in a spare place
-        stays, and its predecessor's place stays empty.
+        For a rollout that ends early. The group's own places come before spare ones. A successor
+        that has started in a spare place stays there, and its predecessor's place stays empty.
         """
-        started = [NodeName(each.place) for each in self.done if each.started_at_us is not None]
+        started = [
+            NodeName(successor.place)
+            for successor in self.done
+            if successor.started_at_us is not None
+        ]
         missing = self._size - len({*self.old, *self._untouched, *started})
         empty = dict.fromkeys(
             (
-                *(NodeName(each.place) for each in self.done if each.started_at_us is None),
+                *(
+                    NodeName(successor.place)
+                    for successor in self.done
+                    if successor.started_at_us is None
+                ),
                 *self._free,
-                *(NodeName(each.place) for each in self._stopping),
+                *(NodeName(leaving.place) for leaving in self._stopping),
             )
         )
-        return tuple(sorted(empty, key=lambda place: place in self.spare)[: max(0, missing)])
+        # False sorts before True: own places come first, and otherwise the order stays.
+        own_places_first = sorted(empty, key=lambda place: place in self.spare)
+        return tuple(own_places_first[: max(0, missing)])
 
     @property
     def hangs(self) -> bool:
-        """True after a rollout that made no progress in time; it does nothing more."""
+        """True after a rollout that made no progress in time and takes no more steps."""
         return self.outcome is Outcome.HUNG
 
     # -- one step --------------------------------------------------------------------------------
 
-    def _take(self, status: ClusterStatus, now_us: int) -> None:
-        for each in list(self._stopping):
-            state = status.nodes.get(NodeName(each.place))
+    def _note_changes(self, status: ClusterStatus, now_us: int) -> None:
+        """Note places that became free, and successors that became ready."""
+        for leaving in list(self._stopping):
+            state = status.nodes.get(NodeName(leaving.place))
             # A process that was asked to stop is never up again: another operation on the group has
             # started a successor in the place since the last step.
-            is_taken = state is NodeState.UP and each.place in self._asked_to_stop
+            is_taken = state is NodeState.UP and leaving.place in self._asked_to_stop
             if state not in _GONE and not is_taken:
                 continue
-            each.down_at_us = now_us
-            self._stopping.remove(each)
-            self._asked_to_stop.discard(each.place)
+            leaving.down_at_us = now_us
+            self._stopping.remove(leaving)
+            self._asked_to_stop.discard(leaving.place)
             if not is_taken:
-                self._free.append(NodeName(each.place))
+                self._free.append(NodeName(leaving.place))
             elif len(self.done) < self._wanted:
-                self.done.append(self._successor(each.place, now_us, started_at_us=now_us))
-        for number, each in enumerate(self.done):
-            if each.started_at_us is None or each.ready_at_us is not None:
+                self.done.append(self._successor(leaving.place, now_us, started_at_us=now_us))
+        for number, successor in enumerate(self.done):
+            if successor.started_at_us is None or successor.ready_at_us is not None:
                 continue
-            if self._is_ready(number, each, status, now_us):
-                each.ready_at_us = now_us
+            if self._is_ready(number, successor, status, now_us):
+                successor.ready_at_us = now_us
 
     async def _kill_late(self, runtime: Runtime, status: ClusterStatus, now_us: int) -> None:
-        for each in self._stopping:
-            stopped_at_us = each.stopped_at_us or 0
-            if not each.was_killed and now_us >= stopped_at_us + self.orders.grace_us:
-                each.was_killed = True
-                self._asked_to_stop.add(each.place)
-                if status.nodes.get(NodeName(each.place)) not in _GONE:
-                    await _crash(NodeName(each.place), runtime)
+        for leaving in self._stopping:
+            stopped_at_us = leaving.stopped_at_us or 0
+            if not leaving.was_killed and now_us >= stopped_at_us + self.orders.grace_us:
+                leaving.was_killed = True
+                self._asked_to_stop.add(leaving.place)
+                # The status is older than this step's awaits: `_crash` allows for a node's own end.
+                if status.nodes.get(NodeName(leaving.place)) not in _GONE:
+                    await _crash(NodeName(leaving.place), runtime)
 
     def _is_late(self, now_us: int) -> bool:
         deadline_us = self.orders.progress_deadline_us
         if self._blocked_since_us is not None and now_us >= self._blocked_since_us + deadline_us:
             return True
         return any(
-            now_us >= each.start_at_us + deadline_us
-            for each in self.done
-            if each.ready_at_us is None and each.start_at_us is not None
+            now_us >= successor.start_at_us + deadline_us
+            for successor in self.done
+            if successor.ready_at_us is None and successor.start_at_us is not None
         )
 
     def _note_blockage(self, now_us: int) -> None:
-        """Note since when the rollout waits for nothing that it has begun itself.
+        """Note the time since which nothing that the rollout has begun is still under way.
 
-        Such a rollout may wait for ever: every place is taken and no member may be missing, or
-        other faults ended members that stay down.
+        A rollout that is blocked in this way may wait for ever: all places are taken and no member
+        may be missing, or other faults ended members that stay down.
         """
-        is_busy = self._stopping or any(each.ready_at_us is None for each in self.done)
+        is_busy = self._stopping or any(successor.ready_at_us is None for successor in self.done)
         if is_busy:
             self._blocked_since_us = None
         elif self._blocked_since_us is None:
             self._blocked_since_us = now_us
 
     def _give_up(self) -> bool:
-        """Stop there, or turn round; return whether it goes on."""
+        """Hang, or begin to roll back; return True if the rollout goes on."""
         if self._is_rolling_back or not self.orders.rolls_back:
             self.outcome = Outcome.HUNG
             return False
         self._is_rolling_back = True
         self._blocked_since_us = None
-        # Those that were replaced are replaced once more, the last first; who never came up makes
-        # its place free for its predecessor's version.
+        # A rollback is a rollout over the members that the new version has:
+        # 1. Members of the former version that are still up stay, and need no successor.
+        # 2. Places whose successor never started are free for a member of the former version.
+        # 3. Successors that started are stopped and replaced, the last one first.
         self._wanted -= len(self.old)
         self._untouched = self.old
         self.replaced, self.done = self.done, []
-        self._free += [NodeName(each.place) for each in self.replaced if not each.started_at_us]
-        self.old = [NodeName(each.place) for each in reversed(self.replaced) if each.started_at_us]
+        self._free += [
+            NodeName(successor.place) for successor in self.replaced if not successor.started_at_us
+        ]
+        self.old = [
+            NodeName(successor.place)
+            for successor in reversed(self.replaced)
+            if successor.started_at_us
+        ]
         return True
 
-    async def _start(self, runtime: Runtime, status: ClusterStatus, now_us: int) -> None:
-        while self._free and len(self.done) < self._wanted and self._members() < self._room():
+    async def _start_successors(self, runtime: Runtime, status: ClusterStatus, now_us: int) -> None:
+        """Give free places to successors, and start those whose start-up time is over."""
+        most_members = self._wanted + self.orders.max_surge
+        while (
+            self._free
+            and len(self.done) < self._wanted
+            and len(self.old) + len(self.done) < most_members  # members that stop do not count
+        ):
             place = self._free.pop(0)
             number = len(self.done)
             start_up_us = self.orders.start_ups_us[number % len(self.orders.start_ups_us)]
             self.done.append(self._successor(place, now_us + start_up_us))
-        for number, each in enumerate(self.done):
-            if each.started_at_us is None and now_us >= (each.start_at_us or 0):
+        for number, successor in enumerate(self.done):
+            if successor.started_at_us is None and now_us >= (successor.start_at_us or 0):
                 if self._never_starts(number):
                     continue
-                await self._bring_up(NodeName(each.place), runtime, status)
-                each.started_at_us = runtime.now_us()
+                await self._bring_up(NodeName(successor.place), runtime, status)
+                successor.started_at_us = runtime.now_us()
 
     def _successor(
         self, place: str, start_at_us: int, *, started_at_us: int | None = None
@@ -269,12 +307,13 @@ class Rollout:
         if node in self.extra:
             self.joined[node] = None
 
-    async def _stop(self, runtime: Runtime, status: ClusterStatus, now_us: int) -> None:
+    async def _stop_members(self, runtime: Runtime, status: ClusterStatus, now_us: int) -> None:
+        """Stop members, the first of `old` first, while enough others are available."""
         while self.old and self._may_stop(status):
             node = self.old.pop(0)
-            replacement = Replacement(place=node, of=node, stopped_at_us=now_us)
-            self._stopping.append(replacement)
-            self.stopped.append(replacement)
+            leaving = Replacement(place=node, of=node, stopped_at_us=now_us)
+            self._stopping.append(leaving)
+            self.stopped.append(leaving)
             self.lost[node] = None
             self.joined.pop(node, None)
             state = status.nodes.get(node)
@@ -288,44 +327,45 @@ class Rollout:
             elif state is NodeState.STOPPING:  # another operation has asked it already
                 self._asked_to_stop.add(node)
 
-    # -- what is so ------------------------------------------------------------------------------
+    # -- the state -------------------------------------------------------------------------------
 
-    def _waiting(self) -> list[Replacement]:
+    def _started_not_ready(self) -> list[Replacement]:
         return [
-            each
-            for each in self.done
-            if each.started_at_us is not None and each.ready_at_us is None
+            successor
+            for successor in self.done
+            if successor.started_at_us is not None and successor.ready_at_us is None
         ]
 
-    def _is_ready(self, number: int, each: Replacement, status: ClusterStatus, now_us: int) -> bool:
+    def _is_ready(
+        self, number: int, successor: Replacement, status: ClusterStatus, now_us: int
+    ) -> bool:
         ready_after_us = self.orders.ready_after_us[number % len(self.orders.ready_after_us)]
-        if now_us < (each.started_at_us or 0) + ready_after_us:
+        if now_us < (successor.started_at_us or 0) + ready_after_us:
             return False
         if not self.orders.ready_when_assigned:
             return True
-        member = status.members.get(NodeName(each.place))
+        member = status.members.get(NodeName(successor.place))
         return member is not None and member.state == _STABLE
 
-    def _members(self) -> int:
-        """Return how many members there are or will be, those aside that stop."""
-        return len(self.old) + len(self.done)
-
-    def _room(self) -> int:
-        return self._wanted + self.orders.max_surge
-
     def _may_stop(self, status: ClusterStatus) -> bool:
-        busy = self._stopping or any(each.ready_at_us is None for each in self.done)
-        if self.orders.in_batches and busy and not self._in_this_batch():
+        """Return True if the first of `old` may be stopped now."""
+        busy = self._stopping or any(successor.ready_at_us is None for successor in self.done)
+        if self.orders.in_batches and busy and not self._is_batch_open():
             return False
         available = sum(status.nodes.get(node) is NodeState.UP for node in self.old)
-        available += sum(each.ready_at_us is not None for each in self.done)
-        first = status.nodes.get(self.old[0])
-        after = available - (1 if first is NodeState.UP else 0)
-        return after >= self._wanted - self.orders.max_unavailable
+        available += sum(successor.ready_at_us is not None for successor in self.done)
+        # A member that is down already is not available: its stop makes no difference.
+        candidate = status.nodes.get(self.old[0])
+        available_after = available - (1 if candidate is NodeState.UP else 0)
+        return available_after >= self._wanted - self.orders.max_unavailable
 
-    def _in_this_batch(self) -> bool:
-        """Return whether nothing of the batch that is being stopped has gone further yet."""
-        return all(each.ready_at_us is not None for each in self.done)
+    def _is_batch_open(self) -> bool:
+        """Return True while more members may join the batch of members that stop together.
+
+        The batch is closed from the moment one of its members has a successor, until all of its
+        successors are ready.
+        """
+        return all(successor.ready_at_us is not None for successor in self.done)
 
     def _never_starts(self, number: int) -> bool:
         broken_from = self.orders.broken_from
@@ -336,16 +376,18 @@ class Rollout:
             not self.old
             and not self._stopping
             and len(self.done) == self._wanted
-            and all(each.ready_at_us is not None for each in self.done)
+            and all(successor.ready_at_us is not None for successor in self.done)
         )
 
     def _next_us(self, now_us: int) -> int:
-        """Return the next moment at which something is due that no look could bring forward."""
-        starts = [each.start_at_us or 0 for each in self.done if each.started_at_us is None]
-        due = [at_us for at_us in starts if at_us > now_us]
-        if self._stopping or self._waiting() or not due:
-            due.append(now_us + LOOK_AGAIN_US)
-        return min(due)
+        """Return the time of the next step: the next start, or earlier if a status may change."""
+        starts = [
+            successor.start_at_us or 0 for successor in self.done if successor.started_at_us is None
+        ]
+        next_times = [at_us for at_us in starts if at_us > now_us]
+        if self._stopping or self._started_not_ready() or not next_times:
+            next_times.append(now_us + LOOK_AGAIN_US)
+        return min(next_times)
 
 
 async def _crash(node: NodeName, runtime: Runtime) -> None:
@@ -355,10 +397,15 @@ async def _crash(node: NodeName, runtime: Runtime) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Scaling:
-    """A group that is made larger or smaller, over its `places`, the lowest index first.
+    """A change of the number of a group's members.
 
-    Units: microseconds. A step starts or stops `step` members; the next one is `every_us` later.
-    `lost` and `joined` are as in Rollout; `spare` are the places that the group began without.
+    - `to`: the number of members to reach.
+    - `step_size`: members that start or stop at a time; `every_us` later the next ones do.
+    - `places`: all places of the group, in order of index. The first free ones are filled first,
+      and the members with the highest index stop first.
+    - `spare`: places that had no member when the group began.
+    - `lost`, `joined`: as in Rollout.
+    Units: microseconds.
     """
 
     to: int
@@ -373,35 +420,34 @@ class Scaling:
     started: list[NodeName] = field(default_factory=list)
     stopped: list[NodeName] = field(default_factory=list)
     is_superseded: bool = False
-    """Whether a later scaling of the group has set another size: then only its kills go on."""
+    """True if a later scaling of the group has set another size: then only its kills go on."""
     _kill_at_us: dict[NodeName, int] = field(default_factory=dict)
     _next_step_us: int = 0
     _acts: list[dict[str, object]] = field(default_factory=list)
 
     async def step(self, runtime: Runtime, status: ClusterStatus) -> int | None:
-        """Do what is due; return when to look again, None once it has ended."""
+        """Take one step; return the time of the next one, or None after the last."""
         now_us = runtime.now_us()
         await self._kill_late(runtime, status, now_us)
         if self.is_superseded:
             return now_us + LOOK_AGAIN_US if self._kill_at_us else None
-        there = [place for place in self.places if self._is_there(place, status)]
-        if len(there) != self.to and now_us >= self._next_step_us:
+        occupied = [place for place in self.places if self._is_occupied(place, status)]
+        if len(occupied) != self.to and now_us >= self._next_step_us:
             self._next_step_us = now_us + max(self.every_us, 1)
-            if len(there) < self.to:
-                count = min(self.step_size, self.to - len(there))
+            if len(occupied) < self.to:
+                count = min(self.step_size, self.to - len(occupied))
                 await self._grow(count, runtime, status)
+                occupied = [*occupied, *self.started[-count:]]
             else:
-                count = min(self.step_size, len(there) - self.to)
-                await self._shrink(there[-count:], runtime, status, now_us)
-            there = there[:-count] if len(there) > self.to else [*there, *self.started[-count:]]
-        if len(there) == self.to and not self._kill_at_us:
-            return None
-        if len(there) != self.to and not self._kill_at_us:
-            return self._next_step_us
-        return now_us + LOOK_AGAIN_US
+                count = min(self.step_size, len(occupied) - self.to)
+                await self._shrink(occupied[-count:], runtime, status, now_us)
+                occupied = occupied[:-count]
+        if self._kill_at_us:  # the ends of stopping members have no known time
+            return now_us + LOOK_AGAIN_US
+        return None if len(occupied) == self.to else self._next_step_us
 
     def progress(self) -> dict[str, object]:
-        """Return who was started and stopped, and when."""
+        """Return the members that were started and stopped, with times, for the journal."""
         return {
             "started": list(self.started),
             "stopped": list(self.stopped),
@@ -410,10 +456,11 @@ class Scaling:
 
     @property
     def hangs(self) -> bool:
-        """Never: its members need not be ready."""
+        """Always False: a change of size does not wait until its members are ready."""
         return False
 
-    def _is_there(self, place: NodeName, status: ClusterStatus) -> bool:
+    def _is_occupied(self, place: NodeName, status: ClusterStatus) -> bool:
+        """Return True if the place has a member that nothing has stopped for good."""
         return status.nodes.get(place) not in _GONE and place not in self.lost
 
     async def _grow(self, count: int, runtime: Runtime, status: ClusterStatus) -> None:
@@ -452,7 +499,7 @@ class Scaling:
 
 
 async def start_or_restart(node: NodeName, runtime: Runtime, status: ClusterStatus) -> None:
-    """Start a node for the first time or again; nothing happens to one that is up."""
+    """Start a node that is down, for the first time or again; leave other nodes as they are."""
     match status.nodes.get(node):
         case NodeState.NOT_STARTED:
             await runtime.start_node(node)

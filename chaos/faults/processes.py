@@ -34,7 +34,7 @@ class DiskArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The disk with which the node starts again."""
 
     disk: Literal["same", "empty"] = "same"
-    """what it starts again on: its own disk, or an empty one"""
+    """the node starts again on its own disk (`same`), or on an empty one (`empty`)"""
 
 
 class ProcessFault(FaultKind):
@@ -56,20 +56,21 @@ class ProcessFault(FaultKind):
         )
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Start or resume the node, whatever its state, unless it is lost for good."""
-        if aim.nodes[0] in tools.lost:
+        """Start or resume the node from any state, unless it or its machine is lost."""
+        node = aim.nodes[0]
+        if node in tools.lost:
             return None
-        machine = tools.machine_lost_with(aim.nodes[0])
+        machine = tools.machine_lost_with(node)
         if machine is not None:
-            machine.returning[aim.nodes[0]] = None
-            return f"machine {machine.index} is lost: {aim.nodes[0]} starts again with it"
+            machine.returning[node] = None
+            return f"machine {machine.index} is lost: {node} starts again with it"
         empty_disk = planned.args.get("disk") == "empty"
         return await bring_back(
-            aim.nodes[0], tools.runtime, empty_disk=empty_disk, kill_at_us=tools.kill_at_us
+            node, tools.runtime, empty_disk=empty_disk, kill_at_us=tools.kill_at_us
         )
 
     def must_wait(self, aim: Aim, status: ClusterStatus) -> bool:
-        """Whether the node is stopping; it can be started only when it is down."""
+        """Return True while the node is stopping: it can be started only when it is down."""
         return status.nodes.get(aim.nodes[0]) is NodeState.STOPPING
 
 
@@ -96,7 +97,7 @@ class _Kill(ProcessFault):
 
 
 class Crash(_Kill):
-    """kill -9."""
+    """A process is killed, as with `kill -9`."""
 
     name = "crash"
     doc = (
@@ -117,17 +118,19 @@ class PowerLoss(_Kill):
 
     name = "power_loss"
     doc = (
-        "Cuts the power: the process ends, its logs lose what was not flushed, and nobody is told: "
-        "connections stay open and silent until they time out, or the machine is back and knows "
-        "nothing of them. It is started again after `duration`, or when everything is healed."
+        "Cuts the power: the process ends, and its logs lose unflushed data. Its peers get no "
+        "sign: connections stay open and silent until they time out, or until the machine is back "
+        "and resets them. The process is started again after `duration`, or when everything is "
+        "healed."
     )
     targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS, *ZOOKEEPER_TARGETS)
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Cut the links of the node, then end its process.
 
-        The kernel of a machine tells its peers when a process ends; a machine without power does
-        not. So the links are cut first: they hold the close frames of the runtime until healing.
+        In this order, because the runtime closes the connections of a process that ends, as a
+        kernel does, but a machine without power sends nothing. The cut links hold the close frames
+        until healing.
         """
         node = aim.nodes[0]
         others = tuple(name for name in (await tools.runtime.status()).nodes if name != node)
@@ -137,7 +140,7 @@ class PowerLoss(_Kill):
         return replace(aim, process=await tools.runtime.power_loss(node))
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Start the node; then its machine resets the connections of its former life."""
+        """Start the node, then remove the cut: peers see the connections of its former life end."""
         try:
             return await super().heal(planned, aim, tools)
         finally:
@@ -145,7 +148,7 @@ class PowerLoss(_Kill):
 
 
 class ControlledShutdown(ProcessFault):
-    """SIGTERM."""
+    """A broker stops in order, as after SIGTERM."""
 
     name = "controlled_shutdown"
     doc = (
@@ -195,12 +198,12 @@ class NodeLoss(ProcessFault):
 
 
 class Pause(ProcessFault):
-    """SIGSTOP."""
+    """A process stops, as with SIGSTOP, and continues later."""
 
     name = "pause"
     doc = (
         "Stops the process as SIGSTOP does: its connections stay open and silent. After `duration` "
-        "it goes on: first its due timers fire, then what waited is delivered. A member that "
+        "it goes on: first its due timers fire, then waiting frames are delivered. A member that "
         "shares its process with others (no `isolate`) is stopped alone."
     )
     targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS, *ZOOKEEPER_TARGETS)

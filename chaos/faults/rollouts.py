@@ -1,6 +1,7 @@
-"""Acts of an orchestrator: a deploy that replaces the members of a group, and a change of its size.
+"""Faults of an orchestrator: a deploy that replaces a group's members, and a change of its size.
 
-They are not over when they return: the runner asks again when they say so (`chaos.run.injection`).
+Both are gradual. `inject` only prepares the work (`chaos.faults.orchestration`); the runner then
+calls `step` at the times that each step returns (`chaos.run.injection`).
 """
 
 import math
@@ -40,78 +41,80 @@ CountOrPercent = (
 )
 
 DurationOrRange = Duration | tuple[Duration, Duration]
-"""A length of time, or the shortest and the longest of lengths that are evenly drawn."""
+"""A duration, or the bounds of a range from which each duration is drawn evenly."""
 
 
 class RolloutArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the members are replaced; Kubernetes' names where it has them."""
+    """The rules of a rollout, with Kubernetes' names where Kubernetes has the rule."""
 
     max_unavailable: CountOrPercent = 1
-    """how many members may be missing at once, a number or a percentage (`25%`, rounded down):
-    those that stop, are down, or are not ready"""
+    """the most members that may be missing at once because they stop, are down or are not ready: a
+    number, or a percentage of the group (`25%`, rounded down)"""
     max_surge: CountOrPercent = 0
-    """how many members more than the group has may be there meanwhile (a percentage is rounded up):
-    their places are the group's `spare_members`; 0: each successor takes its predecessor's place"""
+    """the most members beyond the group's size during the rollout: a number, or a percentage
+    (rounded up). Their places are the group's `spare_members`. With 0 each successor takes its
+    predecessor's place"""
     in_batches: bool = False
-    """whether nobody is stopped before all that were stopped together have successors that are
-    ready"""
+    """true: members stop in batches, and a batch stops only when all successors of the batch before
+    are ready"""
     partition: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)] = 0
-    """the members with a smaller index keep the former version and are not replaced"""
+    """members with a smaller index keep the former version and are not replaced"""
     start_up: DurationOrRange = "5s"
-    """what a successor takes from its place being free to its first poll: scheduling, the image,
-    the start of the process; of two durations, evenly drawn between them"""
+    """the time from a place being free to its successor's first poll: scheduling, the image, the
+    start of the process. Of two durations, drawn evenly between them"""
     stop: Literal["term", "kill"] = "term"
-    """`term`: SIGTERM, upon which the application closes its consumer, and one without
-    `group.instance.id` leaves the group; `kill`: the process ends at once and nobody leaves"""
+    """`term`: SIGTERM; the application closes its consumer, which leaves the group if it has no
+    `group.instance.id`. `kill`: the process ends at once, and the member leaves no group"""
     grace_period: Duration = "30s"
-    """how long after SIGTERM a member that is still there is killed"""
+    """a member that still stops so long after SIGTERM is killed"""
     ready: Literal["started", "assigned"] = "assigned"
-    """when a successor counts as available: once it has started, or once it is stable in its
-    group"""
+    """`started`: a successor counts as available once it has started; `assigned`: once it is stable
+    in its group"""
     ready_after: DurationOrRange = "0s"
-    """how long after its start it counts as available at the earliest; of two durations, evenly
-    drawn between them"""
+    """the shortest time from a successor's start until it counts as available. Of two durations,
+    drawn evenly between them"""
     progress_deadline: Duration = "600s"
-    """how long after its start-up a successor may take to be ready, and how long a rollout may wait
-    until a member may be stopped, or the rollout has failed"""
+    """the rollout fails if a successor is not ready so long after its start-up, or if no member may
+    be stopped for so long"""
     broken_from: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)] | None = None
-    """the successors from this one on, counted from 0, never start: the new version is broken"""
+    """successors from this number on, counted from 0, never start, as with a broken new version"""
     at_deadline: Literal["hang", "roll_back"] = "hang"
-    """what a rollout that has failed does: nothing more, or it starts the former version where it
-    had started the new one"""
+    """a rollout that fails changes nothing more (`hang`), or replaces its successors by members of
+    the former version (`roll_back`)"""
 
 
 class ScaleArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """To what size, and how fast."""
+    """The size to reach, and the pace."""
 
     to: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)]
-    """how many members the group has then; beyond its own ones, its `spare_members`"""
+    """the number of members to reach; those beyond the group's size take its `spare_members`"""
     step: Annotated[int, Meta(ge=1, le=MAX_MEMBERS)] = MAX_MEMBERS
-    """how many are started or stopped at once"""
+    """the number of members that are started or stopped at once"""
     every: Duration = "10s"
-    """how far apart steps are"""
+    """the time between two steps"""
     stop: Literal["term", "kill"] = "term"
-    """`term`: SIGTERM, upon which the application closes its consumer, and one without
-    `group.instance.id` leaves the group; `kill`: the process ends at once and nobody leaves"""
+    """`term`: SIGTERM; the application closes its consumer, which leaves the group if it has no
+    `group.instance.id`. `kill`: the process ends at once, and the member leaves no group"""
     grace_period: Duration = "30s"
-    """how long after SIGTERM a member that is still there is killed"""
+    """a member that still stops so long after SIGTERM is killed"""
 
 
 class _Gradual(FaultKind):
-    """An act on all members of a group that goes on by itself."""
+    """A gradual fault of the members of one group."""
 
     targets = ("members",)
     spares_members = False
     is_gradual = True
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return the members that are up, and the places of those that may come."""
+        """Return all places of the group that the fault may use, with the members that are up."""
         _, group_id = split_target(planned.target) or ("", "")
         group = situation.experiment.groups[group_id]
         first = self.first_index(planned)
         places = tuple(
             place
             for index in range(first, group.places_total)
+            # The plan starts a late member in its place: the fault must not use this place.
             if not _is_awaited(place := consumer_name(group_id, index), index, group, situation)
         )
         up = tuple(place for place in places if situation.is_up(place))
@@ -125,7 +128,7 @@ class _Gradual(FaultKind):
         )
 
     def first_index(self, planned: PlannedFault) -> int:
-        """Return the index of the first member that the act is about."""
+        """Return the lowest index of the members that the fault may stop."""
         del planned
         return 0
 
@@ -135,14 +138,15 @@ class RolloutFault(_Gradual):
 
     name = "rollout"
     doc = (
-        "Replaces every member of the group as an orchestrator does in a deploy, the last first: "
-        "some are stopped, their successors start, and when those are ready the next are stopped. "
-        "It goes on until all are replaced, however long that takes, while the plan goes on."
+        "Replaces every member of the group as an orchestrator does in a deploy, the one with the "
+        "highest index first: some members are stopped, their successors start, and when those are "
+        "ready the next members are stopped. The rollout goes on until all members are replaced; "
+        "the plan does not wait for its end."
     )
     args_type = RolloutArgs
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Refuse a rollout that can replace nobody, or that has no places for its surge."""
+        """Report a rollout that can replace no member, or that has no places for its surge."""
         args = msgspec.convert(fault.args, RolloutArgs)
         for name, length in (("start_up", args.start_up), ("ready_after", args.ready_after)):
             if isinstance(length, tuple) and microseconds(length[0]) > microseconds(length[1]):
@@ -167,8 +171,8 @@ class RolloutFault(_Gradual):
         if surge == 0 and _count(args.max_unavailable, definition.members_total) == 0:
             yield problem(
                 "args.max_unavailable",
-                f"of {definition.members_total} members none may be missing and none be too many: "
-                "nobody could be replaced",
+                f"of {definition.members_total} members none may be missing, and no member may be "
+                "added: no member could be replaced",
                 expected="more, or a `max_surge`",
                 found=f"`{args.max_unavailable}`",
             )
@@ -185,7 +189,7 @@ class RolloutFault(_Gradual):
         return msgspec.convert(planned.args, RolloutArgs).partition
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Take the orders; the first step is the runner's next one."""
+        """Prepare the rollout; the runner takes its first step."""
         args = msgspec.convert(planned.args, RolloutArgs)
         up = _up(aim)
         total = int(str(aim.detail["members"]))
@@ -205,7 +209,7 @@ class RolloutFault(_Gradual):
                 broken_from=args.broken_from,
                 rolls_back=args.at_deadline == "roll_back",
             ),
-            old=up[::-1],
+            old=up[::-1],  # as a StatefulSet does: the member with the highest index stops first
             spare=spare,
             extra=frozenset(place for place in aim.nodes if _index_of(place) >= total),
             lost=tools.lost,
@@ -214,7 +218,7 @@ class RolloutFault(_Gradual):
         return aim
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Bring a rollout that did not end back to its full size; say how it ended."""
+        """Bring a group whose rollout did not end back to its full size; return the outcome."""
         rollout = tools.under_way.get(planned.fault_id)
         if not isinstance(rollout, Rollout):
             return None
@@ -238,14 +242,14 @@ class ScaleFault(_Gradual):
 
     name = "scale"
     doc = (
-        "Starts or stops members until the group has as many as it shall, as an autoscaler does: "
-        "the last go first. They stay started or stopped. A later scaling of the group supersedes "
-        "one that goes on."
+        "Starts or stops members until the group has `to` members, as an autoscaler does: the ones "
+        "with the highest index stop first. Nothing undoes the change. A later scaling of the group "
+        "supersedes one that goes on."
     )
     args_type = ScaleArgs
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Refuse a size for which the group has no places."""
+        """Report a size for which the group has no places."""
         definition = _group_of(fault, experiment)
         if definition is None:
             return
@@ -260,7 +264,7 @@ class ScaleFault(_Gradual):
             )
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Take the orders; the first step is the runner's next one."""
+        """Prepare the change; the runner takes its first step."""
         args = msgspec.convert(planned.args, ScaleArgs)
         total = aim.detail["members"]
         # An autoscaler has one desired size. Two of them in force would undo each other for ever.
@@ -289,7 +293,7 @@ _ENDED = {
 
 
 def _group_of(fault: FaultDefinition, experiment: Experiment) -> GroupDefinition | None:
-    """Return the target's group; None if there is none such, which the target's check says."""
+    """Return the target's group, or None if it does not exist: the target's check reports this."""
     split = split_target(fault.target or "")
     return None if split is None else experiment.groups.get(split[1])
 
@@ -300,15 +304,16 @@ def _index_of(place: NodeName) -> int:
 
 
 def _is_awaited(place: NodeName, index: int, group: GroupDefinition, situation: Situation) -> bool:
-    """Return whether a place is that of a late member that the plan itself is going to start."""
+    """Return True if the place belongs to a late member that the plan has not started yet."""
     is_late = group.members <= index < group.members_total
     return is_late and situation.status.nodes.get(place) is NodeState.NOT_STARTED
 
 
 def _count(wanted: int | str, members: int, *, rounded_up: bool = False) -> int:
-    """Return a number of members, of a percentage at least 1 if it is not 0.
+    """Return a number, or a percentage of `members` as a number.
 
-    Source: Kubernetes rounds maxUnavailable down and maxSurge up.
+    Rounding as in Kubernetes: maxUnavailable down, maxSurge up. A percentage above 0 gives at least
+    1, because a rollout that may neither stop nor add a member would never begin.
     """
     if isinstance(wanted, int):
         return wanted
@@ -319,7 +324,7 @@ def _count(wanted: int | str, members: int, *, rounded_up: bool = False) -> int:
 
 
 def _drawn(length: DurationOrRange, members: int, rng: random.Random) -> tuple[int, ...]:
-    """Return the length of each successor, in microseconds."""
+    """Return one duration for each successor, in microseconds."""
     if isinstance(length, str):
         return (microseconds(length),) * members
     low, high = map(microseconds, length)
@@ -327,6 +332,6 @@ def _drawn(length: DurationOrRange, members: int, rng: random.Random) -> tuple[i
 
 
 def _up(aim: Aim) -> list[NodeName]:
-    """Return the members that were up when the act began."""
+    """Return the members that were up when the fault was aimed."""
     up = aim.detail["up"]
     return [NodeName(str(name)) for name in up] if isinstance(up, list) else []

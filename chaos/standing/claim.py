@@ -1,4 +1,4 @@
-"""A cluster's own end of the control channel: its server, and its claim of a name."""
+"""ClaimedName: a standing cluster's registration, control server and mailbox together."""
 
 import os
 import secrets
@@ -16,9 +16,9 @@ _TOKEN_BYTES = 16
 
 
 class ClaimedName:
-    """The name of a cluster of this process, and the mailbox that its orders come to.
+    """The name of the cluster that this process runs. Requests to this name reach the mailbox.
 
-    A context manager: at its end the name is free, and every request is answered.
+    A context manager: after its exit the name is free, and every request has an answer.
     """
 
     def __init__(self, runs: Path, name: str, *, runtime: str, mailbox: Mailbox) -> None:
@@ -38,20 +38,20 @@ class ClaimedName:
         )
         try:
             self.died: tuple[DeadCluster, ...] = claim(runs, self._cluster)
-            """The clusters of this name that were found dead."""
-        except BaseException:
+            """Dead clusters that had this name; their claims are removed."""
+        except BaseException:  # the server's thread must end, whatever prevented the claim
             self._server.close()
             raise
 
     def publish(self, *, run_directory: Path, bootstrap: tuple[str, ...] = ()) -> None:
-        """Say where the run's directory is, and its listeners. Raises: OSError."""
+        """Write the run's directory and listeners into the registry. Raises: OSError."""
         self._cluster = msgspec.structs.replace(
             self._cluster, run_directory=str(run_directory.resolve()), bootstrap=bootstrap
         )
         update(self._runs, self._cluster)
 
     def conclude(self, answer: DownAnswer) -> None:
-        """Answer those who wait for the end."""
+        """Answer the commands that wait for the end of the run."""
         self._mailbox.conclude(answer)
 
     def __enter__(self) -> "ClaimedName":
@@ -59,8 +59,9 @@ class ClaimedName:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Free the name; who still waits for the end learns that it came otherwise."""
+        """Free the name, and answer the commands that still wait."""
         release(self._runs, self._cluster)
+        # Without effect after `conclude`: an earlier conclusion stays.
         problem = f"the cluster `{self._cluster.name}` ended without a verdict"
         self._mailbox.conclude(OrderRefusal(kind=RefusalKind.FAILED, problems=(problem,)))
         self._server.close()

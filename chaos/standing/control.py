@@ -1,9 +1,12 @@
-"""The sockets between a standing cluster and those who ask it.
+"""The sockets between a standing cluster and the commands that send it requests.
 
-A cluster listens on a free port of the loopback address, in threads of its own: they answer while
-the run's loop is not running, too. A frame is four bytes of length and JSON; a connection carries
-one request and one answer. Who does not know the token is sent away. Sockets and JSON, no pickle:
-nothing of a frame is executed, and nothing here is one system's alone.
+The cluster listens on a free port of the loopback address. Its server has threads of its own, so
+that it also answers while the run's loop does not run. A connection carries one request and one
+answer, each in one frame: four bytes of length, then JSON. A request without the cluster's token
+gets no answer, so that other users of the machine cannot give orders.
+
+JSON rather than pickle, because decoding a pickle can execute code. TCP rather than Unix sockets,
+because Python has no Unix sockets on Windows.
 """
 
 import hmac
@@ -28,19 +31,20 @@ from chaos.standing.messages import (
 
 LOOPBACK = "127.0.0.1"
 MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""The status of the largest cluster that a file may describe is below it."""
+"""More than the status of the largest cluster that an experiment file may describe."""
 FRAME_TIMEOUT_S = 10.0
-"""Time in which a caller sends its whole request."""
-_CLOSES_WITHIN_S = 0.05
+"""Timeout of a connect, of each read of a request, and of the last answers at `close`."""
+_CLOSE_POLL_S = 0.05
+"""Interval in which the server's thread checks whether `close` was called."""
 _LENGTH = struct.Struct(">I")
 
 
 class Unreachable(Exception):
-    """Nothing listens at a cluster's port, or something that does not know its token."""
+    """No cluster with this token listens at the port: the cluster is dead."""
 
 
 class SilentCluster(Exception):
-    """A cluster that took a request and did not answer; says why."""
+    """The cluster may be alive and did not answer a request; the message has the reason."""
 
 
 class ControlServer:
@@ -54,12 +58,12 @@ class ControlServer:
         self._server = _Server(handle, token)
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_CLOSES_WITHIN_S,), name="control", daemon=True
+            target=self._server.serve_forever, args=(_CLOSE_POLL_S,), name="control", daemon=True
         )
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening. Answers that are on their way are sent."""
+        """Stop listening, then wait until the requests that were taken are answered."""
         self._server.shutdown()
         self._server.server_close()
         for thread in self._server.answering():
@@ -67,40 +71,45 @@ class ControlServer:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    """Listens; keeps the threads that still owe an answer."""
+    """Listens, and knows the threads that have not answered yet."""
 
+    # The base class would join its threads without a timeout, at close and at the process's end.
+    # An answer may never come (a heal that hangs), so `ControlServer.close` joins with a timeout.
     daemon_threads = True
     block_on_close = False
 
     def __init__(self, handle: Callable[[Request], Answer], token: str) -> None:
-        self.handle_request_of_caller = handle
+        self.handle_request_of_command = handle
         self.token = token
         self._answering: dict[threading.Thread, None] = {}
-        super().__init__((LOOPBACK, 0), _Caller)
+        super().__init__((LOOPBACK, 0), _Connection)  # port 0: the system chooses a free port
 
     def answering(self) -> tuple[threading.Thread, ...]:
-        """Return the threads that have a caller."""
+        """Return the threads that have a request and have not answered it."""
         return tuple(self._answering)
 
     def process_request_thread(
         self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
     ) -> None:
-        """Answer one caller."""
-        me = threading.current_thread()
-        self._answering[me] = None
+        """Answer one command. The base class calls this in a new thread for each connection."""
+        thread = threading.current_thread()
+        self._answering[thread] = None
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._answering.pop(me, None)
+            self._answering.pop(thread, None)
 
     def handle_error(
         self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
     ) -> None:
-        """Drop a caller that went away: nobody is there to be told."""
+        """Ignore the error: a command that closed its connection needs no answer.
+
+        The base class would print a traceback over the live view.
+        """
 
 
-class _Caller(socketserver.BaseRequestHandler):
-    """One connection of a caller."""
+class _Connection(socketserver.BaseRequestHandler):
+    """One connection of a command."""
 
     server: _Server
     request: socket.socket
@@ -111,9 +120,12 @@ class _Caller(socketserver.BaseRequestHandler):
         try:
             envelope = msgspec.json.decode(_receive(self.request), type=Envelope)
         except (OSError, EOFError, msgspec.MsgspecError):
-            return  # no caller of ours: it gets nothing
+            return  # another program, not one of this project's commands
+        # `compare_digest` takes equally long for each wrong token, so that timing reveals nothing.
         if not hmac.compare_digest(envelope.token.encode(), self.server.token.encode()):
             return
+        # Presence is answered before the version is compared, and not by the run: a cluster of
+        # another version, or one that is busy, must not be taken for a dead one.
         if isinstance(envelope.request, PresenceRequest):
             answer: Answer = PresenceAnswer()
         elif envelope.version != CONTROL_VERSION:
@@ -125,14 +137,14 @@ class _Caller(socketserver.BaseRequestHandler):
                 ),
             )
         else:
-            answer = self.server.handle_request_of_caller(envelope.request)
+            answer = self.server.handle_request_of_command(envelope.request)
         _send(self.request, msgspec.json.encode(answer))
 
 
 def ask_at(port: int, token: str, request: Request, *, timeout_s: float | None = None) -> Answer:
     """Send a request to the cluster that listens at `port`, and return its answer.
 
-    Without `timeout_s` the answer may take as long as it takes.
+    Without `timeout_s` there is no limit: a `down` waits for the end of the run.
     Raises: Unreachable, SilentCluster.
     """
     try:
@@ -147,6 +159,8 @@ def ask_at(port: int, token: str, request: Request, *, timeout_s: float | None =
             connection.settimeout(timeout_s)
             content = _receive(connection)
         except EOFError as error:
+            # A cluster always answers the question for its presence. A connection closed without
+            # an answer therefore shows that the token was refused.
             if isinstance(request, PresenceRequest):
                 raise Unreachable(f"what listens at port {port} is another program") from error
             raise SilentCluster("the cluster ended before it answered") from error

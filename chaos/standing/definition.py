@@ -1,10 +1,10 @@
-"""The experiment of a standing cluster, one that `coordlab up` keeps running until it is ended.
+"""The experiment of a standing cluster: the cluster that `coordlab up` runs until `coordlab down`.
 
-It comes from an experiment file, from flags of the command line, or from both:
+The experiment comes from an experiment file, from flags of the command line, or from both:
 1. The document is read from the file; without a file it is made with defaults.
 2. The flags are written into it, as if they stood in the file.
 3. The overrides (`--var`) replace values, as in `coordlab run`.
-4. The whole is checked. A mistake in a flag so gets the same message as one in a file.
+4. The changed document is checked. So a mistake in a flag gets the same message as in a file.
 """
 
 from collections.abc import Sequence
@@ -29,15 +29,17 @@ DEFAULT_PARTITIONS = 6
 DEFAULT_MEMBERS = 3
 DEFAULT_RECORDS_PER_SECOND = 100.0
 _MOST_REPLICAS = 3
+"""Replicas of a topic that a flag defines, if there are as many brokers."""
+_NUMBER_DIGITS_MAX = 9
 COMMAND_LINE = "command line"
-"""What a problem names instead of a file, if its text comes from no file."""
+"""Stands for the file name in a problem of a flag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
     """The flags that define a cluster.
 
-    - `brokers`: number of brokers; None takes the file's, or the default.
+    - `brokers`: number of brokers. If None, the file decides, and without a file the default.
     - `topics`: each `NAME[:PARTITIONS[:REPLICATION]]`.
     - `groups`: each `NAME:TOPIC[,TOPIC][:MEMBERS]`.
     - `producers`: each `TOPIC[:RECORDS_PER_SECOND]`.
@@ -55,8 +57,8 @@ class Flags:
 class StandingDefinition:
     """The experiment of a standing cluster.
 
-    - `path`: the file that it comes from, None without one.
-    - `warnings`: settings that are allowed and probably not meant.
+    - `path`: the experiment file; None if the experiment comes from flags alone.
+    - `warnings`: settings that are allowed, but probably not intended.
     """
 
     experiment: Experiment
@@ -70,14 +72,14 @@ def define(
     """Return the experiment of `file`, or one with defaults, changed by `flags`.
 
     name: replaces the name of the experiment.
-    plays: whether the faults of the file are played (`--play`); they are left out otherwise, so
-        that the cluster is broken by `inject` alone.
-    Raises: ExperimentError with everything that is wrong.
+    plays: True keeps the faults of the file as a plan (`--play`). Otherwise they are removed, and
+        only `inject` causes faults.
+    Raises: ExperimentError with all problems.
     """
     try:
         return _define(file, flags, name=name, plays=plays)
     except ExperimentError as error:
-        # The loader names an override "--var". Here it is one flag of several.
+        # The loader reports a wrong override as of file "--var". Here `--var` is one flag of many.
         raise ExperimentError(map(_of_command_line, error.problems)) from error
 
 
@@ -97,21 +99,21 @@ def _define(file: str | None, flags: Flags, *, name: str | None, plays: bool) ->
     experiment = experiment_in(root, shown_as, flags.overrides)
     if not plays:
         experiment = msgspec.structs.replace(experiment, faults=())
-    found = placed(errors(experiment), root, shown_as)
-    if found:
-        raise ExperimentError(found)
-    # "No faults" is a warning for a run. A standing cluster gets its faults from `inject`.
-    unwise = (each for each in warnings(experiment) if each.path != "faults")
+    problems = placed(errors(experiment), root, shown_as)
+    if problems:
+        raise ExperimentError(problems)
+    # The warning at the path `faults` is "no faults". A standing cluster needs none in its file.
+    useful_warnings = (problem for problem in warnings(experiment) if problem.path != "faults")
     return StandingDefinition(
-        experiment=experiment, path=path, warnings=tuple(placed(unwise, root, shown_as))
+        experiment=experiment, path=path, warnings=tuple(placed(useful_warnings, root, shown_as))
     )
 
 
 def _blank(flags: Flags) -> Item:
     """Return the document of a cluster without a file.
 
-    With one or two brokers, the internal topics have as many replicas: Kafka's default of three
-    could not be created.
+    The internal topics have three replicas by Kafka's default. With one or two brokers they could
+    not be created, so they get one or two replicas.
     """
     brokers = ClusterDefinition().brokers if flags.brokers is None else flags.brokers
     cluster: dict[str, object] = {"brokers": brokers}
@@ -135,13 +137,14 @@ def _blank(flags: Flags) -> Item:
 
 
 def _enter(root: Item, flags: Flags) -> list[Problem]:
-    """Write the flags into a document; return what is wrong with them."""
+    """Write the flags into a document; return the problems of flags that cannot be read."""
     problems: list[Problem] = []
     if flags.brokers is not None:
         _put(_mapping(root, "cluster"), "brokers", flags.brokers)
     brokers = root.child("cluster").child("brokers").value
-    most = brokers if isinstance(brokers, int) else ClusterDefinition().brokers
-    replicas = max(1, min(_MOST_REPLICAS, most))
+    # The file's number is not checked yet: it may be no number, or 0. The later check reports it.
+    broker_count = brokers if isinstance(brokers, int) else ClusterDefinition().brokers
+    replicas = max(1, min(_MOST_REPLICAS, broker_count))
     topics = _mapping(root, "topics")
     for text in flags.topics:
         parts = text.split(":")
@@ -160,11 +163,11 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
             problems.append(_wrong("--group", text, "`NAME:TOPIC[,TOPIC][:MEMBERS]`"))
             continue
         _put_missing(topics, names, replicas)
-        group = {"members": (numbers or (DEFAULT_MEMBERS,))[0], "topics": names}
-        _put(_mapping(root, "groups"), parts[0], group)
+        members = numbers[0] if numbers else DEFAULT_MEMBERS
+        _put(_mapping(root, "groups"), parts[0], {"members": members, "topics": names})
     for text in flags.producers:
         topic, colon, rate = text.partition(":")
-        # `orders:` is a mistake, and not the default rate: its rate is empty.
+        # A rate after the colon is required: `orders:` is a mistake, not the default rate.
         records = _rate(rate) if colon else DEFAULT_RECORDS_PER_SECOND
         if not topic or records is None:
             problems.append(_wrong("--producer", text, "`TOPIC[:RECORDS_PER_SECOND]`"))
@@ -179,7 +182,7 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
 
 
 def _put_missing(topics: Item, names: Sequence[str], replicas: int) -> None:
-    """Define the topics of a group or producer that neither the file nor a flag defines."""
+    """Define those topics of a group or a producer that neither the file nor a flag defines."""
     for name in names:
         if isinstance(topics.value, dict) and name not in topics.value:
             _put_topic(topics, name, DEFAULT_PARTITIONS, replicas)
@@ -190,7 +193,7 @@ def _put_topic(topics: Item, name: str, partitions: int, factor: int) -> None:
 
 
 def _mapping(root: Item, key: str) -> Item:
-    """Return the mapping under `key`; an empty one is put there if the key has no value."""
+    """Return the mapping under `key`. If the key has no value, put an empty mapping there."""
     if isinstance(root.value, dict) and (key not in root.value or root.value[key].value is None):
         _put(root, key, {})
     return root.child(key)
@@ -201,15 +204,20 @@ def _put(item: Item, key: str, value: object) -> None:
 
 
 def _put_item(item: Item, key: str, value: Item) -> None:
-    # What is no mapping is left as it is: the check of the whole document reports it.
+    # A value that should be a mapping and is none stays: the check of the document reports it.
     if isinstance(item.value, dict):
         item.value[key] = value
         item.key_lines[key] = None
 
 
 def _numbers(words: Sequence[str]) -> tuple[int, ...] | None:
-    """Return the words as whole numbers, None if a word is not a number below a billion."""
-    if not all(word.isascii() and word.isdecimal() and len(word) < 10 for word in words):
+    """Return the words as whole numbers, or None if a word is not a number of a sane size.
+
+    Longer numbers are refused here, because the integers of an experiment have 64 bits.
+    """
+    if not all(
+        word.isascii() and word.isdecimal() and len(word) <= _NUMBER_DIGITS_MAX for word in words
+    ):
         return None
     return tuple(map(int, words))
 

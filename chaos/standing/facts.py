@@ -26,8 +26,8 @@ def status_answer(
     waiting_for: Sequence[str],
     with_partitions: bool,
 ) -> StatusAnswer:
-    """Return `blank`, which identifies the run, completed with the cluster's state."""
-    sizes: dict[str, int] = {}
+    """Return the answer: `blank`, which has the run's identity, completed with the state."""
+    sizes: dict[str, int] = {}  # topic -> number of partitions, which count from 0
     for partition in status.partitions:
         sizes[partition.topic] = max(sizes.get(partition.topic, 0), partition.partition + 1)
     return StatusAnswer(

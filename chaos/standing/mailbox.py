@@ -1,7 +1,8 @@
-"""The way of a request from a socket's thread to the run's loop, and of the answer back.
+"""Mailbox: passes requests from the sockets' threads to the run's loop, and answers back.
 
-`ask` may be called from any thread, and from a signal handler: it takes no lock that the main
-thread could hold. The run takes one request after the other with `next`, in its own loop.
+`ask` may be called from any thread, and from a signal handler. A signal handler interrupts the main
+thread, which could hold a lock at that moment: so `ask` takes none. The run takes one request after
+the other with `next`, in its own loop.
 """
 
 import asyncio
@@ -28,25 +29,25 @@ class PendingRequest:
         self.future: Future[Answer] = Future()
 
     def answer(self, answer: Answer) -> None:
-        """Answer, unless it is answered."""
+        """Answer the request, unless it has an answer already."""
         if not self.future.done():
             self.future.set_result(answer)
 
 
 class OrderSource(Protocol):
-    """Where a run gets its orders from."""
+    """The source of a run's orders: a Mailbox, or a list of orders in tests."""
 
     async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
-        """Return the next request; None if none came before `pause` had ended.
+        """Return the next request, or None if `pause` ends before a request comes.
 
-        A request that ends the run is answered by the source itself.
+        The source itself answers a DownRequest, because its answer needs the written report.
         """
 
     def open(self) -> None:
         """Take requests of every kind from now on."""
 
     def close(self, reason: str) -> None:
-        """Refuse all requests from now on, those that end the run aside."""
+        """Refuse all requests from now on, except DownRequest."""
 
 
 class Mailbox:
@@ -57,23 +58,28 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._waiting: deque[PendingRequest] = deque()
+        """Requests that the run has not taken."""
         self._ending: deque[PendingRequest] = deque()
+        """DownRequests, which `conclude` answers."""
         self._wake: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
+        """The loop in which `next` waits, and the future that ends the wait."""
         self._closed_because: str | None = "the cluster is starting"
         self._conclusion: Answer | None = None
 
     def ask(self, request: Request) -> "Future[Answer]":
-        """Take a request; its answer comes with the future."""
+        """Take a request, and return the future of its answer."""
         asked = PendingRequest(request)
+        # A race between this thread and `next` in the loop's thread:
+        # 1. This thread appends the request, and then reads `_wake`.
+        # 2. `next` sets `_wake`, and then checks `_waiting`.
+        # In each interleaving `next` sees the request, or this thread sees that `next` waits.
         self._waiting.append(asked)
-        # The request is there before the loop is looked at: either `next` sees the request, or this
-        # sees that `next` waits.
         if self._closed_because is not None:
             self._refuse_waiting()
         wake = self._wake
         if wake is not None:
             loop, woken = wake
-            loop.call_soon_threadsafe(_set, woken)
+            loop.call_soon_threadsafe(_wake_up, woken)
         return asked.future
 
     def open(self) -> None:
@@ -81,17 +87,20 @@ class Mailbox:
         self._closed_because = None
 
     def close(self, reason: str) -> None:
-        """Refuse all requests from now on, those that end the run aside."""
+        """Refuse all requests from now on, except DownRequest."""
         self._closed_because = reason
         self._refuse_waiting()
 
     def conclude(self, answer: DownAnswer | OrderRefusal) -> None:
-        """Answer every request that is left, and all that come; the first conclusion stays."""
+        """Answer every DownRequest, also later ones, with `answer`, and refuse all others.
+
+        Later calls change nothing: the first conclusion stays.
+        """
         self._conclusion = self._conclusion or answer
         self.close("the cluster is down")
 
     async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
-        """Return the next request; None if none came before `pause` had ended."""
+        """Return the next request, or None if `pause` ends before a request comes."""
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         pausing = asyncio.ensure_future(pause)
@@ -111,11 +120,14 @@ class Mailbox:
         return asked
 
     def _refuse_waiting(self) -> None:
-        """Answer what waits; requests that end the run wait for its conclusion."""
+        """Refuse the requests that wait, and answer DownRequests if there is a conclusion.
+
+        Two threads may do this at once, so a deque can be empty right after the check of it.
+        """
         while self._waiting:
             try:
                 asked = self._waiting.popleft()
-            except IndexError:  # another thread was faster
+            except IndexError:
                 break
             if isinstance(asked.request, DownRequest):
                 self._ending.append(asked)
@@ -129,6 +141,6 @@ class Mailbox:
                 break
 
 
-def _set(woken: "asyncio.Future[None]") -> None:
-    if not woken.done():
+def _wake_up(woken: "asyncio.Future[None]") -> None:
+    if not woken.done():  # several requests may come while `next` waits
         woken.set_result(None)

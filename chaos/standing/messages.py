@@ -17,7 +17,7 @@ from results_schema.results import (
 )
 
 CONTROL_VERSION = 1
-"""Must be raised with every change that lets a cluster and a command of two versions disagree."""
+"""Version of requests and answers. It must be raised with each incompatible change to them."""
 
 
 class PresenceRequest(msgspec.Struct, frozen=True, kw_only=True, tag="presence"):
@@ -75,10 +75,10 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 class RefusalKind(StrEnum):
     """Why a request was not carried out."""
 
-    UNKNOWN = "unknown"  # the request can never mean anything in this cluster
-    NOTHING_NOW = "nothing_now"  # the target names no node or link at this moment
-    ENDING = "ending"  # the cluster is starting, or on its way down
-    FAILED = "failed"  # the lab could not carry it out
+    UNKNOWN = "unknown"  # the request is wrong at any time, for example an unknown fault
+    NOTHING_NOW = "nothing_now"  # at this moment the request can hit or heal nothing
+    ENDING = "ending"  # the cluster is starting or ending, and accepts no orders
+    FAILED = "failed"  # the tool failed while it carried out the request
 
 
 class OrderRefusal(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
@@ -89,7 +89,7 @@ class OrderRefusal(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the command that asked."""
+        """Exit code of the command that sent the request."""
         return _EXIT_CODES[self.kind]
 
 
@@ -148,10 +148,10 @@ class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupAtBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """One group at one broker that acts as its coordinator: there can be two at a time.
+    """One group at one broker that acts as its coordinator. Two brokers can do so at a time.
 
-    Shape: `is_of_the_file` is whether the experiment file defines the group. Liveness is checked
-    of these groups only.
+    Shape: `is_of_the_file` is True if the experiment file defines the group. Only these groups
+    must be live at the end of the run.
     """
 
     group: str
@@ -167,10 +167,13 @@ class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="status_answer
     """The state of a cluster.
 
     Units: `time_us` is on the run's clock.
-    Shape: `topics` has the number of partitions of each; `partitions` is empty unless the request
-    asks for them; `faults` are the journal's entries; `not_up` has the controllers and clients that
-    do not run, with their states; `findings` are the checkers' so far; `waiting_for` lists the
-    conditions of the steady state that do not hold yet.
+    Shape:
+    - `topics`: the number of partitions of each topic.
+    - `partitions`: empty unless the request asks for partitions.
+    - `not_up`: states of the controllers and clients that do not run.
+    - `faults`: all entries of the journal.
+    - `findings`: sentences of the checkers so far.
+    - `waiting_for`: conditions of the steady state that do not hold yet.
     """
 
     name: str

@@ -48,16 +48,16 @@ class OrderedFault:
 def with_current_topics_and_groups(experiment: Experiment, status: ClusterStatus) -> Experiment:
     """Return `experiment` extended by the topics and groups that only the cluster has.
 
-    It is not known which topics an added group reads, so it gets all of them. It has no members:
-    those that it has are clients from outside.
+    The status does not show which topics an added group reads, so the group gets all topics. It
+    gets no members: its members are clients from outside, which the experiment does not start.
     """
     internal = {*internal_topics(experiment), CLUSTER_METADATA}
-    sizes: dict[str, tuple[int, int]] = {}
+    sizes: dict[str, tuple[int, int]] = {}  # topic -> number of partitions, of replicas
     for partition, known in status.partitions.items():
         if partition.topic not in internal:
-            size, factor = sizes.get(partition.topic, (0, 1))
+            partitions, factor = sizes.get(partition.topic, (0, 1))
             sizes[partition.topic] = (
-                max(size, partition.partition + 1),
+                max(partitions, partition.partition + 1),  # partitions count from 0
                 max(factor, len(known.replicas)),
             )
     topics = {
@@ -78,9 +78,9 @@ def order_fault(
     fault_id: str,
     at_us: int,
 ) -> OrderedFault | OrderRefusal:
-    """Return the fault that is ordered, or a refusal with every reason not to inject it.
+    """Return the ordered fault, or a refusal with all problems of the order.
 
-    Units: `at_us` is when it is injected, since the cluster went live.
+    Units: `at_us` is the time of the injection, since the brokers began to serve.
     Shape: `experiment` is the file's, extended by the cluster's current topics and groups.
     """
     document = item_of(_as_in_a_file(request))
@@ -113,7 +113,7 @@ def order_fault(
 
 
 def _as_in_a_file(request: InjectRequest) -> dict[str, object]:
-    """Return the order as a fault of an experiment file, without the fields that it leaves out."""
+    """Return the order as a fault of an experiment file, without fields that the order lacks."""
     document: dict[str, object] = {"at": "0s", "fault": request.fault}
     if request.target is not None:
         document["target"] = request.target
@@ -128,7 +128,7 @@ def _as_in_a_file(request: InjectRequest) -> dict[str, object]:
 
 
 def _with_groups(experiment: Experiment, group_ids: Iterable[str]) -> Experiment:
-    """Return `experiment` with these groups added, without members."""
+    """Return `experiment` extended by those of the groups that it lacks, without members."""
     group = GroupDefinition(members=0, topics=tuple(experiment.topics))
     groups = {
         **experiment.groups,
@@ -143,7 +143,7 @@ def _with_named_topics_and_groups(experiment: Experiment, fault: FaultDefinition
     topics = dict(experiment.topics)
     for target in (fault.target or "", *ends_of(fault.from_), *ends_of(fault.to)):
         role, argument = split_target(target) or ("", "")
-        if role == MachineOf.name:  # its argument is a target
+        if role == MachineOf.name:  # its argument is a target: `machine-of(member(g, 0))`
             role, argument = split_target(argument) or ("", "")
         if role in _GROUP_ROLES and argument:
             groups.append(argument.partition(",")[0].strip())
@@ -168,7 +168,8 @@ def _words(problem: Problem) -> str:
     """Return a problem as a sentence that names a field of the order, not a place in a file."""
     path = problem.path.removeprefix(FILE).removeprefix(".")
     words = str(replace(problem, file=FILE, line=None, path=path))
-    # The rules' messages speak of the file, but a standing cluster has more topics and groups.
+    # The rules name the topics and groups "of the file". Here `experiment` also has those of the
+    # cluster, so the sentence must not claim that the file lists them.
     return words.replace(" of the file: ", " that is there: ").replace(
         ", but the file has none", ", and there is none"
     )

@@ -1,4 +1,4 @@
-"""The ports of a standing cluster: whether they are free, before anything is started."""
+"""The ports of a standing cluster: checks before the start that its listeners can be opened."""
 
 import os
 import socket
@@ -6,6 +6,7 @@ import socket
 from cluster.spec import ListenerSpec
 
 LOOPBACK = "127.0.0.1"
+_PORT_MAX = 65_535
 
 
 class PortTaken(Exception):
@@ -13,17 +14,18 @@ class PortTaken(Exception):
 
 
 def check_ports(listener: ListenerSpec, brokers: int) -> None:
-    """Check that each broker's listener can be opened now, and open none.
+    """Check that each broker's listener can be opened now, and leave none open.
 
     Raises: PortTaken.
     """
     host = listener.host or LOOPBACK
     first = listener.first_port
-    if first and first + brokers - 1 > 65_535:
+    if first and first + brokers - 1 > _PORT_MAX:
         raise PortTaken(
             f"{brokers} brokers need the ports from {first} on; expected a first port of at most "
-            f"{65_535 - brokers + 1}"
+            f"{_PORT_MAX - brokers + 1}"
         )
+    # With first port 0 the system chooses free ports: only the host needs a check.
     for port in range(first, first + brokers) if first else (0,):
         try:
             family, kind, _, _, address = socket.getaddrinfo(
@@ -31,8 +33,9 @@ def check_ports(listener: ListenerSpec, brokers: int) -> None:
             )[0]
             with socket.socket(family, kind) as probe:
                 if os.name == "posix":
-                    # As a server does: connections that a former one has closed are no obstacle.
-                    # Elsewhere this option would allow a port that another program listens at.
+                    # The brokers' listeners set this option, too. Without it, closed connections
+                    # of a former cluster (TIME_WAIT) would keep the port taken for a minute.
+                    # On Windows it would allow a port at which another program listens.
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(address)
                 probe.listen(1)
@@ -44,12 +47,12 @@ def check_ports(listener: ListenerSpec, brokers: int) -> None:
 
 
 def is_loopback(host: str | None) -> bool:
-    """Return whether only programs of this machine reach `host`."""
+    """Return True if only programs of this machine can reach `host`. None: the loopback address."""
     if host is None:
         return True
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return False
-    addresses = [str(each[4][0]) for each in found]
+    addresses = [str(socket_address[0]) for *_, socket_address in entries]
     return all(address == "::1" or address.startswith("127.") for address in addresses)

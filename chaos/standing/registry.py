@@ -20,12 +20,13 @@ FOLDER = ".up"
 """A hidden folder, so that it is not taken for a run directory."""
 DEFAULT_NAME = "lab"
 _OWNER_ONLY = 0o600
-_ATTEMPTS = 100
-"""How often a claim is tried: a dead cluster's claim in the way is removed before the next try."""
+_CLAIM_ATTEMPTS = 100
+"""Attempts to claim a name. An attempt fails on a dead cluster's claim, and removes that claim."""
+_PRESENCE_TIMEOUT_S = 5.0
 
 
 class StandingCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """What the registry records of a cluster, which may have died since.
+    """The registry's record of a cluster, which may have died since.
 
     Shape: orders go to `port` of the loopback address, with `token`.
     """
@@ -49,7 +50,7 @@ class NameTaken(Exception):
 
 
 class NoCluster(Exception):
-    """The cluster that the command means is not up; the message lists those that are."""
+    """The cluster that the command means is not up; the message lists the clusters that are up."""
 
     def __init__(self, words: str, *, none_is_up: bool = False) -> None:
         super().__init__(words)
@@ -80,9 +81,10 @@ def claim(runs: Path, cluster: StandingCluster) -> tuple[DeadCluster, ...]:
     _write_for_owner(unfinished, cluster)
     died: list[DeadCluster] = []
     try:
-        for _ in range(_ATTEMPTS):
+        for _ in range(_CLAIM_ATTEMPTS):
             try:
-                # A link fails where the name exists, and its content is whole from the beginning.
+                # A link, not a write: it fails if the name is taken, and no other process ever
+                # reads a file that is only partly written.
                 os.link(unfinished, _path(runs, cluster.name))
             except FileExistsError:
                 died += _remove_if_dead(runs, cluster.name)
@@ -126,13 +128,13 @@ def clusters_up(runs: Path) -> tuple[tuple[StandingCluster, ...], tuple[DeadClus
 def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[DeadCluster, ...]]:
     """Return the cluster that a command means, and the dead ones whose claims were removed.
 
-    Without a name it is the only one that is up, or the one of the default name.
+    Without a name the command means the only cluster that is up, or the one of the default name.
 
     Raises: NoCluster.
     """
     up, died = clusters_up(runs)
     names = " and ".join(f"`{cluster.name}`" for cluster in up)
-    words = "".join(f"{each}\n" for each in died)
+    words = "".join(f"{dead}\n" for dead in died)
     wanted = DEFAULT_NAME if name is None else name
     for cluster in up:
         if cluster.name == wanted or (name is None and len(up) == 1):
@@ -146,7 +148,7 @@ def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[D
 
 
 def _remove_if_dead(runs: Path, name: str) -> Iterator[DeadCluster]:
-    """Remove the claim of a dead cluster. Raises: NameTaken if it lives."""
+    """Remove the claim of a dead cluster. Raises: NameTaken if the cluster lives."""
     cluster = _read(_path(runs, name))
     if cluster is None:  # released after the caller's attempt to claim the name
         return
@@ -161,11 +163,11 @@ def _remove_if_dead(runs: Path, name: str) -> Iterator[DeadCluster]:
 def _remove(runs: Path, cluster: StandingCluster) -> Iterator[DeadCluster]:
     """Remove the claim of a dead cluster; yield it, unless another process was first.
 
-    A race: two processes may find the same dead claim. The first may have removed it and claimed
-    the name anew before the second acts, which would then remove a valid claim. So:
-    1. The file is moved aside, which only one process can do.
-    2. Its token is compared with the dead cluster's.
-    3. If they differ, the file is put back, unless the name has been claimed meanwhile.
+    A race: two processes may find the same dead claim. The first removes it and claims the name
+    anew. If the second then removed the file, it would remove a valid claim. So:
+    1. Move the file aside, in which only one process can succeed.
+    2. Compare the file's token with the dead cluster's.
+    3. If they differ, put the file back, unless the name has been claimed meanwhile.
     """
     path = _path(runs, cluster.name)
     aside = path.with_name(f".{path.name}-{os.getpid()}")
@@ -173,8 +175,8 @@ def _remove(runs: Path, cluster: StandingCluster) -> Iterator[DeadCluster]:
         path.replace(aside)
     except FileNotFoundError:
         return
-    found = _read(aside)
-    if found is not None and found.token != cluster.token:
+    moved = _read(aside)
+    if moved is not None and moved.token != cluster.token:
         with suppress(FileExistsError):
             os.link(aside, path)
         aside.unlink(missing_ok=True)
@@ -186,9 +188,9 @@ def _remove(runs: Path, cluster: StandingCluster) -> Iterator[DeadCluster]:
 
 def _remove_leavings(cluster: StandingCluster) -> None:
     """Remove a killed cluster's disks and the file of its nodes' addresses; its trace stays."""
-    if not cluster.run_directory:
+    if not cluster.run_directory:  # the cluster died before `publish`
         return
-    # Seldom needed, and larger than all other imports of a command that sends a request.
+    # Imported here because a command seldom needs these modules, and they would double its start.
     from cluster.realtime.listeners_file import remove_listeners  # noqa: PLC0415
     from cluster.realtime.machine_processes import remove_disks  # noqa: PLC0415
 
@@ -199,9 +201,9 @@ def _remove_leavings(cluster: StandingCluster) -> None:
 
 
 def _is_dead(cluster: StandingCluster) -> bool:
-    """Return whether no process that accepts the token listens at the cluster's port."""
+    """Return True if no process that accepts the token listens at the cluster's port."""
     try:
-        cluster.ask(PresenceRequest(), timeout_s=5.0)
+        cluster.ask(PresenceRequest(), timeout_s=_PRESENCE_TIMEOUT_S)
     except Unreachable:
         return True
     except SilentCluster:  # paused, or too busy to answer: its process still has the port
@@ -223,7 +225,7 @@ def _path(runs: Path, name: str) -> Path:
 
 
 def _write_for_owner(path: Path, cluster: StandingCluster) -> None:
-    # A killed writer may have left a file here, whose permissions are not known.
+    # A killed writer may have left a file here. It is removed: its permissions are not known.
     path.unlink(missing_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
     with os.fdopen(file, "wb") as stream:

@@ -1,17 +1,19 @@
-"""A run with an open end: it goes on until somebody ends it, and takes orders meanwhile.
+"""StandingRun: a run without a planned end, which carries out orders of other processes.
 
-The stages are a run's, and so are journal, trace, checkers and verdict; what is different:
+An order is a request from a command such as `inject`, `heal` or `down`. Stages, journal, trace,
+checkers and verdict are those of every run (ExperimentRun). Three things differ:
 
-1. It is open to orders as soon as the brokers serve. Groups may become stable later, or never.
-2. A fault comes from an order, and from the plan where there is one. The plan's time begins with
+1. The run accepts orders as soon as the brokers serve. Groups may become stable later, or never.
+2. A fault comes from an order, or from the plan if the run has one. The plan's time begins with
    the first steady state.
-3. A request to end, a duration that is over or a Ctrl-C ends it as a plan's last act ends a run:
-   everything is healed, the groups of the experiment have their bound to be live again, and the
+3. The run ends after a `down`, after its duration or after a Ctrl-C. The end is that of every run:
+   all faults are healed, the run waits until the groups of the experiment are live again, and the
    trace is judged.
 
-Groups and topics of clients from outside are no part of the experiment: their members are not seen,
-and no check waits for them. What brokers and coordinators do with them is judged as for all. The
-same holds for a group of the experiment that such a client has joined (`guests`).
+Clients from outside are Kafka clients that the run did not start. Their own groups and topics are
+no part of the experiment: the run cannot see their members, and no check waits for them. Checks of
+brokers and coordinators judge these groups like all others. A group of the experiment that a client
+from outside has joined is judged in the same way (`guests`).
 """
 
 from bisect import insort
@@ -55,7 +57,7 @@ from results_schema.results import CheckReport, Finding
 
 SERVING = "serving"
 START_POLL_US = 10_000
-"""Interval of the looks at a cluster that starts: a person waits for it."""
+"""Interval of the status queries while the cluster starts. Short: a person waits for the start."""
 STANDING_STAGES = (
     "starting",
     SERVING,
@@ -69,7 +71,7 @@ STANDING_STAGES = (
 
 
 class StandingRun(ExperimentRun):
-    """One run that others end. `execute` may be called once."""
+    """One run that an order, a duration or a Ctrl-C ends. `execute` may be called once."""
 
     _takes_guests = True
 
@@ -94,11 +96,12 @@ class StandingRun(ExperimentRun):
     ) -> None:
         """Prepare a run, as ExperimentRun does.
 
-        Shape: `identity` says in each status which run it is. `on_serving` is called once, with
-        the run's clock, when the brokers serve; `while_serving` is entered from then until the end
-        begins, in the run's loop. `judge_again` is called when the whole trace is there, and may
-        return another suite that has judged it.
-        Units: `duration_us` is how long the cluster is open to orders, on the run's clock.
+        Shape: `identity` has the fields of each StatusAnswer that name the run. `on_serving` is
+        called once, with the run's clock, when the brokers serve. `while_serving` is entered at
+        the same moment, in the run's loop, and left when the healing begins. `judge_again` is
+        called with the whole trace on disk; it returns a suite that has judged the trace anew, or
+        None if the verdict of `suite` stands.
+        Units: `duration_us` is how long the run accepts orders, on the run's clock.
         """
         super().__init__(
             experiment,
@@ -117,24 +120,26 @@ class StandingRun(ExperimentRun):
         self._on_serving = on_serving
         self._while_serving = while_serving or nullcontext()
         self._judge_again = judge_again
-        self._of_the_file = plan
+        self._plan_of_the_file = plan  # `self._plan` grows with each order
         self._moments: list[Moment] = []
-        """What is due at which time of the run's clock: of the plan, and of orders' durations."""
+        """Acts of the plan and ends of ordered faults, by their time on the run's clock."""
         self._not_arrived = {arrival.node: None for arrival in arrivals_of(experiment)}
         self._live_at_us = 0
+        """Time at which the brokers began to serve, on the run's clock."""
         self._missing: list[str] = []
-        """What the steady state lacks."""
-        self._ordered: dict[str, int] = {}
-        """Number of orders of each fault, those aside that hit nothing."""
+        """Conditions of the steady state that do not hold yet."""
+        self._next_numbers: dict[str, int] = {}
+        """Per name of a fault: the number in the id of its next order, such as 2 in `crash-2`."""
         self._ordered_ids: dict[str, None] = {}
+        """Ids of the faults that come from orders."""
         self._unjudged: dict[str, None] = {}
         """Groups that clients from outside are, or were, members of."""
-        self._strangers: dict[str, None] = {}
-        """Member ids at the last look that no consumer of the lab had."""
+        self._unknown_ids: dict[str, None] = {}
+        """Member ids of the last status query that no consumer of the lab had."""
         self._own_ids: dict[str, None] = {}
         """Member ids that consumers of the lab have, or had."""
         self._waiting: dict[str, tuple[PendingRequest, tuple[str, ...]]] = {}
-        """OrderSource that are answered when their fault is over, and their warnings."""
+        """Per fault id: the request to answer when the fault is over, and its warnings."""
 
     # -- from the start to the end of the orders --
 
@@ -154,7 +159,7 @@ class StandingRun(ExperimentRun):
     async def _wait_until_brokers_serve(self) -> None:
         """Wait until every broker is registered, and every partition has a leader.
 
-        Raises: GiveUp if that does not come within the file's `steady_state_timeout`.
+        Raises: GiveUp after `steady_state_timeout` of the experiment file.
         """
         timeout = self._experiment.run.steady_state_timeout
         deadline_us = self._runtime.now_us() + microseconds(timeout)
@@ -174,10 +179,11 @@ class StandingRun(ExperimentRun):
             for broker in brokers
             if status.brokers_fenced.get(BrokerId(broker), True)
         ]
+        # A partition without a leader follows from a missing broker: only the cause is shown.
         return fenced or missing_partitions(self._experiment, status, full_isr=False)
 
     async def _serve(self) -> None:
-        """Carry out orders, and the plan, until the end is asked for."""
+        """Carry out orders and the plan, until a `down` or the end of the duration."""
         ends_us = None if self._duration_us is None else self._live_at_us + self._duration_us
         while True:
             await self._watch()
@@ -194,7 +200,7 @@ class StandingRun(ExperimentRun):
                 return
 
     async def _watch(self) -> None:
-        """Look at the cluster: report findings, and note the first steady state."""
+        """Query the cluster: report findings, and schedule the plan at the first steady state."""
         status = await self._check_and_query()
         self._note_guests(status)
         for node in [n for n in self._not_arrived if status.nodes.get(n) is NodeState.UP]:
@@ -204,34 +210,37 @@ class StandingRun(ExperimentRun):
             if not self._missing:
                 self._note_steady_state()
                 began_us = self._runtime.now_us()
-                for moment in schedule_of(self._of_the_file, arrivals_of(self._experiment)):
+                for moment in schedule_of(self._plan_of_the_file, arrivals_of(self._experiment)):
                     self._add(replace(moment, at_us=began_us + moment.at_us))
         self._show(self._missing)
 
     def _note_guests(self, status: ClusterStatus) -> None:
         """Note the groups in which a client from outside is a member.
 
-        In a group of the experiment a member id is a stranger's at the second look only: at the
-        first, a consumer of the lab may be about to learn it.
+        A group of the experiment counts only when two queries in a row show the same unknown member
+        id. One query is no proof: the coordinator has added a member of the lab, but the answer
+        with its id may still be on its way to the consumer.
         """
-        # A consumer has another id in its next life, and its group keeps the old one for a session.
+        # Ids of former lives stay known: a restarted consumer has a new id, and its group keeps the
+        # old one until the session timeout.
         self._own_ids |= dict.fromkeys(member.member_id for member in status.members.values())
-        before, self._strangers = self._strangers, {}
+        unknown_before, self._unknown_ids = self._unknown_ids, {}
         for group_id, coordinators in status.groups.items():
             if group_id not in self._experiment.groups:
                 self._unjudged[group_id] = None
                 continue
-            for member_id in (each for group in coordinators for each in group.members):
+            for member_id in (member for group in coordinators for member in group.members):
                 if member_id in self._own_ids:
                     continue
-                self._strangers[member_id] = None
-                if member_id in before:
+                self._unknown_ids[member_id] = None
+                if member_id in unknown_before:
                     self._unjudged[group_id] = None
 
     def _take_finding(self, finding: Finding) -> None:
-        """Leave out what the checks of members find in a group whose members are not all seen.
+        """Record a finding, unless its group has members from outside.
 
-        At the end such a group is judged by what brokers and coordinators do (`judge_again`).
+        Checks of members need the rows of all members, and clients from outside trace none. At the
+        end `judge_again` judges such a group by the rows of brokers and coordinators alone.
         """
         if finding.group not in self._unjudged:
             super()._take_finding(finding)
@@ -281,10 +290,10 @@ class StandingRun(ExperimentRun):
         )
 
     async def _inject(self, request: InjectRequest, asked: PendingRequest) -> None:
-        """Inject what is ordered; what can hit nothing now is refused, and leaves no trace."""
+        """Inject the ordered fault, or refuse the order without a trace if it can hit nothing."""
         status = self._status_history.with_last_partitions(await self._check_and_query())
         experiment = with_current_topics_and_groups(self._experiment, status)
-        number = self._ordered.get(request.fault, self._planned_total(request.fault))
+        number = self._next_numbers.get(request.fault, self._first_free_number(request.fault))
         ordered = order_fault(
             request,
             experiment,
@@ -296,11 +305,12 @@ class StandingRun(ExperimentRun):
             return
         planned = ordered.planned
         self._injector.take_experiment(experiment)
+        # Aim before the fault enters plan and journal, which then lack orders that hit nothing.
         aim = self._injector.aim(planned, status)
         if isinstance(aim, Miss):
             asked.answer(_nothing_hit(planned, aim.reason))
             return
-        self._ordered[request.fault] = number + 1
+        self._next_numbers[request.fault] = number + 1
         entry = self._enter_order(planned)
         try:
             await self._injector.inject(planned, status)
@@ -321,8 +331,11 @@ class StandingRun(ExperimentRun):
         else:
             asked.answer(InjectAnswer(fault=entry, warnings=ordered.warnings))
 
-    def _planned_total(self, fault: str) -> int:
-        """Return the first number that no fault of the plan has: `crash-<number>`."""
+    def _first_free_number(self, fault: str) -> int:
+        """Return the number above those that the plan's ids have, such as 3 after `crash-2`.
+
+        A fault that the plan repeats has ids such as `crash-2.1`: the part from the dot is cut off.
+        """
         used = [
             int(number)
             for planned in self._plan
@@ -365,7 +378,7 @@ class StandingRun(ExperimentRun):
         self._answer_waiting()
 
     def _faults_to_heal(self, request: HealRequest) -> tuple[PlannedFault, ...] | OrderRefusal:
-        """Return the faults that are meant, the last one first."""
+        """Return the faults in force that the request means, the youngest first, or a refusal."""
         in_force = tuple(
             planned
             for planned in reversed(self._plan)
@@ -390,7 +403,7 @@ class StandingRun(ExperimentRun):
         return OrderRefusal(kind=RefusalKind.NOTHING_NOW, problems=(problem,))
 
     def _answer_waiting(self) -> None:
-        """Answer those who wait for a fault that is over."""
+        """Answer the orders with `waits` whose fault is over."""
         for fault_id, (asked, warnings) in list(self._waiting.items()):
             entry = self._journal.entry(fault_id)
             if not entry.in_force:
@@ -406,11 +419,15 @@ class StandingRun(ExperimentRun):
             self._answer_waiting()
 
     def _absent_nodes(self) -> tuple[NodeName, ...]:
-        """Return the members that are lost, and those whose time to join did not come."""
+        """Return the members that are lost, and late members that have not started."""
         return (*super()._absent_nodes(), *self._not_arrived)
 
     def _judged_entries(self) -> tuple[JournalEntry, ...]:
-        """Leave out orders that hit nothing: who gave them was told, and gave others."""
+        """Return the entries of the journal without orders that hit nothing.
+
+        A planned fault that hits nothing makes the verdict unknown. An order that hits nothing does
+        not: the refusal has told its sender, who can order another fault.
+        """
         return tuple(
             entry
             for entry in super()._judged_entries()
@@ -419,6 +436,7 @@ class StandingRun(ExperimentRun):
 
     def _finish_checks(self) -> tuple[CheckReport, ...]:
         if self._judge_again is not None:
+            # An error here is a failure of the tool, and must not prevent results and manifest.
             try:
                 self._suite = self._judge_again() or self._suite
             except Exception as error:

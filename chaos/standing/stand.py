@@ -1,6 +1,6 @@
-"""One standing run into its directory: trace, journal, results, manifest.
+"""Plays one standing run and writes its directory: trace, journal, results, manifest.
 
-Data flow: (Experiment, orders) -> run directory -> Results. Which runtime it is, the caller says.
+Data flow: (Experiment, orders) -> run directory -> Results. The caller chooses the runtime.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -31,8 +31,8 @@ RuntimeFactory = Callable[[Sequence[RowObserver]], Runtime]
 class Stood:
     """A standing run that has ended.
 
-    Shape: `unseen_groups` are those that clients from outside have joined: the checks of members
-    judge none of them.
+    Shape: `unseen_groups` are the groups that clients from outside have joined. Such members trace
+    no rows, so the checks of members judge none of these groups.
     """
 
     results: Results
@@ -51,11 +51,12 @@ def stand(
     on_serving: Callable[[Runtime, int], None] | None = None,
     while_serving: AbstractContextManager[object] | None = None,
 ) -> Stood:
-    """Let a cluster stand until it is ended, and return what the run proved.
+    """Run a cluster until it is ended, write its directory, and return the results.
 
-    Shape: the plan is the directory's manifest's; the arguments are StandingRun's, and `on_serving`
-    gets the runtime, too.
-    Raises: NotRecorded if its directory does not hold everything; it was healed and stopped then.
+    Shape: the plan comes from the directory's manifest. The keyword arguments are those of
+    StandingRun, except that `on_serving` gets the runtime before the time.
+    Raises: NotRecorded if a file of the directory could not be written. The cluster is healed and
+    stopped by then.
     """
     guests = GuestGroups()
     context = context_of(experiment)
@@ -64,7 +65,11 @@ def stand(
         return CheckSuite(context.without_guests(mixed, experiment.groups), experiment.checks)
 
     def judge_again() -> CheckSuite | None:
-        """Judge the trace anew where a group of the experiment has members that are not seen."""
+        """Judge the trace anew if clients from outside have joined groups of the experiment.
+
+        The first suite judged these groups while it did not know of the clients: it took, for
+        example, partitions of an unseen member as partitions without an owner.
+        """
         mixed = [group for group in guests.groups() if group in experiment.groups]
         if not mixed:
             return None
@@ -75,6 +80,8 @@ def stand(
         return suite
 
     suite = suite_without(())
+    # In real time the nodes write their rows to files. The driver merges and observes them only
+    # after the nodes have stopped. Meanwhile `tail` reads the files for the live checks.
     trace = RunTrace(directory, rows_come_last=True)
     runtime = make_runtime((suite.observe, guests.observe, trace))
     tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=WATERMARK_LAG_US)

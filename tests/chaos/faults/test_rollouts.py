@@ -426,7 +426,7 @@ def test_place_of_a_late_member_is_reserved_for_the_plan() -> None:
 @pytest.mark.parametrize(
     ("fault", "args", "problem"),
     [
-        ("rollout", {"max_unavailable": 0}, "nobody could be replaced"),
+        ("rollout", {"max_unavailable": 0}, "no member could be replaced"),
         ("rollout", {"max_surge": 1}, "`spare_members: 1` in the group"),
         ("rollout", {"start_up": ["3s", "1s"]}, "the first is longer than the second"),
         ("rollout", {"ready_after": ["3s", "1s"]}, "the first is longer than the second"),
