@@ -2,7 +2,7 @@
 
 Reading order: `structs`, `yaml_document` (values that know their line), `problems`,
 `struct_walk` (the fields of all structs, paths into a file), `schema_errors` (types and bounds),
-`shape_repair` (what can be judged beside them), `overrides` (`--var`), `rules` (settings that must
-fit each other), `notes` (defaults that a reader has to know), `loader` (all of it), `dump` (the way
-back), `json_schema` (for editors).
+`shape_repair` (lets the rules judge a file with such errors), `overrides` (`--var`), `rules`
+(settings that must fit each other), `notes` (defaults that a reader must know), `loader` (reads a
+file with all of them), `dump` (writes a file), `json_schema` (for editors).
 """

@@ -1,7 +1,7 @@
 """The text of an experiment file, made from an experiment: the inverse of `loader`.
 
-A drawn or a shrunk experiment becomes a file that a person can read, change and run. Data flow:
-Experiment -> plain values without defaults -> YAML, section by section.
+An experiment that a search has drawn or shrunk becomes a file that a person can read, change and
+run. Data flow: Experiment -> plain values without defaults -> YAML, section by section.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from chaos.experiment.structs import Experiment, GroupDefinition
 
 _WIDTH = 90
 _FOLDED = ("question", "expect")
-"""Keys whose values are sentences; a long sentence is folded over several lines."""
+"""Keys whose values are sentences. A long one is folded: written over several lines, as `>`."""
 
 
 def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
@@ -36,13 +36,17 @@ def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
 
 
 def _write_late_settings(document: dict[str, Any], group: GroupDefinition) -> None:
-    """Write the settings of late members that the loader would otherwise take from their group."""
+    """Write settings of late members that are at their default where the group's are not.
+
+    `without_defaults` has left them out. The loader would then give late members the group's
+    values.
+    """
     for late, written in zip(group.late_members, document.get("late_members", ()), strict=False):
         if late.config is None:
             continue
-        own = msgspec.to_builtins(late.config)
+        late_settings = msgspec.to_builtins(late.config)
         for key in document.get("config", {}):
-            written["config"].setdefault(key, own[key])
+            written["config"].setdefault(key, late_settings[key])
 
 
 def _section(key: str, value: object) -> str:
@@ -55,14 +59,14 @@ def _section(key: str, value: object) -> str:
 
 
 def _folds(text: str) -> bool:
-    """Whether folding preserves a text: words with single spaces between them."""
+    """Return True if folding preserves a text: words with single spaces between them."""
     return text.isprintable() and text.isascii() and " ".join(text.split()) == text
 
 
 def _lines(comment: str) -> list[str]:
     """Return the lines of a comment; characters that YAML does not allow become `?`."""
     return [
-        "".join(each if each.isprintable() else "?" for each in line)
+        "".join(character if character.isprintable() else "?" for character in line)
         for line in comment.splitlines()
     ]
 
@@ -72,6 +76,8 @@ def _is_scalar(value: object) -> bool:
 
 
 class _Folded(str):
+    """A text that the dumper folds: PyYAML chooses the style by the type of a value."""
+
     __slots__ = ()
 
 
@@ -95,7 +101,8 @@ def _represent_mapping(dumper: _Dumper, value: dict[str, Any]) -> yaml.Node:
 
 
 def _represent_text(dumper: _Dumper, value: str) -> yaml.Node:
-    # By default PyYAML writes U+0085 and similar characters in a form that it reads differently.
+    # PyYAML's default style would write U+0085 and similar characters so that it reads them back as
+    # other characters. Quotes escape them; `|` keeps the lines of a text readable.
     style = None
     if not value.isprintable():
         style = "|" if all(line.isprintable() for line in value.split("\n")) else '"'

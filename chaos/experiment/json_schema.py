@@ -1,9 +1,8 @@
-"""The JSON Schema of experiment files, with which editors complete, explain and underline.
+"""The JSON Schema of experiment files, for editors that complete keys and underline errors.
 
-The schema is made from the structs alone (`structs`, `protocol.config`, the faults' arguments); the
-strings of their fields are the descriptions. It accepts every file that `loader` accepts. Errors
-that depend on several places of a file (an undefined group, more replicas than brokers) are found
-only by `loader`.
+The schema is made from the structs alone (`structs`, `protocol.config`, the faults' arguments). The
+docstrings of their fields become its descriptions. It accepts every file that `loader` accepts.
+Only `loader` finds errors that depend on several places of a file, such as an undefined group.
 """
 
 from collections.abc import Iterator
@@ -81,10 +80,10 @@ def _structs() -> Iterator[type[msgspec.Struct]]:
         *(kind.args_type for kind in FAULT_KINDS.values()),
     ]
     while waiting:
-        found = waiting.pop()
-        if found not in seen and found is not NoArgs:
-            seen[found] = None
-            waiting += struct_types(*(field.annotation for field in fields_of(found)))
+        struct = waiting.pop()
+        if struct not in seen and struct is not NoArgs:
+            seen[struct] = None
+            waiting += struct_types(*(field.annotation for field in fields_of(struct)))
     return iter(seen)
 
 
@@ -97,17 +96,18 @@ def _describe(definition: Schema, struct: type[msgspec.Struct]) -> None:
         del definition["required"]
     for field in fields_of(struct):
         entry = definition["properties"][field.key]
-        shape = entry.pop("description", None)
-        if field.doc and shape is not None:
-            entry["description"] = f"{field.doc} Written as {shape}."
-        elif field.doc or shape is not None:
-            entry["description"] = field.doc or shape
+        # msgspec puts the description of the type here: "a whole number and its unit: us, ms, ...".
+        type_text = entry.pop("description", None)
+        if field.doc and type_text is not None:
+            entry["description"] = f"{field.doc} Written as {type_text}."
+        elif field.doc or type_text is not None:
+            entry["description"] = field.doc or type_text
         if entry.get("default", ()) is None or isinstance(entry.get("default"), dict):
             del entry["default"]  # null, or a mapping whose keys have defaults of their own
 
 
 def _restrict(defs: dict[str, Schema]) -> None:
-    """Add rules that the types lack and that need no other place of the file."""
+    """Add rules that the types do not express, and that depend on one place of the file only."""
     checks = {name: checker.promise for name, checker in CHECKERS.items()}
     defs["Experiment"]["properties"]["checks"] |= {"items": _one_of(checks), "uniqueItems": True}
     defs["GroupDefinition"]["properties"]["topics"]["uniqueItems"] = True
@@ -149,18 +149,20 @@ def _restrict_faults(defs: dict[str, Schema]) -> None:
 
 
 _OFTEN: Schema = {"repeat": {"type": "integer", "minimum": 2}}
+"""Condition of a fault that the plan injects more than once."""
 
 
 def _rules(kind: FaultKind) -> Schema:
+    """Return the schema of the keys beside `fault` for one kind of fault."""
     target = {"$ref": f"#/$defs/{_name_of_targets(kind)}"}
     if kind.has_ends:
         ends = {"anyOf": [target, {"type": "array", "items": target, "minItems": 1}]}
         rules = _with({"from": ends, "to": ends}) | {"description": kind.doc}
         rules["properties"]["target"] = _NULL
     else:
-        nobody = {"anyOf": [_NULL, {"type": "array", "maxItems": 0}]}
+        no_targets = {"anyOf": [_NULL, {"type": "array", "maxItems": 0}]}
         rules = _with({"target": target}) | {"description": kind.doc}
-        rules["properties"] |= {"from": nobody, "to": nobody}
+        rules["properties"] |= {"from": no_targets, "to": no_targets}
     if kind.args_type is NoArgs:
         rules["properties"]["args"] = {"maxProperties": 0}
     else:
@@ -170,24 +172,24 @@ def _rules(kind: FaultKind) -> Schema:
     if kind.momentary or kind.is_gradual:
         rules["properties"]["duration"] = _NULL
     else:
+        # A repeated fault needs a duration: otherwise the first injection lasts until the end.
         rules |= _if(_OFTEN, _with({"duration": {"type": "string"}}))
     return rules
 
 
 def _name_of_targets(kind: FaultKind) -> str:
-    """Return the name of a fault's targets, after the first fault that has the same targets."""
-    first = next(each for each in FAULT_KINDS.values() if each.targets == kind.targets)
+    """Return the name of a fault's targets: faults with the same targets share one definition."""
+    first = next(known for known in FAULT_KINDS.values() if known.targets == kind.targets)
     return f"targets_of_{first.name}"
 
 
 def _targets_of(kind: FaultKind) -> Schema:
     kinds = [TARGET_KINDS[name] for name in kind.targets]
     patterns = "|".join(target_pattern(target.syntax) for target in kinds)
-    said = "; ".join(f"`{target.syntax}`: {target.doc}" for target in kinds)
     return {
         "type": "string",
         "pattern": rf"^\s*({patterns})\s*$",
-        "description": said,
+        "description": "; ".join(f"`{target.syntax}`: {target.doc}" for target in kinds),
         "examples": [target.syntax for target in kinds],
     }
 
@@ -203,4 +205,5 @@ def _if(condition: Schema, rules: Schema) -> Schema:
 
 
 def _with(properties: Schema) -> Schema:
+    """Return the schema of a mapping in which all of `properties` exist and fit."""
     return {"properties": dict(properties), "required": list(properties)}

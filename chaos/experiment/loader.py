@@ -63,11 +63,11 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
     try:
         experiment = experiment_in(root, file, overrides)
     except ExperimentError as error:
-        beside = _errors_beside(root, file)
-        raise ExperimentError(in_order([*error.problems, *beside])) from error
-    found = placed(errors(experiment), root, file)
-    if found:
-        raise ExperimentError(found)
+        semantic_errors = _semantic_errors_despite_shape(root, file)
+        raise ExperimentError(in_order([*error.problems, *semantic_errors])) from error
+    problems = placed(errors(experiment), root, file)
+    if problems:
+        raise ExperimentError(problems)
     return LoadedExperiment(
         experiment=experiment,
         path=path,
@@ -76,7 +76,7 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
 
 
 def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Experiment:
-    """Return the experiment of a document; only its shape is checked.
+    """Return the experiment of a document. Only the document's shape is checked.
 
     Raises: ExperimentError with all places that have the wrong shape.
     """
@@ -92,23 +92,26 @@ def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Exper
     return msgspec.convert(root.plain(), Experiment)
 
 
-def _errors_beside(root: Item, file: str) -> list[Problem]:
-    """Return further errors of a document with a wrong shape: those that can still be judged."""
-    mended = repair(root.plain(), Experiment)
-    if mended is None:
+def _semantic_errors_despite_shape(root: Item, file: str) -> list[Problem]:
+    """Return the semantic errors of a document with a wrong shape that do not depend on it.
+
+    A user thus sees all errors at once, instead of the semantic ones after correcting the shape.
+    """
+    repaired = repair(root.plain(), Experiment)
+    if repaired is None:
         return []
-    document = item_of(mended.document)
+    document = item_of(repaired.document)
     inherit_settings(document)
-    found = errors(msgspec.convert(document.plain(), Experiment))
-    return placed((problem for problem in found if mended.judges(problem)), root, file)
+    problems = errors(msgspec.convert(document.plain(), Experiment))
+    return placed((problem for problem in problems if repaired.judges(problem)), root, file)
 
 
 def search_path(folder: str = EXPERIMENTS) -> tuple[Path, ...]:
     """Return the folders of this name in which names are looked up, nearest first."""
     return (
         Path.cwd() / folder,
-        PACKAGE_ROOT / folder,
-        Path(sys.prefix) / "share" / "coordlab" / folder,
+        PACKAGE_ROOT / folder,  # of a checkout
+        Path(sys.prefix) / "share" / "coordlab" / folder,  # of an installed package
     )
 
 
@@ -126,7 +129,7 @@ def list_experiments() -> list[ListedExperiment]:
 
 
 def find_experiment(name_or_path: str) -> Path:
-    """Return the file of an experiment; raises as `find_file` does."""
+    """Return the file of an experiment. Raises: ExperimentError, as `find_file` does."""
     return find_file(name_or_path, EXPERIMENTS, "experiment")
 
 
@@ -144,7 +147,8 @@ def find_file(name_or_path: str, folder: str, what: str) -> Path:
     known = files_by_name(folder)
     if name_or_path in known:
         return known[name_or_path]
-    here = [path.name for path in _files(Path.cwd()) if path.stem == name_or_path]
+    # A file in the current directory has no name: it needs its suffix, which a user may forget.
+    same_stem_here = [path.name for path in _files(Path.cwd()) if path.stem == name_or_path]
     raise ExperimentError(
         [
             Problem(
@@ -154,14 +158,16 @@ def find_file(name_or_path: str, folder: str, what: str) -> Path:
                 message=f"there is no {what} of this name",
                 expected="a file, or one of "
                 + (", ".join(f"`{name}`" for name in sorted(known)) or "none: none is installed"),
-                near_miss=here[0] if here else near_miss(name_or_path, sorted(known)),
+                near_miss=same_stem_here[0]
+                if same_stem_here
+                else near_miss(name_or_path, sorted(known)),
             )
         ]
     )
 
 
 def _no_file(written: str, path: Path, known: Collection[str]) -> Problem:
-    """Return why `path` is not a file; suggest a known name, or a file beside it."""
+    """Return the Problem of a path that is no file, with a known name or a file beside it."""
     if path.is_dir():
         inside = ", ".join(f"`{file}`" for file in _files(path)[:MAX_LISTED])
         expected = f"a file, such as {inside}" if inside else "a file"
@@ -180,26 +186,27 @@ def _no_file(written: str, path: Path, known: Collection[str]) -> Problem:
 def inherit_settings(root: Item) -> None:
     """Give late members with settings of their own the remaining settings of their group.
 
-    This must be done on the document: in structs, defaults and written values look alike.
+    This must be done on the document, before it becomes structs: a struct does not know whether a
+    value was written or is the default.
     """
     groups = root.child("groups")
     for group in groups.children():
         config = group.child("config")
         for late in group.child("late_members").children():
-            own = late.child("config")
-            if not isinstance(config.value, dict) or not isinstance(own.value, dict):
+            late_config = late.child("config")
+            if not isinstance(config.value, dict) or not isinstance(late_config.value, dict):
                 continue
             for key, item in config.value.items():
-                own.value.setdefault(key, item)
+                late_config.value.setdefault(key, item)
 
 
 def files_by_name(folder: str = EXPERIMENTS) -> dict[str, Path]:
-    """Return all files that have a name in folders of this name."""
-    found: dict[str, Path] = {}
+    """Return the files in folders of this name, by their names without suffix."""
+    by_name: dict[str, Path] = {}
     for place in search_path(folder):
         for path in _files(place):
-            found.setdefault(path.stem, path)
-    return found
+            by_name.setdefault(path.stem, path)  # the nearest folder wins
+    return by_name
 
 
 def _files(folder: Path) -> list[Path]:
@@ -209,7 +216,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def path_from_here(path: Path) -> str:
-    """Return the path for messages: relative to the current directory if it is below it."""
+    """Return the path in messages: relative if the file is below the current directory."""
     resolved = path.resolve()
     return (
         str(resolved.relative_to(Path.cwd())) if resolved.is_relative_to(Path.cwd()) else str(path)
@@ -224,17 +231,17 @@ def placed(
     A value that an override set has no line in the file; its problem names `--var` instead.
     `shape` is the struct of the file.
     """
-    placed = []
+    with_lines = []
     for problem in problems:
-        line, overridden = _line_of(problem.path, root, shape)
-        placed.append(replace(problem, file="--var" if overridden else file, line=line))
-    return in_order(placed)
+        line, is_overridden = _line_of(problem.path, root, shape)
+        with_lines.append(replace(problem, file="--var" if is_overridden else file, line=line))
+    return in_order(with_lines)
 
 
 def _line_of(path: str, root: Item, shape: type[msgspec.Struct]) -> tuple[int | None, bool]:
-    """Return the line of the deepest part of `path` that is in the file.
+    """Return the line of the deepest part of `path` that exists, and True if `--var` set it.
 
-    The flag tells whether an override set that part.
+    A path may lead further than the document: a missing key has the line of its mapping.
     """
     steps = resolve_path(path, root, shape)
     item, line = root, root.line
@@ -247,6 +254,6 @@ def _line_of(path: str, root: Item, shape: type[msgspec.Struct]) -> tuple[int | 
             line = item.line
         else:
             break
-        if line is None:
+        if line is None:  # only a value from an override has no line
             return None, True
     return line, False

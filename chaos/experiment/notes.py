@@ -1,4 +1,4 @@
-"""Notes on an experiment's defaults that affect how its figures are to be read.
+"""Notes on defaults of an experiment that a reader of its figures must know.
 
 A note is no problem of the file; problems and warnings are in `rules`.
 """
@@ -9,12 +9,12 @@ from chaos.experiment.structs import Experiment
 
 
 def notes_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return the notes that `validate` and the closing summary print, a sentence each."""
+    """Return the notes that `validate` and the last lines of `run` print, one sentence each."""
     return tuple(_idle_members(experiment))
 
 
 def _idle_members(experiment: Experiment) -> Iterator[str]:
-    """Yield a note on the groups whose members spend no time on a record (process_us: 0)."""
+    """Yield a note if groups have members that spend no time on a record (process_us: 0)."""
     idle = [
         group_id
         for group_id, group in experiment.groups.items()

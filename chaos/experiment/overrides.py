@@ -1,7 +1,7 @@
 """`--var key=value`: changes to an experiment file before it is checked.
 
-The value is read as YAML, so `--var cluster.brokers=5` is a number. Problems of a changed place are
-reported like those of the file, with `--var` instead of a line.
+The value is read as YAML, so `--var cluster.brokers=5` sets a number. A problem at a changed place
+names `--var` instead of a file and a line, because an Item from here has no line.
 """
 
 from collections.abc import Sequence
@@ -48,13 +48,16 @@ def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
             continue
         try:
             value = item_of(yaml.safe_load(text))
-        except (yaml.YAMLError, ValueError, RecursionError):  # a date that is none, brackets
+        # No YAML, for example a single bracket; an impossible date such as 2024-13-01; a thousand
+        # brackets. The text itself is the value then, and the shape check judges it.
+        except (yaml.YAMLError, ValueError, RecursionError):
             value = Item(value=text)
         _put(root, steps, value)
     return problems
 
 
 def _put(item: Item, steps: list[str | int], value: Item) -> None:
+    """Put a value at the end of a path; mappings that are missing on the way are added."""
     for step in steps[:-1]:
         if isinstance(item.value, list) and isinstance(step, int):
             item = item.value[step]

@@ -1,20 +1,22 @@
-"""Problems of experiment files, in words with which a person can correct them."""
+"""Problems of experiment files: their place, the error, what was expected, what came instead."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
 MAX_LISTED = 12
+"""A message lists all known words if there are at most this many."""
 NEAREST_LISTED = 5
-"""Limits of the known words in a message: up to MAX_LISTED all, else the nearest ones."""
+"""Of more known words it lists this many: those nearest to the wrong word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """One error or warning about one place of a file.
 
-    Shape: `line` counts from 1; None if there is no line (a missing key of the root, a `--var`).
-    `path` is written as a person would, e.g. `faults[0].target`.
+    - `line`: counts from 1; None for a value of `--var` and for a file as a whole.
+    - `path`: the place in the file, e.g. `faults[0].target`; empty for the file as a whole.
+    - `near_miss`: the word that was probably meant.
     """
 
     file: str
@@ -38,7 +40,7 @@ class Problem:
 
 
 class ExperimentError(Exception):
-    """An experiment cannot be run, and nothing was started. Holds all problems."""
+    """An experiment cannot be run, and nothing was started; `problems` has all reasons."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -51,19 +53,21 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def near_miss(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that `word` was probably meant to be, if one is similar.
+    """Return the known word that `word` was probably meant to be, or None if none is similar.
 
-    Words that differ only in separators (`session_timeout_ms`, `coordinatorOf`) are similar.
+    A word that differs only in separators or case comes first: `session.timeout.ms` for
+    `session_timeout_ms`.
     """
     names = list(known)
-    plain = {_plain(name): name for name in reversed(names)}
-    if _plain(word) in plain:
-        return plain[_plain(word)]
+    # Reversed, so that of two names with the same letters the first one is kept.
+    by_letters = {_letters(name): name for name in reversed(names)}
+    if _letters(word) in by_letters:
+        return by_letters[_letters(word)]
     close = get_close_matches(word, names, n=1, cutoff=0.6)
     return close[0] if close else None
 
 
-def _plain(word: str) -> str:
+def _letters(word: str) -> str:
     return "".join(character for character in word.lower() if character.isalnum())
 
 

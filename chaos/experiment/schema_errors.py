@@ -1,7 +1,8 @@
 """Errors in the shape of a document: all places that its structs do not allow.
 
-Data flow: document -> msgspec.convert; if it fails -> the JSON Schema of the structs, with which
-jsonschema finds all errors and their paths -> `Problem`s in our own words.
+msgspec decides whether a document is valid, but stops at the first error. So for an invalid
+document jsonschema finds all errors and their paths, with the JSON Schema that msgspec makes of the
+structs. Each error becomes a `Problem` with words of this project.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from chaos.experiment.yaml_document import Item
 _Schema = Mapping[str, Any]  # Any: JSON
 _Untyped = Any  # values of jsonschema, which has no types
 _UNKNOWN, _MISSING, _KEY = "unknown key", "missing key", "propertyNames"
-"""Kinds of errors beside those of jsonschema; the path of each ends with the key."""
+"""Kinds of errors of keys, beside jsonschema's own kinds. Their paths end with the key."""
 
 
 def shape_problems(
@@ -31,12 +32,13 @@ def shape_problems(
     try:
         msgspec.convert(document, struct)
     except (msgspec.ValidationError, TypeError) as refused:
-        found: dict[str, Problem] = {}
+        by_path: dict[str, Problem] = {}
         for error in _validator(struct).iter_errors(document):
             problem = _problem_of(error, item, file, path)
-            found.setdefault(problem.path, problem)
+            by_path.setdefault(problem.path, problem)  # one problem for a place is enough
+        # If jsonschema accepts what msgspec refuses, msgspec's own message must do.
         unplaced = Problem(file=file, line=item.line, path=path, message=str(refused))
-        return in_order(found.values()) or [unplaced]
+        return in_order(by_path.values()) or [unplaced]
     return []
 
 
@@ -44,8 +46,10 @@ def shape_problems(
 class ShapeError:
     """One place of a document that its struct does not allow.
 
-    Shape: `steps` lead to the place. If a key `is_unknown`, `meant` is the key that was probably
-    meant. `choices` are the allowed values, if they can be listed.
+    - `steps`: keys and indexes that lead to the place.
+    - `is_unknown`: the last step is a key that the struct does not have.
+    - `meant`: for an unknown key, the known key that was probably meant.
+    - `choices`: the allowed values, if they can be listed.
     """
 
     steps: tuple[str | int, ...]
@@ -72,7 +76,7 @@ def _shape_error(error: _Untyped) -> ShapeError:
 
 
 def describe(schema: _Schema) -> str:
-    """Return in words what a schema made by msgspec allows."""
+    """Return the words for the values that a schema of msgspec allows."""
     if "anyOf" in schema:
         choices = [describe(choice) for choice in schema["anyOf"] if choice != _NULL]
         return " or ".join(choices) + (", or nothing" if _NULL in schema["anyOf"] else "")
@@ -128,9 +132,10 @@ _BOUNDS = (
 def _validator(struct: type[msgspec.Struct]) -> _Untyped:
     """Return the validator of documents of `struct`.
 
-    It differs from the one of jsonschema
-    - in types, as msgspec: a number with a point is not an integer, and NaN is not a number;
-    - in errors about keys (`_check_keys`, `_check_names`) and choices (`_check_choices`).
+    It differs from jsonschema's validator in two points:
+    - Types are as strict as msgspec's: 1.0 is not an integer, and NaN is not a number.
+    - Errors of keys (`_check_keys`, `_check_names`) and of choices (`_check_choices`) have more
+      exact places.
     """
     # Importing jsonschema takes a tenth of a second, and only files with errors need it.
     from jsonschema import Draft202012Validator, validators  # noqa: PLC0415
@@ -143,7 +148,7 @@ def _validator(struct: type[msgspec.Struct]) -> _Untyped:
     )
     keywords = {
         "additionalProperties": _check_keys,
-        "required": lambda *_: (),
+        "required": lambda *_: (),  # `_check_keys` reports missing keys, too
         "propertyNames": _check_names,
         "anyOf": _check_choices,
     }
@@ -158,15 +163,15 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 def _check_keys(
     validator: _Untyped, others: _Untyped, mapping: object, schema: _Schema
 ) -> Iterator[_Untyped]:
-    """Yield errors for the keys that a struct does not know, and for those that are missing.
+    """Yield errors for unknown keys of a struct, and for missing ones; check a mapping's values.
 
-    A misspelt key does not count as missing, too. For a mapping of names, check the values.
+    A key that is misspelt gets one error: its correct form is not reported as missing.
     """
     from jsonschema import ValidationError  # noqa: PLC0415 - as above
 
     if not isinstance(mapping, dict):
         return
-    if others is not False:
+    if others is not False:  # a mapping with free names, such as `topics`: `others` is for values
         for key, value in mapping.items():
             yield from validator.descend(value, others, path=key)
         return
@@ -184,7 +189,7 @@ def _check_keys(
 def _check_names(
     validator: _Untyped, names: _Schema, mapping: object, _: _Schema
 ) -> Iterator[_Untyped]:
-    """Yield an error for each key whose name is not allowed, at the key."""
+    """Yield an error for each key whose name is not allowed. Its path ends with the key."""
     for key in mapping if isinstance(mapping, dict) else ():
         for error in validator.descend(key, names):
             error.validator = _KEY
@@ -195,7 +200,10 @@ def _check_names(
 def _check_choices(
     validator: _Untyped, choices: Sequence[_Schema], value: object, schema: _Schema
 ) -> Iterator[_Untyped]:
-    """Yield the errors of the choice that `value` attempts; if unclear, one error about all."""
+    """Yield the errors of the choice that `value` attempts; if unclear, one error about all.
+
+    For example a mapping attempts the struct in a union of a struct and a number.
+    """
     from jsonschema import ValidationError  # noqa: PLC0415 - as above
 
     if any(validator.evolve(schema=choice).is_valid(value) for choice in choices):
@@ -211,7 +219,7 @@ def _check_choices(
 
 
 def _problem_of(error: _Untyped, root: Item, file: str, path: str) -> Problem:
-    """Return an error of jsonschema in our words, with its line."""
+    """Return the Problem of an error of jsonschema, with its line."""
     steps = list(error.absolute_path)
     is_of_key = error.validator in {_UNKNOWN, _MISSING, _KEY}
     holder = _item_at(root, steps[:-1] if is_of_key else steps)
@@ -219,6 +227,7 @@ def _problem_of(error: _Untyped, root: Item, file: str, path: str) -> Problem:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
     if error.validator == _UNKNOWN:
         key, known = steps[-1], error.schema["properties"]
+        # YAML splits `{target: member(readers, 0)}` at its comma: the key is `0)` then.
         needs_quotes = ": between braces, a value with a comma needs quotes"
         return Problem(
             file=file,
@@ -254,16 +263,16 @@ def _item_at(item: Item, steps: Sequence[str | int]) -> Item:
 
 
 def _meant(key: str, known: Mapping[str, _Schema], mapping: Mapping[str, object]) -> str | None:
-    """Return the key that `key` was probably meant to be; missing keys are preferred."""
+    """Return the known key that resembles `key`; keys that the mapping lacks are preferred."""
     missing = [name for name in known if name not in mapping]
     return near_miss(key, missing) or near_miss(key, known)
 
 
 def _near_value(value: object, schema: _Schema) -> str | None:
-    """Return the value that was probably meant: a word of a choice, or a number of seconds."""
+    """Return the value that was probably meant: a word of a choice, or a duration for a number."""
     if "enum" in schema:
         return near_miss(str(value), [str(choice) for choice in schema["enum"]])
-    if "5s" not in schema.get("examples", ()):
+    if "5s" not in schema.get("examples", ()):  # the schema is not that of a duration
         return None
     if not _is_number(value) or value < 0:
         return None

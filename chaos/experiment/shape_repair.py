@@ -1,7 +1,8 @@
-"""Repair of a document with a wrong shape, so that the rest of the document can be judged.
+"""Repair of a document with a wrong shape, so that the semantic rules can judge the rest of it.
 
-Replaces bad values, and decides which problems of the repaired document may be reported. The module
-does not know the rules.
+A user should see all errors of a file at once. But the rules need structs, and a document with a
+wrong shape becomes none. So bad values of a copy are replaced by arbitrary valid ones, and problems
+at such a place are not reported: they would be about the replacement.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,11 +17,11 @@ from chaos.experiment.schema_errors import ShapeError, shape_errors
 
 _MAX_REPAIRS = 50
 _STAND_INS: tuple[object, ...] = ("5s", 1, "x", False, [], {})
-"""Replacements for a bad value; the first that its place allows is taken."""
+"""Replacements for a bad value. The first one that is valid at the place is taken."""
 _TIMES = frozenset({"at", "duration", "every", "repeat"})
-"""Keys of a fault that are judged together."""
+"""Keys of a fault that rules compare with each other. If one was replaced, none is judged."""
 _SECTION = "config"
-"""The key of settings, which are judged together."""
+"""Key of a section of settings. Rules compare settings, so all are skipped if one was replaced."""
 
 _Steps = Sequence[str | int]
 _Document = Any  # YAML
@@ -28,60 +29,61 @@ _Document = Any  # YAML
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairedDocument:
-    """A document that its struct allows. `repaired`: the places that were changed."""
+    """A document that its struct allows; `repaired` has the places that were changed."""
 
     document: object
     repaired: tuple[tuple[str | int, ...], ...]
 
     def judges(self, problem: Problem) -> bool:
-        """Return whether a problem concerns the file itself, not a replaced value."""
-        return not any(_is_beside(problem.path, steps) for steps in self.repaired)
+        """Return True if a problem concerns the file itself, not a replaced value."""
+        return not any(_depends_on(problem.path, steps) for steps in self.repaired)
 
 
 def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument | None:
-    """Return a copy of `document` that `struct` allows; None if no replacement fits."""
+    """Return a copy of `document` that `struct` allows, or None if no replacement is valid."""
     document = deepcopy(document)
     repaired: list[tuple[str | int, ...]] = []
     errors = shape_errors(document, struct)
     while errors and len(repaired) < _MAX_REPAIRS:
-        repaired.append(_not_judged(errors[0]))
+        repaired.append(_unjudged_place(errors[0]))
         for candidate in _candidates(document, errors[0]):
-            left = shape_errors(candidate, struct)
-            if len(left) < len(errors):
-                document, errors = candidate, left
+            remaining = shape_errors(candidate, struct)
+            if len(remaining) < len(errors):
+                document, errors = candidate, remaining
                 break
         else:
             return None
     return None if errors else RepairedDocument(document=document, repaired=tuple(repaired))
 
 
-def _not_judged(error: ShapeError) -> tuple[str | int, ...]:
-    """Return the place of an error; for a meaningless key, the mapping around it.
+def _unjudged_place(error: ShapeError) -> tuple[str | int, ...]:
+    """Return the place of an error, or the mapping around it for a key that resembles no other.
 
-    YAML splits `{target: member(readers, 0)}` at its comma; then the target is incomplete, too.
+    Such a key may be half of a value: YAML splits `{target: member(readers, 0)}` at its comma, into
+    the target `member(readers` and the key `0)`. Then the target must not be judged either.
     """
-    torn = error.is_unknown and error.meant is None and len(error.steps) > 1
-    return error.steps[:-1] if torn else error.steps
+    is_split_value = error.is_unknown and error.meant is None and len(error.steps) > 1
+    return error.steps[:-1] if is_split_value else error.steps
 
 
 def _candidates(document: object, error: ShapeError) -> Iterator[_Document]:
     """Yield copies in which the error's key is renamed, removed, or has another value."""
     *path, last = error.steps
-    copy, holder = _copied(document, path)
+    copy, holder = _copy_with_part(document, path)
     if isinstance(last, str) and last in holder:
         value = holder.pop(last)
         if error.meant is not None:
-            renamed, holder = _copied(copy, path)
+            renamed, holder = _copy_with_part(copy, path)
             holder[error.meant] = value
             yield renamed
         yield copy
     for stand_in in (*error.choices, *_STAND_INS):
-        copy, holder = _copied(document, path)
+        copy, holder = _copy_with_part(document, path)
         holder[last] = deepcopy(stand_in)
         yield copy
 
 
-def _copied(document: object, path: _Steps) -> tuple[_Document, _Document]:
+def _copy_with_part(document: object, path: _Steps) -> tuple[_Document, _Document]:
     """Return a copy of a document, and the part of the copy at `path`."""
     copy: _Document = deepcopy(document)
     holder = copy
@@ -90,8 +92,8 @@ def _copied(document: object, path: _Steps) -> tuple[_Document, _Document]:
     return copy, holder
 
 
-def _is_beside(path: str, steps: _Steps) -> bool:
-    """Return whether a problem's place is judged together with a repaired place."""
+def _depends_on(path: str, steps: _Steps) -> bool:
+    """Return True if a problem at `path` may be caused by the replacement at `steps`."""
     *parents, last = steps
     parent, place = path_text(parents), path_text(steps)
     if path == place or path.startswith((f"{place}.", f"{place}[")):

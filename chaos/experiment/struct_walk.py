@@ -1,7 +1,7 @@
 """The walk over an experiment's structs: their fields, their values, and paths to values.
 
-`StructField` has the key of a field in the file, its type, default and meaning. The JSON Schema,
-the errors of a file, its text, the reference pages, the shrinker and the report's settings use it.
+`StructField` has the key of a field in the file, its type, default and meaning. All code that lists
+settings uses it: the JSON Schema, errors, `dump`, the reference pages, the shrinker, the report.
 """
 
 import ast
@@ -24,6 +24,7 @@ from chaos.experiment.yaml_document import Item
 Place = tuple[str | int, ...]
 """The path to a value in an experiment: names of fields in Python, keys, and indexes."""
 _INDEX = re.compile(r"(?:\[([0-9]{1,6})\]|([0-9]{1,6}))(?=[.\[]|$)")
+"""An index of a list at the beginning of a path, `[0]` or `0`, before the next step."""
 _AFTER_WORD = re.compile(r"[.\[]")
 
 
@@ -66,7 +67,7 @@ class StructField:
         return info.default_factory() if info.default is msgspec.NODEFAULT else info.default
 
     def is_default(self, value: object) -> bool:
-        """Return whether `value` equals the default, so that the file may leave the field out."""
+        """Return True if `value` equals the default, so that the file may leave the field out."""
         return not self.required and value == self.default
 
     @property
@@ -91,7 +92,7 @@ def struct_types(*annotations: object) -> Iterator[type[msgspec.Struct]]:
 
 
 def structs_in(value: object, place: Place = ()) -> Iterator[tuple[Place, msgspec.Struct]]:
-    """Yield each struct in `value` with its place, the outer ones first, in the file's order."""
+    """Yield each struct in `value` with its place: outer structs first, in the file's order."""
     children: Iterable[tuple[str | int, object]] = ()
     if isinstance(value, msgspec.Struct):
         yield place, value
@@ -107,42 +108,47 @@ def structs_in(value: object, place: Place = ()) -> Iterator[tuple[Place, msgspe
 def without_defaults(value: object) -> Any:  # noqa: ANN401 - YAML
     """Return a value for YAML: structs become mappings without the fields at their defaults."""
     if isinstance(value, msgspec.Struct):
-        given = [(field, getattr(value, field.name)) for field in fields_of(type(value))]
+        values = [(field, getattr(value, field.name)) for field in fields_of(type(value))]
         return {
-            field.key: without_defaults(each) for field, each in given if not field.is_default(each)
+            field.key: without_defaults(child)
+            for field, child in values
+            if not field.is_default(child)
         }
     if isinstance(value, Mapping):
-        return {key: without_defaults(each) for key, each in value.items()}
+        return {key: without_defaults(child) for key, child in value.items()}
     if isinstance(value, list | tuple):
-        return [without_defaults(each) for each in value]
+        return [without_defaults(child) for child in value]
     if isinstance(value, float) and value.is_integer():
-        return int(value)
+        return int(value)  # a person writes 100, not 100.0
     return value
 
 
 def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] | Problem:
     """Return the steps from `root` to the place that `dotted` names, which may not exist yet.
 
-    If `dotted` is only the end of a valid path, the Problem names the whole path.
+    If `dotted` is only the end of a valid path (`brokers` instead of `cluster.brokers`), the near
+    miss of the Problem is the whole path.
     """
-    found = _walk_path(dotted, root, expected)
-    if not isinstance(found, Problem) or found.path != dotted:
-        return found
+    steps = _walk_path(dotted, root, expected)
+    # A Problem with the path `dotted` is one of its first step: no beginning was valid.
+    if not isinstance(steps, Problem) or steps.path != dotted:
+        return steps
     for prefix, names in _named_places("", root, expected):
         longer = f"{prefix}.{dotted}"
         if _longest_prefix(dotted, names) and not isinstance(
             _walk_path(longer, root, expected), Problem
         ):
-            return replace(found, near_miss=longer)
-    return found
+            return replace(steps, near_miss=longer)
+    return steps
 
 
 def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | Problem:
-    """Return the steps from `root` along `dotted`.
+    """Return the steps from `root` along `dotted`, or a Problem of the first step that is invalid.
 
-    Shape: list indexes are written `faults[0]` or `faults.0`; at each struct and mapping the
-    longest name that fits is taken, because Kafka's names contain dots. A Problem (without file)
-    names the place where the path leaves the experiment.
+    The walk follows types (`expected`), because a path may lead to a value that the file leaves
+    out; it follows `root` for the names in mappings and the lengths of lists. An index is written
+    `faults[0]` or `faults.0`. At each struct and mapping the longest name that matches is taken,
+    because Kafka's names contain dots.
     """
     steps: list[str | int] = []
     item: Item | None = root
@@ -189,7 +195,7 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
 def _named_places(
     prefix: str, item: Item | None, expected: object
 ) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield every struct below `item`, also one that the file leaves out: its path and its keys."""
+    """Yield the path and the keys of every struct below `item`, also of structs that are absent."""
     kind = _with_children(expected, item)
     children = item.value if item is not None and isinstance(item.value, dict) else {}
     inner: list[tuple[str, object]] = []
@@ -204,7 +210,11 @@ def _named_places(
 
 
 def _with_children(kind: object, item: Item | None) -> object:
-    """Return the type inside of optional and annotated types; of a union, the type of `item`."""
+    """Return the type that has the children of `item`: without Optional and Annotated.
+
+    In a union of a list and another type, `item` decides. `Any` (arguments of faults) is a mapping
+    or a list, as `item` is.
+    """
     bare = _optional_of(_bare(kind)) or _bare(kind)
     if bare is Any and item is not None and isinstance(item.value, dict | list):
         return dict[str, Any] if isinstance(item.value, dict) else tuple[Any, ...]
@@ -217,7 +227,9 @@ def _with_children(kind: object, item: Item | None) -> object:
 
 
 def _lost(walked: str, rest: str, known: Iterable[str]) -> Problem:
+    """Return the Problem of a path whose step after `walked` is none of the `known` names."""
     names = list(known)
+    # Where names contain dots, the end of the wrong word is unclear: the whole rest is named.
     word = rest if any("." in name for name in names) else _AFTER_WORD.split(rest, maxsplit=1)[0]
     word = word or rest
     close = near_miss(word, names)
@@ -272,9 +284,9 @@ def _is_struct(bare: object) -> TypeGuard[type[msgspec.Struct]]:
 def _field_docs(struct: type[msgspec.Struct]) -> dict[str, str]:
     """Return the docstring of each field that has one, inherited fields first."""
     docs: dict[str, str] = {}
-    for each in reversed(struct.__mro__):
-        if each is not msgspec.Struct and issubclass(each, msgspec.Struct):
-            docs.update(_own_docs(each))
+    for ancestor in reversed(struct.__mro__):
+        if ancestor is not msgspec.Struct and issubclass(ancestor, msgspec.Struct):
+            docs.update(_docs_in_source(ancestor))
     return docs
 
 
@@ -284,7 +296,8 @@ def summary_of(struct: type) -> str:
     return " ".join(first.split())
 
 
-def _own_docs(struct: type) -> dict[str, str]:
+def _docs_in_source(struct: type) -> dict[str, str]:
+    """Return the strings below fields in a class's source: Python itself does not keep them."""
     body = ast.parse(textwrap.dedent(inspect.getsource(struct))).body[0]
     statements = body.body if isinstance(body, ast.ClassDef) else []
     return {

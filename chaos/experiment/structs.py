@@ -51,15 +51,15 @@ from protocol.partitioner import partition_for
 
 FORMAT_VERSION = 1
 MEMBER_INDEX = "{index}"
-"""Placeholder of the member's index in a `group.instance.id`, which must differ among members."""
+"""Placeholder of the member's index in a `group.instance.id`: ids of members must differ."""
 MAX_REPEATS = 1_000
 MAX_MEMBERS = 10_000
 MAX_PARTITIONS = 10_000
 MAX_MACHINES = 100
 MAX_RECORDS_PER_SECOND = 1_000_000
-"""Upper bounds of numbers in a file. A larger one is a mistake, and would fill the memory."""
+"""Upper bounds of numbers in a file. A larger number is a mistake, and would fill the memory."""
 FIRST_CONTROLLER_ID = 100
-"""Brokers are numbered from 0, controllers from here, so that a bare id names one node."""
+"""Id of the first controller. Broker ids are below it, so that an id alone names one node."""
 
 _DURATION = re.compile(r"([0-9]{1,9})(us|ms|s|m|h)")
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
@@ -242,7 +242,7 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def process_bounds_us(self) -> tuple[int, int]:
-        """The least and the most that the application takes for a record, in microseconds."""
+        """The shortest and the longest time for a record, in microseconds."""
         cost = self.process_us
         return (cost[0], cost[1]) if isinstance(cost, tuple) else (cost, cost)
 
@@ -253,16 +253,16 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def places_total(self) -> int:
-        """The number of its members and of its spare places."""
+        """Number of the group's members, including late members, and of its spare places."""
         return self.members_total + self.spare_members
 
     @property
     def members_total(self) -> int:
-        """The number of its members, including late members."""
+        """Number of the group's members, including late members."""
         return self.members + sum(late.members for late in self.late_members)
 
     def settings_of_places(self) -> tuple[tuple[ConsumerConfig, bool], ...]:
-        """Return the settings of each place, and whether it is started during the run, by index."""
+        """Return for each place, by index, its settings, and True if it is not started at first."""
         spare = ((self.config, True),) * self.spare_members
         members = ((config, at_us is not None) for config, at_us in self.settings_of_members())
         return tuple(
@@ -271,15 +271,15 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         )
 
     def settings_of_members(self) -> tuple[tuple[ConsumerConfig, int | None], ...]:
-        """Return each member's settings and when it joins, by index.
+        """Return for each member, by index, its settings and the time of its start.
 
-        Units: microseconds from the steady state; None for one that is there from the start.
+        Units: microseconds from the steady state; None for a member that the cluster starts with.
         """
         first = ((self.config, None),) * self.members
         late = tuple(
-            (each.config or self.config, microseconds(each.at))
-            for each in self.late_members
-            for _ in range(each.members)
+            (batch.config or self.config, microseconds(batch.at))
+            for batch in self.late_members
+            for _ in range(batch.members)
         )
         return tuple(
             (_with_index(config, index), at_us)
@@ -397,25 +397,25 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def machine_layout(experiment: Experiment) -> MachineLayout | None:
-    """Return the nodes of each machine; None if the file names no machines.
+    """Return the nodes of each machine; None if the file has no machines.
 
     Unknown names and repeated names are ignored here, because the rules of the file refuse them
     (`rules.cluster`).
     """
-    asked = experiment.cluster.machines
-    if not asked:
+    machines = experiment.cluster.machines
+    if not machines:
         return None
     nodes = placing_order(experiment)
-    if isinstance(asked, int):
-        return spread_nodes(nodes, asked)
+    if isinstance(machines, int):
+        return spread_nodes(nodes, machines)
     free = dict.fromkeys(nodes)
-    placed: list[list[NodeName]] = [[] for _ in asked]
-    for index, names in enumerate(asked):
+    placed: list[list[NodeName]] = [[] for _ in machines]
+    for index, names in enumerate(machines):
         for name in map(NodeName, names):
             if name in free:
                 del free[name]
                 placed[index].append(name)
-    return spread_nodes(nodes, len(asked), placed)
+    return spread_nodes(nodes, len(machines), placed)
 
 
 def placing_order(experiment: Experiment) -> tuple[NodeName, ...]:
@@ -472,7 +472,10 @@ def group_partition(experiment: Experiment, group_id: str) -> int:
 
 
 def internal_topics(experiment: Experiment) -> dict[str, tuple[int, int]]:
-    """Return Kafka's own topics that the experiment needs: partitions and replication factor."""
+    """Return the number of partitions and of replicas of Kafka's own topics in this experiment.
+
+    `__transaction_state` exists only if a group commits in transactions.
+    """
     config = experiment.cluster.config
     topics = {
         CONSUMER_OFFSETS: (
@@ -497,12 +500,13 @@ def _topic_filter(group: GroupDefinition, experiment: Experiment) -> TopicFilter
             named = sorted(group.topics)
         case "black_list":
             named = sorted(set(experiment.topics) - set(group.topics))
+    # A dot in a topic's name must not match any character.
     regex = "|".join(name.replace(".", "[.]") for name in named)
     return TopicFilterSpec(pattern=group.topic_filter, regex=regex)
 
 
 def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
-    """Return the cluster that `experiment` describes, as both runtimes build it."""
+    """Return the cluster that `experiment` describes, as every runtime builds it."""
     cluster = experiment.cluster
     config = cluster.config
     layout = machine_layout(experiment)
@@ -597,7 +601,7 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
 
 
 def _deleted_offsets(experiment: Experiment, group_id: str) -> tuple[tuple[str, str, int], ...]:
-    """Return every partition that the group reads, with the group's name."""
+    """Return (group, topic, partition) of every partition that the group reads."""
     return tuple(
         (group_id, topic, partition)
         for topic in experiment.groups[group_id].topics

@@ -1,7 +1,7 @@
 """A YAML file as plain values that know their lines.
 
-Owns parsing and the lines of all keys and values; knows nothing of experiments. Duplicate keys,
-which PyYAML ignores, and aliases that contain themselves are errors here.
+This module parses the file; it knows nothing of experiments. Two things that PyYAML accepts are
+errors here: duplicate keys, and aliases that contain themselves.
 """
 
 from collections.abc import Iterator
@@ -13,10 +13,11 @@ import yaml
 from chaos.experiment.problems import ExperimentError, Problem
 
 MAX_NODES = 100_000
-"""Limit of a file with its aliases expanded; beyond it is a mistake, or meant to exhaust memory."""
+"""Limit of the values in a file. Each use of an alias counts all values of the alias, because a
+small file with nested aliases can otherwise exhaust the memory."""
 
 Scalar = str | int | float | bool | None | object
-"""`object`: YAML has dates and bytes, too; the shape check reports them."""
+"""`object` is for dates and bytes, which YAML has, too. The shape check reports them as errors."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,9 +40,9 @@ class Item:
         return self.value
 
     def child(self, key: str) -> "Item":
-        """Return the value of `key`; an empty one if there is no such key."""
-        found = self.value.get(key) if isinstance(self.value, dict) else None
-        return Item(value=None) if found is None else found
+        """Return the value of `key`, or an Item with the value None if there is no such key."""
+        child = self.value.get(key) if isinstance(self.value, dict) else None
+        return Item(value=None) if child is None else child
 
     def children(self) -> "tuple[Item, ...]":
         """Return the values of a mapping or the elements of a list; none for a scalar."""
@@ -55,7 +56,7 @@ class Item:
 
 
 def item_of(value: object) -> Item:
-    """Return a plain value as an item of no file: none of its parts has a line."""
+    """Return a plain value as an Item without lines: it comes from no file."""
     if isinstance(value, dict):
         return Item(value={str(key): item_of(child) for key, child in value.items()})
     if isinstance(value, list | tuple):
@@ -125,7 +126,7 @@ def _not_yaml(shown_as: str, error: Exception) -> ExperimentError:
 
 
 class _Reader:
-    """Turns YAML nodes into Items, and collects their problems."""
+    """Turns YAML nodes into Items; collects problems, so that all are reported at once."""
 
     def __init__(self, loader: yaml.SafeLoader, shown_as: str) -> None:
         self._loader = loader
@@ -137,16 +138,20 @@ class _Reader:
         self.problems.append(Problem(file=self._shown_as, line=line, path=path, message=message))
 
     def read(self, node: yaml.Node, path: str, within: tuple[yaml.Node, ...]) -> Item:
-        line = node.start_mark.line + 1
+        """Return the Item of a node. `within` are the nodes around it, the outermost first.
+
+        Raises: ExperimentError if reading would not end, or would exhaust the memory.
+        """
+        line = node.start_mark.line + 1  # YAML's marks count from 0
         self._nodes += 1
-        too_much = None
+        reason_to_stop = None
         if any(outer is node for outer in within):
-            too_much = "an alias that contains itself"
+            reason_to_stop = "an alias that contains itself"
         elif self._nodes > MAX_NODES:
-            too_much = f"more than {MAX_NODES:,} values, each alias counted in full"
-        if too_much is not None:
+            reason_to_stop = f"more than {MAX_NODES:,} values, each alias counted in full"
+        if reason_to_stop is not None:
             raise ExperimentError(
-                [Problem(file=self._shown_as, line=line, path=path, message=too_much)]
+                [Problem(file=self._shown_as, line=line, path=path, message=reason_to_stop)]
             )
         within = (*within, node)
         if isinstance(node, yaml.MappingNode):

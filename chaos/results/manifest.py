@@ -18,7 +18,7 @@ _PACKAGES = ("coordlab", "ray", "msgspec", "msgpack", "pyarrow", "pyspark")
 
 
 def config_of(experiment: Experiment) -> dict[str, Any]:
-    """Return an experiment as plain data under its file's own keys, `version` first."""
+    """Return an experiment as plain data, with the keys of its file, `version` first."""
     config: dict[str, Any] = msgspec.to_builtins(experiment)
     return config
 
@@ -59,9 +59,9 @@ def run_command_line(
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of Python and of a run's packages, and the kind of hot modules.
+    """Return the versions of Python and of a run's packages, and the state of the hot modules.
 
-    Compiled or interpreted hot modules affect the run's speed, not its digest.
+    Hot modules may be compiled by mypyc. This changes the speed of a run, but not its digest.
     """
     is_compiled = compiled_state() is CompiledState.COMPILED
     versions = {
@@ -77,7 +77,7 @@ def installed_versions() -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """Return the commit of the checkout of this code; None if it is no checkout."""
+    """Return the commit of this code, or None if it runs from no checkout."""
     if not (PACKAGE_ROOT / ".git").exists():
         return None
     try:

@@ -1,8 +1,8 @@
-"""Writes of a run's files, and their behaviour on a full or failing disk.
+"""Writes of a run's files, also on a full or failing disk.
 
-A run reserves space on its disk. When a write finds no room, the reserve is freed and the write is
-tried again. So the trace, the results and the manifest of a run whose disk filled can still be
-completed and read. Such a run heals, stops, and has no verdict.
+A run whose disk is full heals, stops, and has no verdict. But its trace, results and manifest must
+still be completed, so that they can be read. So a run reserves space on its disk at its beginning.
+When a write finds no space, the reserve is freed and the write is tried again.
 """
 
 import io
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 RESERVE_BYTES = 4 * 1024 * 1024
-"""Size of the reserve: the last row group of a trace, its footer and the run's JSON files."""
+"""Size of the reserve. It suffices for the last row group of a trace, its footer and JSON files."""
 _RESERVE = ".reserve"
 
 
@@ -54,14 +54,17 @@ class RunDisk:
         return True
 
     def write(self, path: Path, act: Callable[[], None]) -> None:
-        """Call `act`, which writes `path`, again without the reserve; never raises OSError."""
+        """Call `act`, which writes `path`, as `attempt` does; note a failure instead of raising."""
         try:
             self.attempt(path, act)
         except OSError:
             self.lost = True
 
     def attempt(self, path: Path, act: Callable[[], None]) -> None:
-        """Call `act`, which writes `path` and may be called twice. Raises: OSError."""
+        """Call `act`, which writes `path`; after a failure free the reserve and call it again.
+
+        Raises: OSError if the second call fails, too, or if the reserve is gone already.
+        """
         try:
             act()
         except OSError as error:
@@ -73,7 +76,7 @@ class RunDisk:
 
 
 class TraceSink(io.RawIOBase):
-    """A file of a run, written only at its end, as pyarrow needs it."""
+    """The file of a trace as a stream that pyarrow can write to, through the run's RunDisk."""
 
     def __init__(self, path: Path, disk: RunDisk) -> None:
         super().__init__()
@@ -88,14 +91,15 @@ class TraceSink(io.RawIOBase):
     def write(self, content: "ReadableBuffer", /) -> int:
         """Write all of `content`. Raises: OSError; ValueError once the file is closed."""
         if self.closed:
-            # A failed writer writes its footer when it is collected. By then this descriptor's
-            # number may belong to another file.
+            # A failed writer of pyarrow writes its footer when it is garbage-collected. By then
+            # the number of this descriptor may belong to another file.
             raise ValueError("write to closed file")
         remaining = memoryview(content).cast("B")
         size = remaining.nbytes
         while remaining:
             written = 0
 
+            # A write to a nearly full disk may write only a part, so the loop goes on behind it.
             def write_some(rest: memoryview = remaining) -> None:
                 nonlocal written
                 written = write_bytes(self._file, rest)

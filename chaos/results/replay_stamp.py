@@ -1,7 +1,8 @@
-"""The stamp in an experiment file by which a run can be repeated and compared.
+"""The stamp in an experiment file with which a run can be repeated and compared.
 
-Owns the section `replay:` of a file, and the digest of the code that determines a run. Must not
-know runs: `dump` writes the stamp of a played run, and `replay` compares with it.
+The stamp is the section `replay:` of a file. `chaos.experiment.dump` writes it for a run that was
+played; the command `replay` repeats the run and compares the result with the stamp. One part of it
+is a digest of the code that determines a run, which this module computes.
 """
 
 import importlib.util

@@ -1,9 +1,10 @@
 """A run's directory: created, filled during the run, and read afterwards.
 
 `runs/<experiment>/<timestamp>/` contains manifest.json, journal.json, results.json, log.txt,
-events/*.parquet and, later, Spark's tables/ and report.html. Names contain no colons, because
-Hadoop refuses them. `latest` is a link, which readers of many runs skip. Every file except the log
-is replaced atomically, so that a reader never sees a partial file.
+events/*.parquet and, after the analysis, tables/ and report.html. Names contain no colons, because
+Hadoop refuses them. Beside the runs is a link `latest`; readers of many runs skip it, because it
+would count a run twice. Every file except the log is replaced atomically, so that a reader never
+sees a partial file.
 """
 
 import os
@@ -25,13 +26,15 @@ from results_schema.results import Results, RunOutcome, Verdict, exit_code
 
 DEFAULT_ROOT = Path("runs")
 EXPLORATIONS = "explorations"
-"""Folder below the root for results of `explore`: not runs, and no name of an experiment."""
+"""Folder below the root for results of `explore`, which are no runs. So no experiment may have this
+name."""
 LATEST = "latest"
 EVENTS_FILE = "part-00000.parquet"
 """The whole trace, in the folder of events."""
 TRACE_FOLDER = "trace"
-"""Folder in a run's directory in which a run on Ray collects its nodes' files."""
+"""Folder in a run's directory in which a run in real time collects its nodes' files."""
 _MAX_ATTEMPTS = 1_000
+"""Limit of directories with one name and different numbers."""
 
 
 class NotARun(Exception):
@@ -82,7 +85,7 @@ class RunDirectory:
         self.disk.write(self.path / "log.txt", append)
 
     def open_trace(self) -> TraceSink:
-        """Open the file of the trace; it gets its final name at the end.
+        """Open the file of the trace, which gets its final name only when it is complete.
 
         Raises: NotARun if it cannot be written; the directory is removed then.
         """
@@ -94,12 +97,15 @@ class RunDirectory:
             raise _cannot_begin(self.path, error) from error
 
     def conclude(self, results: Results, *, rows: int | None) -> None:
-        """Free the reserve, and check that the run is recorded; `rows` of its trace are kept.
+        """Free the reserve, and check that every file of the run is complete.
 
-        Raises: NotRecorded, after results.json and the manifest state this, if they can be written.
+        rows: the number of rows in the trace; None if the trace was discarded.
+        Raises: NotRecorded if a file is incomplete. By then results.json and the manifest state
+            the failure, if they can be written.
         """
         self.disk.free_reserve()
         failed_by_disk = results.outcome is RunOutcome.INTERNAL_ERROR
+        # A write that failed at the very end and succeeded without the reserve has lost nothing.
         if self.disk.trouble is None or not (self.disk.lost or failed_by_disk):
             return
         trace = "" if rows is None else f", and {rows:,} rows of the trace"
@@ -130,7 +136,7 @@ class RunDirectory:
 
 
 class PastRun:
-    """A run from an earlier process, by this version or a compatible one."""
+    """A run that an earlier process wrote, of this version or a compatible one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -152,9 +158,9 @@ class PastRun:
 
     @property
     def incomplete(self) -> bool:
-        """True if the run was cut short, so that its trace may end anywhere.
+        """True if the run did not end by itself, so that its trace may end at any row.
 
-        That is so for an interrupted run, and for one whose process is gone without a final status.
+        Such a run has a final status other than COMPLETED, or its process died without one.
         """
         if self.manifest.status is RunStatus.RUNNING:
             return not _is_alive(self.manifest.pid, self.manifest.host)
@@ -167,7 +173,7 @@ class PastRun:
 
     @property
     def is_here(self) -> bool:
-        """True if this machine drove the run."""
+        """True if the run's driver was on this machine."""
         return self.manifest.host == socket.gethostname()
 
     def journal(self) -> tuple[JournalEntry, ...]:
@@ -203,7 +209,7 @@ def create_run_directory(
 ) -> RunDirectory:
     """Create the directory of a new run, with its manifest, and point `latest` to it.
 
-    It is named `name`, or by the time of the run's start; a number keeps equal names apart.
+    The directory's name is `name`, or the time of the run's start. If it exists, a number is added.
     Raises: NotARun if the directory cannot be created.
     """
     started = _now()
@@ -249,10 +255,10 @@ def _cannot_begin(path: Path, error: OSError) -> NotARun:
 
 
 def open_run(path: Path) -> PastRun:
-    """Return the run in `path`: its directory, a link to it, or an experiment's folder.
+    """Return the run at `path`: a run's directory, a link to it, or an experiment's folder.
 
-    An experiment's folder stands for its latest run.
-    Raises: NotARun if there is none.
+    An experiment's folder means its latest run.
+    Raises: NotARun if `path` has no run.
     """
     if not path.is_dir():
         raise NotARun(f"{path} is no directory")
@@ -262,14 +268,14 @@ def open_run(path: Path) -> PastRun:
 
 
 def list_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun]:
-    """Yield every readable run under `root`, by experiment and then oldest first."""
-    return (found for found in scan_runs(root) if isinstance(found, PastRun))
+    """Yield every readable run under `root`, in order of experiments, the oldest run first."""
+    return (run for run in scan_runs(root) if isinstance(run, PastRun))
 
 
 def scan_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun | NotARun]:
-    """Yield every run under `root`, by experiment and then oldest first.
+    """Yield every run under `root`, in order of experiments, the oldest run first.
 
-    An unreadable run is yielded as the NotARun with the reason.
+    For an unreadable run it yields the NotARun that has the reason.
     """
     for folder in _folders(root):
         if folder.name == EXPLORATIONS:
@@ -288,12 +294,12 @@ def scan_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun | NotARun]:
 
 def run_names(root: Path = DEFAULT_ROOT) -> list[Path]:
     """Return the paths of run directories under `root`, `<experiment>/<timestamp>`, sorted."""
-    experiments = (each for each in _folders(root) if each.name != EXPLORATIONS)
+    experiments = (folder for folder in _folders(root) if folder.name != EXPLORATIONS)
     return [run.relative_to(root) for experiment in experiments for run in _folders(experiment)]
 
 
 def _folders(parent: Path) -> list[Path]:
-    """Return the folders in `parent` by name, without links and hidden ones."""
+    """Return the folders in `parent` in order of names, without links and hidden folders."""
     if not parent.is_dir():
         return []
     return sorted(
@@ -329,7 +335,8 @@ def make_unique(parent: Path, name: str) -> Path:
 
 
 def point_latest(path: Path) -> None:
-    """Let `latest` point to `path`; of two simultaneous runs the last call wins."""
+    """Let `latest` point to `path`. If two runs begin at once, the last call wins."""
+    # A link cannot be changed: a new one replaces it, so that `latest` exists at each moment.
     temporary = path.parent / f".{LATEST}-{os.getpid()}-{path.name}"
     temporary.symlink_to(path.name)
     temporary.replace(path.parent / LATEST)
@@ -357,6 +364,6 @@ def _is_alive(pid: int, host: str) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # the process exists, and belongs to another user
         return True
     return True

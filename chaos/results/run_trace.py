@@ -12,15 +12,16 @@ if TYPE_CHECKING:
 class RunTrace:
     """Writes the rows of a run; an instance is a RowObserver that never raises OSError.
 
-    A row is written in the middle of a node's work, and an exception would count as a failure of
-    the node. So `RunDisk` remembers the error, and the run ends at its next check.
+    A row is written in the middle of a node's work, so an exception would count as a failure of the
+    node. Instead `RunDisk` remembers the error, and the run ends at its next check.
     """
 
     def __init__(self, directory: RunDirectory, *, rows_come_last: bool = False) -> None:
         """Open the file. Raises: NotARun.
 
-        Where `rows_come_last`, as in real time, what writes it is imported with the first row:
-        pyarrow takes as long as a cluster in this process takes to start.
+        rows_come_last: True in real time, where all rows come after the nodes have stopped. Then
+            pyarrow is imported only with the first row. Its import takes as long as the start of a
+            whole cluster in this process.
         """
         self._disk = directory.disk
         self._path = directory.events / EVENTS_FILE

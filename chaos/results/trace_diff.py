@@ -1,9 +1,9 @@
 """Differences of two traces: exact, row by row, or by their stories, without times.
 
-For two runs of one seed, the first differing row is the cause. Runs of two seeds differ in every
-latency, so their stories are compared instead. The story of a node is its sequence of decisive
-events (elections, loads, rebalances ...) without times, offsets and member ids; one such event is a
-step.
+A parting is the place where two traces begin to differ. In two runs of one seed all rows before it
+are equal, so the first different row shows the cause. Runs of two seeds differ in every latency, so
+their stories are compared instead. The story of a node is the sequence of its steps; a step is a
+decisive event (election, load, rebalance ...) without its time, offsets and member ids.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -58,13 +58,18 @@ _STEPS = frozenset(
 )
 """Kinds of rows that are steps of a story."""
 _WITH_DETAIL = frozenset({TraceKind.GROUP_STATE, TraceKind.MEMBER_STATE})
+"""Kinds whose detail belongs to the step: it has the new state."""
 _STEADY = '"stage":"steady"'
+"""Part of the detail of the row with which the stage "steady" begins."""
 _Step = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeParting:
-    """The first row in which two traces differ at one node; None where its rows have ended."""
+    """The first row of one node in which two traces differ.
+
+    Shape: `one` or `other` is None if the node has no more rows in that trace.
+    """
 
     node: str
     one: TraceRow | None
@@ -140,10 +145,10 @@ def story_parting(
 
 
 def parts_by_itself(one: Sequence[TraceRow], parts: Parting) -> bool:
-    """Return True if the first differing row is no sign of a cause: any two seeds have one.
+    """Return True if the first different row does not hint at a cause: any two seeds have one.
 
-    That is so if the same event came at another time, if the row is before the steady state, or if
-    the plan of one run ended earlier.
+    There are three such cases: the same event came at another time; the row is before the steady
+    state; the plan of one run ended earlier.
     """
     first = (*parts.one[:1], *parts.other[:1])
     return (
@@ -167,11 +172,13 @@ def is_before_steady_state(rows: Sequence[TraceRow], index: int) -> bool:
 
 
 def _exact(row: TraceRow) -> _Step:
+    """Return a row without the run's id and its own number: the key of an exact comparison."""
     _run, time_us, node_time_us, _seq, *rest = astuple(row)
     return (time_us, node_time_us, *rest)
 
 
 def _step(row: TraceRow) -> _Step:
+    """Return the parts of a row that count in a story: the key of a comparison of stories."""
     return (
         row.incarnation,
         row.kind,
@@ -187,7 +194,10 @@ def _step(row: TraceRow) -> _Step:
 
 
 def _story(rows: Iterable[TraceRow]) -> Iterable[TraceRow]:
-    """Yield the steps from the steady state on; a node's repeated step only once."""
+    """Yield the rows that are steps, from the steady state on.
+
+    A step that a node repeats at once is yielded once: how often it does so depends on latencies.
+    """
     steady = False
     last: dict[str, _Step] = {}
     for row in rows:
@@ -216,10 +226,11 @@ def _partings(
     other: dict[str, list[TraceRow]],
     key: Callable[[TraceRow], _Step],
 ) -> tuple[NodeParting, ...]:
+    """Return each node's first rows whose keys differ, in order of time."""
     partings = []
     for node in dict.fromkeys([*one, *other]):
         for mine, theirs in zip_longest(one.get(node, ()), other.get(node, ())):
             if mine is None or theirs is None or key(mine) != key(theirs):
                 partings.append(NodeParting(node=node, one=mine, other=theirs))
                 break
-    return tuple(sorted(partings, key=lambda each: each.time_us))
+    return tuple(sorted(partings, key=lambda parting: parting.time_us))

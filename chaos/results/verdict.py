@@ -1,8 +1,8 @@
 """The verdict of a run, from its checks and its journal.
 
-A machine that is lost by accident says nothing about Kafka: a check whose evidence lay on it is
-inconclusive, and so is one that finds a violation only after a machine was away. Every other check
-is judged.
+If a real machine is lost by accident, a run may still have a verdict. Two kinds of checks become
+inconclusive: checks that depend on rows which were lost with the machine, and checks that found a
+violation only after the loss, because the loss may be its cause. All other checks count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ def reach_verdict(
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict and its reasons.
 
-    A violation is a proof whatever else happened. Without one, anything that prevented a proof of
-    the opposite makes the verdict UNKNOWN.
+    A violation is a proof, whatever else happened in the run. Without a violation the verdict is
+    PASS only if nothing weakens it: each reason makes it UNKNOWN, such as a fault that hit nothing.
     """
     reasons = list(unknown_because)
     for entry in entries:
@@ -56,11 +56,11 @@ def without_lost_evidence(
     nodes_without_trace: Sequence[NodeName],
     kinds_read: Mapping[str, frozenset[TraceKind]],
 ) -> tuple[CheckReport, ...]:
-    """Return the reports without what cannot be judged because a machine was away.
+    """Return the reports without conclusions that the loss of a machine makes doubtful.
 
-    A check that depends on rows that were lost is inconclusive. Of any other, what was found before
-    the first machine was away stands.
-    Shape: `kinds_read` has the kinds of rows that each check depends on, by its name.
+    A check that depends on lost rows becomes inconclusive. Any other keeps the findings from before
+    the first loss.
+    Shape: `kinds_read` has, by the name of a check, the kinds of rows on which it depends.
     """
     if not events:
         return reports
@@ -72,7 +72,7 @@ def without_lost_evidence(
             note = f"the rows of {nodes_shown(lost)} were lost with their machine"
             judged.append(_inconclusive(report, note))
         else:
-            judged.append(_before(report, first))
+            judged.append(_without_later_findings(report, first))
     return tuple(judged)
 
 
@@ -86,11 +86,11 @@ def _inconclusive(report: CheckReport, note: str) -> CheckReport:
     )
 
 
-def _before(report: CheckReport, event: MachineEvent) -> CheckReport:
-    """Keep of a violated check what it found before a machine was away."""
+def _without_later_findings(report: CheckReport, event: MachineEvent) -> CheckReport:
+    """Return the report with its findings from before `event`; without any it is inconclusive."""
     if report.outcome is not CheckOutcome.VIOLATED:
         return report
-    kept = tuple(finding for finding in report.findings if finding.time_us < event.from_us)
-    if kept:
-        return structs.replace(report, findings=kept, findings_total=len(kept))
+    earlier = tuple(finding for finding in report.findings if finding.time_us < event.from_us)
+    if earlier:
+        return structs.replace(report, findings=earlier, findings_total=len(earlier))
     return _inconclusive(report, f"{event.sentence}: what happened after it is not judged")

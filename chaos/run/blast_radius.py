@@ -1,4 +1,4 @@
-"""The blast radius: groups and partitions that depend on the nodes hit, when a fault fires."""
+"""The blast radius of a fault: groups and partitions that depend on the nodes that it hits."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,11 @@ from results_schema.journal import BlastRadius
 def blast_radius_of(
     nodes: Iterable[NodeName], experiment: Experiment, status: ClusterStatus
 ) -> BlastRadius:
-    """Return the blast radius of all of `nodes` together."""
+    """Return the blast radius of all of `nodes` together.
+
+    A broker affects the groups that it coordinates and the partitions that it leads; a member
+    affects its group and its partitions.
+    """
     hit_nodes = dict.fromkeys(nodes)
     groups = {
         group_id
@@ -35,7 +39,7 @@ def blast_radius_of(
 def blast_radius_of_partitions(
     partitions: Iterable[TopicPartition], experiment: Experiment
 ) -> BlastRadius:
-    """Return the blast radius of a change to partitions only."""
+    """Return the blast radius of moved leaderships: the partitions, and the groups in them."""
     moved = set(partitions)
     groups = {
         group_id

@@ -1,7 +1,7 @@
 """Conditions that a cluster must meet before faults, and again after healing.
 
-Each function returns sentences about what is missing, and none when the condition holds. These
-sentences are the progress display of a wait, and the reason when the wait fails.
+Each function returns one sentence for each part of its condition that does not hold, and none when
+the condition holds. A wait displays these sentences as its progress, and fails with them.
 """
 
 from collections.abc import Collection
@@ -18,8 +18,8 @@ from chaos.experiment.structs import (
 from cluster.runtime import ClusterStatus
 from protocol.ids import NodeName, TopicPartition, offsets_partition, zookeeper_name
 
-STABLE = "Stable"
-_MEMBER_STABLE = "STABLE"
+STABLE = "Stable"  # the coordinator's state of a group
+_MEMBER_STABLE = "STABLE"  # a consumer's own state
 
 
 def missing_for_steady_state(
@@ -28,9 +28,9 @@ def missing_for_steady_state(
     """Return what is missing for the cluster's steady state.
 
     Steady: every partition has a leader and its full ISR, every group is Stable with all its
-    members, and each member that commits has had a commit acknowledged. Members that join late are
-    not expected, nor is a group that has only such members. With `guests` a group may have more
-    members than the experiment's.
+    members, and each member that commits has had a commit acknowledged. Late members are not
+    expected, nor is a group that has only late members. With `guests` a group may have further
+    members: clients from outside.
     """
     members = {group_id: group.members for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=True)
@@ -50,10 +50,12 @@ def missing_for_liveness(
 ) -> list[str]:
     """Return what is missing for liveness after healing.
 
-    Shape: `commits_before` has each member's acknowledged commits at healing, by node name; each
-    must have had another one since. All late members are expected. Killed members are expected,
-    except those in `lost`; members in `joined` are expected in addition. With `guests` a group may
-    have more members than these: clients from outside.
+    The conditions are those of the steady state, except that a partition may lack replicas.
+
+    - `commits_before`: acknowledged commits of each member at healing. Each needs another one.
+    - `lost`: members that are not expected. All others are, also late and killed members.
+    - `joined`: members that are expected in addition to those of the experiment.
+    - `guests`: a group may have further members, which are clients from outside.
     """
     members = {group_id: group.members_total for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=False)
@@ -96,9 +98,8 @@ def missing_groups(
 ) -> list[str]:
     """Return the groups that are not Stable, with all members, at their coordinator.
 
-    Shape: `members` is the number of expected members by group, with indexes from 0. Members in
-    `lost` are not expected, those in `joined` are in addition. A group is skipped if all its
-    members join late. With `guests` a group may have more members than these.
+    `members`: number of expected members of each group, without `lost` and `joined`, which are as
+    for `missing_for_liveness`. A group is skipped if none of its members is expected yet.
     """
     missing = []
     for group_id in coordinated_groups(experiment):
@@ -106,6 +107,7 @@ def missing_groups(
         expected = len(names)
         if not names and experiment.groups[group_id].members_total:
             continue
+        # A former coordinator may still have the group loaded: only the leader's state counts.
         partition = offsets_partition(group_partition(experiment, group_id))
         leader = status.partitions.get(partition)
         at_leader = [
@@ -140,8 +142,9 @@ def missing_on_zookeeper(
 ) -> list[str]:
     """Return what is missing for the ensemble to serve, and for its groups to read every partition.
 
-    Shape: as for `missing_groups`. No znode marks a group as stable (ZK-27). It is stable when each
-    member owns what it has computed, and every partition has one reader.
+    The arguments are those of `missing_groups`. ZooKeeper has no state of a group: no znode marks
+    it as stable (ZK-27 of docs/kafka/ZOOKEEPER_CONSUMER.md). So a group counts as stable when each
+    member is, and every partition has one reader.
     """
     missing = [
         f"{zookeeper_name(server_id)} does not serve"
@@ -210,6 +213,6 @@ def _expected(
 
 
 def summarize(missing: list[str], limit: int = 4) -> str:
-    """Return the first few of `missing` as one sentence."""
+    """Return the first `limit` sentences of `missing` as one, with the number of the others."""
     first_few = "; ".join(missing[:limit])
     return first_few if len(missing) <= limit else f"{first_few}; and {len(missing) - limit} more"

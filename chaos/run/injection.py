@@ -1,7 +1,7 @@
-"""Injection and healing of faults: resolves targets to nodes; records both in journal and trace.
+"""FaultInjector: injects and heals faults, and records both in the journal and the trace.
 
-Handles one fault at a time; the runner decides when each is due. At the end it heals all faults
-that were injected, also those of which this is uncertain.
+It handles one fault at a time; the runner decides when each is due. At the end it heals all faults
+that were injected. A fault whose injection failed half-way is healed as well.
 """
 
 from collections.abc import Callable
@@ -49,11 +49,14 @@ class FaultInjector:
         self._members = dict.fromkeys(all_members(experiment))
 
     def take_experiment(self, experiment: Experiment) -> None:
-        """Resolve targets in `experiment` from now on: topics and groups may have come."""
+        """Resolve targets in `experiment` from now on.
+
+        In a standing cluster clients from outside create topics and groups that faults may name.
+        """
         self._experiment = experiment
 
     def aim(self, planned: PlannedFault, status: ClusterStatus) -> Aim | Miss:
-        """Return what the fault would hit in `status`. Nothing is done."""
+        """Return the nodes that the fault would hit in `status`, or a Miss; change nothing."""
         situation = Situation(
             experiment=self._experiment,
             status=status,
@@ -76,8 +79,9 @@ class FaultInjector:
             return
         self._aims[planned.fault_id] = aim
         self._record_aim(entry, aim, kind)
-        # The row comes first. On Ray other nodes may see a death before the call returns, and all
-        # phases are measured from this row. The process's id is in the journal only.
+        # The row is written before the injection. On Ray other nodes may notice a death before the
+        # call returns, and all phases are measured from this row. The row cannot have the process's
+        # id, which only the call returns: it is in the journal.
         self._trace(TraceKind.FAULT_INJECTED, entry, _injected_detail(entry, planned))
         try:
             rng = stream(self._seed, "act", planned.fault_id)
@@ -105,7 +109,8 @@ class FaultInjector:
     def must_wait(self, planned: PlannedFault, status: ClusterStatus) -> bool:
         """Return True while the fault's node is still stopping: then heal it later.
 
-        The first call marks the fault as no longer in force.
+        Its first call ends the time in which the fault is in force: the shutdown is over by plan,
+        and the node has SHUTDOWN_LIMIT_US from now on.
         """
         entry = self._journal.entry(planned.fault_id)
         if not entry.in_force:
@@ -120,8 +125,8 @@ class FaultInjector:
     async def heal(self, planned: PlannedFault, *, by: str) -> None:
         """Undo the fault if it is in force.
 
-        `by` is "plan", "order", or "end" when everything is healed. With "end" a partly injected
-        fault is undone, too.
+        by: "plan", "order", or "end" (when everything is healed). With "end" a fault whose
+            injection failed half-way is undone, too.
         Raises: ToolFailed if the runtime could not undo it.
         """
         entry = self._journal.entry(planned.fault_id)
@@ -138,7 +143,7 @@ class FaultInjector:
                 replace(self._tools, kill_at_us=kill_at_us),
             )
         except Exception as error:
-            if half_done:  # perhaps there was nothing to undo
+            if half_done:  # the injection may have changed nothing, so this is no failure
                 self._log(f"{planned.fault_id}, half injected, could not be undone: {error}")
                 return
             entry.error = f"not healed: {type(error).__name__}: {error}"
@@ -156,15 +161,15 @@ class FaultInjector:
         self._log(f"{planned.fault_id} healed by {by}" + ("" if note is None else f": {note}"))
 
     def has_next_step(self, planned: PlannedFault) -> bool:
-        """Return True if the fault is a sequence of steps with a next step."""
+        """Return True if the fault is gradual: a sequence of steps, of which one is due."""
         return planned.fault_id in self._tools.under_way
 
     async def advance(self, planned: PlannedFault, status: ClusterStatus) -> int | None:
-        """Take the next step of a fault that is a sequence; return when the step after is due.
+        """Take the next step of a gradual fault; return the time of the step after it, or None.
 
-        A finished sequence is undone as by the plan: nothing of it is in force any more. One that
-        hangs stays in force until everything is healed.
-        Units: microseconds of the run's clock; None: there is no next step.
+        A sequence that has ended is healed as by the plan. A sequence that hangs stays in force
+        until everything is healed.
+        Units: microseconds of the run's clock.
         Raises: ToolFailed if the runtime could not do it.
         """
         entry = self._journal.entry(planned.fault_id)
@@ -195,7 +200,7 @@ class FaultInjector:
 
     @property
     def may_need_healing(self) -> bool:
-        """True if anything is, or may be, still in force."""
+        """True if a fault or a link rule is, or may be, still in force."""
         return self._links.in_doubt or any(
             entry.in_force or entry.perhaps_in_force for entry in self._journal.entries
         )
@@ -203,8 +208,8 @@ class FaultInjector:
     async def heal_everything(self, plan: Plan) -> None:
         """Undo every fault in force, newest first; continues after a failure.
 
-        Links come first, so that a node that is brought back can reach the others. All link rules
-        are removed, including rules of unknown faults.
+        Faults of links come first, so that a node that starts again can reach the others. Then all
+        link rules are removed, including rules of unknown faults.
         Raises: ToolFailed with all failures.
         """
         failures = []

@@ -1,6 +1,6 @@
 """The journal of a run in progress.
 
-It is written after every change, so that a run that dies leaves a record of its faults.
+The file is written after every change, so that a run that dies leaves a record of its faults.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Journal:
         return self._entries[fault_id]
 
     def add(self, planned: PlannedFault) -> JournalEntry:
-        """Begin the entry of a fault that is ordered while the run goes on."""
+        """Add the entry of an event that is not in the plan: an ordered fault, a lost machine."""
         entry = self._entries[planned.fault_id] = JournalEntry.of(planned)
         return entry
 

@@ -17,7 +17,7 @@ def rule(
     selector: Selector,
     effect: LinkEffect,
 ) -> LinkRule:
-    """Return a rule of a fault; `way` distinguishes the rules of one fault."""
+    """Return a rule of a fault. `way` (`there`, `back`) distinguishes the rules of one fault."""
     return LinkRule(rule_id=f"{fault_id}:{way}", selector=selector, effect=effect)
 
 
@@ -31,13 +31,13 @@ def cut_both_ways(
 
 
 class LinkTable:
-    """The rules of one run."""
+    """The link rules of one run. Each change sends the whole list to the runtime."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._by_fault: dict[str, tuple[LinkRule, ...]] = {}
         self._in_doubt = False
-        """True from the first rule until the runtime has confirmed that there are none."""
+        """True from the first rule until the runtime has confirmed an empty list."""
 
     @property
     def in_doubt(self) -> bool:

@@ -1,8 +1,9 @@
-"""LiveChecks: checkers over the part of a trace that can be read during a run on Ray.
+"""LiveChecks: checkers over the part of a trace that can be read during a run in real time.
 
-Their findings are shown and logged at once, but are no verdict, because rows may be missing: some
-machines' files are not visible to the driver, and rows may be written late. Another suite checks
-the whole trace after the run. In virtual time a single suite sees every row at once.
+Their findings are shown and logged at once, but do not count for the verdict, because rows may be
+missing: the driver cannot read the files of other machines, and a node may write rows late. After
+the run another suite checks the whole trace. In virtual time there are no live checks: the one
+suite sees every row at once.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,9 +17,10 @@ TraceFollower = Callable[[int], Iterable[TraceRow]]
 
 
 class LiveChecks:
-    """Feeds a suite of its own from a trace that is still being written.
+    """Feeds a suite with rows of a trace that is still being written.
 
-    Invariant: an error in here never ends a run; `trouble` then has its message.
+    Invariant: an error of a live check never ends a run; `trouble` then has its message, and the
+    live checks stop.
     """
 
     def __init__(self, suite: CheckSuite, follow: TraceFollower) -> None:
@@ -45,5 +47,5 @@ class LiveChecks:
         try:
             self._suite.observe_all(self._follow(now_us))
         except Exception as error:
-            # A missing row in the middle can make a checker's model inconsistent.
+            # Any error is possible: a row that is missing makes a checker's model inconsistent.
             self.trouble = f"not checked while running: {type(error).__name__}: {error}"

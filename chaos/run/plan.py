@@ -1,8 +1,8 @@
 """The plan of faults and the times at which they begin and end, as explicit data.
 
-A fault and its healing are one record. The runner takes a plan and does not know its origin: a
-file, a seed, a shrinker. Late members belong to the experiment, not to the plan; their starts are
-part of the same schedule.
+A fault and its healing are one record. The runner does not know who made the plan: a file, a seed
+of a search, or a shrinker. Late members belong to the experiment, not to the plan; but the schedule
+has their starts among the acts of the plan.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class PlannedAct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStep:
-    """A moment at which a fault that is a sequence of steps takes its next step."""
+    """A moment at which a gradual fault takes its next step."""
 
     at_us: int
     planned: PlannedFault
@@ -44,13 +44,14 @@ class Arrival:
 
 
 Moment = PlannedAct | NextStep | Arrival
-"""What a run does at a time of its own."""
+"""An act of a run at a given time."""
 
 
 def plan_of(experiment: Experiment) -> Plan:
     """Return the plan of an experiment file, in the file's order.
 
-    A fault's id is `crash-0` by its place in the file; repetitions are `crash-0.1`, `crash-0.2` ...
+    The id of the first fault in the file is `crash-0`, if it is a crash. Its repetitions have the
+    ids `crash-0.1`, `crash-0.2` and so on.
     """
     return tuple(
         _planned_fault(fault, index, repetition)
@@ -75,7 +76,7 @@ def _planned_fault(fault: FaultDefinition, index: int, repetition: int) -> Plann
 
 
 def ends_of(ends: OneOrMany | None) -> tuple[str, ...]:
-    """Return an end of links as a tuple of targets; a file may have a single one without a list."""
+    """Return an end of links as a tuple of targets: a file may have a list or a single target."""
     if ends is None:
         return ()
     return (ends,) if isinstance(ends, str) else ends
@@ -99,8 +100,9 @@ def acts_of(plan: Plan) -> tuple[PlannedAct, ...]:
         for fault in plan
         if fault.duration_us is not None
     ]
-    # The sort is stable: acts at the same time keep the plan's order. A fault without length
-    # begins first: otherwise it would be healed before it began.
+    # The sort is stable: acts at the same time keep the plan's order. At equal times the key puts
+    # healings (False) before injections (True). The healing of a fault with duration 0 counts as
+    # True, and so stays behind its own injection.
     return tuple(
         sorted(acts, key=lambda act: (act.at_us, not act.heals or act.planned.duration_us == 0))
     )
@@ -108,5 +110,5 @@ def acts_of(plan: Plan) -> tuple[PlannedAct, ...]:
 
 def schedule_of(plan: Plan, arrivals: tuple[Arrival, ...]) -> tuple[PlannedAct | Arrival, ...]:
     """Return acts and arrivals by time; at the same time, arrivals come last."""
-    together: list[PlannedAct | Arrival] = [*acts_of(plan), *arrivals]
-    return tuple(sorted(together, key=lambda moment: moment.at_us))
+    moments: list[PlannedAct | Arrival] = [*acts_of(plan), *arrivals]
+    return tuple(sorted(moments, key=lambda moment: moment.at_us))

@@ -1,8 +1,8 @@
-"""Runs an experiment, stage by stage, and reaches the verdict.
+"""ExperimentRun: runs an experiment, stage by stage, and reaches the verdict.
 
-Stages: steady state, faults by the plan, healing, liveness, recovery, verification. Knows only the
-interface `Runtime`, so the same code drives virtual time and Ray. Even after an error or a Ctrl-C
-everything is healed and the cluster is stopped. Data flow: (experiment, plan) -> Runtime; trace
+Stages: steady state, faults by the plan, healing, liveness, recovery, verification. The module
+knows only the interface `Runtime`, so the same code drives every runtime. Even after an error or a
+Ctrl-C it heals all faults and stops the cluster. Data flow: (experiment, plan) -> Runtime; trace
 rows -> CheckSuite -> Results; every change -> RunDirectory.
 """
 
@@ -30,9 +30,9 @@ from results_schema.manifest import Plan, PlannedFault, RunStatus
 from results_schema.results import CheckReport, Finding, Results, RunOutcome, Verdict, exit_code
 
 POLL_US = 250_000
-"""Interval of the checks of a run, which report findings and apply limits. It does not depend on
-whether anybody watches the run: a check is an event of the virtual loop, and watching must not
-change a run. A check queries the cluster's status only if a display or a later step needs it."""
+"""Interval of the checks of a run, which report findings and apply limits. A run without a display
+has the same checks: each is an event of the virtual loop, and a display must not change a run. A
+check queries the cluster's status only if a display or a later step needs it."""
 
 STAGES = (
     "starting",
@@ -50,9 +50,9 @@ STAGES = (
 class Progress:
     """State of a run, for a live view.
 
-    `records_consumed` and `commits_acknowledged` are totals over all members and incarnations.
-    `waiting_for` is what the stage still misses. `findings` are those of checkers that see the
-    trace during the run.
+    - `records_consumed`, `commits_acknowledged`: totals over all members and incarnations.
+    - `waiting_for`: the conditions of the stage that do not hold yet.
+    - `findings`: findings of checkers that see the trace during the run.
     """
 
     stage: str
@@ -71,7 +71,7 @@ TraceReader = Callable[[], Iterable[TraceRow]]
 
 
 class GiveUp(Exception):
-    """The run cannot prove its point, for the given reason: it is healed, stopped, and UNKNOWN."""
+    """The run ends early for the given reason: all is healed and stopped, the verdict UNKNOWN."""
 
 
 class ExperimentRun:
@@ -98,13 +98,15 @@ class ExperimentRun:
     ) -> None:
         """Prepare a run.
 
-        Shape: `suite` gets rows either during the run, from the runtime's observers, or from
-        `read_trace` after the nodes have stopped; then `live_checks` may check earlier. `seed` is
-        for random choices of targets. `stop_when` ends the run at the check after the first finding
-        for which it returns True: a caller that looks for one finding needs no more. Without
-        `verifies` the committed offsets are not read at the end: for a group without a coordinator
-        this takes a minute, and tells nothing about liveness.
-        Units: `time_limit_us` is on the run's clock.
+        - `suite`: gets rows during the run, from the runtime's observers; or from `read_trace`
+          after the nodes have stopped.
+        - `live_checks`: with `read_trace`, checks that read the trace during the run.
+        - `seed`: of random choices of targets.
+        - `time_limit_us`: on the run's clock.
+        - `stop_when`: ends the run after the first finding for which it returns True. A search for
+          one finding needs no more of the run.
+        - `verifies`: if False, the committed offsets are not read at the end. For a group without a
+          coordinator this would take a minute, and would show nothing about liveness.
         """
         self._experiment = experiment
         self._plan = plan
@@ -129,14 +131,15 @@ class ExperimentRun:
         self._commits_at_healing: dict[str, int] = {}
         self._findings: list[Finding] = []
         self._findings_reported = 0
-        self._machines_told: dict[int, MachineEvent] = {}
+        self._journaled_machine_events: dict[int, MachineEvent] = {}
         self._unknown: list[str] = []
+        """Reasons for the verdict UNKNOWN."""
         self._tool_failures: list[str] = []
 
     def execute(self) -> Results:
         """Run to the end, also after errors, and return the results.
 
-        Raises: only exceptions of a second Ctrl-C that comes while everything is being stopped.
+        Raises: only exceptions of a second Ctrl-C that comes while the cluster is being stopped.
         """
         interrupted = False
         if self._live_checks is None:
@@ -158,7 +161,7 @@ class ExperimentRun:
         for failure in self._runtime.failures():
             if not any(failure in known for known in self._tool_failures):
                 self._tool_failures.append(failure)
-        self._take_machine_events()
+        self._journal_machine_events()
         self._blame_machines()
         reports = self._finish_checks()
         return self._conclude(reports, interrupted=interrupted)
@@ -223,12 +226,12 @@ class ExperimentRun:
             moment = moments.pop(0)
             await self._pause_until(began_us + moment.at_us)
             await self._act(moment, moments, began_us=began_us)
-        # Counted from now, because the last healing may have taken some time.
+        # `after_faults` counts from now, because the last healing may have taken some time.
         after_us = microseconds(self._experiment.run.after_faults)
         await self._pause_until(self._runtime.now_us() + after_us)
 
     async def _act(self, moment: Moment, moments: list[Moment], *, began_us: int) -> None:
-        """Do what is due; enter into `moments` what comes of it later.
+        """Carry out `moment`; insert the moments that follow from it into `moments`.
 
         Units: moments count from `began_us` of the run's clock.
         Raises: ToolFailed if the runtime could not do it.
@@ -239,6 +242,7 @@ class ExperimentRun:
                 self._log(f"{node} started, as planned")
             case PlannedAct(planned=planned, heals=True):
                 if self._injector.must_wait(planned, await self._runtime.status()):
+                    # A node is still stopping. The plan goes on, and heals the fault later.
                     later = replace(moment, at_us=self._runtime.now_us() - began_us + POLL_US)
                     insort(moments, later, key=lambda each: each.at_us)
                 else:
@@ -391,7 +395,7 @@ class ExperimentRun:
 
         Raises: ToolFailed after a failure of the tool.
         """
-        ends_run = self._take_machine_events()
+        ends_run = self._journal_machine_events()
         if ends_run:
             return ends_run
         failures = self._runtime.failures()
@@ -408,21 +412,22 @@ class ExperimentRun:
         if self._stop_when is not None and any(
             map(self._stop_when, self._findings[reported_before:])
         ):
-            return "what was looked for was found"
+            return "what was looked for was found"  # `stop_when`
         return ""
 
     def _take_finding(self, finding: Finding) -> None:
         self._findings.append(finding)
 
-    def _take_machine_events(self) -> str:
+    def _journal_machine_events(self) -> str:
         """Enter machines that do not answer into journal and log; return why the run ends, or "".
 
-        A machine that came back has a band from its last answer to its next one.
+        The entry of a machine that came back is in force from the machine's last answer to its next
+        one: so it becomes a band in the report's timeline.
         """
         for index, event in enumerate(self._runtime.machine_events):
-            if self._machines_told.get(index) == event:
+            if self._journaled_machine_events.get(index) == event:  # an event changes at its end
                 continue
-            self._machines_told[index] = event
+            self._journaled_machine_events[index] = event
             kind = "machine_lost" if event.is_lost else "machine_disturbed"
             planned = PlannedFault(
                 fault_id=f"machine-{index}",
@@ -445,19 +450,24 @@ class ExperimentRun:
                 entry.healed_by = "itself"
             self._journal.changed()
             self._log(event.sentence)
-        return next((e.ends_run for e in self._runtime.machine_events if e.ends_run), "")
+        return next(
+            (event.ends_run for event in self._runtime.machine_events if event.ends_run), ""
+        )
 
     def _blame_machines(self) -> None:
-        """Take what failed while a machine was away as its consequence, never as the tool's."""
+        """Make failures of the tool reasons for UNKNOWN if a machine was away.
+
+        A call to a lost machine fails. That shows neither an error of the tool nor one of Kafka.
+        """
         events = self._runtime.machine_events
         gone = [event for event in events if event.is_lost or event.until_us is None]
         if not gone and not (events and self._tool_failures):
             return
-        why = [event.ends_run for event in gone if event.ends_run]
-        failed = [failure.partition("\n")[0] for failure in self._tool_failures]
-        told = [event.sentence for event in gone or events]
-        rest = [reason for reason in self._unknown if reason not in why]
-        self._unknown = [*told, *why, *rest, *failed]
+        reasons_to_end = [event.ends_run for event in gone if event.ends_run]
+        failures = [failure.partition("\n")[0] for failure in self._tool_failures]
+        losses = [event.sentence for event in gone or events]
+        others = [reason for reason in self._unknown if reason not in reasons_to_end]
+        self._unknown = [*losses, *reasons_to_end, *others, *failures]
         self._tool_failures = []
 
     def _check_live(self, now_us: int) -> None:
@@ -471,8 +481,9 @@ class ExperimentRun:
     def _report_findings(self) -> None:
         """Write the findings since the last check into the trace and the log.
 
-        Not when they are found, since that is in the middle of another row. A finding of
-        `live_checks` is only logged: a VIOLATION in the trace belongs to the verdict.
+        A finding is not written at the moment when it is found: a checker finds it while another
+        row is being written. A finding of `live_checks` is only logged, because a VIOLATION in the
+        trace counts for the verdict.
         """
         for finding in self._findings[self._findings_reported :]:
             if self._live_checks is not None:
@@ -516,10 +527,10 @@ class ExperimentRun:
     # -- the end --
 
     def _clean_up(self, *, interrupted: bool) -> bool:
-        """Heal what is still in force, and stop the cluster; return True if Ctrl-C came by then.
+        """Heal all faults in force, and stop the cluster; return True if Ctrl-C came by then.
 
-        An interrupted run gets its figures from a query at this moment, whether it was watched or
-        not.
+        An interrupted run takes its totals from a status query at this moment. A run with a display
+        has made this query already.
         """
         if interrupted and not self._status_is_needed():
             # Neither a second Ctrl-C nor a cluster that cannot answer may prevent the healing.
@@ -536,6 +547,7 @@ class ExperimentRun:
             self._enter_stage("stopping")
             self._runtime.run(self._runtime.stop())
         except KeyboardInterrupt:
+            # The interrupted `stop` may have left processes: begin again. A third Ctrl-C ends this.
             interrupted = True
             self._runtime.run(self._runtime.stop())
         except Exception as error:
@@ -597,7 +609,7 @@ class ExperimentRun:
         return results
 
     def _judged_entries(self) -> tuple[JournalEntry, ...]:
-        """Return the faults without which the run does not prove its point."""
+        """Return the faults that must have hit for a verdict other than UNKNOWN."""
         return self._journal.entries
 
     def _log(self, message: str) -> None:

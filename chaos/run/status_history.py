@@ -24,10 +24,10 @@ class StatusHistory:
         self._members.update(status.members)
 
     def with_last_partitions(self, status: ClusterStatus) -> ClusterStatus:
-        """Return `status` with the partitions of the last query, if no controller answers now.
+        """Return `status` with the last known partitions, if no controller answers now.
 
-        These leaders are still right, because only the controller moves leadership. So faults can
-        be aimed at them.
+        Faults can then be aimed at leaders also while the controller is down. The last known
+        leaders are still right, because only the controller moves leaderships.
         """
         return status if status.partitions else replace(status, partitions=self._partitions)
 

@@ -12,7 +12,8 @@ from protocol.trace import TraceEvent, TraceKind
 async def read_committed_offsets(experiment: Experiment, runtime: Runtime) -> list[str]:
     """Fetch every group's offsets, which traces them for the checkers; return the failures.
 
-    Each partition of the group's topics is requested, so that a lost commit shows.
+    All partitions of the group's topics are requested by name. A request for all committed offsets
+    would simply not name a partition whose commit was lost.
     """
     failures = []
     for group_id, group in coordinated_groups(experiment).items():
@@ -35,9 +36,9 @@ async def _read(
 ) -> TraceEvent | None:
     """Fetch the offsets of `partitions`; return the row of the failure, if there is one.
 
-    One request for all of them succeeds only while none is in an open transaction. If a group's
-    members begin the next transaction at once, that may never be so. So each partition is requested
-    alone before offsets count as unreadable; the first failure ends this.
+    A request for all partitions fails while any of them has offsets in an open transaction. If
+    members begin the next transaction at once, this may be so at each attempt. So after a failure
+    each partition is requested alone, and only a failure of such a request counts.
     """
     try:
         await runtime.ask_as_admin(fetch_committed_offsets, group_id, partitions)

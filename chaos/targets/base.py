@@ -1,4 +1,8 @@
-"""The interface of a role: its check against the experiment file, and its nodes at a moment."""
+"""The interface of a role: its check against the experiment file, and its nodes at a moment.
+
+A target names a role and an argument, for example `coordinator-of(readers)`. Which node has the
+role may change during a run, so a role is resolved to nodes only when its fault fires.
+"""
 
 import random
 from abc import ABC, abstractmethod
@@ -13,7 +17,7 @@ from protocol.ids import NodeName, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """The moment at which a fault fires. `rng` is the fault's own stream."""
+    """The moment at which a fault fires. `rng` is the random stream of this fault."""
 
     experiment: Experiment
     status: ClusterStatus
@@ -32,8 +36,10 @@ class Situation:
 class Hit:
     """The nodes that have the role now.
 
-    Shape: `nodes` may be in any state. `partitions` are those that the role is about. `because`
-    says why these nodes have the role; `detail` says the same for the journal.
+    - `nodes`: may be in any state.
+    - `partitions`: the partitions that the role names, if it names any.
+    - `because`: the reason why the nodes have the role, as in "leads orders-3".
+    - `detail`: the same reason as data, for the journal.
     """
 
     nodes: tuple[NodeName, ...]
@@ -51,7 +57,7 @@ class Miss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A target that can never exist: the error, and what was expected."""
+    """The error for a target that can never exist in the experiment."""
 
     message: str
     expected: str | None = None
@@ -59,7 +65,7 @@ class Unknown:
 
 
 class TargetKind(ABC):
-    """One role. `syntax` is its form in a file, `doc` one sentence for people."""
+    """One role. `syntax` is its form in a file, `doc` its text in the reference pages."""
 
     name: str
     syntax: str
@@ -82,14 +88,16 @@ def check_no_argument(role: str, argument: str) -> Unknown | None:
 
 
 def check_group_name(role: str, group_id: str, experiment: Experiment) -> Unknown | None:
-    """Return the error for an undefined group; `role` completes the near miss."""
+    """Return the error for an undefined group, or None. The near miss is a target of `role`."""
     if group_id in experiment.groups:
         return None
-    only = next(iter(experiment.groups)) if len(experiment.groups) == 1 else None
+    # Without a name the near miss is the file's only group.
+    only_group = next(iter(experiment.groups)) if len(experiment.groups) == 1 else None
+    meant = near_miss(group_id, experiment.groups) if group_id else only_group
     return Unknown(
         message=f"no group `{group_id}` is defined" if group_id else "names no group",
-        expected=_of_the_file("group", experiment.groups),
-        near_miss=target_text(role, near_miss(group_id, experiment.groups) if group_id else only),
+        expected=_expected_names("group", experiment.groups),
+        near_miss=target_text(role, meant),
     )
 
 
@@ -111,6 +119,6 @@ def target_text(role: str | None, argument: str | None) -> str | None:
     return f"{role}({argument})" if argument else role
 
 
-def _of_the_file(what: str, names: Iterable[str]) -> str:
+def _expected_names(what: str, names: Iterable[str]) -> str:
     known = list(names)
     return f"a {what} of the file: {one_of(known)}" if known else f"a {what}, but the file has none"

@@ -13,7 +13,7 @@ class KafkaClient(TargetKind):
     doc = "the clients with this `client.id` that speak Kafka's wire protocol to a broker"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse an empty client id; which clients come, no file says."""
+        """Return the error for an empty client id. A file does not list these clients."""
         del experiment
         if argument:
             return None
@@ -22,7 +22,7 @@ class KafkaClient(TargetKind):
         )
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return the node of the clients, if any of them is connected."""
+        """Return the node that stands for all clients with this id, if any is connected."""
         connected = situation.status.kafka_clients
         node = client_node(argument)
         if node in connected:
@@ -38,12 +38,12 @@ class KafkaClients(TargetKind):
     doc = "all clients that speak Kafka's wire protocol to a broker and are connected"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse an argument."""
+        """Return the error for an argument."""
         del experiment
         return check_no_argument(self.name, argument)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return the nodes of all that are connected."""
+        """Return the nodes of all connected clients."""
         del argument
         connected = tuple(situation.status.kafka_clients)
         return Hit(nodes=connected) if connected else Miss(reason="no Kafka client is connected")

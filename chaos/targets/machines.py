@@ -1,4 +1,4 @@
-"""Roles that machines play: every node of one machine, by its number or by a node on it."""
+"""Targets of machines: all nodes of one machine, found by its number or by a node on it."""
 
 from collections.abc import Callable
 
@@ -10,6 +10,7 @@ _NO_MACHINES = Unknown(
     expected="`machines` in `cluster`: how many, or the nodes of each",
 )
 _SETS = ("brokers", "members", "clients", "zookeepers", "all-topic-partitions")
+"""Targets of several nodes, which may be on several machines."""
 
 
 class MachineTarget(TargetKind):
@@ -20,7 +21,7 @@ class MachineTarget(TargetKind):
     doc = "all nodes on the machine with this number; numbers count from 0 (`cluster.machines`)"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse a file without machines, and what is no number of one that has nodes."""
+        """Return the error for a file without machines, or for a machine that has no nodes."""
         layout = machine_layout(experiment)
         if layout is None:
             return _NO_MACHINES
@@ -42,13 +43,14 @@ class MachineTarget(TargetKind):
 class MachineOf(TargetKind):
     """The machine that a node is on.
 
-    `check` and `resolve` are the registry's, for the target in the argument.
+    Its argument is itself a target. The registry, which imports this module, passes its functions
+    `check` and `resolve` for that target.
     """
 
     name = "machine-of"
     syntax = "machine-of(<target>)"
     doc = (
-        "all nodes on the machine of the node that this target means, e.g. "
+        "all nodes on the machine of the node that the inner target means, e.g. "
         "`machine-of(coordinator-of(readers))`"
     )
 
@@ -62,7 +64,7 @@ class MachineOf(TargetKind):
         self._resolve = resolve
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse a file without machines, and a target that is not a single node's."""
+        """Return the error for a file without machines, or for a target of several nodes."""
         if machine_layout(experiment) is None:
             return _NO_MACHINES
         role = argument.partition("(")[0].strip()
@@ -74,7 +76,7 @@ class MachineOf(TargetKind):
         return self._check(argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return the nodes of the machine that the node is on, whatever state they are in."""
+        """Return the nodes, in any state, of the machine that the inner target's node is on."""
         hit = self._resolve(argument, situation)
         if isinstance(hit, Miss):
             return hit
@@ -84,9 +86,12 @@ class MachineOf(TargetKind):
             return Miss(reason=f"{hit.nodes[0]} is on no machine")
         on_machine = _nodes_on(index, situation)
         detail = {**hit.detail, **on_machine.detail, "machine_of": hit.nodes[0]}
-        who = f"{hit.nodes[0]}, which {hit.because}" if hit.because else hit.nodes[0]
+        node_text = f"{hit.nodes[0]}, which {hit.because}" if hit.because else hit.nodes[0]
         return Hit(
-            nodes=on_machine.nodes, partitions=hit.partitions, because=f"has {who}", detail=detail
+            nodes=on_machine.nodes,
+            partitions=hit.partitions,
+            because=f"has {node_text}",
+            detail=detail,
         )
 
 

@@ -1,4 +1,4 @@
-"""Roles of clients: members of groups, by index or by their part in the group."""
+"""Roles of clients: members of a group, by index or as its leader; sets of clients."""
 
 import re
 
@@ -28,20 +28,21 @@ class MemberTarget(TargetKind):
     doc = "the group's member with this index; indices count from 0, late members come last"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse an unknown group, and an index beyond its members."""
+        """Return the error for an unknown group, or for an index beyond its members."""
         match = _MEMBER.fullmatch(argument)
         if match is None:
-            close = f"{argument}, 0" if argument in experiment.groups else None
+            with_index = f"{argument}, 0" if argument in experiment.groups else None
             return Unknown(
                 message=f"`{argument}` is no member" if argument else "names no member",
                 expected="a group and the index of a member, such as `member(readers, 0)`",
-                near_miss=target_text(self.name, close),
+                near_miss=target_text(self.name, with_index),
             )
         group_id, index = match[1], int(match[2])
         unknown = check_group_name(self.name, group_id, experiment)
         if unknown is not None:
-            close = None if unknown.near_miss is None else unknown.near_miss[:-1] + f", {index})"
-            return Unknown(message=unknown.message, expected=unknown.expected, near_miss=close)
+            # The near miss of a group is `member(readers)`: add the index before the parenthesis.
+            near = None if unknown.near_miss is None else unknown.near_miss[:-1] + f", {index})"
+            return Unknown(message=unknown.message, expected=unknown.expected, near_miss=near)
         members = experiment.groups[group_id].members_total
         if index >= members:
             return Unknown(
@@ -66,11 +67,11 @@ class LeaderMemberOf(TargetKind):
     doc = "the member that leads the group: the one that computes its assignment"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse a group that the file does not define."""
+        """Return the error for an unknown group, or for one without a coordinator."""
         return check_has_coordinator(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return the node of the member that the group's coordinator has as leader."""
+        """Return the node of the group's leader, as its coordinator knows it."""
         status = situation.status
         partition = offsets_partition(group_partition(situation.experiment, argument))
         known = require_leader(partition, situation)
@@ -101,7 +102,7 @@ class Members(TargetKind):
     doc = "all members of the group; those that join late are hit when they do"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse an unknown group, and one that nobody ever joins."""
+        """Return the error for an unknown group, or for one without members."""
         unknown = check_group_name(self.name, argument, experiment)
         if unknown is None and experiment.groups[argument].members_total == 0:
             return Unknown(message=f"nobody ever joins group `{argument}`")
@@ -120,7 +121,7 @@ class Clients(TargetKind):
     doc = "all members of all groups, and all producers; late members are hit when they join"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse an argument, and a file without clients."""
+        """Return the error for an argument, or for a file without clients."""
         unknown = check_no_argument(self.name, argument)
         if unknown is None and not _clients(experiment):
             return Unknown(message="the file has no group with members and no producer")

@@ -1,4 +1,4 @@
-"""Partitions of targets: parsing of `topic-3` as Kafka prints it, leaders and followers."""
+"""Partitions in targets: their names (`orders-3`, as Kafka prints them), leaders, followers."""
 
 from chaos.experiment.problems import near_miss, one_of
 from chaos.experiment.structs import Experiment, internal_topics
@@ -25,7 +25,7 @@ class AllTopicPartitions(TargetKind):
     doc = "every partition of every topic, `__consumer_offsets` included"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse an argument."""
+        """Return the error for an argument."""
         del experiment
         return check_no_argument(self.name, argument)
 
@@ -43,7 +43,7 @@ class AllTopicPartitions(TargetKind):
 
 
 def parse_partition(text: str) -> TopicPartition | None:
-    """Return the partition that `text` names in Kafka's form, None if it has another form."""
+    """Return the partition that `text` names in the form `orders-3`, or None."""
     topic, dash, index = text.rpartition("-")
     if not dash or not topic or not (index.isascii() and index.isdecimal()):
         return None
@@ -51,7 +51,7 @@ def parse_partition(text: str) -> TopicPartition | None:
 
 
 def check_partition_name(role: str, argument: str, experiment: Experiment) -> Unknown | None:
-    """Return the error for an argument that is no partition of the file's or Kafka's topics."""
+    """Return the error for an argument that names no partition of the file's or Kafka's topics."""
     sizes = {name: topic.partitions for name, topic in experiment.topics.items()}
     sizes.update((name, size) for name, (size, _) in internal_topics(experiment).items())
     partition = parse_partition(argument)
@@ -85,7 +85,7 @@ def check_followers(partition: TopicPartition, experiment: Experiment) -> Unknow
     if len(replicas_at_start(partition, experiment)) > 1:
         return None
     return Unknown(
-        message=f"{partition} has a single replica: nobody follows its leader",
+        message=f"{partition} has a single replica: no broker follows its leader",
         expected="a partition with a replication factor of 2 or more",
     )
 
@@ -109,9 +109,10 @@ def in_sync_followers(known: PartitionStatus) -> tuple[BrokerId, ...]:
 
 
 def replicas_at_start(partition: TopicPartition, experiment: Experiment) -> tuple[int, ...]:
-    """Return the brokers to which the controller assigns a partition, preferred leader first.
+    """Return the brokers to which the controller first assigns a partition's replicas.
 
-    Source: `cluster.spec.TopicSpec`, partition p gets brokers (p + k) mod n.
+    The preferred leader comes first. Replica k of partition p is on broker (p + k) mod n, by
+    `cluster.spec.TopicSpec`.
     """
     brokers = experiment.cluster.brokers
     internal = internal_topics(experiment).get(partition.topic)

@@ -55,7 +55,10 @@ _TARGET = re.compile(r"\s*([A-Za-z-]+)\s*(?:\(((?:[^()]|\([^()]*\))*)\))?\s*")
 
 
 def split_target(target: str) -> tuple[str, str] | None:
-    """Return role and argument of `role(argument)`, or None for another form."""
+    """Return role and argument of `role(argument)`, or None if `target` has another form.
+
+    The argument is empty for a role without one, such as `controller`.
+    """
     match = _TARGET.fullmatch(target)
     return None if match is None else (match[1], (match[2] or "").strip())
 
@@ -84,7 +87,10 @@ def check_target(target: str, experiment: Experiment) -> Unknown | None:
 
 
 def _role_of_node(word: str, experiment: Experiment) -> str | None:
-    """Return the target for a node's name as traces and journals print it, None if unknown."""
+    """Return the target of the node with this name, or None.
+
+    A user may copy the name from a trace: `broker-0` becomes the near miss `broker(0)`.
+    """
     name = "-".join(word.split())
     for broker_id in range(experiment.cluster.brokers):
         if name == broker_name(broker_id):
@@ -114,5 +120,5 @@ def resolve_target(target: str, situation: Situation) -> Hit | Miss:
     return kind.resolve(parts[1], situation)
 
 
-# Last: what this role takes as its argument is any target of a node.
+# Added last, because it needs the functions above: its argument is a target.
 TARGET_KINDS[MachineOf.name] = MachineOf(check=check_target, resolve=resolve_target)

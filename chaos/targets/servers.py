@@ -1,4 +1,4 @@
-"""Roles of brokers, the controller and ZooKeeper's servers."""
+"""Roles of servers: brokers, the controller, and the servers of a ZooKeeper ensemble."""
 
 from chaos.experiment.structs import (
     FIRST_CONTROLLER_ID,
@@ -41,14 +41,14 @@ class CoordinatorOf(TargetKind):
     doc = "the broker that leads the group's partition of `__consumer_offsets`"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse a group that the file does not define."""
+        """Return the error for an unknown group, or for one without a coordinator."""
         return check_has_coordinator(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return the controller's leader of the group's offsets partition.
+        """Return the broker that leads the group's offsets partition, by the controller's state.
 
-        While leadership moves, the controller's leader and the broker that has the group loaded may
-        differ. Then the former is hit, and the detail names the latter.
+        While the leadership moves, another broker may still have the group loaded. The fault hits
+        the leader, and the detail names the brokers that have the group loaded.
         """
         partition = offsets_partition(group_partition(situation.experiment, argument))
         hit = _leader_of(partition, situation)
@@ -66,7 +66,7 @@ class LeaderOf(TargetKind):
     doc = "the broker that leads the partition, e.g. `leader-of(orders-3)`"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse what is no partition."""
+        """Return the error for an argument that names no partition."""
         return check_partition_name(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
@@ -82,11 +82,11 @@ class FollowerOf(TargetKind):
     doc = "the next in-sync follower after the partition's leader, in replica order, that is up"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse what is no partition, and a partition that has no follower."""
+        """Return the error for an argument that names no partition, or one without followers."""
         unknown = check_partition_name(self.name, argument, experiment)
-        return (
-            check_followers(_parse_or_raise(argument), experiment) if unknown is None else unknown
-        )
+        if unknown is not None:
+            return unknown
+        return check_followers(_parse_or_raise(argument), experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return the first in-sync follower that is up."""
@@ -113,7 +113,7 @@ class Broker(TargetKind):
     doc = "the broker with this id; ids count from 0"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse what is no id of the cluster's brokers."""
+        """Return the error for an argument that is no id of a broker."""
         brokers = experiment.cluster.brokers
         if argument.isascii() and argument.isdecimal() and int(argument) < brokers:
             return None
@@ -136,12 +136,14 @@ class AnyBroker(TargetKind):
     doc = "one of the brokers that are up, drawn by the run's seed"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse an argument."""
+        """Return the error for an argument."""
         del experiment
         return check_no_argument(self.name, argument)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Draw one. The draw is made in any case, so that it never shifts later draws."""
+        """Return a broker that is up, drawn at random."""
+        # Draw even if no broker is up: the number of draws must not depend on the cluster's state,
+        # because another target of the same fault draws from the same stream.
         drawn = situation.rng.random()
         up = [name for name in _brokers(situation.experiment) if situation.is_up(name)]
         if not up:
@@ -158,10 +160,10 @@ class Controller(TargetKind):
 
     name = "controller"
     syntax = "controller"
-    doc = "the active controller; with a single one that one, whatever state it is in"
+    doc = "the active controller; a cluster's only controller counts as active in any state"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse an argument."""
+        """Return the error for an argument."""
         del experiment
         return check_no_argument(self.name, argument)
 
@@ -171,7 +173,7 @@ class Controller(TargetKind):
         if active is not None:
             return Hit(nodes=(active,))
         count = situation.experiment.cluster.controllers
-        if count == 1:  # it does not answer, but the role can only be its
+        if count == 1:  # no controller answers, but only this one can have the role
             return Hit(nodes=(controller_name(FIRST_CONTROLLER_ID),))
         return Miss(reason="no controller is active")
 
@@ -184,12 +186,12 @@ class Brokers(TargetKind):
     doc = "all brokers"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse an argument."""
+        """Return the error for an argument."""
         del experiment
         return check_no_argument(self.name, argument)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return every broker; those that are down are hit when they come back."""
+        """Return every broker, in any state. A link fault hits a broker that starts later, too."""
         return Hit(nodes=_brokers(situation.experiment))
 
 
@@ -201,10 +203,11 @@ class ZooKeeperServer(TargetKind):
     doc = "the ZooKeeper server with this number; numbers count from 1"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse what is no number of the ensemble's servers."""
+        """Return the error for an argument that is no number of the ensemble's servers."""
         servers = zookeeper_ids(experiment)
         if argument.isascii() and argument.isdecimal() and int(argument) in servers:
             return None
+        # Without an ensemble a range of allowed numbers would be no help.
         return _check_ensemble(experiment) or Unknown(
             message=f"there is no ZooKeeper server `{argument}`" if argument else "names no server",
             expected=f"a number from 1 to {len(servers)}",
@@ -224,11 +227,14 @@ class ZooKeeperLeader(TargetKind):
     doc = "the ZooKeeper server that leads the ensemble"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse an argument, and a file without an ensemble."""
+        """Return the error for an argument, or for a file without an ensemble."""
         return check_no_argument(self.name, argument) or _check_ensemble(experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return the server that leads in the newest epoch."""
+        """Return the server that leads in the newest epoch.
+
+        A former leader that is cut off believes for a while that it still leads.
+        """
         del argument
         leaders = [
             (server.epoch, name)
@@ -248,11 +254,11 @@ class ZooKeepers(TargetKind):
     doc = "all ZooKeeper servers"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Refuse an argument, and a file without an ensemble."""
+        """Return the error for an argument, or for a file without an ensemble."""
         return check_no_argument(self.name, argument) or _check_ensemble(experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return every server, those that are down too."""
+        """Return every server, in any state."""
         del argument
         servers = zookeeper_ids(situation.experiment)
         return Hit(nodes=tuple(zookeeper_name(server_id) for server_id in servers))

@@ -1,7 +1,8 @@
-"""Semantic checks of an experiment: whether its parts fit each other.
+"""Semantic checks of an experiment: rules that compare several places of the file.
 
-Errors are about experiments that can never run or have no meaning. Warnings are about settings that
-Kafka accepts and that a person would not want (BEHAVIOUR 8). Both name the path in the file.
+An error means that the experiment can never run, or has no meaning. A warning means that Kafka
+accepts a setting which is probably a mistake. Both name the path in the file. Section 8 of
+docs/kafka/BEHAVIOUR.md lists the rules of Kafka's settings.
 """
 
 from collections.abc import Iterator
@@ -28,6 +29,8 @@ from chaos.experiment.structs import Experiment, RunDefinition, internal_topics,
 from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 
 MIN_SILENCE_US = 2_000_000
+"""Least value of `machine_silent_after`: twice the interval of one second at which the driver asks
+each machine for a sign of life. A machine that answers is silent for nearly one interval."""
 
 
 def errors(experiment: Experiment) -> Iterator[Problem]:
@@ -42,6 +45,7 @@ def errors(experiment: Experiment) -> Iterator[Problem]:
             "topic", producer.topic, experiment.topics, f"producers[{index}].topic"
         )
         yield from producer_errors(producer, f"producers[{index}]")
+    # A preload is an entry of `offsets_log`: commit records of a group before the run.
     for index, preload in enumerate(experiment.offsets_log):
         yield from check_known(
             "group", preload.group, experiment.groups, f"offsets_log[{index}].group"
@@ -70,6 +74,7 @@ def warnings(experiment: Experiment) -> Iterator[Problem]:
 
 
 def _silence_errors(run: RunDefinition) -> Iterator[Problem]:
+    """Yield errors of the two times after which a machine on Ray is silent, and lost."""
     silent_us, lost_us = map(microseconds, (run.machine_silent_after, run.machine_lost_after))
     if silent_us < MIN_SILENCE_US:
         yield problem(
@@ -88,6 +93,7 @@ def _silence_errors(run: RunDefinition) -> Iterator[Problem]:
 
 
 def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
+    """Yield errors of the replication of Kafka's own topics and of the file's topics."""
     brokers = experiment.cluster.brokers
     config = experiment.cluster.config
     replication = "offsets.topic.replication.factor"
@@ -114,10 +120,10 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
                 "is Kafka's own topic",
                 expected=f"`offsets.topic.num.partitions` and `{replication}` in cluster.config",
             )
-        own = topic.config.min_insync_replicas
+        of_topic = topic.config.min_insync_replicas
         yield from _replication_errors(
             topic.replication_factor,
-            config.min_insync_replicas if own is None else own,
+            config.min_insync_replicas if of_topic is None else of_topic,
             brokers,
             f"topics.{name}.replication.factor",
             f"topics.{name}.config.min.insync.replicas",
@@ -127,6 +133,7 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
 def _replication_errors(
     factor: int, min_insync: int, brokers: int, factor_path: str, min_path: str
 ) -> Iterator[Problem]:
+    """Yield an error if a topic needs more brokers, or more replicas, than there are."""
     if factor > brokers:
         yield problem(
             factor_path,

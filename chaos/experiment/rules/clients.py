@@ -1,6 +1,7 @@
 """Rules for the settings of one client, a consumer or a producer.
 
-Source: BEHAVIOUR 8.2; Kafka's KafkaProducer.configureDeliveryTimeout, ProducerConfig.
+Source: docs/kafka/BEHAVIOUR.md, section 8.2; Kafka's KafkaProducer.configureDeliveryTimeout and
+ProducerConfig.
 """
 
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ def producer_errors(producer: ProducerDefinition, path: str) -> Iterator[Problem
         )
     least_ms = config.linger_ms + config.request_timeout_ms
     if config.delivery_timeout_ms < least_ms:
+        # Kafka refuses a value that the user has set, but raises its own default without an error.
         yield problem(
             f"{path}.config.delivery.timeout.ms",
             "Kafka's producer refuses to start"
@@ -51,6 +53,7 @@ def consumer_warnings(
         )
     poll_ms = config.max_poll_interval_ms
     record_us = group.process_bounds_us[1]
+    # The longest time between two polls: one poll that waits, then its full batch is processed.
     longest_ms = group.poll_timeout_ms + config.max_poll_records * record_us // 1_000
     if longest_ms >= poll_ms:
         yield problem(

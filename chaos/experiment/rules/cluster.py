@@ -1,6 +1,7 @@
-"""Rules for the settings of brokers and topics, and for their use by the plan.
+"""Rules for the settings of brokers and topics, also in view of the plan's faults.
 
-Source: BEHAVIOUR 8.1; Kafka's KafkaConfig.validateValues for settings that a broker refuses.
+Source: docs/kafka/BEHAVIOUR.md, section 8.1; Kafka's KafkaConfig.validateValues for settings that a
+broker refuses.
 """
 
 from collections.abc import Iterator
@@ -30,7 +31,9 @@ def broker_errors(config: BrokerConfig) -> Iterator[Problem]:
     """Yield the settings with which a broker does not start."""
     codec = config.offsets_topic_compression_codec
     if not is_supported(codec):
-        supported = ", ".join(f"{each.value} ({each.name.lower()})" for each in supported_codecs())
+        supported = ", ".join(
+            f"{known.value} ({known.name.lower()})" for known in supported_codecs()
+        )
         yield problem(
             f"{_CONFIG}.offsets.topic.compression.codec",
             "there is no library for this codec here",
@@ -41,12 +44,12 @@ def broker_errors(config: BrokerConfig) -> Iterator[Problem]:
 
 
 def machine_errors(experiment: Experiment) -> Iterator[Problem]:
-    """Yield names on machines that are no node's, and those of nodes on two machines."""
+    """Yield names on machines that name no node, and names of nodes that are on two machines."""
     machines = experiment.cluster.machines
     if isinstance(machines, int):
         return
     nodes = placing_order(experiment)
-    known: dict[str, str] = {}
+    known: dict[str, str] = {}  # node -> path of its first occurrence
     for index, names in enumerate(machines):
         for place, name in enumerate(names):
             path = f"cluster.machines[{index}][{place}]"
@@ -91,13 +94,18 @@ def topic_warnings(
     experiment: Experiment, name: str, topic: TopicDefinition, path: str
 ) -> Iterator[Problem]:
     """Yield warnings about one topic."""
-    own = topic.config.min_insync_replicas
-    min_insync = experiment.cluster.config.min_insync_replicas if own is None else own
+    of_topic = topic.config.min_insync_replicas
+    min_insync = experiment.cluster.config.min_insync_replicas if of_topic is None else of_topic
     written = any(
         producer.topic == name and producer.config.acks == _ACKS_ALL
         for producer in experiment.producers
     )
-    if own is not None and written and _needs_every_replica(topic.replication_factor, min_insync):
+    # A topic without a value of its own has the brokers' value, which `cluster_warnings` judges.
+    if (
+        of_topic is not None
+        and written
+        and _needs_every_replica(topic.replication_factor, min_insync)
+    ):
         fault = _first_broker_fault(experiment)
         if fault is not None:
             yield problem(
@@ -152,11 +160,11 @@ def _needs_every_replica(factor: int, min_insync: int) -> bool:
 
 
 def _stage_warnings(experiment: Experiment) -> Iterator[Problem]:
-    """Yield warnings about stages that end before the awaited event can have happened."""
+    """Yield warnings about stages that end before the event for which they wait can happen."""
     config, run = experiment.cluster.config, experiment.run
     delay_ms = config.group_initial_rebalance_delay_ms
-    joins = any(group.members for group in experiment.groups.values())
-    if joins and microseconds(run.steady_state_timeout) <= delay_ms * 1_000:
+    has_members = any(group.members for group in experiment.groups.values())
+    if has_members and microseconds(run.steady_state_timeout) <= delay_ms * 1_000:
         yield problem(
             "run.steady_state_timeout",
             "no group can be stable so soon: its first rebalance waits for members",
@@ -164,26 +172,29 @@ def _stage_warnings(experiment: Experiment) -> Iterator[Problem]:
             found=f"`{run.steady_state_timeout}`",
         )
     session_ms = config.broker_session_timeout_ms
-    last = _last_until_the_end(experiment)
-    if last is not None and microseconds(run.after_faults) < session_ms * 1_000:
+    fault = _fault_until_the_end(experiment)
+    if fault is not None and microseconds(run.after_faults) < session_ms * 1_000:
         yield problem(
             "run.after_faults",
-            f"`{last}` lasts until everything is healed, which is before the controller can have "
+            f"`{fault}` lasts until everything is healed, which is before the controller can have "
             "noticed it",
             expected=f"more than broker.session.timeout.ms ({session_ms} ms)",
             found=f"`{run.after_faults}`",
         )
 
 
-def _last_until_the_end(experiment: Experiment) -> str | None:
-    """Return the fault that begins last, if it silences a broker until everything is healed."""
+def _fault_until_the_end(experiment: Experiment) -> str | None:
+    """Return the name of the plan's latest fault if it silences a broker until the healing.
+
+    Only the latest can be too late: the run goes on for `after_faults` after it.
+    """
     latest = max(experiment.faults, key=lambda fault: microseconds(fault.at), default=None)
-    if latest is None or latest.duration is not None or latest.fault not in _SILENCES:
+    if latest is None or latest.duration is not None or latest.fault not in _SILENCING_FAULTS:
         return None
     return latest.fault if _is_aimed_at_a_broker(latest) else None
 
 
-_SILENCES = frozenset({"crash", "power_loss", "pause"})
+_SILENCING_FAULTS = frozenset({"crash", "power_loss", "pause"})
 
 
 def _first_broker_fault(experiment: Experiment) -> str | None:
@@ -191,16 +202,20 @@ def _first_broker_fault(experiment: Experiment) -> str | None:
     for fault in experiment.faults:
         kind = FAULT_KINDS.get(fault.fault)
         lasts = kind is not None and not kind.momentary
-        if lasts and fault.fault not in _REPLICATES_ON and _is_aimed_at_a_broker(fault):
+        if lasts and fault.fault not in _REPLICATING_FAULTS and _is_aimed_at_a_broker(fault):
             return fault.fault
     return None
 
 
-_REPLICATES_ON = frozenset({"slow"})
+_REPLICATING_FAULTS = frozenset({"slow"})
+"""Faults of links during which followers still copy, only later."""
 
 
 def _is_aimed_at_a_broker(fault: FaultDefinition) -> bool:
-    """Return whether a fault separates a broker from other servers, not only from clients."""
+    """Return True if a fault separates a broker from other servers, not only from clients.
+
+    A fault of links does so if one end has a broker, and both ends have servers.
+    """
     if fault.target is not None:
         return any(role in _BROKERS for role in _roles((fault.target,)))
     ends = [_roles(ends_of(end)) for end in (fault.from_, fault.to)]

@@ -26,14 +26,15 @@ def fault_errors(experiment: Experiment, fault: FaultDefinition, path: str) -> I
     """Yield all reasons for which a fault can never be injected."""
     kind = FAULT_KINDS.get(fault.fault)
     yield from _time_errors(fault, kind, path)
-    aims = list(_aim_errors(experiment, fault, kind, path))
-    yield from aims
+    aim_errors = list(_aim_errors(experiment, fault, kind, path))
+    yield from aim_errors
     if kind is None:
         yield from check_known("fault", fault.fault, FAULT_KINDS, f"{path}.fault")
         return
-    arguments = list(_argument_errors(fault, kind, f"{path}.args"))
-    yield from arguments
-    if not aims and not arguments:
+    argument_errors = list(_argument_errors(fault, kind, f"{path}.args"))
+    yield from argument_errors
+    # The kind's own check may rely on existing targets and on arguments of the right shape.
+    if not aim_errors and not argument_errors:
         for error in kind.check(fault, experiment):
             yield replace(error, path=f"{path}.{error.path}")
 
@@ -49,6 +50,7 @@ def fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) ->
             yield from _short_member_crash(experiment, fault, argument, f"{path}.duration")
         return
     session_ms = experiment.cluster.config.broker_session_timeout_ms
+    # The remaining warnings are about brokers that are away for less than their session.
     if role in ("controller", *ZOOKEEPER_TARGETS) or lasts_us >= session_ms * 1_000:
         return
     if fault.fault in {"crash", "power_loss"}:
@@ -73,7 +75,7 @@ def _short_member_crash(
     group = experiment.groups.get(argument.partition(",")[0].strip())
     if group is None or group.is_on_zookeeper or fault.duration is None:
         return
-    if group.config.group_instance_id is not None:
+    if group.config.group_instance_id is not None:  # a static member takes its old place at once
         return
     session_ms = group.config.session_timeout_ms
     if microseconds(fault.duration) < session_ms * 1_000:

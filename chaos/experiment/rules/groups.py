@@ -1,4 +1,4 @@
-"""Rules for a consumer group: its topics, its members' settings, their names."""
+"""Rules for a consumer group: its topics, the settings of its members, their instance ids."""
 
 import re
 from collections import Counter
@@ -19,13 +19,15 @@ from protocol.config import ConsumerConfig, ZooKeeperConsumerConfig
 from protocol.ids import broker_name
 
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+"""A word in braces, also a wrong one such as `{i}`: the near miss replaces it by `{index}`."""
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+"""Characters that a `group.instance.id` may not have."""
 _INSTANCE = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Valid values of `group.instance.id`. Source: JoinGroupRequest.validateGroupInstanceId."""
 
 
 def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> Iterator[Problem]:
-    """Yield the errors of a group, with which its members could not work as the file demands."""
+    """Yield the errors of a group: settings with which its members could not work."""
     yield from check_once("topic", group.topics, experiment.topics, f"{path}.topics")
     yield from _coordination_errors(group, path)
     least_us, most_us = group.process_bounds_us
@@ -39,19 +41,20 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
     yield from _consumer_errors(experiment, group.config, f"{path}.config")
     yield from _transaction_errors(experiment, group, path)
     for index, late in enumerate(group.late_members):
-        here = f"{path}.late_members[{index}]"
-        yield from too_long(late.at, f"{here}.at")
+        late_path = f"{path}.late_members[{index}]"
+        yield from too_long(late.at, f"{late_path}.at")
         if late.config is not None:
-            own = set(_consumer_errors(experiment, late.config, ""))
+            # Late members have the group's settings where they have none of their own. An error of
+            # the group's settings is reported once, at the group.
             inherited = set(_consumer_errors(experiment, group.config, ""))
             for error in _consumer_errors(experiment, late.config, ""):
-                if error in own - inherited:  # what the group has wrong is said of the group
-                    yield replace(error, path=f"{here}.config{error.path}")
+                if error not in inherited:
+                    yield replace(error, path=f"{late_path}.config{error.path}")
     yield from _instance_errors(group, path)
 
 
 def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
-    """Yield settings that belong to the other design than the group's `coordination`."""
+    """Yield settings of a coordinator's members on ZooKeeper, and of ZooKeeper's otherwise."""
     if not group.is_on_zookeeper:
         if group.zookeeper != ZooKeeperConsumerConfig():
             yield problem(
@@ -66,8 +69,7 @@ def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]
                 expected="`coordination: zookeeper` beside it",
             )
         return
-    late = ((f"late_members[{n}].", each.config) for n, each in enumerate(group.late_members))
-    for place, config in (("", group.config), *late):
+    for place, config in _sections(group):
         if config is not None and config != ConsumerConfig():
             yield problem(
                 f"{path}.{place}config",
@@ -91,6 +93,13 @@ def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]
         )
 
 
+def _sections(group: GroupDefinition) -> Iterator[tuple[str, ConsumerConfig | None]]:
+    """Yield each section of consumer settings in a group, after the prefix of its path."""
+    yield "", group.config
+    for index, late in enumerate(group.late_members):
+        yield f"late_members[{index}].", late.config
+
+
 def _transaction_errors(
     experiment: Experiment, group: GroupDefinition, path: str
 ) -> Iterator[Problem]:
@@ -103,8 +112,7 @@ def _transaction_errors(
             "is missing: a transaction begins and ends with every commit",
             expected="a number of milliseconds beside `transactional: true`",
         )
-    late = ((f"late_members[{n}].", each.config) for n, each in enumerate(group.late_members))
-    for place, config in (("", group.config), *late):
+    for place, config in _sections(group):
         if config is not None and config.enable_auto_commit:
             yield problem(
                 f"{path}.{place}config.enable.auto.commit",
@@ -123,7 +131,11 @@ def _transaction_errors(
 
 
 def _patience_warnings(group: GroupDefinition, path: str) -> Iterator[Problem]:
-    """Yield a warning if members give up before a dead owner's session can end (ZK-50)."""
+    """Yield a warning if members give up before a dead owner's session can end.
+
+    The claims of a dead owner last until its session ends, and until then the claims of other
+    members conflict with them (ZK-50 of docs/kafka/ZOOKEEPER_CONSUMER.md).
+    """
     config = group.zookeeper
     patience_ms = config.rebalance_max_retries * config.backoff_ms
     if patience_ms <= config.zookeeper_session_timeout_ms:
@@ -158,15 +170,15 @@ def _consumer_errors(
         )
     brokers = [broker_name(broker_id) for broker_id in range(experiment.cluster.brokers)]
     for index, server in enumerate(config.bootstrap_servers):
-        host = server.partition(":")[0]  # a node has one port: the host says enough
+        host = server.partition(":")[0]  # a broker has one port, so its host identifies it
         yield from check_known("broker", host, brokers, f"{path}.bootstrap.servers[{index}]")
 
 
 def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
-    """Yield invalid `group.instance.id`s of members, and equal ones."""
+    """Yield an invalid `group.instance.id`, or one that several members would share."""
     places = _places_of_instances(group, path)
     for written, place in places.items():
-        if _INSTANCE.fullmatch(written.replace(MEMBER_INDEX, "0")) is None:
+        if _INSTANCE.fullmatch(written.replace(MEMBER_INDEX, "0")) is None:  # any index will do
             yield problem(
                 place,
                 "Kafka's brokers refuse it",
@@ -176,15 +188,17 @@ def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
                 near_miss=_near_instance(written),
             )
             return
-    given = [config.group_instance_id for config, _ in group.settings_of_members()]
-    shared = [(name, n) for name, n in Counter(given).items() if name is not None and n > 1]
+    instance_ids = [config.group_instance_id for config, _ in group.settings_of_members()]
+    shared = [(name, n) for name, n in Counter(instance_ids).items() if name is not None and n > 1]
     if shared:
         name, count = shared[0]
+        all_members = "all " if count == len(instance_ids) else ""
+        # The file has no shared id that came from `{index}`, such as `a-1` beside `a-{index}`. Then
+        # the problem is reported at the first id that the file has.
         written = name if name in places else next(iter(places))
         yield problem(
             places[written],
-            f"{'all ' if count == len(given) else ''}{count} members would have the same one "
-            "and fence each other",
+            f"{all_members}{count} members would have the same one and fence each other",
             expected=f"`{MEMBER_INDEX}` in it, which becomes the member's index",
             found=f"`{written}`",
             near_miss=f"{name}-{MEMBER_INDEX}" if name in places else None,
@@ -204,7 +218,7 @@ def _places_of_instances(group: GroupDefinition, path: str) -> dict[str, str]:
 
 
 def _near_instance(written: str) -> str | None:
-    """Return a near valid value for `written`; None if there is none."""
+    """Return a valid value that resembles `written`, or None."""
     near = MEMBER_INDEX.join(_UNFIT.sub("-", part) for part in _PLACEHOLDER.split(written))
     fits = _INSTANCE.fullmatch(near.replace(MEMBER_INDEX, "0")) is not None
     return near if fits else None
@@ -215,31 +229,34 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
     config, broker = group.config, experiment.cluster.config
     if group.members_total == 0:
         yield problem(f"{path}.members", "nobody ever joins this group", found="0")
-    most = max((experiment.topics[topic].partitions for topic in group.topics), default=0)
-    if group.members > most:
+    # The range assignor divides each topic by itself, so the largest topic decides.
+    most_partitions = max(
+        (experiment.topics[topic].partitions for topic in group.topics), default=0
+    )
+    if group.members > most_partitions:
         yield problem(
             f"{path}.members",
             "the range assignor leaves members without a partition",
-            expected=f"at most {most}, the partitions of its largest topic",
+            expected=f"at most {most_partitions}, the partitions of its largest topic",
             found=str(group.members),
         )
     if group.is_on_zookeeper:
         yield from _patience_warnings(group, path)
         return
-    own = list(consumer_warnings(config, group, broker, f"{path}.config"))
-    yield from own
+    of_group = list(consumer_warnings(config, group, broker, f"{path}.config"))
+    yield from of_group
     for index, late in enumerate(group.late_members):
         if late.config is not None:
-            here = f"{path}.late_members[{index}].config"
+            # As for errors: a warning about the group's settings is given once, at the group.
+            late_path = f"{path}.late_members[{index}].config"
             inherited = {
-                replace(warning, path=warning.path.replace(f"{path}.config", here, 1))
-                for warning in own
+                replace(warning, path=warning.path.replace(f"{path}.config", late_path, 1))
+                for warning in of_group
             }
-            for warning in consumer_warnings(late.config, group, broker, here):
-                if warning not in inherited:  # what the group has unwise is said of the group
+            for warning in consumer_warnings(late.config, group, broker, late_path):
+                if warning not in inherited:
                     yield warning
-    asked = group.commit_interval_ms is not None
-    if asked and config.enable_auto_commit:
+    if group.commit_interval_ms is not None and config.enable_auto_commit:
         yield problem(
             f"{path}.config.enable.auto.commit",
             "members commit by themselves and by Kafka's auto-commit",

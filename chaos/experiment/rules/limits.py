@@ -1,7 +1,7 @@
-"""Limits between two settings of one section: tables of `A <= B because`, and what breaks them.
+"""Limits of settings: tables of `A <= B because`, and the check that reads them.
 
-A limit is another setting of the section, by Kafka's name, or a value. What needs more than two
-settings of one section is code, in the other modules.
+B is another setting of the same section, by Kafka's name, or a value. A rule that needs more than
+two settings, or settings of two sections, is code in the other modules of this room.
 """
 
 import operator
@@ -22,7 +22,7 @@ from protocol.config import BrokerConfig, ConsumerConfig, ProducerConfig
 
 
 class Relation(Enum):
-    """How a setting must stand to its limit, in the words of an error."""
+    """The relation that a setting must have to its limit, in the words of an error."""
 
     AT_MOST = "at most"
     LESS_THAN = "less than"
@@ -31,7 +31,7 @@ class Relation(Enum):
     IS = "is"
 
     def holds(self, value: object, limit: object) -> bool:
-        """Return whether `value` stands so to `limit`."""
+        """Return True if `value` has this relation to `limit`."""
         return bool(_COMPARISONS[self](value, limit))
 
 
@@ -46,9 +46,11 @@ _COMPARISONS: Mapping[Relation, Callable[[Any, Any], object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One rule: `setting` must have `relation` to `limit`, a number or another setting.
+    """One rule: `setting` must have `relation` to `limit`.
 
-    Shape: `because` is the consequence of breaking the rule; `note` explains the other setting.
+    - `limit`: the name of another setting, or a value.
+    - `because`: the consequence if the rule is broken; it is the message of the problem.
+    - `note`: a remark on the limit, added to the expectation.
     """
 
     setting: str
@@ -73,14 +75,15 @@ def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterato
     names = _names_by_key(type(section))
     for row in limits[type(section)]:
         value = getattr(section, names[row.setting])
-        other = names.get(row.limit) if isinstance(row.limit, str) else None
-        limit: Any = row.limit if other is None else getattr(section, other)
+        # A text that names no setting is a value: `all` of acks.
+        limiting_setting = names.get(row.limit) if isinstance(row.limit, str) else None
+        limit: Any = row.limit if limiting_setting is None else getattr(section, limiting_setting)
         if row.relation.holds(value, limit):
             continue
         if row.relation is Relation.IS:
             expected, found = show(limit), show(value)
         else:
-            bound = str(limit) if other is None else f"{row.limit} ({limit})"
+            bound = str(limit) if limiting_setting is None else f"{row.limit} ({limit})"
             expected, found = f"{row.relation.value} {bound}{row.note}", str(value)
         yield problem(f"{path}.{row.setting}", row.because, expected=expected, found=found)
 

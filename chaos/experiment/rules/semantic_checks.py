@@ -1,4 +1,4 @@
-"""Common parts of semantic checks: problems at paths, without a file."""
+"""Common parts of semantic checks: makers of problems that have a path, but no file or line."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -6,9 +6,9 @@ from chaos.experiment.problems import Problem, near_miss, one_of
 from chaos.experiment.structs import microseconds
 
 FILE = ""
-"""Placeholder: semantic checks know only paths, and the loader adds file and line."""
+"""Placeholder of the file's name. The loader (`placed`) replaces it, and adds the line."""
 LONGEST_US = 24 * 3_600 * 1_000_000
-"""The longest stage of a run: a day; a longer one is a mistake in the unit."""
+"""The longest stage of a run, one day. A longer one is taken for a mistake in the unit."""
 
 
 def problem(
@@ -55,6 +55,6 @@ def check_once(
 
 
 def too_long(duration: str, path: str) -> Iterator[Problem]:
-    """Yield a problem if `duration` is longer than a stage of a run may be."""
+    """Yield a problem if `duration` is longer than LONGEST_US."""
     if microseconds(duration) > LONGEST_US:
         yield problem(path, "is not allowed", expected="at most `24h`", found=f"`{duration}`")
