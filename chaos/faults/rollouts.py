@@ -243,8 +243,8 @@ class ScaleFault(_Gradual):
     name = "scale"
     doc = (
         "Starts or stops members until the group has `to` members, as an autoscaler does: the ones "
-        "with the highest index stop first. Nothing undoes the change. A later scaling of the group "
-        "supersedes one that goes on."
+        "with the highest index stop first. Nothing undoes the change. A later scaling of the "
+        "group supersedes one that goes on."
     )
     args_type = ScaleArgs
 
