@@ -128,6 +128,7 @@ def time_marks(run: ReportInput) -> tuple[TimeMark, ...]:
             label=f"{fault.fault_id} ({fault.hit})",
             from_s=fault.injected_at_us / 1_000_000,
             to_s=_until(run, fault.momentary, fault.healed_at_us),
+            is_by_accident=fault.is_by_accident,
         )
         for fault in sorted(run.facts.faults, key=lambda fault: fault.injected_at_us or 0)
         if fault.injected_at_us is not None

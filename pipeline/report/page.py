@@ -19,11 +19,15 @@ _SCRIPTS = ("report.js", "time_axis.js", "navigation.js")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeMark:
-    """A fault on the overview of the time axis: seconds; `to_s` None: momentary or never undone."""
+    """A fault on the overview of the time axis: seconds; `to_s` None: momentary or never undone.
+
+    `is_by_accident`: no fault of the plan, but a machine that was away.
+    """
 
     label: str
     from_s: float
     to_s: float | None
+    is_by_accident: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,5 +75,9 @@ def _singly(part: Part) -> tuple[Part, ...]:
 
 
 def _time(page: Page) -> dict[str, Any]:
-    marks = [{"from": m.from_s, "to": m.to_s, "label": m.label} for m in page.marks]
-    return {"end": page.end_s, "faults": marks}
+    return {"end": page.end_s, "faults": [_time_mark(mark) for mark in page.marks]}
+
+
+def _time_mark(mark: TimeMark) -> dict[str, Any]:
+    accident = {"accident": True} if mark.is_by_accident else {}
+    return {"from": mark.from_s, "to": mark.to_s, "label": mark.label, **accident}

@@ -5,7 +5,7 @@
 
 // ---------------------------------------------------------------- the time axis
 
-const time = given("time-data"); // {end, faults: [{label, from, to}]}
+const time = given("time-data"); // {end, faults: [{label, from, to, accident?}]}
 const range = { from: 0, to: time.end };
 const SHORTEST = 0.002; // seconds: below it there is nothing to see
 let mark = null; // a span that a link pointed at: {from, to}
@@ -135,7 +135,8 @@ function makeTimebar() {
   bar.overview = make("div", { class: "overview" }, bar.window, bar.select);
   time.faults.forEach((fault) => {
     const title = `${fault.label}, ${fault.from} s${fault.to === null ? "" : ` to ${fault.to} s`}`;
-    const flag = make("button", { type: "button", class: "fault", title, "aria-label": `Show fault ${title}`, onclick: () => showFault(fault) });
+    const what = fault.accident ? "accident" : "fault";
+    const flag = make("button", { type: "button", class: fault.accident ? "fault accident" : "fault", title: fault.accident ? `by accident: ${title}` : title, "aria-label": `Show ${what} ${title}`, onclick: () => showFault(fault) });
     flag.style.left = percent(fault.from);
     flag.style.width = percent((fault.to ?? fault.from) - fault.from);
     bar.overview.append(flag);
@@ -152,6 +153,7 @@ function makeTimebar() {
       ...(time.faults.length ? [button(many ? "‹ Fault" : "Fault", many ? "Previous fault" : "The fault", () => (many ? nextFault(-1) : showFault(time.faults[0])), "[")] : []),
       ...(many ? [button("Fault ›", "Next fault", () => nextFault(1), "]")] : []),
       make("span", { class: "edges" }, bar.at, bar.from, make("span", {}, "to"), bar.to, make("span", {}, "s"))),
+    ...overviewLegend(),
   );
   gestures(bar.overview, (clientX) => {
     const { left, width } = bar.overview.getBoundingClientRect();
@@ -162,6 +164,15 @@ function makeTimebar() {
     bar.select.style.left = percent(shown.from);
     bar.select.style.width = percent(shown.to - shown.from);
   });
+}
+
+/** Returns the legend of the overview, if it shows a machine that was away by accident. */
+function overviewLegend() {
+  const accidents = time.faults.filter((fault) => fault.accident).length;
+  if (!accidents) return [];
+  const entry = (kind, says) => make("span", {}, make("i", { class: kind }), says);
+  const planned = accidents < time.faults.length ? [entry("fault", "fault of the plan")] : [];
+  return [make("p", { class: "overview-legend" }, ...planned, entry("fault accident", "machine away by accident"))];
 }
 
 function showTimebar() {

@@ -13,6 +13,7 @@ from pipeline.report.charts.chart import Chart, Paragraph, Pick, Section, time_p
 from pipeline.report.report_input import ReportInput
 from tests.support.builders.report_inputs import journal_entry, report_input, run_facts, small_chart
 from tests.support.harness.browser import PHONE, draw_all, shown_range, visit
+from tests.support.harness.golden import Golden
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -145,6 +146,38 @@ def test_selected_member_is_shared_by_the_charts_of_a_section(page: Page) -> Non
             ".includes('member-17')",
             arg=lane,
         )
+
+
+def test_overview_shows_an_accident_in_its_own_colour_with_a_legend(
+    browser: Browser, tmp_path: Path, golden: Golden
+) -> None:
+    """A reader takes a flag for a fault of the plan unless it differs and a legend says why."""
+    accident = journal_entry(
+        fault_id="machine-0", fault="machine_disturbed", target="10.0.0.3", nodes=("broker-1",)
+    )
+    run = report_input(run_facts(faults=(journal_entry(), accident)))
+    path = write_report(report_html(run, (_sections,)), tmp_path / "p.html")
+    with visit(browser, path) as seen:
+        draw_all(seen.page)
+        flags = seen.page.locator(".overview .fault")
+        legend = seen.page.locator(".overview-legend span")
+        shown = [
+            f"{flag.get_attribute('class')}: {flag.get_attribute('title')}" for flag in flags.all()
+        ]
+        golden.check("words/overview.txt", "\n".join([*shown, *legend.all_inner_texts(), ""]))
+        of_flags, of_legend = (
+            found.evaluate_all("all => all.map(each => getComputedStyle(each).backgroundImage)")
+            for found in (flags, legend.locator("i"))
+        )
+        assert len(set(of_flags)) == 2
+        assert of_legend == of_flags
+        assert seen.problems == []
+
+
+def test_overview_without_accidents_has_no_legend(page: Page) -> None:
+    """Then all of its flags mean the same."""
+    assert page.locator(".overview .fault").count() == 1
+    assert page.locator(".overview-legend").count() == 0
 
 
 def test_keys_dialog_opens_and_keeps_the_range(page: Page) -> None:
