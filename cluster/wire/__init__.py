@@ -1,8 +1,9 @@
 """A broker's listener for Kafka clients: Kafka's wire protocol over TCP, PLAINTEXT.
 
-In the lab a Kafka client is a node without a Host: it has a name and connections, and link rules
-apply to it. This package turns its bytes into the frames that all nodes exchange, and the broker's
-frames into bytes. It may import `protocol`, hosts and links, but no code of brokers.
+In this project a Kafka client is a node without a Host: it has a name and connections, and link
+rules (the effects of faults on messages) apply to it. This package turns its bytes into the frames
+that all nodes exchange, and the broker's frames into bytes. It may import `protocol`, hosts and
+links, but no code of brokers.
 
 Reading order: `codec` (messages by version, from `protocol.wire`'s tables), `headers` (request
 headers), `exchange` (one request, and its answer), `connection` (one TCP connection), `limits`

@@ -77,8 +77,11 @@ class ClientLinks:
             gate.reset(closes)
 
     def _gate(self, client: NodeName) -> LinkGate | None:
+        """Return a client's gate; None if no rule is in force and no frame waits in the gate."""
         gate = self._gates.get(client)
         if gate is not None:
+            # After the last rule, a gate stays until its delayed frames have left: a later frame
+            # must not overtake them.
             if gate.is_idle and not self._rules:
                 del self._gates[client]
                 return None

@@ -1,6 +1,9 @@
 """Encodes and decodes messages in one version of an API, by the tables of `protocol.wire`.
 
 For each message and version, a reader and a writer are composed once, from one function per field.
+- Requests of today's shape become messages (Structs) directly, by a "typed" reader.
+- Versions whose shape differs too much (`reshaped_below`) become "plain" data first, dicts and
+  lists, which `protocol.plain` turns into messages. Responses take the same ways back.
 Numbers are big-endian; strings have an int16 length, arrays and bytes an int32 length; a length of
 -1 means null. None of the versions is flexible (KIP-482), so there are no tagged fields.
 Source: Kafka's protocol guide, "Protocol Primitive Types".
@@ -26,10 +29,11 @@ from protocol.wire.fields import Kind, WireField
 from protocol.wire.listener_versions import OFFERED
 
 STRING_BYTES_MAX = 32_767
+"""Largest int16, the type of a string's length; longer strings are cut."""
 
 
 class MalformedRequest(Exception):
-    """Bytes that are no message of their API and version; the message has the expectation."""
+    """Bytes that are no request of their API and version; the text says what was expected."""
 
 
 class Cursor:
@@ -119,7 +123,7 @@ def _read_string(cursor: Cursor) -> str:
 
 def _write_string(out: bytearray, value: str | None) -> None:
     if value is None:
-        out += b"\xff\xff"
+        out += b"\xff\xff"  # length -1
         return
     encoded = value.encode()
     if len(encoded) > STRING_BYTES_MAX:
@@ -146,7 +150,7 @@ def _read_bytes(cursor: Cursor) -> bytes:
 
 def _write_bytes(out: bytearray, value: bytes | None) -> None:
     if value is None:
-        out += b"\xff\xff\xff\xff"
+        out += b"\xff\xff\xff\xff"  # length -1
         return
     out += _pack_int32(len(value))
     out += value
@@ -178,7 +182,7 @@ def _array_reader(read_item: Reader, *, nullable: bool) -> Reader:
 def _array_writer(write_item: Writer) -> Writer:
     def write(out: bytearray, items: Any) -> None:  # noqa: ANN401 (a sequence of any values)
         if items is None:
-            out += b"\xff\xff\xff\xff"
+            out += b"\xff\xff\xff\xff"  # length -1
             return
         out += _pack_int32(len(items))
         for item in items:
@@ -188,6 +192,7 @@ def _array_writer(write_item: Writer) -> Writer:
 
 
 def _present(fields: tuple[WireField, ...], version: int) -> tuple[WireField, ...]:
+    """Return the fields that messages of `version` have, in the order of their bytes."""
     return tuple(field for field in fields if field.is_in(version))
 
 
@@ -238,6 +243,7 @@ def _typed_reader(field: WireField, version: int, annotation: object) -> Reader:
 
 
 def _item_of(field: WireField) -> WireField:
+    """Return the field of one item of an array; no item may be null."""
     return WireField(name=field.name, kind=field.kind, bits=field.bits)
 
 
@@ -248,6 +254,7 @@ def _struct_reader(
     readers: list[tuple[str | None, Reader]] = []
     for field in _present(fields, version):
         if field.is_unused:
+            # The message has no such field: its bytes are read and dropped.
             readers.append((None, _plain_reader(field, version)))
         else:
             readers.append((field.name, _typed_reader(field, version, annotations[field.name])))
@@ -280,6 +287,7 @@ def _value_writer(field: WireField, version: int, *, plain: bool) -> Writer:
         case Kind.BOOL:
             item = _write_bool
         case Kind.STRING:
+            # Versions before `nullable_since` have "" in place of null.
             is_null_legal = not field.is_nullable or version >= field.nullable_since
             item = _write_string if is_null_legal else _write_string_or_empty
         case Kind.BYTES:
@@ -341,9 +349,9 @@ def _response_writer(api: Api, version: int) -> Writer:
 
 
 def decode_request(api: Api, version: int, cursor: Cursor) -> AnyRequest:
-    """Return the request at the cursor, as Kafka does whatever bytes follow it.
+    """Return the request at the cursor. Bytes after it are ignored, as in Kafka.
 
-    Record batches are bytes in it: `exchange` decodes them. Raises: MalformedRequest.
+    Record batches stay bytes; `exchange` decodes them. Raises: MalformedRequest.
     """
     request = _request_reader(api, version)(cursor)
     return typing.cast(AnyRequest, request)  # Api names requests of the union only

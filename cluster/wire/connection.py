@@ -1,8 +1,9 @@
 """One TCP connection of a Kafka client: cuts the bytes into requests, and serves one at a time.
 
-While a request is served, later bytes wait here, as on a muted channel in Kafka, so answers leave
-in the order of the requests. After the client has closed its side, the requests before that are
-still served. Source: Kafka `SocketServer.Processor`, `NetworkReceive`.
+While a request is served, later bytes wait here (Kafka mutes the channel), so answers leave in the
+order of the requests. A client may close its side of the connection after its last request: the
+requests that were sent before are still served.
+Source: Kafka `SocketServer.Processor`, `NetworkReceive`.
 """
 
 import asyncio
@@ -10,14 +11,15 @@ import socket
 import struct
 from typing import Protocol, cast
 
-from cluster.wire.exchange import Exchange
+from cluster.wire.exchange import SIZE_BYTES, Exchange
 from cluster.wire.headers import foreign_protocol
 from protocol.ids import NodeName
 
-SIZE_BYTES = 4
 UNREAD_BYTES_MAX = 1_048_576
 """Bytes that may wait behind the served request; with more, the socket is no longer read."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+"""Value of SO_LINGER (on, for 0 s): the system closes the connection by a reset. Source: socket(7).
+"""
 
 
 class ConnectionOwner(Protocol):
@@ -59,11 +61,16 @@ class WireConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._unread = bytearray()
         self._is_scheduled = False
+        """True if `_serve_next` runs in the next turn of the loop."""
         self._is_held = False
+        """True while the listener serves as many other connections as it may."""
         self._is_reading = True
         self._is_first = True
+        """True until the first request: other protocols are recognised by their first bytes."""
         self._is_at_end = False
+        """True once the client has closed its side."""
         self._is_sending = False
+        """True while bytes of an answer have not been sent."""
 
     @property
     def caller(self) -> str:
@@ -100,7 +107,7 @@ class WireConnection(asyncio.Protocol):
         """Serve the requests before the end of the stream, then close."""
         self._is_at_end = True
         self._schedule()
-        return True
+        return True  # asyncio must not close the transport: answers are still to be sent
 
     def pause_writing(self) -> None:
         """Hold the next request: the client does not read its answers fast enough."""
@@ -171,6 +178,7 @@ class WireConnection(asyncio.Protocol):
                 self._set_reading(len(unread) <= UNREAD_BYTES_MAX)
                 self._owner.request(self, payload)
                 return
+        # No complete request is left.
         if self._is_at_end:
             self.end()
         else:

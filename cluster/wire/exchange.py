@@ -1,7 +1,7 @@
 """Exchange: one request of a Kafka client as a RequestEnvelope, and its answer as bytes.
 
-Handles the differences between versions that are not in the tables of fields: defaults of old
-versions, and the place of the error in their answers. Must not know connections.
+Handles the differences between versions that the tables of `protocol.wire` do not contain: defaults
+of old versions, and the place of the error in their answers. Must not know connections.
 """
 
 from dataclasses import dataclass, field
@@ -36,11 +36,14 @@ from protocol.records.batch import RecordBatch
 from protocol.records.kafka_format import InvalidBatch, decode_batches
 from protocol.wire.listener_versions import OFFERED, OLDEST_ANSWERED_PRODUCE
 
+SIZE_BYTES = 4
+"""Length of the number in front of each request and answer, which is its size."""
 LISTENER_NAME = "PLAINTEXT"
 """Name of the listener, as in Kafka's default of `listeners`."""
 METADATA_SAYS_AUTO_CREATION_SINCE = 4
 """First version of Metadata with allow_auto_topic_creation; in older ones it is always allowed."""
 OFFSET_FETCH_HAS_ERROR_SINCE = 2
+"""First version of OffsetFetch whose answer has a field for the group's error."""
 
 
 class UnsupportedRequest(Exception):
@@ -51,7 +54,8 @@ class UnsupportedRequest(Exception):
 class Exchange:
     """A request for the broker, and the data for encoding its answer.
 
-    `refused_batches`: outcomes of partitions with invalid batches, which the broker does not get.
+    `answer_version`: version in which the answer is encoded. `refused_batches`: outcomes, by topic,
+    of partitions with invalid batches, which the broker does not get.
     """
 
     header: RequestHeader
@@ -66,7 +70,7 @@ class Exchange:
         return not (isinstance(self.body, ProduceRequest) and self.body.acks == ACKS_NONE)
 
     def envelope(self, client_host: str) -> RequestEnvelope:
-        """Return the request as the envelope that a node of the lab would send."""
+        """Return the request in the envelope that a node with a Host would send."""
         return RequestEnvelope(
             api_key=self.api,
             api_version=self.header.api_version,
@@ -87,10 +91,10 @@ class Exchange:
             response = self._with_aborted_transactions(response)
         elif isinstance(response, OffsetFetchResponse):
             response = self._with_error_in_partitions(response)
-        out = bytearray(4)
+        out = bytearray(SIZE_BYTES)  # the size is known, and written, at the end
         out += self.header.correlation_id.to_bytes(4, "big", signed=True)
         encode_response(self.api, self.answer_version, response, out)
-        out[:4] = (len(out) - 4).to_bytes(4, "big")
+        out[:SIZE_BYTES] = (len(out) - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
         return bytes(out)
 
     def is_refused(self, response: AnyResponse) -> bool:
@@ -101,13 +105,15 @@ class Exchange:
         """Return the broker's answer with the outcomes of the refused batches."""
         if not self.refused_batches:
             return response
-        outcomes = {name: list(each) for name, each in self.refused_batches.items()}
+        outcomes_by_topic = {
+            name: list(outcomes) for name, outcomes in self.refused_batches.items()
+        }
         for topic in response.responses:
-            outcomes.setdefault(topic.name, []).extend(topic.partition_responses)
+            outcomes_by_topic.setdefault(topic.name, []).extend(topic.partition_responses)
         return ProduceResponse(
             responses=tuple(
-                TopicProduceResponse(name=name, partition_responses=tuple(each))
-                for name, each in outcomes.items()
+                TopicProduceResponse(name=name, partition_responses=tuple(outcomes))
+                for name, outcomes in outcomes_by_topic.items()
             )
         )
 
@@ -196,7 +202,10 @@ def _unknown_api(header: RequestHeader) -> str:
 
 
 def _whole_metadata_request(request: MetadataRequest, version: int) -> MetadataRequest:
-    """Return a Metadata request with the defaults of its version made explicit."""
+    """Return a Metadata request with the defaults of its version made explicit.
+
+    An empty list of topics means all topics (None) in v0, and no topic in later versions.
+    """
     topics = None if version == 0 and not request.topics else request.topics
     allows = version < METADATA_SAYS_AUTO_CREATION_SINCE or request.allow_auto_topic_creation
     return MetadataRequest(topics=topics, allow_auto_topic_creation=allows)
@@ -229,6 +238,7 @@ def _with_batches(
 
 
 def _batch_of(data: PartitionProduceData, version: int) -> RecordBatch | ErrorCode:
+    """Return the one batch of a partition's bytes, or the error that refuses it."""
     if version < OLDEST_ANSWERED_PRODUCE:
         return ErrorCode.UNSUPPORTED_VERSION
     payload = data.records

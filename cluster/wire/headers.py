@@ -14,6 +14,7 @@ from protocol.api import Api
 
 _API_BY_KEY = {api.value: api for api in Api}
 _FIXED = struct.Struct(">hhi")
+"""The first fields of every header: API key, API version, correlation id."""
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 """Keys of the first APIs of a client that is configured for SASL."""
@@ -32,14 +33,14 @@ class RequestHeader(NamedTuple):
 
     @property
     def api(self) -> Api | None:
-        """The API; None if the lab has no API with this key."""
+        """The API; None if this project has no API with this key."""
         return _API_BY_KEY.get(self.api_key)
 
 
 def read_header(cursor: Cursor) -> RequestHeader:
     """Return the header at the cursor. Raises: MalformedRequest.
 
-    The tagged fields of flexible versions are not read.
+    The tagged fields of flexible versions are not read, because brokers offer no such version.
     """
     api_key, api_version, correlation_id = _FIXED.unpack(cursor.take(_FIXED.size))
     if api_key < 0 or api_version < 0:

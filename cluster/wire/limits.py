@@ -24,7 +24,9 @@ class ConnectionLimits:
         self._last_bytes_us: OrderedDict[WireConnection, int] = OrderedDict()
         """Served connections with the time of their last bytes, the longest idle one first."""
         self._waiting: deque[WireConnection] = deque()
+        """Held connections, in the order of their arrival."""
         self._by_address: dict[str, int] = {}
+        """Number of connections of each client address, served and held."""
 
     def admit(self, connection: WireConnection, now_us: int) -> str | None:
         """Count a new connection, and hold it if max.connections are served already.
@@ -72,6 +74,6 @@ class ConnectionLimits:
             yield connection
 
     def next_check_us(self, now_us: int) -> int:
-        """Return the shortest time after which a connection can be idle for too long."""
+        """Return the time until the next check: before it no connection is idle for too long."""
         oldest_us = next(iter(self._last_bytes_us.values()), now_us)
         return max(1, oldest_us + self._idle_max_us - now_us)

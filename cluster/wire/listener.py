@@ -1,9 +1,9 @@
 """WireListener: socket and connections of one broker incarnation, for Kafka clients.
 
 The broker's Host gets requests of Kafka clients as frames from nodes named `client:<client id>`.
-Frames of the Host to such a node come back here, and become bytes. A crash of the broker closes all
-connections at once. While it is paused, they stay open and silent, because its Host holds the
-frames. This module must not know brokers.
+Frames of the Host to a node of this name come back here, and become bytes. A crash of the broker
+closes all connections at once. While the broker is paused, they stay open and silent, because its
+Host holds the frames. This module must not know brokers.
 """
 
 import asyncio
@@ -48,8 +48,9 @@ BACKLOG = 50
 class ListenerBinding:
     """Address, cluster id and limits of a broker's listener for Kafka clients.
 
-    - `port`: 0: a free port.
-    - `advertised_host`: host that clients are given; None: `host`, or the machine's name.
+    - `port`: 0 means a free port.
+    - `advertised_host`: host in the address that brokers give to clients; None means `host`, or the
+      machine's name if `host` is a wildcard.
     - `first_number`: number of the first connection; the numbers of different brokers and
       incarnations do not overlap.
     """
@@ -122,7 +123,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def advertised_host(host: str) -> str:
-    """Return the host that clients are given: the machine's name if `host` is a wildcard.
+    """Return the host of the address that clients get: the machine's name if `host` is a wildcard.
 
     Source: Kafka's advertised.listeners, whose default is the canonical host name.
     """
@@ -251,7 +252,9 @@ class WireListener:
                 connection = self._named.pop((frame.destination, frame.connection_id), None)
                 if connection is not None:
                     connection.end(reset=True)
-            case _:  # an accepted connection needs no byte; a dead process's end with `stop`
+            case _:
+                # OpenedFrame: TCP has accepted the connection already. ResetFrame: `stop` closes
+                # the connections of a dead broker.
                 pass
 
     def _answer(self, frame: ResponseFrame) -> None:
@@ -272,8 +275,10 @@ class WireListener:
 
     def _to_broker(self, frame: Frame) -> None:
         if isinstance(frame, CloseFrame):
-            # One turn later: this may be called from within the broker's own call of `take`, whose
-            # answer made the connection close.
+            # One turn later, because the broker may be on the stack:
+            # 1. The broker sends an answer, which `take` delivers.
+            # 2. The answer makes this listener close the connection (`refuse`).
+            # 3. The broker's Host must not get the end of the connection inside its own `send`.
             self._loop.call_soon(self._give_to_broker, frame)
         else:
             self._give_to_broker(frame)
@@ -340,8 +345,8 @@ class WireListener:
 
     def closed(self, connection: WireConnection) -> None:
         """Remove a connection that has ended, and inform the broker."""
-        if self._connections.pop(connection, 0) == 0:
-            return
+        if self._connections.pop(connection, 0) == 0:  # the values are None
+            return  # it was never accepted
         host = self._host
         if host is None:
             return

@@ -23,4 +23,6 @@ then `client` (one session) and `zk_client` (zkclient: retries, listeners and th
 
 All modules but `node`, `client` and `zk_client` are synchronous: they get the time as an argument,
 and return the effects of an input as a list of outputs.
+
+Ids such as ZK-04 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """

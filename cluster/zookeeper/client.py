@@ -3,6 +3,7 @@
 Owns the connection (choice of the next server, pings, detection of silence), the session's id, the
 requests that wait for an answer, and the watches that a new connection must set again. The client
 has no timer for the session's expiry: only a server's answer shows that it has expired (ZK-13).
+Ids such as ZK-13 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: ZooKeeper `ClientCnxn`, `ZooKeeper.ZKWatchManager`, `StaticHostProvider`.
 DEVIATION: after the last server of the list, ZooKeeper's client waits 1 s before it begins again
 with the first; this one does not.
@@ -89,8 +90,10 @@ class ZooKeeperHandle:
     ) -> None:
         self._host = host
         self._servers = list(servers)
+        # Each client tries the servers in an order of its own, which spreads the clients.
         host.rng.shuffle(self._servers)
         self._next_server = 0
+        # The requested timeout, until a server grants another one.
         self._timeout_us = session_timeout_ms * _MS
         self._wanted_timeout_ms = session_timeout_ms
         self._on_state = on_state
@@ -143,7 +146,11 @@ class ZooKeeperHandle:
         return outcome
 
     def send(self, request: ZooKeeperRequest, on_outcome: Outcome) -> None:
-        """Send a request, or queue it until there is a connection. Its errors: ZK-15."""
+        """Send a request, or queue it until there is a connection.
+
+        `on_outcome` gets ConnectionLoss if the connection ends before the answer, SessionExpired if
+        the session is over (ZK-15).
+        """
         packet = _Packet(request, on_outcome)
         if not self.is_alive:
             self._host.after(0, on_outcome, KeeperError.SessionExpired)
@@ -187,7 +194,7 @@ class ZooKeeperHandle:
         )
         connection.send(
             request,
-            timeout_us=2 * self._timeout_us,
+            timeout_us=2 * self._timeout_us,  # never reached: `_check_silence` closes before
             on_response=partial(self._connect_answered, connection),
         )
         self._schedule()
@@ -197,12 +204,14 @@ class ZooKeeperHandle:
     ) -> None:
         if connection is not self._connection or not isinstance(answer, ConnectResponse):
             return
-        if answer.session_id == NO_SESSION:
+        if answer.session_id == NO_SESSION:  # the server does not know the session any more
             self._expire()
             return
         self._last_heard_us = self._host.now_us()
         self.session_id = answer.session_id
         self._timeout_us = answer.timeout_ms * _MS
+        # Before the queued requests, because the events of missed changes must arrive before an
+        # answer that shows these changes (ZK-19).
         if self._data_watches or self._exist_watches or self._child_watches:
             self._send(
                 _Packet(
@@ -269,7 +278,10 @@ class ZooKeeperHandle:
     # -- silence and pings -----------------------------------------------------------------------
 
     def _schedule(self) -> None:
-        """Set the timer for the next ping, or for the end of the permitted silence (ZK-13)."""
+        """Set the timer for the next ping, or for the end of the permitted silence (ZK-13).
+
+        A ping is due after half of that time without a request.
+        """
         self._cancel_timer()
         due_us = self._last_heard_us + self._read_timeout_us
         if self.is_connected:
@@ -353,6 +365,7 @@ class ZooKeeperHandle:
         """Remember a watch that the server has set: the next connection must set it again."""
         match request:
             case ExistsRequest(path=path, watch=True):
+                # On a missing znode only `exists` leaves a watch: it waits for the creation.
                 if error is KeeperError.NONE:
                     self._data_watches[path] = None
                 else:

@@ -1,8 +1,9 @@
 """Requests of one server's clients: sessions on their connections, reads, watches, writes.
 
 Owns the session of each connection, the watches, and the writes that wait for their transaction. A
-session's requests are answered in order, as ZK-04 demands, because the Host delivers the next
-request of a connection only after the answer to the one before.
+session's requests are answered in order (ZK-04), because the Host delivers the next request of a
+connection only after the answer to the one before. Ids such as ZK-04 name rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: ZooKeeper `ZooKeeperServer`, `FinalRequestProcessor`.
 """
 
@@ -53,6 +54,7 @@ from protocol.messages.zookeeper_quorum import CloseSessionTxn, ErrorTxn, Txn
 Role = Leading | Following
 
 _ENDS_CONNECTION = frozenset({KeeperError.SessionExpired, KeeperError.SessionMoved})
+"""Errors of a write after whose answer the connection is closed: it has no session any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,9 @@ class ClientRequests:
         self._sessions: dict[AcceptedConnection, SessionId] = {}
         self._connections: dict[SessionId, AcceptedConnection] = {}
         self._pending: dict[int, _PendingWrite] = {}
+        """Writes without an applied transaction, by the request number that it will contain."""
         self._revalidating: dict[SessionId, tuple[RequestId, AcceptedConnection]] = {}
+        """ConnectRequests of sessions that this follower's leader has not confirmed yet."""
 
     @property
     def sessions(self) -> dict[AcceptedConnection, SessionId]:
@@ -110,6 +114,8 @@ class ClientRequests:
         if session_id is None:
             result.add(HangUp(connection))
             return
+        # The leader knows the deadline of the session. A follower reports the session at the
+        # leader's next ping, so it needs no time.
         if isinstance(role, Leading):
             role.touch(session_id, now_us)
         else:
@@ -207,9 +213,12 @@ class ClientRequests:
             timeout = role.revalidate(session_id, self._ensemble.server_id, now_us)
             self._take_up(request_id, connection, session_id, timeout, result)
         else:
+            # The client has connected a second time before the leader's answer: only its newest
+            # connection counts.
             earlier = self._revalidating.get(session_id)
             if earlier is not None:
-                result.add(HangUp(earlier[1]))
+                _request_id, earlier_connection = earlier
+                result.add(HangUp(earlier_connection))
             self._revalidating[session_id] = (request_id, connection)
             role.revalidate(session_id, result)
 
@@ -221,7 +230,9 @@ class ClientRequests:
         timeout_ms: int | None,
         result: ServerResult,
     ) -> None:
+        """Answer a client that continues a session; `timeout_ms` None: the session has expired."""
         if timeout_ms is None:
+            # Without a session id the answer means Expired.
             result.add(Reply(request_id=request_id, response=ConnectResponse()))
             result.add(HangUp(connection))
             return
@@ -258,7 +269,7 @@ class ClientRequests:
         stat = tree.stat(path)
         match request:
             case ExistsRequest(watch=watch):
-                if watch:
+                if watch:  # also on a missing znode: the watch fires at its creation
                     self.watches.add_data_watch(connection, path)
                 error = KeeperError.NoNode if stat is None else KeeperError.NONE
                 return ExistsResponse(zxid=zxid, error_code=error, stat=stat)

@@ -2,8 +2,9 @@
 
 A database is a function of the log: two servers that have applied the same transactions have equal
 databases. A leader has two. One has the committed transactions, like every server's. The other is
-ahead: the leader applies each proposal to it at once, and checks new writes against it. Source:
-ZooKeeper `ZKDatabase`, `PrepRequestProcessor`; ZK-02.
+ahead: the leader applies each proposal to it at once, and checks new writes against it.
+Source: ZooKeeper `ZKDatabase`, `PrepRequestProcessor`; rules ZK-02, ZK-05 and ZK-12 of
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Iterable
@@ -77,6 +78,7 @@ class ZooKeeperDatabase:
     def prepare(self, session_id: SessionId, request: ZooKeeperWrite) -> TxnBody:
         """Return the transaction for `request` in this state; an ErrorTxn if it is refused."""
         match request:
+            # The only write without a session: it asks for one.
             case ConnectRequest(timeout_ms=timeout_ms):
                 return CreateSessionTxn(timeout_ms=timeout_ms)
             case _ if session_id not in self.sessions:

@@ -1,4 +1,7 @@
-"""Number, peers and settings of one server of an ensemble."""
+"""Number, peers and settings of one server of an ensemble.
+
+Ids such as ZK-06 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+"""
 
 from dataclasses import dataclass
 

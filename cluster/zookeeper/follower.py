@@ -9,7 +9,8 @@ The requests to the leader, in order (each method handles the answer to one):
 4. AckRequest for each Proposal (`noticed`).
 
 A follower answers reads from the transactions that it has applied, so they may lag behind the
-leader (ZK-03). Source: ZooKeeper `Learner`, `Follower`.
+leader (ZK-03). Ids such as ZK-03 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md. Source: ZooKeeper
+`Learner`, `Follower`.
 """
 
 from cluster.zookeeper.ensemble import Ensemble
@@ -85,8 +86,10 @@ class Following:
     def synced(self, response: AckEpochResponse, now_us: int, result: ServerResult) -> None:
         """Make this log equal to the leader's.
 
-        The transactions that this removes were never committed: a majority promised the epoch, and
-        the leader's history is the newest among it.
+        Transactions after `keep_zxid` are removed; they were never committed:
+        1. A committed transaction is in the logs of a majority.
+        2. A majority has promised the leader's epoch, and the leader's history is the newest of it.
+        3. The two majorities share a server, so the leader has every committed transaction.
         """
         self._heard_us = now_us
         self._log.truncate(response.keep_zxid)

@@ -1,4 +1,7 @@
-"""Invariants of a ZooKeeper server between two events. Each check raises InvariantViolation."""
+"""Invariants of a ZooKeeper server between two events. Each check raises InvariantViolation.
+
+Ids such as ZK-12 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+"""
 
 from cluster.zookeeper.client_requests import ClientRequests
 from cluster.zookeeper.database import ZooKeeperDatabase
@@ -42,7 +45,10 @@ def check_tree(tree: ZnodeTree) -> None:
         for name in children:
             if f"{prefix}{name}" not in tree:
                 raise InvariantViolation("parent_names_its_child", f"{prefix}{name}")
-    # No path is named twice: so many names of existing znodes are all znodes but the root.
+    # 1. Each name is a path of its own: a parent has each name once, and no two have a child at
+    #    one path.
+    # 2. Each name is the path of a znode (checked above).
+    # 3. So if there are as many names as znodes without the root, each of these has a parent.
     if named != len(tree.paths()) - 1:
         raise InvariantViolation("parent_names_its_child", f"{named} named of {tree.paths()}")
     listed = {owner: sorted(tree.ephemerals(owner)) for owner in tree.owners()}

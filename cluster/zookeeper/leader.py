@@ -1,11 +1,12 @@
 """The leader's role of a server: it gives out zxids, counts acknowledgements, expires sessions.
 
-Owns the learners, the steps until a majority follows (`_advance_epoch`), the proposals after that,
-and the deadlines of sessions. ServerCore applies the committed transactions, up to
-`committed_zxid`. Source: ZooKeeper `Leader`, `LearnerHandler`, `PrepRequestProcessor`; ZK-02,
-ZK-10.
-DEVIATION: a server requests votes, ZooKeeper's broadcast them; a learner gets the history in one
-message.
+Owns the learners (servers that follow or are about to), the steps until a majority follows
+(`_advance_epoch`), the proposals after that, and the deadlines of sessions. ServerCore applies the
+committed transactions, up to `committed_zxid`.
+Source: ZooKeeper `Leader`, `LearnerHandler`, `PrepRequestProcessor`; rules ZK-02, ZK-10 and ZK-12
+of docs/kafka/ZOOKEEPER_CONSUMER.md.
+DEVIATION: a server asks the others for their votes; ZooKeeper's servers broadcast their own.
+DEVIATION: a learner gets the history in one message.
 """
 
 from dataclasses import dataclass
@@ -111,7 +112,8 @@ class Leading:
         """None until a majority has reported its accepted epochs."""
         self._history_is_newest = False
         """True once a majority has promised the epoch, and none of it has a newer history."""
-        self._next_zxid = NO_ZXID
+        self._last_zxid = NO_ZXID
+        """Zxid of the last proposal, or the one just below the first of the epoch."""
         self.is_established = False
         """True once a majority has this leader's history; then the server serves clients."""
         self.has_failed = False
@@ -245,7 +247,7 @@ class Leading:
             accepted = [each.accepted_epoch for each in self._learners.values()]
             self._epoch = max((self._log.accepted_epoch, *accepted)) + 1
             self._log.accept_epoch(self._epoch)
-            self._next_zxid = first_zxid(self._epoch)
+            self._last_zxid = first_zxid(self._epoch)
         for learner in self._learners.values():
             if learner.ack_epoch is None:
                 self._answer(learner, FollowerInfoResponse(epoch=self._epoch), result)
@@ -269,9 +271,10 @@ class Leading:
         promised = [each.ack_epoch for each in self._learners.values() if each.ack_epoch]
         if not self._is_majority(len(promised)):
             return False
-        own = (self._log.current_epoch, self._log.last_zxid)
+        # The newer history is that of the later leader; under one leader, the longer one.
+        own_history = (self._log.current_epoch, self._log.last_zxid)
         for ack in promised:
-            if (ack.current_epoch, _last_of(ack)) > own:
+            if (ack.current_epoch, _last_of(ack)) > own_history:
                 self.has_failed = True
                 return False
         self._history_is_newest = True
@@ -305,6 +308,7 @@ class Leading:
             learner.parked = None
 
     def _is_majority(self, learners: int) -> bool:
+        """Return True if so many learners and this server itself are a majority."""
         return self._ensemble.is_majority(learners + 1)
 
     # -- writes ----------------------------------------------------------------------------------
@@ -349,7 +353,7 @@ class Leading:
         now_us: int,
         result: ServerResult,
     ) -> None:
-        zxid = self._next_zxid = Zxid(self._next_zxid + 1)
+        zxid = self._last_zxid = Zxid(self._last_zxid + 1)
         if isinstance(body, CreateSessionTxn):
             session_id = SessionId(zxid)
             self._sessions.add(session_id, body.timeout_ms * 1_000, now_us)
@@ -374,6 +378,8 @@ class Leading:
         """Commit the transactions that are in the logs of a majority."""
         if not self.is_established:
             return
+        # Sorted from the newest, entry number `majority` is logged by a majority. The leader's own
+        # log counts, too.
         acked = [each.acked_zxid for each in self._learners.values()] + [self._log.last_zxid]
         acked.sort(reverse=True)
         majority = len(self._ensemble.servers) // 2 + 1
@@ -420,4 +426,5 @@ class Leading:
 
 
 def _last_of(ack: AckEpochRequest) -> Zxid:
+    """Return the last zxid of a learner's log: the end of its last epoch."""
     return ack.epoch_ends[-1] if ack.epoch_ends else NO_ZXID

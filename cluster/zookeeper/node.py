@@ -32,6 +32,7 @@ from protocol.messages.zookeeper_quorum import QuorumRequest, ServerId, VoteRequ
 from protocol.trace import TraceEvent
 
 _LIFE_BITS = 32
+"""Bits of a request number that count within an incarnation; the bits above are its number."""
 
 
 class ZooKeeperNode:
@@ -58,6 +59,7 @@ class ZooKeeperNode:
         self._busy_until_us = 0
         """Time at which all requests so far will have been carried out, in virtual time."""
         self._electors: dict[ServerId, Connection] = {}
+        """Connections on which this server asks the others for their votes."""
 
     @property
     def core(self) -> ServerCore:

@@ -1,7 +1,7 @@
 """Outputs: the effects that one input of a ServerCore asks its node for, as one ordered list.
 
 The node must keep the order: the event of a watch goes out before the answer that shows the change
-(ZK-19), and a leader's proposal before its commit.
+(rule ZK-19 of docs/kafka/ZOOKEEPER_CONSUMER.md), and a leader's proposal before its commit.
 """
 
 from dataclasses import dataclass, field

@@ -64,7 +64,7 @@ class ServerCore:
 
     `log`: the server's own log. Transactions that it has at the start are applied once a leader has
     reported how many are committed. `first_request_number`: larger than the number of any request
-    of an earlier incarnation.
+    of an earlier incarnation, so that no transaction of that time answers a new request.
     """
 
     def __init__(self, ensemble: Ensemble, log: TxnLog, *, first_request_number: int) -> None:
@@ -324,8 +324,9 @@ class ServerCore:
     def _count_votes(self, now_us: int, result: ServerResult) -> None:
         """Lead if this server has the newest log of a majority; else follow the one that has.
 
-        Only the votes of servers that look for a leader count. If fewer than a majority look, the
-        others have a leader: the next round may get that leader's own vote, see `voted`.
+        Only the votes of servers that look for a leader count. If fewer than a majority look, other
+        servers have a leader or do not answer. Another round follows; `voted` ends it at once if
+        the leader answers.
         """
         looking = {
             server: vote

@@ -1,6 +1,8 @@
 """Deadlines of sessions at the leader, rounded up to whole ticks.
 
-Only the leader decides that a session has expired (ZK-10). Source: ZooKeeper `SessionTrackerImpl`.
+Only the leader decides that a session has expired (rule ZK-10 of
+docs/kafka/ZOOKEEPER_CONSUMER.md). Rounding lets many sessions expire at one tick, so one check per
+tick suffices. Source: ZooKeeper `SessionTrackerImpl`.
 """
 
 from collections.abc import Iterable

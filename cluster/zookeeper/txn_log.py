@@ -18,8 +18,10 @@ from protocol.messages.zookeeper_quorum import Txn
 from protocol.records.batch import Record, decode_records
 
 TXN_LOG = TopicPartition("zookeeper", 0)
+"""Name of the log in the storage, which names logs by partition."""
 EPOCHS = "epochs"
 _EPOCH_BITS = 32
+"""Number of a zxid's low bits, which count within an epoch; the bits above are the epoch."""
 
 
 class Epochs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -113,9 +115,14 @@ class TxnLog:
         The end of each epoch suffices for this: one leader gives out all zxids of an epoch, in
         order, and a server that has one of them has the leader's whole history before it.
         """
-        own = {epoch_of(zxid): zxid for zxid in self.epoch_ends()}
-        common = [min(zxid, own[epoch_of(zxid)]) for zxid in epoch_ends if epoch_of(zxid) in own]
-        return common[-1] if common else NO_ZXID
+        own_end_by_epoch = {epoch_of(zxid): zxid for zxid in self.epoch_ends()}
+        # Within an epoch that both logs have, the shorter log is a prefix of the longer one.
+        common_ends = [
+            min(zxid, own_end_by_epoch[epoch_of(zxid)])
+            for zxid in epoch_ends
+            if epoch_of(zxid) in own_end_by_epoch
+        ]
+        return common_ends[-1] if common_ends else NO_ZXID
 
     def truncate(self, keep_zxid: Zxid) -> None:
         """Remove the transactions after `keep_zxid`."""

@@ -1,8 +1,9 @@
 """Watches of one server's clients, and the events that a change causes.
 
 A watch is a pair of a connection and a path; a second watch on the same pair changes nothing. It
-fires when this server applies a change of the path, and is removed by that. Source: ZooKeeper
-`WatchManager`, `DataTree`; ZK-16 to ZK-20.
+fires once: when this server applies a change of the path, it sends an event and removes the watch.
+Source: ZooKeeper `WatchManager`, `DataTree`; rules ZK-16 to ZK-20 of
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Iterable
@@ -82,7 +83,7 @@ class WatchTable:
                 events.append(WatcherEvent(event_type=WatchType.NODE_DATA_CHANGED, path=path))
             else:
                 self.add_data_watch(connection, path)
-        for path in request.exist_watches:
+        for path in request.exist_watches:  # set on paths without a znode
             if path in tree:
                 events.append(WatcherEvent(event_type=WatchType.NODE_CREATED, path=path))
             else:

@@ -2,8 +2,9 @@
 
 Owns the present session (a new one after an expiry), the listeners, and a queue of events. One
 coroutine, the event thread, calls the listeners one after the other. An exception in a listener is
-logged, and the next event follows. Source: zkclient 0.10 `ZkClient`, `ZkEventThread`; ZK-21 to
-ZK-24.
+logged, and the next event follows. Ids such as ZK-22 name rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md.
+Source: zkclient 0.10 `ZkClient`, `ZkEventThread`; ZK-21 to ZK-24.
 """
 
 from collections import deque
@@ -113,7 +114,7 @@ class ZkClient:
                 raise
 
     async def delete(self, path: str) -> bool:
-        """Delete a znode, whoever owns it (ZK-08); return whether there was one."""
+        """Delete a znode, even one of another session (ZK-08); return True if there was one."""
         try:
             await self._retry(DeleteRequest(path=path))
         except KeeperException as error:
@@ -156,7 +157,7 @@ class ZkClient:
         return answer.children
 
     async def exists(self, path: str) -> bool:
-        """Return whether there is a znode."""
+        """Return True if there is a znode."""
         try:
             answer = await self._retry(ExistsRequest(path=path, watch=self._is_listened_to(path)))
         except KeeperException as error:
@@ -270,8 +271,9 @@ class ZkClient:
 
     def _fire_children(self, path: str) -> None:
         for listener in self._child_listeners.get(path, ()):
-
+            # The default argument binds this listener; a closure would see the loop's last one.
             async def run(listener: ChildListener = listener) -> None:
+                # First set the watch again, so that no change after this moment is missed (ZK-22).
                 await self._watch_children(path)
                 await listener(path)
 
@@ -281,14 +283,15 @@ class ZkClient:
         for listener in self._data_listeners.get(path, ()):
 
             async def run(listener: DataListener = listener) -> None:
+                # These reads set the watch again. zkclient does both, and passes on the data.
                 await self.exists(path)
                 await self.read(path)
                 await listener(path)
 
             self._queue(f"data of {path} changed", run)
 
-    def _queue(self, what: str, run: Callable[[], Awaitable[None]]) -> None:
-        self._events.append((what, run))
+    def _queue(self, description: str, run: Callable[[], Awaitable[None]]) -> None:
+        self._events.append((description, run))
         self._event_wakeup.set()
 
     async def _run_events(self) -> None:
@@ -296,8 +299,8 @@ class ZkClient:
             if not self._events:
                 await self._event_wakeup.wait(None)
                 continue
-            what, run = self._events.popleft()
+            description, run = self._events.popleft()
             try:
                 await run()
             except (KeeperException, ListenerFailed) as error:
-                self._host.log(f"Error handling event {what}: {error}")
+                self._host.log(f"Error handling event {description}: {error}")

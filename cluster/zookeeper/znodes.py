@@ -1,8 +1,9 @@
 """The tree of znodes of one server, and the changes that transactions make to it.
 
 Owns data, versions and ephemeral owners. The tree knows neither clients nor watches: each method
-that changes it returns the changes, and `watches` finds the connections that get an event. Source:
-ZooKeeper `DataTree`; ZK-01, ZK-08, ZK-12.
+that changes it returns the changes, and `watches` finds the connections that get an event. A zxid
+is the number of a transaction. Source: ZooKeeper `DataTree`; rules ZK-01, ZK-08 and ZK-12 of
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -31,7 +32,12 @@ class Change:
 
 @dataclass(slots=True)
 class _Znode:
-    """A znode. The keys of `children` are their names, in the order of creation."""
+    """A znode, with the fields of ZooKeeper's Stat.
+
+    `czxid`, `mzxid`, `pzxid`: transactions of its creation, of the last change of its data, and of
+    the last change of its list of children. `version`, `cversion`: numbers of changes of its data
+    and of that list. `children`: their names as keys, in the order of creation.
+    """
 
     data: str
     czxid: Zxid
