@@ -1,10 +1,10 @@
-"""Location of our packages: the checkout, or site-packages.
+"""Location of this project's packages: the checkout, or site-packages.
 
-`coordlab.own_packages` finds it without this module: it runs before any of our packages may be
-imported.
+`coordlab.own_packages` finds the location without this module, because it runs before any package
+of the project may be imported.
 """
 
 from pathlib import Path
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
-"""Folder of our top-level packages."""
+"""Folder of the project's top-level packages."""

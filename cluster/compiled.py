@@ -1,6 +1,6 @@
 """Import finder for the modules that `make fast` compiled; without a build it does nothing.
 
-Order of events:
+The compiled modules are called "hot": most of a run's time is spent in them. Order of events:
 1. `scripts.compiled` writes one shared library and `record.json` (modules, fingerprint of the
    sources, Python) into BUILD.
 2. `use_compiled` puts a finder in front of Python's own.
@@ -49,7 +49,7 @@ class CompiledState(StrEnum):
     NOT_BUILT = "interpreted: nothing is built"
     SWITCHED_OFF = f"interpreted: {SWITCH}=0"
     STALE = "interpreted: the sources or Python differ from what was compiled"
-    TOO_LATE = "interpreted: a hot module was imported before the finder stood"
+    TOO_LATE = "interpreted: a hot module was imported before the finder was installed"
 
 
 def library_path(build: Path) -> Path:
@@ -95,6 +95,8 @@ class _Library:
         """
         import ctypes  # noqa: PLC0415  # only compiled code needs it
 
+        # mypyc exports, for each module of a group, a capsule with the address of a C function
+        # that runs the module's body and returns the module.
         initializer = f"init_{name.replace('.', '___')}"
         pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
         pointer_of.restype = ctypes.c_void_p
@@ -113,7 +115,7 @@ class _Library:
         return module
 
     def _make_imported_picklable(self) -> None:
-        """Make the modules that are imported by now picklable."""
+        """Make instances of the imported modules' classes picklable."""
         for name in sorted(self._unpicklable & sys.modules.keys()):
             _set_own_module(sys.modules[name])
             _make_picklable(sys.modules[name])

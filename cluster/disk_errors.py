@@ -9,7 +9,8 @@ OF_THE_DISK = frozenset(
         *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY),
     }
 )
-"""Errors of a file system that is full, broken or read-only, or where something is in the way."""
+"""First line: the file system is full, broken or read-only. Second line: a path has the wrong
+permissions or is of the wrong kind. Other errors, such as ENOENT, are no fault of the disk."""
 
 
 def is_of_the_disk(error: BaseException) -> bool:

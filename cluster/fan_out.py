@@ -43,7 +43,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Died:
-    """A worker ended, or was ended after too long a silence. A new worker takes its place."""
+    """A worker ended, or was killed because it did not answer. A new worker takes its place."""
 
     worker: WorkerName
     items: Items
@@ -67,7 +67,10 @@ class Workers(Protocol):
         """Return the idle workers, in a stable order."""
 
     def coming(self) -> int:
-        """Return the number of starting workers, to wait for if only they can do the work."""
+        """Return the number of workers that are starting.
+
+        A caller waits for them if no idle worker may do its items (a check by another process).
+        """
 
     def give(self, worker: WorkerName, items: Items) -> None:
         """Give items to an idle worker. Shape: `items` is not empty."""

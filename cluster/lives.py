@@ -61,7 +61,10 @@ class NodeLife(ABC):
     @property
     @abstractmethod
     def live_state(self) -> NodeState | None:
-        """UP, STOPPING or PAUSED, which hides STOPPING; None while no incarnation lives."""
+        """UP, STOPPING or PAUSED; None while no incarnation lives.
+
+        A node that was paused during a shutdown is PAUSED.
+        """
 
     @property
     def state(self) -> NodeState:
@@ -96,7 +99,7 @@ class NodeLives(Generic[L]):
         return {name: life.state for name, life in self._lives.items()}
 
     def _status(self) -> ClusterStatus:
-        """Return a status with the state of every node, as the runtime knows it, and no more."""
+        """Return a status with the state of every node only; the nodes add the rest."""
         states = self.states()
         dead = (NodeState.DOWN, NodeState.NOT_STARTED)
         return ClusterStatus(

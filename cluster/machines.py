@@ -1,7 +1,7 @@
 """MachineLayout: the nodes of each machine of a cluster, computed in one way for every runtime.
 
-Nodes on one machine die, pause and are cut off together. Data flow: names of the nodes in placing
-order, and the experiment's own placement -> MachineLayout.
+Nodes on one machine die, pause and are cut off together. Data flow: names of the nodes, in the
+order in which they are placed, and the placement that the experiment demands -> MachineLayout.
 """
 
 from collections.abc import Sequence
@@ -29,8 +29,8 @@ def spread_nodes(
 ) -> MachineLayout:
     """Distribute nodes over machines: `placed[i]` go to machine i, all others in turn.
 
-    `nodes` are in placing order, brokers first, so that no two brokers share a machine while
-    another machine has none. One turn goes through all roles: with three machines and four brokers
+    `nodes` have brokers first, so that no two brokers share a machine while another machine has
+    none. The turn does not begin anew with each role: with three machines and four brokers,
     machine 0 has broker-0 and broker-3, and machine 1 has the first node after the brokers.
     Raises: ValueError if there is no machine.
     """
@@ -39,11 +39,11 @@ def spread_nodes(
     chosen: list[list[NodeName]] = [[] for _ in range(machines)]
     for index, names in enumerate(placed):
         chosen[index].extend(names)
-    taken = {name for names in chosen for name in names}
-    rest = [name for name in nodes if name not in taken]
-    for turn, name in enumerate(rest):
+    placed_names = {name for names in chosen for name in names}
+    free_nodes = [name for name in nodes if name not in placed_names]
+    for turn, name in enumerate(free_nodes):
         chosen[turn % machines].append(name)
-    order = {name: place for place, name in enumerate(nodes)}
+    order = {name: index for index, name in enumerate(nodes)}
     return MachineLayout(
         machines=tuple(tuple(sorted(names, key=order.__getitem__)) for names in chosen)
     )

@@ -85,7 +85,7 @@ class ZooKeeperStatus:
 
 
 class NodeState(StrEnum):
-    """State of a node's process, which the runtime itself started, stopped or killed."""
+    """State of a node, as the runtime knows it from its own acts (start, kill, pause, ...)."""
 
     NOT_STARTED = "not started"  # the run starts it later
     UP = "up"
@@ -193,8 +193,8 @@ class Runtime(ABC):
     def out_of_step_us(self) -> int:
         """Return the pause between the steady state and time zero of the plan.
 
-        In virtual time it is drawn from the seed. Without it, the plan's times would have the same
-        phase to the members' timers in every run. In real time it is 0.
+        In virtual time it is drawn from the seed. Otherwise a fault of the plan would in every run
+        hit the members at the same point between two heartbeats. In real time it is 0.
         """
         return 0
 
@@ -221,7 +221,7 @@ class Runtime(ABC):
 
     @abstractmethod
     async def power_loss(self, node: NodeName) -> HitNode:
-        """Kill the node's process, and remove from its logs what was not flushed."""
+        """Kill the node's process, and remove from its logs all bytes that were not flushed."""
 
     @abstractmethod
     async def shut_down(self, node: NodeName) -> HitNode:
@@ -299,7 +299,7 @@ class Runtime(ABC):
         return ()
 
     async def settle_contact(self) -> None:  # noqa: B027 - most runtimes have one machine
-        """Wait until the runtime knows of every machine whether it answers.
+        """Wait until every machine has answered, or is in `machine_events`.
 
         The run calls this after a failure, because a failure that a lost machine caused is not a
         failure of the tool.

@@ -1,7 +1,7 @@
 """Workers as processes of this machine: the Workers of `fan_out` without Ray.
 
 A worker is spawned, so it shares only the work with this process. It has a session of its own: a
-Ctrl-C on the terminal reaches this process alone, which passes it on by `interrupt`. Nothing is
+Ctrl-C on the terminal reaches this process alone, which may forward it by `interrupt`. No work is
 retried. The death of a worker is reported, and a new one starts in its place.
 """
 
@@ -167,7 +167,7 @@ def _serve(connection: "Connection[_Answer, Items]", work: Work) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             answer = do_timed(work, items)
-        except KeyboardInterrupt:  # the work let it through
+        except KeyboardInterrupt:  # the work did not handle it
             return
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)

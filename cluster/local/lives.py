@@ -130,7 +130,7 @@ class LocalLives(NodeLives[LocalLife]):
         return self._crash(node)
 
     async def power_loss(self, node: NodeName) -> HitNode:
-        """End the node, and remove from its logs what was not flushed."""
+        """End the node, and remove from its logs all bytes that were not flushed."""
         hit = self._crash(node, cause=KillCause.POWER_LOSS)
         if has_disk(self._life(node).spec):
             cut_to_flush_marks(self._disk_of(node))
@@ -214,7 +214,7 @@ class LocalLives(NodeLives[LocalLife]):
         life.is_up = True
 
     def _end_all_incarnations(self) -> None:
-        """Release what the nodes held, after all of them have ended."""
+        """Release the disks and shutdown tasks of all nodes, after the nodes have ended."""
         for life in self._lives.values():
             life.end_incarnation()
 

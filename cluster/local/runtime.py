@@ -1,7 +1,7 @@
 """LocalRuntime: a cluster in this process, in real time.
 
 Owns the NodeProcess of all nodes, and the task that watches it for failures. LocalLives starts and
-ends nodes; RealtimeRuntime has what all runtimes in real time share.
+ends nodes; RealtimeRuntime has the common part of the runtimes in real time.
 """
 
 import asyncio
@@ -34,6 +34,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _PROCESS_ID = "local#0"
+"""Id of the NodeProcess, in the form of Ray's process ids: name and number of the start."""
 
 
 class LocalRuntime(LocalLives, RealtimeRuntime):

@@ -56,10 +56,10 @@ class SampledSensor:
         if not live:
             return 0.0
         elapsed_ms = now_ms - live[0].start_ms
-        # All windows except the current one count as elapsed, so that a first value shortly after
-        # the start is no burst.
-        missing = NUM_SAMPLES - 1 - elapsed_ms // WINDOW_MS
-        elapsed_ms += max(0, missing) * WINDOW_MS
+        # All windows except the current one count as elapsed. Otherwise a single value, read 1 ms
+        # later, would be a rate of 1000 per second.
+        missing_windows = NUM_SAMPLES - 1 - elapsed_ms // WINDOW_MS
+        elapsed_ms += max(0, missing_windows) * WINDOW_MS
         return sum(sample.total for sample in live) * 1_000 / elapsed_ms
 
     def max(self, now_ms: int) -> float:
@@ -108,16 +108,23 @@ class Meter:
         return {f"{name}.Count": self.count, **rounded_rates}
 
     def _tick(self, now_ms: int) -> None:
-        """Apply the ticks that are due. As in Yammer's, the very first sets the rates directly."""
+        """Apply the ticks that are due.
+
+        The first due tick counts all events since the last tick; the others are idle and only let
+        the rates decay. As in Yammer's meter, the very first tick sets the rates to its own rate.
+        """
         due = (now_ms - self._start_ms) // TICK_MS
         if due <= self._ticks:
             return
-        rate = self._unticked * 1_000 / TICK_MS
+        tick_rate = self._unticked * 1_000 / TICK_MS
         idle_ticks = due - self._ticks - 1
         for name, minutes in METER_MINUTES.items():
-            kept = math.exp(-TICK_MS / (minutes * 60_000))
+            decay = math.exp(-TICK_MS / (minutes * 60_000))
             before = self._rates[name]
-            after_first_tick = rate if self._ticks == 0 else before + (1 - kept) * (rate - before)
-            self._rates[name] = after_first_tick * kept**idle_ticks
+            if self._ticks == 0:
+                after_first_tick = tick_rate
+            else:
+                after_first_tick = before + (1 - decay) * (tick_rate - before)
+            self._rates[name] = after_first_tick * decay**idle_ticks
         self._ticks = due
         self._unticked = 0

@@ -2,7 +2,7 @@
 
 Owns the parts of a run that only Ray has: joining it, the clocks of several machines, machines that
 are silent or lost, and calls to all node processes. RayLives acts on nodes, Fleet on processes and
-machines; RealtimeRuntime has what all runtimes in real time share.
+machines; RealtimeRuntime has the common part of the runtimes in real time.
 """
 
 import asyncio

@@ -99,7 +99,7 @@ async def measure_offset(
     error. The driver's own machine is recognised by its boot id, and has an offset of exactly 0.
     """
     local_boot_id = read_clock().boot_id
-    best = ClockOffset(offset_ns=0, bound_ns=1 << 62)
+    best = ClockOffset(offset_ns=0, bound_ns=1 << 62)  # worse than any measurement
     for _ in range(rounds):
         sent_ns = time.monotonic_ns()
         reading = await read_remote()

@@ -1,8 +1,9 @@
 """RealHost: the Host of a node in real time, on a node process's asyncio loop.
 
-It has the run's clock, timers, the trace file and the log; BaseHost has everything that is equal in
-virtual time, and NodeProcess carries the frames. An exception in a node's task or callback is
-reported as a failure. A host can be paused alone, or before its whole process is stopped (SIGSTOP).
+It adds the run's clock, timers, the trace file and the log to BaseHost, which has everything that
+is equal in virtual time. NodeProcess carries the frames (messages between nodes). An exception in a
+node's task or callback is reported as a failure. A host can be paused alone, or before its whole
+process is stopped (SIGSTOP).
 """
 
 import asyncio
@@ -25,6 +26,9 @@ from protocol.records.metadata import BrokerEndpoint
 from protocol.trace import TraceEvent, TraceKind
 
 Ts = TypeVarTuple("Ts")
+
+TRACED_EXCEPTION_MAX = 8_000
+"""Characters of a failed task's stack trace that its TASK_FAILED row has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +93,7 @@ class _HostTimer:
 
 
 class RealHost(BaseHost):
-    """One incarnation in real time. Made, and ended, by a NodeProcess on its loop."""
+    """One incarnation in real time; a NodeProcess creates and ends it on its loop."""
 
     def __init__(
         self,
@@ -197,11 +201,11 @@ class RealHost(BaseHost):
         """Report that `what` died: in the trace, in the log and to the process."""
         summary = f"{type(error).__name__}: {error}"
         self._callbacks.failed(f"{self.name}: {what} died with {summary}", error)
-        story = "".join(traceback.format_exception(error))
-        self.trace(
-            TraceEvent(kind=TraceKind.TASK_FAILED, cause=what, detail={"exception": story[-8_000:]})
-        )
-        self.log(f"{what} died:\n{story}")
+        stack_trace = "".join(traceback.format_exception(error))
+        # The end of a stack trace has the exception itself.
+        kept = stack_trace[-TRACED_EXCEPTION_MAX:]
+        self.trace(TraceEvent(kind=TraceKind.TASK_FAILED, cause=what, detail={"exception": kept}))
+        self.log(f"{what} died:\n{stack_trace}")
 
     def _free_resources(self) -> None:
         """Cancel the tasks, and close the files.

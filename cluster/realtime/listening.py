@@ -8,6 +8,9 @@ from cluster.wire.listener import ListenerBinding
 from protocol.ids import Incarnation
 
 CLUSTER_ID_BYTES = 16
+"""Length of a UUID."""
+_BROKER_SHIFT, _INCARNATION_SHIFT = 48, 32
+"""Connection numbers contain broker and incarnation, so that no two incarnations share one."""
 
 
 def listener_binding(
@@ -34,7 +37,7 @@ def listener_binding(
         port=port,
         advertised_host=listener.advertised_host,
         cluster_id=cluster_id(run_id),
-        first_number=(spec.broker_id << 48) + (incarnation << 32),
+        first_number=(spec.broker_id << _BROKER_SHIFT) + (incarnation << _INCARNATION_SHIFT),
         config=cluster.broker_config,
     )
 

@@ -45,7 +45,7 @@ def start_ticks(pid: int) -> int | None:
     Source: proc(5), fields 3 (state) and 22 (starttime) of /proc/<pid>/stat.
     """
     state, ticks = _state_and_start(pid)
-    return None if state in "ZX" else ticks
+    return None if state in "ZX" else ticks  # zombie, dead
 
 
 def _state_and_start(pid: int) -> tuple[str, int]:
@@ -55,8 +55,8 @@ def _state_and_start(pid: int) -> tuple[str, int]:
     except (FileNotFoundError, ProcessLookupError):
         return "X", 0
     # The name in field 2 may contain spaces and brackets, so fields are counted after its end.
-    fields = stat.rpartition(")")[2].split()
-    return fields[0], int(fields[19])
+    fields_from_3 = stat.rpartition(")")[2].split()
+    return fields_from_3[0], int(fields_from_3[22 - 3])
 
 
 def own_process() -> ProcessRef:
@@ -117,7 +117,7 @@ def is_stopped(process: ProcessRef) -> bool:
     state, ticks = _state_and_start(process.pid)
     if state in "ZX" or ticks != process.start_ticks:
         raise ProcessLookupError(f"process {process.pid} is gone")
-    return state == "T"
+    return state == "T"  # Source: proc(5), "stopped on a signal"
 
 
 def die_with_parent() -> None:
@@ -135,13 +135,13 @@ def die_with_parent() -> None:
 
 def collected_files(machine_dir: Path) -> tuple[tuple[str, int], ...]:
     """Return the files that a run collects: path below `machine_dir`, size in bytes."""
-    found = [
+    paths = [
         path
         for folder in COLLECTED
         for path in sorted((machine_dir / folder).glob("*"))
         if path.is_file()
     ]
-    return tuple((str(path.relative_to(machine_dir)), path.stat().st_size) for path in found)
+    return tuple((str(path.relative_to(machine_dir)), path.stat().st_size) for path in paths)
 
 
 def read_piece(machine_dir: Path, relative_path: str, offset: int) -> bytes:

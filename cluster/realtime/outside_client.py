@@ -88,9 +88,10 @@ async def _await_answer(
     """
     try:
         await asyncio.wait((asked, lost, failed), return_when=asyncio.FIRST_COMPLETED)
-        for impossible in (lost, failed):
-            if impossible.done() and not asked.done():
-                impossible.result()
+        # `lost` and `failed` return no value: if one of them is done, it has raised.
+        for watch in (lost, failed):
+            if watch.done() and not asked.done():
+                watch.result()
         return await asked
     finally:
         asked.cancel()

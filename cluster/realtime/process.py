@@ -92,6 +92,7 @@ class NodeProcess:
         self._reserved: dict[NodeName, socket.socket] = {}
         """Bound sockets that reserve the ports of dead brokers."""
         self._unflushed: dict[RealHost, None] = {}
+        """Hosts with trace rows that are not in their files yet."""
         self._failed = asyncio.Event()
         self._transport = Transport(
             process_id=process_id,
@@ -338,8 +339,9 @@ class NodeProcess:
         if listener is None:
             return
         listener.stop()
-        # If the reservation fails, the next incarnation binds the port itself, and fails with a
-        # clear error if another program has taken it.
+        # Without a reservation another program could take the port, and the address is in the
+        # clients' settings. If the reservation fails, the next incarnation binds the port itself,
+        # and fails with a clear error if another program has taken it.
         with suppress(OSError):
             self._reserved[name] = bind(listener.bound_host, listener.port)
 
@@ -357,6 +359,7 @@ class NodeProcess:
     def _send_frame(self, frame: Frame) -> None:
         """Send a frame of a node of this process; frames of one pair of nodes stay in order."""
         if frame.destination in self._hosts:
+            # Not at once: a host must not be called back before its own call has returned.
             self._loop.call_soon(self._deliver, frame)
             return
         if is_kafka_client(frame.destination):
@@ -365,6 +368,7 @@ class NodeProcess:
                 listener.take(frame)
             return
         address = self._address_of(frame.destination)
+        # A directory that still names this process for a node means that the node has just ended.
         if address is None or address.process_id == self.process_id:
             self._loop.call_soon(self._undeliverable, frame)
         else:
@@ -427,7 +431,10 @@ class NodeProcess:
 
     def _process_lost(self, process_id: str, nodes: tuple[NodeName, ...]) -> None:
         """Inform every node that a process is gone, with all connections to its nodes."""
-        for name in [n for n, at in self._guests.items() if at.process_id == process_id]:
+        lost_guests = [
+            name for name, address in self._guests.items() if address.process_id == process_id
+        ]
+        for name in lost_guests:
             del self._guests[name]
         for host in list(self._hosts.values()):
             for name in nodes:

@@ -38,8 +38,9 @@ class TraceReport:
 class RealtimeRuntime(Runtime):
     """A cluster in real time, for one run.
 
-    `run_dir`: folder that gets `trace/`, `logs/` and, during the run, `disks/`. `time_scale`: see
-    `clock`. `observers` get the merged rows at the end.
+    `run_dir`: folder that gets `trace/`, `logs/` and, during the run, `disks/`. `time_scale`: how
+    many times faster than real time the run's clock passes. `observers` get the merged rows at the
+    end.
     """
 
     def __init__(
@@ -63,8 +64,11 @@ class RealtimeRuntime(Runtime):
         self._is_stopped = False
         self._runner: asyncio.Runner | None = None
         self._main: asyncio.Task[Any] | None = None
+        """The task of `run`; None while there is none."""
         self._is_broken = False
+        """True once a failure has cancelled `main`."""
         self._is_ending = False
+        """True once `stop` was called: later failures cancel nothing."""
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -91,6 +95,7 @@ class RealtimeRuntime(Runtime):
         try:
             return self._runner.run(self._supervise(main))
         finally:
+            # The loop stays open until the cluster is stopped: a further `run` heals and stops it.
             if self._is_stopped:
                 self._runner.close()
                 self._runner = None
@@ -190,11 +195,12 @@ class RealtimeRuntime(Runtime):
 
     def _take_traced_failure(self, row: TraceRow) -> None:
         """Record a node's failure that only its trace contains, because its process died then."""
-        what = f"{row.node}: {row.cause} died with "
-        if any(failure.startswith(what) for failure in self._failures):
-            return
-        story: str = json.loads(row.detail or "{}").get("exception", "")
-        self._failures.append(what + story.strip().rpartition("\n")[2])
+        beginning = f"{row.node}: {row.cause} died with "
+        if any(failure.startswith(beginning) for failure in self._failures):
+            return  # the process has reported it
+        stack_trace: str = json.loads(row.detail or "{}").get("exception", "")
+        exception_line = stack_trace.strip().rpartition("\n")[2]
+        self._failures.append(beginning + exception_line)
 
 
 def merge_status(part: ClusterStatus, *, into: ClusterStatus) -> None:
@@ -208,5 +214,5 @@ def merge_status(part: ClusterStatus, *, into: ClusterStatus) -> None:
     into.refused_clients.update(part.refused_clients)
     for client, connections in part.kafka_clients.items():
         into.kafka_clients[client] = into.kafka_clients.get(client, 0) + connections
-    for group_id, found in part.groups.items():
-        into.groups.setdefault(group_id, []).extend(found)
+    for group_id, groups in part.groups.items():
+        into.groups.setdefault(group_id, []).extend(groups)

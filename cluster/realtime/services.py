@@ -1,7 +1,8 @@
 """NodeService controls one node process, AgentService one machine (signals, clock, files).
 
 Both are plain classes without Ray, so that tests can use them directly; `cluster.ray.actors` makes
-Ray's actors of them.
+Ray's actors of them. Ray may run calls of one actor in another order than they were made in
+("calls may overtake each other").
 """
 
 import gc
@@ -76,7 +77,7 @@ class NodeService:
         return ListeningProcess(process=machine_processes.own_process(), address=address)
 
     async def control(self, state: ControlState) -> None:
-        """Apply the control plane's state, unless a newer one came first: calls may overtake."""
+        """Apply the control plane's state, unless a newer one came first."""
         if state.version <= self._control_version:
             return
         self._control_version = state.version
@@ -113,8 +114,8 @@ class NodeService:
     async def pause_node(self, name: NodeName, order: int) -> None:
         """Pause one node.
 
-        Calls may overtake each other. `order` grows with each pause and resume, so that a pause is
-        ignored if its resume came first.
+        `order` grows with each pause and resume, so that a pause is ignored if its resume came
+        first.
         """
         if order > self._last_pause_order:
             self._last_pause_order = order
@@ -125,13 +126,14 @@ class NodeService:
     ) -> None:
         """Resume one node, after applying the newest state and the resets that it missed.
 
-        `resets` were ordered while the process was stopped, so all of its connections are older
-        than they are.
+        The process has opened no connection since `resets` were ordered, because it was stopped. So
+        each reset closes all connections of its nodes, without their names.
         """
         await self.control(state)
         process = self._alive()
         for reset in resets:
             process.reset_client_ends(reset)
+            # All clients count as silent: the server ends close, whatever their names are.
             process.reset_server_ends(reset, (), (*reset.sources, *reset.destinations))
         if order > self._last_pause_order:
             self._last_pause_order = order
@@ -238,7 +240,7 @@ class AgentService:
         return await machine_processes.wait_gone(processes, timeout_s)
 
     async def cut_disk(self, node: str) -> None:
-        """Remove from the logs of a dead node what was not flushed."""
+        """Remove from the logs of a dead node all bytes that were not flushed."""
         cut_to_flush_marks(machine_processes.disk_of(self._machine_dir, node))
 
     async def remove_disk(self, node: str) -> None:

@@ -1,5 +1,7 @@
 """TCP links between node processes: length-prefixed MessagePack frames, never pickle.
 
+A frame is one message of one node to another (`cluster.host.frames`).
+
 1. Two processes have one link in each direction. A process dials when it first sends a frame to the
    other, and sends only on the link that it dialed. So both may dial at once without a conflict,
    and frames from one node to another stay in order. The links carry all connections between the
@@ -35,7 +37,9 @@ MAX_UNSENT_BYTES = 256 * 1024 * 1024
 """Unsent bytes at which a link is closed, because the peer does not read."""
 
 _HEADER = struct.Struct(">I")
+"""The length of the following message."""
 _PLACEHOLDER = bytes(_HEADER.size)
+"""Stands for a length until the message is encoded."""
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="hello"):
@@ -97,6 +101,7 @@ class _Peer:
     incoming: "_IncomingLink | None" = None
     nodes: dict[NodeName, None] = field(default_factory=dict)
     draining: asyncio.TimerHandle | None = None
+    """Ends the wait for last frames, after `outgoing` has ended; None while both links live."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,7 +147,7 @@ class Transport:
             peer = self._peers[address.process_id] = _Peer(process_id=address.process_id)
         peer.nodes[frame.destination] = None
         if peer.draining is not None:
-            return
+            return  # the process is dead: the frame is lost
         if peer.outgoing is None:
             peer.outgoing = _OutgoingLink(self, address)
         peer.outgoing.send(frame)
@@ -175,7 +180,7 @@ class Transport:
             if peer.incoming is not None:
                 peer.incoming.abort()
         self._peers.clear()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # one turn, in which the loop closes the sockets
 
     def outgoing_lost(self, link: "_OutgoingLink") -> None:
         """Handle the end of a link that this process dialed, or a failed dial."""
@@ -317,6 +322,7 @@ class _OutgoingLink(asyncio.Protocol):
             self._owner.outgoing_lost(self)
 
     def _append(self, message: Hello | Frame) -> None:
+        """Add the bytes of a message to the buffer. Raises: SimulationError if it is too long."""
         buffer = self._buffer
         start = len(buffer)
         buffer += _PLACEHOLDER

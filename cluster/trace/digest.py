@@ -1,7 +1,8 @@
 """Digests of traces: two runs with equal digests wrote the same rows in the same order.
 
-The trail of a digest has a few digits of it per stretch of run time. Comparing two trails shows in
-which stretch the runs began to differ.
+A digest's trail is a list of marks. Each mark has a few digits of the digest of all rows up to a
+moment; the moments are a fixed step of run time apart. Two trails show between which marks their
+runs began to differ.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from protocol.trace import MESSAGE_KINDS, TraceRow
 _ROWS_PER_CHUNK = 512
 """Rows encoded and hashed at once, in half the time that single rows would take."""
 FIRST_STEP_US = 1_000_000
+"""Run time between two marks at first; every other step is a multiple of it."""
 MAX_MARKS = 32
 """Limit of a trail's marks; above it, every second mark is dropped and the step doubled."""
 MARK_DIGITS = 4
@@ -75,6 +77,8 @@ class TraceDigest:
             self._marks.append(mark)
             self._next_us += self._step_us
             if len(self._marks) > MAX_MARKS:
+                # Mark number i (from 0) is at (i + 1) steps. The odd ones are at whole double
+                # steps, so they stay.
                 self._marks = self._marks[1::2]
                 self._step_us *= 2
                 self._next_us = (len(self._marks) + 1) * self._step_us
@@ -98,12 +102,14 @@ class EventsOnly:
 
 
 def parted_between(one: str, other: str) -> tuple[int, int | None] | None:
-    """Return the two times between which two trails begin to differ, None if they are equal.
+    """Return the two times between which the runs of two trails parted, None if they did not.
 
     Units: microseconds. The later time is None if all marks that both trails have are equal, but
     one trail has more.
     """
     (step, marks), (other_step, other_marks) = _parse(one), _parse(other)
+    # A step is a power of two times the first one, so the longer step is a multiple of the shorter.
+    # Of the finer trail only the marks at whole longer steps are compared.
     common_step = max(step, other_step)
     pairs = list(
         zip(
@@ -127,4 +133,4 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def _encode(rows: list[TraceRow]) -> bytes:
-    return _encoder.encode([astuple(row)[1:] for row in rows])
+    return _encoder.encode([astuple(row)[1:] for row in rows])  # without `run`, the first column

@@ -103,7 +103,7 @@ class ParquetTraceWriter:
 def rows_to_table(rows: Sequence[TraceRow]) -> pa.Table:
     """Return `rows` as an Arrow table of TRACE_SCHEMA."""
     columns: Iterable[Sequence[object]] = zip(*map(msgspec.structs.astuple, rows), strict=True)
-    if not rows:
+    if not rows:  # then `zip` yields no column at all
         columns = [() for _ in TRACE_SCHEMA]
     arrays = [pa.array(c, field.type) for c, field in zip(columns, TRACE_SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=TRACE_SCHEMA)

@@ -74,6 +74,7 @@ class TraceTail:
                 self._files[path] = _FollowedFile(path)
         for file in self._files.values():
             file.read_on()
+            # Rows up to the last watermark were due in an earlier poll: they came too late.
             self.late_rows += len(file.take_up_to(self.watermark_us))
         self.watermark_us = max(self.watermark_us, now_us - self._lag_us)
         return tuple(
