@@ -1,7 +1,7 @@
-"""Requests of clients and of other brokers go to who answers them.
+"""BrokerApi: passes each request of a client or of another broker to the part that answers it.
 
-Owns the checks of Kafka's API layer that come before the coordinator's own. Source: `KafkaApis`,
-BEHAVIOUR 2.0.
+Owns the checks of Kafka's API layer that come before the coordinator's own checks.
+Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """
 
 from typing import NoReturn
@@ -95,6 +95,7 @@ from protocol.metadata_version import has_static_members, metadata_version
 from protocol.wire.listener_versions import api_versions
 
 SYNC_GROUP_NAMES_PROTOCOL_SINCE_VERSION = 5
+"""First version of SyncGroup that must name the protocol's type and name."""
 
 
 class BrokerApi:
@@ -219,10 +220,10 @@ class BrokerApi:
     def _metadata(
         self, request_id: RequestId, envelope: RequestEnvelope, request: MetadataRequest
     ) -> None:
-        """Answer Metadata; begin to create what the client may have created.
+        """Answer Metadata; begin to create missing topics if client and broker permit it.
 
-        The answer is UNKNOWN_TOPIC_OR_PARTITION until the topic exists: the client asks again.
-        Source: Kafka KafkaApis.getTopicMetadata.
+        The answer for such a topic is UNKNOWN_TOPIC_OR_PARTITION until the topic exists, so the
+        client asks again. Source: Kafka KafkaApis.getTopicMetadata.
         """
         if request.allow_auto_topic_creation and self._config.auto_create_topics_enable:
             self._forwarding.create_missing(self._cache.missing_topics(request))
@@ -231,7 +232,7 @@ class BrokerApi:
     def _offset_commit(
         self, request_id: RequestId, envelope: RequestEnvelope, request: OffsetCommitRequest
     ) -> None:
-        """Refuse what does not exist, partition by partition; the rest is the coordinator's."""
+        """Refuse partitions that do not exist; pass the other partitions to the coordinator."""
         known, unknown = without_unknown(request, self._cache.contains)
         if not unknown:
             self._coordination.handle(request_id, envelope)
@@ -243,7 +244,7 @@ class BrokerApi:
     def _txn_offset_commit(
         self, request_id: RequestId, envelope: RequestEnvelope, request: TxnOffsetCommitRequest
     ) -> None:
-        """The same of a transaction's commit."""
+        """Do for a transaction's commit what `_offset_commit` does for an ordinary one."""
         known, unknown = without_unknown(request, self._cache.contains)
         if not unknown:
             self._coordination.handle(request_id, envelope)
@@ -255,7 +256,11 @@ class BrokerApi:
     def _offset_delete(
         self, request_id: RequestId, envelope: RequestEnvelope, request: OffsetDeleteRequest
     ) -> None:
-        """The same; without a partition the coordinator is not asked, not even for the group."""
+        """Refuse partitions that do not exist; pass the other partitions to the coordinator.
+
+        Without any existing partition the coordinator does not get the request. So it does not
+        check the group, either.
+        """
         known, unknown = without_unknown(request, self._cache.contains)
         if any(topic.partitions for topic in known.topics):
             self._coordination.handle(request_id, _with_body(envelope, known), unknown)
@@ -271,10 +276,10 @@ def _not_controller(
     | ElectLeadersRequest
     | AlterPartitionReassignmentsRequest,
 ) -> AnyResponse:
-    """Return a broker's answer to what only a controller can do.
+    """Return a broker's answer to a request that only a controller can carry out.
 
-    DEVIATION: Kafka's brokers forward the last two to the controller (Envelope); here an
-    administrator asks the controllers themselves (KIP-919).
+    DEVIATION: Kafka's brokers forward ElectLeaders and AlterPartitionReassignments to the
+    controller, in an Envelope. Here an administrator asks the controllers themselves (KIP-919).
     """
     error = ErrorCode.NOT_CONTROLLER
     match request:

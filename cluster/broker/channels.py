@@ -18,7 +18,7 @@ NO_BROKER_EPOCH = BrokerEpoch(-1)
 
 @dataclass(slots=True, kw_only=True)
 class BrokerIdentity:
-    """Who this broker is to the others: its id, and the epoch that the controller gave this life.
+    """A broker's id, and the epoch that the controller gave to this incarnation.
 
     `broker_epoch` is -1 until this incarnation is registered; only `registration` writes it.
     """
@@ -30,9 +30,8 @@ class BrokerIdentity:
 class ControllerChannel:
     """A connection to the controller for one purpose.
 
-    Heartbeats, AlterPartition and the metadata pull each have their own. A standby comes after the
-    active controller in the list: whoever finds the connection ended, or is told NOT_CONTROLLER,
-    tries the next.
+    Heartbeats, AlterPartition and the fetches of metadata each have a channel of their own. If the
+    connection has ended, or the answer is NOT_CONTROLLER, the next controller of the list is tried.
     """
 
     def __init__(self, host: Host, controllers: tuple[NodeName, ...], purpose: str) -> None:
@@ -43,7 +42,7 @@ class ControllerChannel:
         self._connection: Connection | None = None
 
     def connection(self) -> Connection:
-        """Return the open or opening connection."""
+        """Return the open or opening connection; open one if there is none."""
         if self._connection is not None and self._connection.is_closed:
             self.try_next_controller()
         if self._connection is None:
@@ -63,7 +62,7 @@ class ControllerChannel:
 class BrokerChannels:
     """Connections to the brokers for one purpose, one to each.
 
-    A broker may be its own peer: what it asks itself goes over its own listener too, as in Kafka.
+    A broker may be its own peer. As in Kafka, its requests to itself go over its own listener, too.
     """
 
     def __init__(self, host: Host, purpose: str) -> None:

@@ -35,14 +35,15 @@ from protocol.errors import SimulationError
 from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicPartition
 
 CONTROLLED_SHUTDOWN_TIMEOUT_US = 300_000_000
-"""For how long a broker waits for leave to stop. Source: Kafka KafkaBroker.shutdown (5 min)."""
+"""Longest wait for the controller's permission to stop. Source: Kafka KafkaBroker.shutdown (5 min).
+"""
 
 
 class BrokerNode:
     """One incarnation of a broker.
 
-    It serves nobody until it has read its own registration from the metadata log, and then for as
-    long as it lives, fenced or not.
+    The broker serves no request until it has read its own registration from the metadata log. From
+    then on it serves as long as it lives, fenced or not.
     """
 
     def __init__(self, host: Host, cluster: ClusterSpec, spec: BrokerSpec) -> None:
@@ -127,7 +128,7 @@ class BrokerNode:
             self._caught_up,
         )
         self._zookeeper: ZooKeeperRegistration | None = None
-        """Registration for consumers on ZooKeeper; None: the cluster's brokers keep none."""
+        """Registration for consumers on ZooKeeper; None if the cluster's brokers have none."""
         if cluster.brokers_register_in_zookeeper and cluster.zookeepers:
             servers = tuple(server.name for server in cluster.zookeepers)
             self._zookeeper = ZooKeeperRegistration(host, self._identity.broker_id, servers)
@@ -143,7 +144,7 @@ class BrokerNode:
         self._replicas.start()
         self._tasks.start()
         if any(topic.name == TRANSACTION_STATE for topic in self._cluster.topics):
-            # Nobody else pays for what a cluster without transactions would do in vain.
+            # Without this topic there are no transactions, and the periodic timers would only cost.
             self._transactions.start()
             host.spawn(self._transaction_tasks.run(), name="transaction-tasks")
         host.spawn(self._metadata.run(), name="metadata-fetcher")
@@ -154,10 +155,10 @@ class BrokerNode:
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Begin a controlled shutdown: leaders move first, and this broker serves meanwhile.
 
-        Groups are unloaded as their partitions move. `on_done` is called when the controller says
-        that this broker may stop, or after CONTROLLED_SHUTDOWN_TIMEOUT_US without; then whatever is
-        left ends with the process. Raises: SimulationError if it was called before.
-        Source: Kafka BrokerServer.shutdown.
+        Groups are unloaded as their partitions move. `on_done` is called when the controller lets
+        this broker stop, or after CONTROLLED_SHUTDOWN_TIMEOUT_US without an answer. Partitions that
+        this broker still leads then end with the process.
+        Raises: SimulationError if it was called before. Source: Kafka BrokerServer.shutdown.
         """
         if self._on_stopped is not None:
             raise SimulationError(f"{self._host.name} is shutting down already")
@@ -186,7 +187,7 @@ class BrokerNode:
             )
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check what must hold between two events; `thoroughly` reads every log, too.
+        """Check all invariants between two events; `thoroughly` reads every log, too.
 
         Raises: InvariantViolation.
         """
@@ -202,7 +203,7 @@ class BrokerNode:
         self._stop()
 
     def _stop(self) -> None:
-        """Leave the disk in order; the runtime ends the process, and with it the connections."""
+        """Close the replicas cleanly and call `on_done`; the runtime then ends the process."""
         if self._shutdown_limit is not None:
             self._shutdown_limit.cancel()
         self._replicas.shut_down()
@@ -215,12 +216,16 @@ class BrokerNode:
             self._zookeeper.close(self._on_stopped)
 
     async def _caught_up(self) -> None:
-        """Act on the metadata that there is, and only then serve."""
+        """Publish the metadata read so far, and only then begin to serve."""
         await self._metadata.publish_first()
         self._host.serve(self._api.handle)
 
     def _publish(self, changed: list[TopicPartition]) -> None:
-        """Apply a delta that the cache has: replicas first, coordinators last (BEHAVIOUR 5.5)."""
+        """Apply a delta that the cache has already, to the replicas and then to the coordinators.
+
+        In this order a coordinator loads from a replica that is the leader already (docs/kafka,
+        BEHAVIOUR 5.5).
+        """
         leadership = self._replicas.apply(changed)
         self._tasks.leadership_changed(leadership)
         self._transaction_tasks.leadership_changed(leadership)
@@ -232,4 +237,5 @@ class BrokerNode:
 
 
 def _num_partitions(cluster: ClusterSpec, topic: str, default: int) -> int:
+    """Return the number of partitions that the spec gives `topic`, or `default`."""
     return next((each.partitions for each in cluster.topics if each.name == topic), default)

@@ -1,7 +1,10 @@
 """DescribeConfigs: the settings of topics and of this broker, with the source of each value.
 
-Source: Kafka `ConfigHelper.describeConfigs`. DEVIATION: only settings that the lab has; integers
-are LONG, whatever their width in Kafka.
+A synonym is Kafka's word for each place that gives a setting a value: the topic, the broker's
+configuration, the default. The first synonym is in force.
+Source: Kafka `ConfigHelper.describeConfigs`.
+DEVIATION: only settings that exist here are described; integers are LONG, whatever their width in
+Kafka.
 """
 
 from collections.abc import Iterator
@@ -32,7 +35,7 @@ BROKER_SETTING_OF: dict[str, str] = {
     "flush_messages": "log_flush_interval_messages",
     "flush_ms": "log_flush_interval_ms",
 }
-"""Fields of TopicConfig: the broker's setting that is in force where the topic has none."""
+"""By field of TopicConfig: the field of BrokerConfig that is in force if a topic has no value."""
 
 
 def describe_configs(
@@ -58,16 +61,16 @@ def _describe(
     error, message = _problem(image, broker_id, resource)
     settings: tuple[DescribeConfigsResourceResult, ...] = ()
     if error is ErrorCode.NONE:
-        of_topic = resource.resource_type == ConfigResourceType.TOPIC
-        every = (
+        is_topic = resource.resource_type == ConfigResourceType.TOPIC
+        all_settings = (
             _topic_settings(image.topic_config(resource.resource_name), config)
-            if of_topic
+            if is_topic
             else _broker_settings(config)
         )
         keys = resource.configuration_keys
         settings = tuple(
             setting if with_synonyms else msgspec.structs.replace(setting, synonyms=())
-            for setting in every
+            for setting in all_settings
             if keys is None or setting.name in keys
         )
     return DescribeConfigsResult(
@@ -82,6 +85,7 @@ def _describe(
 def _problem(
     image: MetadataImage, broker_id: int, resource: DescribeConfigsResource
 ) -> tuple[ErrorCode, str | None]:
+    """Return error and Kafka's message for a resource that cannot be described; NONE otherwise."""
     name = resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
         problem = topic_name_problem(name)
@@ -101,11 +105,11 @@ def _problem(
 
 
 def _topic_settings(
-    own: TopicConfig, config: BrokerConfig
+    topic_config: TopicConfig, config: BrokerConfig
 ) -> Iterator[DescribeConfigsResourceResult]:
     defaults = TopicConfig()
     for field in TopicConfig.__struct_fields__:
-        value = getattr(own, field)
+        value = getattr(topic_config, field)
         synonyms = []
         if value != getattr(defaults, field):
             synonyms.append(_synonym(field, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
@@ -152,6 +156,7 @@ def _setting(
 
 
 def _type_of(text: str | None) -> int:
+    """Return the ConfigType that a value's spelling suggests; None stands for an unset integer."""
     if text is None or text.lstrip("-").isdecimal():
         return LONG
     if text in ("true", "false"):

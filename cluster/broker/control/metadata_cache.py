@@ -37,8 +37,9 @@ from protocol.records.metadata import NO_LEADER, MetadataRecord, RemoveTopicReco
 from protocol.topic_names import topic_name_problem
 
 SHARE_SINCE_VERSION = 6
+"""First version of FindCoordinator that knows the coordinator of share groups."""
 BATCHES_SINCE_VERSION = 4
-"""First version of FindCoordinator whose answer has several keys, and no message with a code."""
+"""First version of FindCoordinator with several keys. Its answers have no message for a code."""
 ERROR_MESSAGES = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
@@ -54,7 +55,7 @@ class MetadataCache:
     """A broker's metadata image, updated by deltas, and answers to clients from it.
 
     The numbers of partitions of `__consumer_offsets` and `__transaction_state` are fixed at the
-    start: Kafka does not follow their growth either (BEHAVIOUR 2.1).
+    start: Kafka does not follow their growth either (docs/kafka, BEHAVIOUR 2.1).
     """
 
     def __init__(
@@ -80,12 +81,13 @@ class MetadataCache:
         changed: dict[TopicPartition, None] = {}
         for record in records:
             if isinstance(record, RemoveTopicRecord):
+                # Before the replay, which removes them from the image.
                 for index in range(len(self.image.topics.get(record.name, ()))):
                     changed[TopicPartition(record.name, index)] = None
             partition = self.image.replay(record)
             if partition is not None:
                 changed[partition] = None
-        self.eligible_brokers.clear()
+        self.eligible_brokers.clear()  # in place: partitions hold a reference to this dict
         for broker in self.image.brokers.values():
             if self.image.is_active(broker.broker_id):
                 self.eligible_brokers[broker.broker_id] = broker.broker_epoch
@@ -127,7 +129,8 @@ class MetadataCache:
         )
         return MetadataResponse(
             brokers=brokers,
-            # KRaft names any live broker here: the controller is not one of them.
+            # Clients expect a broker here, and a KRaft controller is none. Kafka names any live
+            # broker; here it is the one with the lowest id.
             controller_id=min((broker.node_id for broker in brokers), default=-1),
             topics=tuple(self._topic(name) for name in topics),
         )
@@ -180,9 +183,9 @@ class MetadataCache:
     def _coordinator(
         self, key_type: int, key: str, api_version: int, listener_name: str
     ) -> Coordinator:
-        """Return the coordinator of one key; the order of the checks is BEHAVIOUR 2.1's."""
+        """Return the coordinator of one key. The checks are in Kafka's order (BEHAVIOUR 2.1)."""
         if key_type not in tuple(CoordinatorType):
-            # Kafka throws here. The answer made of this exception has a message in all versions.
+            # Kafka throws an exception here, and its answer has a message in all versions.
             error = ErrorCode.INVALID_REQUEST
             return Coordinator(key=key, error_code=error, error_message=ERROR_MESSAGES[error])
         if key_type == CoordinatorType.SHARE and api_version < SHARE_SINCE_VERSION:

@@ -1,9 +1,11 @@
 """Fetching of the metadata log from the controller, and publication of its changes.
 
-Fetches are long polls, so that a delta arrives when it is decided; after each delta the next fetch
-follows at once. Source: KRaft's `KafkaRaftClient` as observer, `MetadataLoader`,
-`BrokerMetadataPublisher`; DEVIATION: a broker keeps no copy of the metadata log. It reads the log
-from offset 0 when it starts.
+A delta is the records of one answer. Fetches are long polls, so a delta arrives as soon as the
+controller has decided it; the next fetch follows at once. To publish a delta means to apply it to
+the replicas and the coordinators of this broker.
+Source: KRaft's `KafkaRaftClient` as observer, `MetadataLoader`, `BrokerMetadataPublisher`.
+DEVIATION: a broker keeps no copy of the metadata log. It reads the log from offset 0 when it
+starts.
 """
 
 from collections.abc import Callable
@@ -21,8 +23,9 @@ from protocol.records.metadata import decode_metadata_record
 MAX_WAIT_MS = 500
 """KRaft's MAX_FETCH_WAIT_MS."""
 BACKOFF_US_MIN = 50_000
+"""reconnect.backoff.ms"""
 BACKOFF_US_MAX = 1_000_000
-"""reconnect.backoff.ms and its maximum."""
+"""reconnect.backoff.max.ms"""
 
 
 class MetadataFetcher:
@@ -61,8 +64,9 @@ class MetadataFetcher:
     def applied_offset(self) -> int:
         """Offset of the newest metadata record that this broker acts on; -1 before the first.
 
-        Changes that may not be published yet (before `publish_first`) count as acted on. Source:
-        Kafka MetadataLoader.lastAppliedOffset, which brokers report in their heartbeats.
+        Before `publish_first` all records in the cache count as acted on, although none is
+        published. Otherwise a starting broker could never report that it has caught up.
+        Source: Kafka MetadataLoader.lastAppliedOffset, which brokers report in their heartbeats.
         """
         if self._is_publishing or (self._changed and self._may_publish):
             return self._published_offset
@@ -85,6 +89,7 @@ class MetadataFetcher:
             backoff_us = BACKOFF_US_MIN
             if batches:
                 if not self._is_publishing:
+                    # All earlier records are published, also those that changed no partition.
                     self._published_offset = self._cache.last_applied_offset
                 self._apply(batches)
                 if self._changed and self._may_publish and not self._is_publishing:
@@ -135,6 +140,7 @@ class MetadataFetcher:
                 delay_us += self._host.rng.randrange(self._publish_jitter_us + 1)
             if delay_us:
                 await self._host.sleep(delay_us)
+            # During the sleep, further deltas may have changed the cache. They are published, too.
             changed, self._changed = list(self._changed), {}
             self._published_offset = self._cache.last_applied_offset
             self._publish(changed)

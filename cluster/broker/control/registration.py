@@ -1,8 +1,9 @@
 """A broker's life towards the controller: registration, heartbeats, controlled shutdown.
 
-A broker that cannot reach the controller keeps serving clients and keeps trying. Source: Kafka
-`BrokerLifecycleManager`; DEVIATION: registration has no time limit
-(initial.broker.registration.timeout.ms), and the backoff has no jitter.
+A broker that cannot reach the controller keeps serving clients and repeats its requests.
+Source: Kafka `BrokerLifecycleManager`.
+DEVIATION: registration has no time limit (initial.broker.registration.timeout.ms), and the backoff
+has no jitter.
 """
 
 from asyncio import Future
@@ -27,6 +28,7 @@ from protocol.messages.controller import (
 T = TypeVar("T")
 
 PORT = 9092
+"""Port in the registration. Frames are addressed by node names, so no node connects to it."""
 STARTING_INTERVAL_US = 10_000
 """Interval of heartbeats until the broker has read its own registration."""
 SHUTDOWN_INTERVAL_US = 50_000
@@ -65,7 +67,7 @@ class BrokerHeartbeats:
         metadata_offset: Callable[[], int],
         on_caught_up: Callable[[], Awaitable[None]],
     ) -> None:
-        """Create the unregistered broker's side; `metadata_offset` is what heartbeats report."""
+        """Create the side of an unregistered broker; heartbeats report `metadata_offset()`."""
         self.state = BrokerState.STARTING
         """Read-only for others."""
         self._host = host
@@ -78,6 +80,7 @@ class BrokerHeartbeats:
         self._next_at_once = False
         """True if the next pause is skipped: a shutdown began since the last heartbeat."""
         self._pausing: Future[None] | None = None
+        """Resolved at the end of the current pause; None between two pauses."""
         self._interval_us = config.broker_heartbeat_interval_ms * 1_000
         # KAFKA-14392: a request that hangs must leave time for another within the session.
         self._timeout_us = config.broker_session_timeout_ms * 1_000 // 2
@@ -124,8 +127,8 @@ class BrokerHeartbeats:
     def begin_controlled_shutdown(self, on_shut_down: Callable[[], None]) -> None:
         """Request a controlled shutdown in all further heartbeats.
 
-        `on_shut_down` is called once the controller agrees. A broker that is not RUNNING leads
-        nothing: then it is called before this returns.
+        `on_shut_down` is called once the controller agrees. A broker that is not RUNNING leads no
+        partition and needs no permission: then `on_shut_down` is called before this returns.
         Source: Kafka BrokerLifecycleManager.BeginControlledShutdownEvent.
         """
         if self.state is not BrokerState.RUNNING:
@@ -140,7 +143,7 @@ class BrokerHeartbeats:
             self._pausing.set_result(None)
 
     def end(self) -> None:
-        """Send the controller nothing more."""
+        """Send no further heartbeat to the controller."""
         self.state = BrokerState.SHUTTING_DOWN
 
     async def _register(self) -> BrokerRegistrationResponse:
@@ -169,7 +172,7 @@ class BrokerHeartbeats:
             try:
                 return await attempt()
             except _RETRIED:
-                pass
+                pass  # `_check` has logged a refusal
             await self._pause(min(backoff_us, self._backoff_max_us))
             backoff_us = min(2 * backoff_us, self._backoff_max_us)
 
@@ -199,7 +202,7 @@ class BrokerHeartbeats:
             raise _ControllerRefused(error.name)
 
     async def _pause(self, delay_us: int) -> None:
-        """Wait for `delay_us`, or until the next heartbeat is requested at once."""
+        """Wait for `delay_us`; a controlled shutdown that begins ends the wait."""
         if self._next_at_once:
             return
         pausing = self._pausing = self._host.create_future()

@@ -1,7 +1,8 @@
-"""Topics that clients create and delete: every broker forwards such requests to the controller.
+"""Forwarding of CreateTopics and DeleteTopics, which any broker may get, to the controller.
 
-Source: Kafka `ForwardingManager`, `AutoTopicCreationManager`. DEVIATION: the request itself is sent
-where Kafka wraps it into an Envelope, which names the client for authorization.
+Source: Kafka `ForwardingManager`, `AutoTopicCreationManager`.
+DEVIATION: the request itself is sent. Kafka wraps it into an Envelope, which names the client for
+authorization.
 """
 
 from functools import partial
@@ -24,7 +25,8 @@ from protocol.messages.admin import (
 from protocol.topic_names import topic_name_problem
 
 FORWARDING_TIMEOUT_US = 60_000_000
-"""A request is tried so long. Source: Kafka NodeToControllerChannelManager retryTimeoutMs."""
+"""Time after which a request is given up. Source: Kafka NodeToControllerChannelManager
+retryTimeoutMs."""
 RETRY_BACKOFF_US = 100_000
 """retry.backoff.ms of the channel."""
 ATTEMPT_TIMEOUT_US = 30_000_000
@@ -34,7 +36,10 @@ TopicRequest = CreateTopicsRequest | DeleteTopicsRequest
 
 
 class _Forwarded:
-    """A request on its way to the controller; `request_id` None: the broker's own."""
+    """A request on its way to the controller.
+
+    `request_id` is that of the client's request; None if the broker itself creates topics.
+    """
 
     __slots__ = ("deadline_us", "request", "request_id")
 

@@ -1,8 +1,8 @@
 """The broker's znode in ZooKeeper, for consumers of the time before the group coordinator.
 
 Owns the session and the ephemeral znode `/brokers/ids/[b]`, which is created again in each new
-session. Nothing else of the broker asks ZooKeeper: its controller has its own registration.
-Source: Kafka 1.1 `KafkaHealthcheck`, `ZkUtils.registerBrokerInZk`; ZK-40.
+session. No other part of the broker uses ZooKeeper: the controller keeps its own registrations.
+Source: Kafka 1.1 `KafkaHealthcheck`, `ZkUtils.registerBrokerInZk`; docs/kafka, ZK-40.
 DEVIATION: a broker whose earlier session still has the znode waits for that session's end; Kafka's
 ends with an error, and its process manager starts it again.
 """
@@ -47,22 +47,23 @@ class ZooKeeperRegistration:
             self._zk.close(on_closed)
 
     async def _register(self) -> None:
-        """Create the znode; one that another session has must vanish first."""
+        """Create the znode; a znode of the broker's earlier session must vanish first."""
         zk = self._zk
         while zk is not None and not self._is_closed:
             try:
                 await zk.create(self._path, self._data, ephemeral=True)
             except KeeperException as error:
+                # Any other error means that the session was closed.
                 if error.code is not KeeperError.NodeExists or await self._is_own(zk):
-                    return  # another error than NodeExists: the session was closed
+                    return
                 await self._host.sleep(RETRY_US)
             else:
                 return
 
     async def _is_own(self, zk: ZkClient) -> bool:
-        """Return whether the znode is this session's; True also once the session is closed."""
+        """Return True if the znode belongs to this session, or if the session is closed."""
         try:
             stat = (await zk.read(self._path)).stat
         except KeeperException as error:
-            return error.code is not KeeperError.NoNode  # another: the session was closed
+            return error.code is not KeeperError.NoNode  # any other error: the session was closed
         return stat is not None and stat.ephemeral_owner == zk.session_id

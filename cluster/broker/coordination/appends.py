@@ -2,8 +2,8 @@
 
 An append is acknowledged once the high watermark has passed it. After offsets.commit.timeout.ms it
 fails with an error, although its record stays in the log and may still be committed.
-Source: BEHAVIOUR 5.3, Kafka `GroupMetadataManager.appendForGroup`, `DelayedProduce`; with acks=1
-Java `CoordinatorRuntime`.
+Source: Kafka `GroupMetadataManager.appendForGroup`, `DelayedProduce`; Java `CoordinatorRuntime` for
+appends with acks=1; docs/kafka, BEHAVIOUR 5.3.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ class CoordinatorAppends:
         }
         self._trace(TraceKind.APPEND_STARTED, append, info, detail, error=None)
         if append.required_acks == ACKS_NONE:
-            pass
+            pass  # the coordinator expects no outcome
         elif self._waits_for_high_watermark:
             self._await(append, partition, info, detail)
         else:
@@ -71,6 +71,7 @@ class CoordinatorAppends:
         self, append: Append, partition: Partition, info: AppendInfo, detail: dict[str, object]
     ) -> None:
         def acknowledged(error: ErrorCode) -> None:
+            # Never called before `await_acknowledgement` returns, so `timer` is set below by then.
             timer.cancel()
             detail_with_isr = (
                 _acknowledged_on(partition, detail) if error is ErrorCode.NONE else detail

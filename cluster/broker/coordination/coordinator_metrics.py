@@ -2,9 +2,9 @@
 
 Counters count events that the coordinator traces; gauges are read at each sample. None stands for
 NaN, which Kafka returns before the first load. PurgatorySize is the number of waiting operations;
-Kafka's also includes up to 1,000 completed ones that are not purged yet.
+Kafka's value also includes up to 1,000 completed operations that are not purged yet.
 Source: Kafka `GroupCoordinatorMetrics` (group-coordinator-metrics), `GroupMetadataManager`,
-`DelayedOperationPurgatory`; BEHAVIOUR 8.3.
+`DelayedOperationPurgatory`; docs/kafka, BEHAVIOUR 8.3.
 """
 
 import math
@@ -43,6 +43,7 @@ class CoordinatorMetrics:
         self._sensors = {name: SampledSensor() for name in _SENSORS}
         self._load_time = SampledSensor()
         self._last_commit: int | None = None
+        """Correlation id of the last counted commit: that of its append."""
 
     def start(self) -> None:
         """Take a sample every interval from now on; an interval of 0 means never."""
@@ -52,8 +53,9 @@ class CoordinatorMetrics:
         """Count an event of COUNTED_GROUP_EVENTS."""
         match event.kind:
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
-                # One per append, whatever its number of offsets, as the Scala coordinator counts.
-                # A marker adds no count (it has no correlation id): its append was counted.
+                # An append has one event per offset, all with its correlation id. Like the Scala
+                # coordinator, count appends, not offsets. Events of a transaction's marker have no
+                # correlation id: the append of the transaction's offsets was counted before.
                 if event.correlation_id not in {None, self._last_commit}:
                     self._last_commit = event.correlation_id
                     self._record("offset-commit")
@@ -69,7 +71,7 @@ class CoordinatorMetrics:
                 pass
 
     def loaded(self, waited_and_loaded_us: int) -> None:
-        """Count a load, with its time since it was scheduled, including the wait."""
+        """Count a load, with the time since it was scheduled: its wait in the queue counts, too."""
         self._load_time.record(waited_and_loaded_us / 1_000, self._now_ms())
 
     def values(self) -> dict[str, float | None]:

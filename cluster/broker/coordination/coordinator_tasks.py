@@ -1,10 +1,10 @@
 """Loads and unloads of the coordinator, one at a time, in the order in which they were scheduled.
 
 A load reads the log up to its end in bounded turns, between which the host handles other events.
-Kafka achieves the same with a separate thread. In virtual time a load takes as long as
-ClusterSpec.costs says; on Ray it takes its real time.
-Source: BEHAVIOUR 5.4 and 5.5, Kafka `GroupMetadataManager.scheduleLoadGroupAndOffsets` and
-`removeGroupsForPartition` (one scheduler thread, KAFKA-10614).
+Kafka achieves the same with a separate thread. In virtual time a load takes the time that
+ClusterSpec.costs gives it; in real time it takes its real time.
+Source: Kafka `GroupMetadataManager.scheduleLoadGroupAndOffsets` and `removeGroupsForPartition` (one
+scheduler thread, KAFKA-10614); docs/kafka, BEHAVIOUR 5.4 and 5.5.
 """
 
 from asyncio import Future
@@ -23,12 +23,16 @@ from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 LATE_PERCENT = (10, 40, 100)
-"""Times at which a late notice is repeated, in percent of ClusterSpec.late_notices_us. Fixed, not
-drawn: a change of leadership is repeated at the same times in every run."""
+"""Times at which a load or unload is scheduled again, in percent of ClusterSpec.late_notices_us.
+
+They are fixed, not drawn: a change of leadership is repeated at the same times in every run.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Load:
+    """Load of a partition that this broker has begun to lead."""
+
     partition: Partition
     leader_epoch: int
     scheduled_us: int
@@ -36,9 +40,11 @@ class _Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Unload:
+    """Unload of a partition that this broker no longer leads."""
+
     name: TopicPartition
     leader_epoch: int | None
-    """None if the partition was deleted, since no epoch follows."""
+    """Epoch in which another broker leads; None if the partition was deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +84,7 @@ class CoordinatorTasks:
     def start(self) -> None:
         """Begin to carry out tasks, and to remove expired offsets periodically.
 
-        As in Kafka, the first removal comes after one interval: at the start nothing is loaded.
+        As in Kafka, the first removal comes after one interval: at the start no group is loaded.
         """
         self._host.after(self._check_interval_us, self._expire_later)
         self._coordination.metrics.start()
@@ -123,7 +129,10 @@ class CoordinatorTasks:
         )
 
     def _schedule(self, task: _Load | _Unload) -> None:
-        """Queue a task; with late notices queue it again later, when it may be outdated."""
+        """Queue a task; with late notices queue it again later, when it may be outdated.
+
+        The coordinator must then ignore it, by its epoch.
+        """
         self._enqueue(task)
         if self._late_notices_us:
             for percent in LATE_PERCENT:
@@ -176,6 +185,7 @@ class CoordinatorTasks:
             self._coordination.carry_out(coordinator.load_batches(name.partition, batches))
 
         read = await read_log(host, self._costs, load.partition, take, turn_bytes=self._turn_bytes)
+        # `read_log` ends early if this broker stopped leading during the load.
         stopped = None if load.partition.is_leader else "NOT_LEADER_OR_FOLLOWER"
         self._coordination.carry_out(
             coordinator.finish_load(name.partition, host.wall_us(), stopped=stopped)

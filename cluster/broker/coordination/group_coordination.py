@@ -1,9 +1,9 @@
 """Host of the group coordinator: passes it one input at a time, and carries out each Result.
 
 While a Result is carried out, further inputs may arise: an append that it requested completes, a
-verification ends, a log moves. Such an input waits in a queue until the current Result is carried
-out. So replies leave in the order in which the coordinator gave them. Moves of a log are passed
-only to a coordinator with `follows_log`.
+verification ends, the end or the high watermark of a log moves. Such an input waits in a queue
+until the current Result is carried out. So replies leave in the order in which the coordinator gave
+them. Only a coordinator with `follows_log` gets the moves of logs.
 """
 
 from collections import deque
@@ -32,6 +32,8 @@ from protocol.trace import TraceKind
 
 @dataclass(frozen=True, slots=True)
 class _LogMoved:
+    """Input: the position of an offsets partition's log; None if this broker does not lead it."""
+
     partition: int
     position: LogPosition | None
 
@@ -62,6 +64,7 @@ class GroupCoordination:
         self._outcomes: deque[_Outcome] = deque()
         self._is_busy = False
         self._unknown: dict[RequestId, UnknownPartitions] = {}
+        """Partitions that do not exist, by the unanswered request that named them."""
         if coordinator.follows_log:
             replicas.watch_offsets_logs(self._log_moved)
 
@@ -104,11 +107,11 @@ class GroupCoordination:
         self._timers.require(self.coordinator.timers())
 
     def _check_unanswered(self) -> None:
-        """Check that the coordinator holds every unanswered request, with Kafka's two exceptions.
+        """Check that the coordinator holds every unanswered group request.
 
-        1. If a member sends a request again over another connection, the new one replaces the old,
-           which is never answered.
-        2. The SyncGroup of a member that was removed is never answered.
+        Kafka has two exceptions, requests that are never answered:
+        1. A member sent the request again over another connection, and the later one replaced it.
+        2. The request is the SyncGroup of a member that was removed.
         """
         waiting = self.coordinator.waiting()
         latest_requests: dict[tuple[str, str], RequestId] = {}
@@ -118,6 +121,8 @@ class GroupCoordination:
                 group = self.coordinator.group(body.group_id)
                 if group is None or body.member_id not in group.members:
                     continue
+            # Requests are in the order of arrival, so a later one of the same sender replaces the
+            # earlier one here, too. A new member has no id yet: each of its requests counts.
             if isinstance(body, JoinGroupRequest | SyncGroupRequest):
                 member = body.member_id or body.group_instance_id or f"new {request_id}"
                 latest_requests[envelope.api_key.label, member] = request_id
@@ -135,7 +140,7 @@ class GroupCoordination:
         was_busy, self._is_busy = self._is_busy, True
         self._carry_out_one(result)
         if was_busy:
-            return
+            return  # the caller further up the stack takes the inputs from the queue
         while self._outcomes:
             outcome = self._outcomes.popleft()
             now_us = self._host.wall_us()
@@ -175,6 +180,7 @@ class GroupCoordination:
         position = None
         if partition.is_leader:
             end = log.log_end_offset
+            # With the guard off, every record counts as committed as soon as it is in the log.
             position = LogPosition(end, log.high_watermark if self._has_gate else end)
         self._feed(_LogMoved(partition.topic_partition.partition, position))
 
@@ -182,7 +188,7 @@ class GroupCoordination:
         """Queue an input that an earlier Result caused; handle it now unless one is in progress."""
         self._outcomes.append(outcome)
         if not self._is_busy:
-            self.carry_out(_EMPTY_RESULT)
+            self.carry_out(_EMPTY_RESULT)  # handles the queue
 
     def _timer_fired(self, key: str) -> None:
         self.carry_out(self.coordinator.timer_fired(key, self._host.wall_us()))

@@ -1,6 +1,7 @@
-"""Reading of a log for a coordinator's load, in bounded turns between which the host goes on.
+"""Reading of a log for a coordinator's load, in bounded turns.
 
-In virtual time a turn takes as long as ClusterSpec.costs says; on Ray it takes its real time.
+Between two turns the host handles other events. In virtual time a turn takes the time that
+ClusterSpec.costs gives it; in real time it takes its real time.
 """
 
 from collections.abc import Callable
@@ -37,8 +38,8 @@ async def read_log(
 ) -> LogRead:
     """Pass the log up to its end, also above the high watermark, to `take`, `turn_bytes` per turn.
 
-    Ends early once this broker is no longer the leader, because a follower's log end is no end to
-    read to. Returns the amounts read so far.
+    Ends early once this broker is no longer the leader: a follower's log grows and is truncated as
+    the new leader demands, so its end has no meaning for a load. Returns the amounts read so far.
     """
     if host.simulates_costs:
         await host.sleep(costs.load_fixed_us)
@@ -56,5 +57,6 @@ async def read_log(
         size_in_bytes += turn_size
         take(batches)
         cost_ns = turn_records * costs.load_ns_per_record + turn_size * costs.load_ns_per_byte
+        # Also a sleep of 0 lets other events run before the next turn.
         await host.sleep(cost_ns // 1_000 if host.simulates_costs else 0)
     return LogRead(position=position, records=records, size_in_bytes=size_in_bytes)

@@ -1,7 +1,7 @@
 """Commit records in an offsets partition from before the run, as on an old cluster.
 
-Written to an empty disk in the broker's first incarnation, equal on every replica, in leader
-epoch 0.
+The first incarnation of each replica's broker writes them to its empty disk. They are equal on
+every replica, and in leader epoch 0.
 """
 
 from functools import lru_cache
@@ -24,7 +24,7 @@ from protocol.records.offsets import (
 
 TOPIC = "preloaded"
 PARTITIONS_PER_GROUP = 50
-"""Partitions to which each group commits in turn, so that later records overwrite most others."""
+"""Partitions to which each group commits in turn, so that most records are overwritten later."""
 
 UNREADABLE = Record(encode_group_metadata_key("unreadable"), b"\x00\x63", 0)
 """A group's record in version 99, which no coordinator can read."""

@@ -1,6 +1,7 @@
-"""Requests of static members, on brokers before 2.3, which do not know them (KIP-345).
+"""Refusal of static members by brokers before 2.3, which do not know static membership (KIP-345).
 
-Source: Kafka `KafkaApis`: each handler checks this before anything else; BEHAVIOUR 2.0.
+Each handler of an API checks this before anything else.
+Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """
 
 from coordinator.replies import join_error
@@ -34,6 +35,7 @@ def static_member_refusal(envelope: RequestEnvelope) -> AnyResponse | None:
         case HeartbeatRequest(group_instance_id=str()):
             return HeartbeatResponse(error_code=_ERROR)
         case OffsetCommitRequest(group_instance_id=str()) as request:
+            # OffsetCommit has no error for the whole request: each partition gets the error.
             return OffsetCommitResponse(
                 topics=tuple(
                     OffsetCommitResponseTopic(

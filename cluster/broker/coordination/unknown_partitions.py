@@ -1,6 +1,7 @@
 """Partitions that do not exist, in requests about offsets: the API layer answers for them.
 
-The coordinator gets the request without them. Their errors are put in front of its answer.
+The coordinator gets the request without these partitions. Their errors are put in front of the
+coordinator's answer.
 Source: Kafka `KafkaApis` (`handleOffsetCommitRequest`, `handleTxnOffsetCommitRequest`,
 `handleOffsetDeleteRequest`), `OffsetDeleteResponse.Builder.merge`.
 """
@@ -68,6 +69,7 @@ def without_unknown(
 
 
 def _keep(topic: Topic, contains: Callable[[str, int], bool]) -> Topic:
+    """Return the topic of a request with its existing partitions only."""
     partitions = tuple(
         partition
         for partition in topic.partitions

@@ -1,4 +1,4 @@
-"""Appends with acks=all that wait for the high watermark. Kafka's produce purgatory."""
+"""Appends with acks=all that wait for the high watermark: Kafka's produce purgatory."""
 
 from collections import deque
 from collections.abc import Callable
@@ -43,19 +43,19 @@ class DelayedAppends:
         return delayed
 
     def check(self, partition: Partition) -> None:
-        """Complete the appends that the high watermark has passed; all, if leadership was lost."""
+        """Complete the appends that the high watermark has passed; all if leadership was lost."""
         waiting = self._waiting.get(partition.topic_partition)
         while waiting:
             delayed = waiting[0]
             error = partition.check_acknowledged(delayed.required_offset)
             if error is None:
-                return
+                return  # not acknowledged yet, and so neither are the appends behind it
             waiting.popleft()
             delayed.is_done = True
             delayed.on_completed(error)
 
     def check_invariants(self) -> None:
-        """Check that no append waits that is done, or whose outcome is known.
+        """Check that each waiting append is unfinished and has no outcome yet.
 
         Raises: InvariantViolation.
         """

@@ -1,7 +1,7 @@
-"""Fetches that wait for bytes. Kafka's fetch purgatory.
+"""Fetches that wait for bytes: Kafka's fetch purgatory.
 
-A follower's waits for the log to grow, a consumer's for the high watermark to advance; both end
-when a partition of theirs changes its leader, and after max_wait_ms.
+A follower's Fetch waits for the log to grow, a consumer's Fetch for the high watermark to advance.
+Both end when one of their partitions changes its leader, and after max_wait_ms.
 """
 
 from cluster.broker.replication.fetch_reader import FetchRead, FetchReader, PartitionKey
@@ -12,7 +12,7 @@ from protocol.messages.log import FetchRequest
 
 
 class _DelayedFetch:
-    """`read` is what there was when the Fetch came: not enough."""
+    """A Fetch that waits. `read` is the result of its first read, which was not enough."""
 
     __slots__ = ("read", "request", "request_id", "timer")
 
@@ -28,8 +28,8 @@ class _DelayedFetch:
 class DelayedFetches:
     """The parked Fetches of followers and consumers.
 
-    Followers are few and follow most of what this broker leads, so a growing log tries them all;
-    consumers are found by the partitions that they wait for.
+    Followers are few, and each follows most of the partitions that this broker leads. So all their
+    Fetches are tried when any log grows. Consumers' Fetches are found by their partitions.
     """
 
     def __init__(self, host: Host, reader: FetchReader) -> None:
@@ -58,7 +58,7 @@ class DelayedFetches:
 
     def high_watermark_advanced(self, partition: TopicPartition) -> None:
         """Answer the consumers that wait for `partition`, if it has enough for them now."""
-        watchers = self._watchers.get(partition)
+        watchers = self._watchers.get(partition)  # a TopicPartition equals its PartitionKey
         if watchers:
             for request_id in list(watchers):
                 fetch = self._consumers.get(request_id)

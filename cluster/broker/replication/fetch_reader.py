@@ -1,7 +1,8 @@
-"""FetchReader: reads the records for a Fetch. Source: Kafka `ReplicaManager.readFromLog`.
+"""FetchReader: reads the records for a Fetch.
 
 This is the busiest code of a broker, because after every append followers request all partitions
-that they follow. Partitions without news are not read again (`quiet_fetches`).
+that they follow. Quiet partitions, those without new records, are not read again (`quiet_fetches`).
+Source: Kafka `ReplicaManager.readFromLog`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -73,7 +74,7 @@ class FetchReader:
                 if previous is None:
                     quiet.count(now_us)
                 if not quiet.stirred:
-                    topics.append(quiet.whole_answer())
+                    topics.append(quiet.whole_answer())  # every partition is quiet
                     continue
                 answers = quiet.answers.copy()
                 indices = sorted(quiet.stirred)
@@ -91,6 +92,7 @@ class FetchReader:
                 if before and _is_still_empty(partition, position, before[index], request):
                     answers[index] = before[index]
                     continue
+                # A cheap check for the most frequent case: no new records, and no error.
                 nothing = partition.fetch_nothing(
                     position, request.replica_id, request.replica_epoch, counted_at_us
                 )
@@ -105,6 +107,7 @@ class FetchReader:
                     replica_epoch=request.replica_epoch,
                     max_bytes=request.max_bytes - size_in_bytes,
                     now_us=now_us,
+                    # The first batch is returned also if it exceeds the limits (KIP-74).
                     min_one_batch=size_in_bytes == 0,
                     update_fetch_state=previous is None,
                 )

@@ -1,7 +1,8 @@
-"""ISR changes that this broker's leaders want go to the controller, until it answers.
+"""ISR changes that this broker proposes as a leader: sent to the controller until it answers.
 
-Source: Kafka `AlterPartitionManager` (one request in flight, everything pending in it) and
-`Partition.submitAlterPartition` (a proposal is resent until it succeeds or is overtaken).
+Source: Kafka `AlterPartitionManager` (one request in flight, which has all proposals that were
+pending) and `Partition.submitAlterPartition` (a proposal is resent until it succeeds or newer
+metadata replaces it).
 """
 
 from collections.abc import Callable
@@ -22,11 +23,11 @@ from protocol.messages.controller import (
 )
 
 RETRY_BACKOFF_US = 50_000
-"""AlterPartitionManager's pause before it sends again what was not decided."""
+"""AlterPartitionManager's pause before it sends undecided proposals again."""
 
 
 class IsrChanges:
-    """The proposals that wait for the controller. `on_result` learns what each led to."""
+    """The proposals that wait for the controller. `on_result` gets the result of each."""
 
     def __init__(
         self,
@@ -54,8 +55,9 @@ class IsrChanges:
             self._send()
 
     def check_invariants(self, partition: Partition) -> None:
-        """Check that the proposal in flight of a partition is somewhere: its ISR waits for it.
+        """Check that a partition's proposal waits to be sent, is sent, or was refused.
 
+        A partition makes no other proposal until then, so a lost one would block its ISR for ever.
         Raises: InvariantViolation.
         """
         proposal = partition.isr_in_flight
@@ -116,7 +118,7 @@ class IsrChanges:
         must_wait = error != ErrorCode.NONE
         self._sent = {}
         for name, (partition, proposal) in sent.items():
-            # Without an answer of its own the whole request failed, e.g. as STALE_BROKER_EPOCH.
+            # If a partition has no answer, the whole request failed, e.g. with STALE_BROKER_EPOCH.
             result = partition.handle_alter_partition_response(
                 proposal,
                 answers.get(name)
@@ -129,6 +131,7 @@ class IsrChanges:
                 self._refused[name] = proposal
             if result.retry:
                 must_wait = True
+                # A newer proposal, submitted meanwhile, takes precedence over this one.
                 self._pending.setdefault(name, (partition, proposal))
             self._on_result(partition, proposal, result)
         if must_wait:

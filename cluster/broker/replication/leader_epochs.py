@@ -1,5 +1,7 @@
-"""OffsetForLeaderEpoch: a consumer asks after an election where the epoch that it knows ends.
+"""OffsetForLeaderEpoch: returns the end offset of a leader epoch in this broker's logs.
 
+After an election a consumer asks for the end of the epoch of its last record. If its position is
+above that end, its records were truncated.
 Source: Kafka `Partition.lastOffsetForLeaderEpoch`.
 """
 

@@ -1,4 +1,4 @@
-"""ListOffsets: where a consumer without a committed offset begins.
+"""ListOffsets: the first, the last, or a time's offset, for consumers without a committed offset.
 
 Source: Kafka `Partition.fetchOffsetForTimestamp`.
 """
@@ -20,7 +20,7 @@ from protocol.messages.log import (
 from protocol.records.batch import records_of
 
 READ_BYTES = 1_048_576
-"""Batches that a search by time reads at once."""
+"""Bytes of batches that a search by time reads at once."""
 
 
 def list_offsets(replicas: ReplicaManager, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -49,7 +49,7 @@ def _list_offset(
         error = _check(partition, asked)
         if error is ErrorCode.NONE:
             log = partition.log
-            if asked.timestamp >= 0:
+            if asked.timestamp >= 0:  # negative numbers stand for the log's two ends
                 return _first_record_since(partition, asked)
             is_latest = asked.timestamp == LATEST_TIMESTAMP
             return ListOffsetsPartitionResponse(
@@ -63,9 +63,9 @@ def _list_offset(
 def _first_record_since(
     partition: Partition, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
-    """Return offset and time of the first record that is not older than the asked time.
+    """Return offset and time of the first record that is not older than the requested time.
 
-    Reads batch after batch, up to the high watermark, until one has such a record.
+    Reads batch after batch, up to the high watermark. The answer has offset -1 if there is none.
     """
     log = partition.log
     offset = log.log_start_offset
@@ -95,6 +95,6 @@ def _check(partition: Partition, asked: ListOffsetsPartition) -> ErrorCode:
         asked.timestamp == LATEST_TIMESTAMP
         and partition.log.high_watermark < partition.leader_epoch_start_offset
     ):
-        # A new leader's high watermark may lag behind what was acknowledged before it.
+        # A new leader's high watermark may be below records that the former leader acknowledged.
         return ErrorCode.LEADER_NOT_AVAILABLE
     return ErrorCode.NONE

@@ -1,11 +1,12 @@
-"""LogCleaner: compacts a broker's logs, always the one with the largest dirty share next.
+"""LogCleaner: compacts a broker's logs, always the log with the largest dirty share next.
 
-Only Kafka's internal topics are compacted: a newer record of one key replaces the older ones. Each
-broker cleans its own replicas, whether it leads them or not. Cleaning takes no virtual time,
-because in Kafka a separate thread does it.
+The dirty part of a log is the part that no cleaning has read yet. Only Kafka's internal topics are
+compacted: a newer record of one key replaces the older ones. Each broker cleans its own replicas,
+whether it leads them or not. Cleaning takes no virtual time, because in Kafka a separate thread
+does it.
 Source: Kafka `LogCleaner`, `LogCleanerManager` (log.cleaner.threads 1, no throttle).
-DEVIATION: data topics are not compacted, whatever their cleanup.policy is: the checkers need every
-one of their records.
+DEVIATION: data topics are not compacted, whatever their cleanup.policy is, because the checkers
+need all their records.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,8 +25,10 @@ from protocol.trace import TraceEvent, TraceKind
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 CLEANED_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 CLEAN_TURN_BYTES = 65_536
-"""How much a cleaning reads before it yields to the node's other tasks: on Ray, where all of them
-share one thread, reading this much takes a few milliseconds."""
+"""Bytes that a cleaning reads before it yields to the node's other tasks.
+
+In real time all tasks share one thread, and reading this many bytes takes a few milliseconds.
+"""
 _MS_PER_HOUR = 3_600_000
 
 
@@ -45,11 +48,11 @@ class LogCleaner:
         self._logs = logs
         self._topic_config = topic_config
         self._first_dirty: dict[TopicPartition, Offset] = {}
-        """Where the last cleaning of each log ended."""
+        """Offset at which the last cleaning of each log ended: its dirty part begins there."""
         self._segments: dict[TopicPartition, Segments] = {}
 
     def start(self) -> None:
-        """Read the checkpoint of where the last cleanings ended, and start the periodic check."""
+        """Read the checkpoint with the ends of the last cleanings, and start the periodic check."""
         content = self._host.storage.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         if content is not None:
             self._first_dirty = decode_offset_checkpoint(content)
@@ -66,7 +69,7 @@ class LogCleaner:
         self._host.after(self._backoff_us, self._look)
 
     def _look(self) -> None:
-        """Clean what is dirty enough, one log after the other; then wait."""
+        """Clean the logs that are dirty enough, one after the other; then await the next check."""
         if self._filthiest() is None:
             self._look_later()
         else:
@@ -82,7 +85,7 @@ class LogCleaner:
 
         Source: Kafka `LogCleanerManager.grabFilthiestCompactedLog`.
         """
-        found: tuple[PartitionLog, TransactionIndex, Cleanable] | None = None
+        filthiest: tuple[PartitionLog, TransactionIndex, Cleanable] | None = None
         for log in self._logs():
             name = log.topic_partition
             if name.topic not in CLEANED_TOPICS:
@@ -96,16 +99,18 @@ class LogCleaner:
                 now_ms=self._host.wall_us() // 1_000,
             )
             least = self._config.log_cleaner_min_cleanable_ratio
-            if cleanable.ratio > least and (found is None or cleanable.ratio > found[2].ratio):
-                found = log, transactions, cleanable
-        return found
+            if cleanable.ratio > least and (
+                filthiest is None or cleanable.ratio > filthiest[2].ratio
+            ):
+                filthiest = log, transactions, cleanable
+        return filthiest
 
     def _segments_of(self, log: PartitionLog) -> Segments:
         name = log.topic_partition
         segments = self._segments.get(name)
         if segments is None or segments.is_outdated:
             config = self._config
-            roll_ms = config.log_roll_ms
+            roll_ms = config.log_roll_ms  # takes precedence over log.roll.hours
             segments = self._segments[name] = Segments(
                 log,
                 first_dirty_offset=self._first_dirty.get(name, log.log_start_offset),
@@ -137,7 +142,7 @@ class LogCleaner:
         if name not in self._segments:
             return  # the topic was deleted while the cleaning slept
         result = compaction.apply()
-        del self._segments[name]
+        del self._segments[name]  # they describe the log before the cleaning
         if result is None:
             self._host.log(f"cleaning of {name} was given up: its log was cut")
             return

@@ -1,11 +1,11 @@
-"""LogFlusher: when the records of a broker's logs are written to the disk.
+"""LogFlusher: decides when the records of a broker's logs are written to the disk.
 
 There are three ways:
-1. `log.flush.interval.messages`: the log flushes itself at the end of an append. `configure` gives
-   it the number.
-2. `log.flush.interval.ms`: a scheduler flushes, off by default as in Kafka.
-3. The kernel writes back what neither flushed. The cluster's StorageModel stands for the kernel on
-   both runtimes.
+1. `log.flush.interval.messages`: the log flushes itself at the end of an append. `configure` sets
+   the number of records.
+2. `log.flush.interval.ms`: a scheduler flushes; it is off by default, as in Kafka.
+3. The kernel writes back records that neither flushed. The cluster's StorageModel stands for the
+   kernel in every runtime.
 Source: Kafka `LogManager` (kafka-log-flusher), `UnifiedLog.flush`.
 """
 
@@ -24,7 +24,7 @@ INITIAL_TASK_DELAY_MS = 30_000
 
 @dataclass(slots=True, kw_only=True)
 class _LastFlush:
-    """When a log was last flushed, as the periodic check saw it. `at_us` is on the host's clock."""
+    """The last flush of a log that the periodic check saw. `at_us` is on the host's clock."""
 
     recovery_point: Offset
     at_us: int
@@ -32,7 +32,7 @@ class _LastFlush:
 
 @dataclass(slots=True, kw_only=True)
 class _Dirty:
-    """Since when a log has had something unflushed, and where its flush mark was then."""
+    """Time since which a log has unflushed batches, and its flush mark at that time."""
 
     flushed_length: int
     since_us: int
@@ -138,6 +138,7 @@ class LogFlusher:
                 self._dirty.pop(name, None)
                 continue
             dirty = self._dirty.get(name)
+            # A flush since the last check moved the mark: the time of dirtiness begins anew.
             if dirty is None or dirty.flushed_length != flushed_length:
                 self._dirty[name] = _Dirty(flushed_length=flushed_length, since_us=now_us)
             elif now_us - dirty.since_us >= self._model.write_back_ms * 1_000:

@@ -1,7 +1,8 @@
-"""Produce: batches of producers, answered when every partition's is acknowledged.
+"""Produce: appends the batches of producers, and answers once every batch is acknowledged.
 
-Source: Kafka `ReplicaManager.appendRecords`, `DelayedProduce`. DEVIATION: acks=0 is answered too,
-for a connection serves its next request only after the answer to this one.
+Source: Kafka `ReplicaManager.appendRecords`, `DelayedProduce`.
+DEVIATION: acks=0 is answered, too, because a connection serves its next request only after the
+answer to this one.
 """
 
 from functools import partial
@@ -22,9 +23,9 @@ from protocol.messages.log import (
 from protocol.records.batch import RecordBatch
 
 INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
-"""Topics that coordinators alone write to. Source: Kafka `Topic.isInternal`."""
+"""Topics to which only coordinators write. Source: Kafka `Topic.isInternal`."""
 ADMIN_CLIENT_ID = "__admin_client"
-"""The client id that may write to them. Source: Kafka `AdminUtils.ADMIN_CLIENT_ID`."""
+"""The client id that may write to INTERNAL_TOPICS. Source: Kafka `AdminUtils.ADMIN_CLIENT_ID`."""
 VALID_ACKS = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
 
 
@@ -41,14 +42,14 @@ class _DelayedProduce:
 
 
 class ProduceApi:
-    """Appends what producers send, and answers them."""
+    """Appends the batches of producers, and answers their requests."""
 
     def __init__(self, host: Host, replicas: ReplicaManager) -> None:
         self._host = host
         self._replicas = replicas
 
     def handle(self, request_id: RequestId, request: ProduceRequest, client_id: str) -> None:
-        """Append each batch; answer now, or with acks=all when the last is acknowledged."""
+        """Append each batch; answer now, or, with acks=all, once the last batch is acknowledged."""
         produce = _DelayedProduce(request_id)
         refused = () if client_id == ADMIN_CLIENT_ID else INTERNAL_TOPICS
         for topic in request.topic_data:
@@ -84,10 +85,12 @@ class ProduceApi:
     ) -> None:
         name = partition.topic_partition
         info = self._replicas.append_batch(partition, batch, required_acks=acks)
-        error, decided = info.error, None
+        error, known_outcome = info.error, None
         if error is ErrorCode.NONE and acks == ACKS_ALL and info.is_duplicate:
-            decided = partition.check_acknowledged(info.next_offset)
-            error = decided or ErrorCode.NONE
+            # The first append of a duplicate may be acknowledged already: then no later event
+            # would complete a wait for it.
+            known_outcome = partition.check_acknowledged(info.next_offset)
+            error = known_outcome or ErrorCode.NONE
         if error is not ErrorCode.NONE:
             produce.answers[name] = PartitionProduceResponse(
                 index=name.partition,
@@ -96,14 +99,14 @@ class ProduceApi:
                 error_message=info.error_message,
             )
             return
-        # What the answer says if nothing goes wrong until the acknowledgement.
+        # This answer is sent if the wait for the acknowledgement ends without an error.
         produce.answers[name] = PartitionProduceResponse(
             index=name.partition,
             base_offset=info.base_offset,
             log_append_time_ms=info.log_append_time_ms,
             log_start_offset=info.log_start_offset,
         )
-        if acks == ACKS_ALL and decided is None:
+        if acks == ACKS_ALL and known_outcome is None:
             produce.waiting[name] = self._replicas.await_acknowledgement(
                 partition, info, partial(self._acknowledged, produce, name)
             )

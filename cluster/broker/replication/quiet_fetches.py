@@ -1,12 +1,15 @@
-"""QuietFetches: remembers a follower's last Fetch, so that the next reads only changed partitions.
+"""QuietFetches: keep a follower's last Fetch, so that the next one reads only changed partitions.
 
 After every append a follower requests all partitions that it follows, although only one of them has
 new records. As in a fetch session (KIP-227), the leader remembers position and answer of each
 partition; unlike there, the requests still contain all partitions. A partition is quiet if
 
 1. the follower's last request had the same position,
-2. the answer was that there are no new records, and
+2. the answer had no new records, and
 3. the partition has not changed since. Code that changes a partition must call `changed`.
+
+All quiet partitions of a topic share one time of the follower's last Fetch, so that one assignment
+counts the Fetch for all of them. A partition that is read keeps a time of its own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,8 +26,8 @@ UNREAD = PartitionData(partition_index=-1)
 class QuietTopic:
     """A follower's positions in one topic, with the answers of quiet partitions.
 
-    `answers`: in the order of `topic.partitions`. `stirred`: indices of the partitions that are not
-    quiet, and must be read.
+    `answers` are in the order of `topic.partitions`. `stirred` has the indices of the partitions
+    that are not quiet and must be read.
     """
 
     __slots__ = ("_counted", "_index_of", "_shared", "_whole", "answers", "stirred", "topic")
@@ -42,14 +45,17 @@ class QuietTopic:
         self._whole: FetchableTopicResponse | None = None
 
     def ask(self, topic: FetchTopic) -> bool:
-        """Compare the positions of the next Fetch; return False if its partitions differ."""
+        """Take the positions of the next Fetch; return False if its partitions differ.
+
+        Partitions whose position differs are stirred.
+        """
         if topic is self.topic:
             return True
         before = self.topic.partitions
         if len(before) != len(topic.partitions):
             return False
         for index, (old, new) in enumerate(zip(before, topic.partitions, strict=True)):
-            if old is new or old == new:
+            if old is new or old == new:  # `is` first: in virtual time it is the cheaper answer
                 continue
             if old.partition != new.partition:
                 return False
@@ -73,13 +79,13 @@ class QuietTopic:
             self._whole = None
 
     def changed(self, partition_index: int) -> None:
-        """Make a changed partition be read by the next Fetch."""
+        """Stir a partition that has changed, so that the next Fetch reads it."""
         index = self._index_of.get(partition_index)
         if index is not None:
             self.stir(index)
 
     def stir(self, index: int) -> None:
-        """Make the partition at `index` be read by the next Fetch."""
+        """End the quiet of the partition at `index`: the next Fetch reads it."""
         follower = self._counted[index]
         if follower is not None:
             follower.count_alone()
@@ -105,8 +111,8 @@ class QuietTopic:
 class QuietFetches:
     """The QuietTopics of all followers of a broker, by topic and follower.
 
-    `eligible`: the registered epoch of each broker. A Fetch of an earlier incarnation is never
-    quiet.
+    `eligible` has the registered epoch of each broker. A Fetch of an earlier incarnation of a
+    follower reads all partitions.
     """
 
     def __init__(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:

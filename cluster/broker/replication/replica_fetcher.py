@@ -1,8 +1,10 @@
-"""Followers pull: one coroutine for each broker that leads something this broker follows.
+"""Fetches of followers: one coroutine for each broker from which this broker follows partitions.
 
-Each sends one Fetch for all partitions that it follows from its source, long-polling, and hands
-the answers to the Partitions. Source: Kafka `ReplicaFetcherThread`, `AbstractFetcherThread`,
-`ReplicaFetcherManager` (num.replica.fetchers 1); DEVIATION: whole requests, no fetch sessions.
+Each coroutine sends one Fetch, a long poll, for all partitions that it follows from its source
+broker, and passes the answers to the Partitions.
+Source: Kafka `ReplicaFetcherThread`, `AbstractFetcherThread`, `ReplicaFetcherManager`
+(num.replica.fetchers 1).
+DEVIATION: each request names all partitions; there are no fetch sessions.
 """
 
 from asyncio import Future
@@ -25,14 +27,14 @@ from protocol.messages.log import (
     PartitionData,
 )
 
-# Partition.handle_fetch_response: these are not cured by fetching again.
 _STOPS_FETCHING = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR)
+"""Errors of Partition.handle_fetch_response that another Fetch would not cure."""
 
 FetchResultHandler = Callable[[Partition, FollowerFetchResult], None]
 
 
 class ReplicaFetchers:
-    """The fetchers of a broker, by source broker. `on_result` learns what each answer led to."""
+    """The fetchers of a broker, by source broker. `on_result` gets the result of each answer."""
 
     def __init__(
         self,
@@ -63,14 +65,14 @@ class ReplicaFetchers:
         fetcher.add(partition)
 
     def stop(self, partition: TopicPartition) -> None:
-        """Fetch `partition` no more; what is in flight for it will be ignored."""
+        """Stop to fetch `partition`; an answer that is in flight for it will be ignored."""
         fetcher = self._sources.pop(partition, None)
         if fetcher is not None:
             fetcher.remove(partition)
 
 
 class ReplicaFetcher:
-    """Fetches from one broker. Ends only with the incarnation: it idles with nothing to fetch."""
+    """Fetches from one broker. Ends only with the incarnation: without partitions it waits."""
 
     def __init__(
         self,
@@ -89,19 +91,19 @@ class ReplicaFetcher:
         self._timeout_us = config.replica_socket_timeout_ms * 1_000
         self._topics: dict[str, dict[int, Partition]] = {}
         self._positions: dict[str, FetchTopic] = {}
-        """What to ask of each topic; a topic is missing once one of its positions moved."""
+        """Positions to request of each topic; a topic is missing once a position of it moved."""
         self._known: dict[str, dict[int, FetchPartition]] = {}
-        """The positions that did not move: the same objects, so that the leader knows them again
-        at a glance."""
+        """Positions that did not move. The same objects are sent again, so that in virtual time
+        the leader compares them by identity."""
         self._seen: dict[str, tuple[PartitionData | None, ...]] = {}
-        """The last answers of each topic that said nothing new; None for one that did."""
+        """Last answers of each topic that had nothing new; None for an answer that had."""
         self._delayed_until_us: dict[TopicPartition, int] = {}
-        """Partitions that met an error and are left out for a while."""
+        """End of the pause of each partition that is left out after an error."""
         self._connection: Connection | None = None
         self._wakeup: Future[None] | None = None
 
     def add(self, partition: Partition) -> None:
-        """Fetch `partition` with the next request (one in flight is not cut short)."""
+        """Fetch `partition` with the next request; a request in flight still takes its time."""
         topic, index = partition.topic_partition
         self._topics.setdefault(topic, {})[index] = partition
         self._ask_anew(topic)
@@ -110,7 +112,7 @@ class ReplicaFetcher:
             _wake(self._wakeup)
 
     def remove(self, partition: TopicPartition) -> None:
-        """Leave `partition` out from now on."""
+        """Leave `partition` out of all further requests."""
         partitions = self._topics.get(partition.topic)
         if partitions is not None and partitions.pop(partition.partition, None) is not None:
             self._ask_anew(partition.topic)
@@ -119,7 +121,7 @@ class ReplicaFetcher:
                 del self._topics[partition.topic]
 
     async def run(self) -> None:
-        """Fetch for ever; what a failed request asked for waits replica.fetch.backoff.ms."""
+        """Fetch without end; a failed request delays all partitions by replica.fetch.backoff.ms."""
         while True:
             topics = self._next_topics()
             if not topics:
@@ -149,7 +151,7 @@ class ReplicaFetcher:
             timer.cancel()
 
     def _delay_all(self) -> None:
-        """Leave out, for a while, everything that is followed now and not left out already.
+        """Leave out all followed partitions for the backoff; those left out already keep their end.
 
         Source: Kafka AbstractFetcherThread.processFetchRequest, when the request itself failed.
         """
@@ -178,7 +180,7 @@ class ReplicaFetcher:
         return response
 
     def _next_topics(self) -> tuple[FetchTopic, ...]:
-        """Return the positions to fetch from, made anew only where something moved."""
+        """Return the positions to fetch from; only positions that moved are made anew."""
         if self._delayed_until_us:
             self._end_delays()
         positions = self._positions
@@ -187,19 +189,19 @@ class ReplicaFetcher:
             if topic not in positions:
                 delayed = self._delayed_until_us
                 known = self._known.setdefault(topic, {})
-                asked = []
+                requested = []
                 for index, partition in partitions.items():
                     if delayed and partition.topic_partition in delayed:
                         continue
                     position = known.get(index)
                     if position is None:
                         position = known[index] = partition.fetch_position(max_bytes)
-                    asked.append(position)
-                positions[topic] = FetchTopic(topic=topic, partitions=tuple(asked))
+                    requested.append(position)
+                positions[topic] = FetchTopic(topic=topic, partitions=tuple(requested))
         return tuple(positions[topic] for topic in self._topics if positions[topic].partitions)
 
     def _ask_anew(self, topic: str) -> None:
-        """Make all positions of `topic` anew, and look at all answers of it again."""
+        """Forget the positions and the answers of `topic`: both are made or handled anew."""
         self._positions.pop(topic, None)
         self._known.pop(topic, None)
         self._seen.pop(topic, None)
@@ -214,26 +216,26 @@ class ReplicaFetcher:
     def _handle(
         self, sent: tuple[FetchTopic, ...], answered: tuple[FetchableTopicResponse, ...]
     ) -> None:
-        """Hand each answer, which comes in the order of the request, to its Partition."""
+        """Pass each answer to its Partition. Answers are in the order of the request."""
         for sent_topic, answer in zip(sent, answered, strict=True):
             topic = sent_topic.topic
             partitions = self._topics.get(topic)
             if partitions is None:
                 continue
-            data_of = answer.partitions
+            all_data = answer.partitions
             seen = self._seen.get(topic)
-            if seen is data_of:
-                continue
-            if seen is None or len(seen) != len(data_of):
-                seen = (None,) * len(data_of)
+            if seen is all_data:
+                continue  # the leader sent the same object again: no partition has news
+            if seen is None or len(seen) != len(all_data):
+                seen = (None,) * len(all_data)
             news: list[int] = []
-            for index, (data, before) in enumerate(zip(data_of, seen, strict=True)):
+            for index, (data, before) in enumerate(zip(all_data, seen, strict=True)):
                 if data is before:
-                    continue
+                    continue  # handled before, and without news
                 position = sent_topic.partitions[index]
                 partition = partitions.get(position.partition)
                 if partition is None:
-                    continue
+                    continue  # not followed any more
                 if (
                     not data.records
                     and data.error_code is ErrorCode.NONE
@@ -243,14 +245,14 @@ class ReplicaFetcher:
                     continue
                 news.append(index)
                 if data.diverging_epoch is not None:
-                    # The epoch that the next position names changes even where nothing is cut: a
-                    # broker that led for an epoch and appended nothing then asks by that epoch.
+                    # The next position may name another epoch even if no batch is truncated: that
+                    # of an epoch in which this broker led and appended nothing.
                     self._ask_anew(topic)
                 self._take(partition, position, partition.handle_fetch_response(position, data))
-            self._remember(topic, data_of, news)
+            self._remember(topic, all_data, news)
 
     def _remember(self, topic: str, answered: tuple[PartitionData, ...], news: list[int]) -> None:
-        """Keep the answers of `topic` that said nothing new."""
+        """Keep the answers of `topic` that had nothing new; `news` has the other indices."""
         if not news:
             self._seen[topic] = answered
             return

@@ -1,8 +1,9 @@
 """The replicas of partitions that this broker holds, as leader or follower.
 
-Owns the Partitions, applies leadership to them, and carries what they return: a high watermark
-that moved completes appends and fetches, an ISR proposal goes to the controller. What an input
-completes is completed at its end (`complete_delayed`), never in its middle. Must not know groups.
+Owns the Partitions, applies leadership to them, and carries out the effects that they return: a
+high watermark that moved completes appends and fetches, an ISR proposal goes to the controller.
+Appends and fetches are completed at the end of an input (`complete_delayed`), never in its middle.
+Must not know groups.
 Source: Kafka `ReplicaManager`.
 """
 
@@ -58,13 +59,16 @@ from protocol.records.control import EndTransactionMarker
 from protocol.trace import TraceEvent
 
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
-"""Epochs of a Fetch that asks for a session, and of one without. Source: Kafka FetchMetadata."""
+"""Session epochs of a Fetch that asks for a session, and of a Fetch without a session.
+
+Source: Kafka FetchMetadata.
+"""
 AppendCallback = Callable[[ErrorCode], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalLeadership:
-    """What a metadata delta changed for this broker: partitions with a new leader epoch."""
+    """Changes of a metadata delta for this broker: partitions with a new leader epoch."""
 
     became_leader: tuple[Partition, ...]
     became_follower: tuple[Partition, ...]
@@ -73,7 +77,7 @@ class LocalLeadership:
 
 
 class ReplicaManager:
-    """Everything that this broker holds of partitions."""
+    """All replicas of this broker, and the requests that wait for them."""
 
     def __init__(
         self,
@@ -93,7 +97,7 @@ class ReplicaManager:
         self._cache = cache
         self._partitions: dict[PartitionKey, Partition] = {}
         self._logs: dict[TopicPartition, PartitionLog] = {}
-        """Logs found on the disk whose partitions metadata has not named yet."""
+        """Logs on the disk whose partitions are not in the metadata yet."""
         self._checkpointed: bytes | None = None
         self._flusher = LogFlusher(host, cluster, self._all_logs, self._topic_config)
         self._cleaner = LogCleaner(
@@ -111,14 +115,14 @@ class ReplicaManager:
             host, self._partitions, interval_us=cluster.metrics_interval_us
         )
         self._grown: dict[TopicPartition, None] = {}
-        """Partitions whose logs grew since the delayed fetches were last looked at."""
+        """Partitions whose logs grew since `complete_delayed` ran last."""
         self._advanced: dict[TopicPartition, Partition] = {}
-        """Partitions whose high watermark or leader changed, likewise."""
+        """Partitions whose high watermark, leader or ISR changed since then."""
         self._log_moved: Callable[[Partition], None] | None = None
         self._is_completing = False
         self._in_controlled_shutdown = False
         self._ends_at_shut_down: list[tuple[PartitionLog, Offset]] = []
-        """Where each log ended when this broker shut down."""
+        """End of each log when this broker shut down."""
 
     def start(self) -> None:
         """Recover the logs from the disk, and begin the periodic work."""
@@ -139,11 +143,11 @@ class ReplicaManager:
         self._metrics.start()
 
     def begin_controlled_shutdown(self) -> None:
-        """Stop to replicate, from now on, what this broker is taken out of the ISR of."""
+        """From now on, stop to follow each partition whose ISR this broker is removed from."""
         self._in_controlled_shutdown = True
 
     def shut_down(self) -> None:
-        """Leave the disk as an orderly stop does: logs flushed, high watermarks written.
+        """Flush all logs and write the high watermarks, as an orderly stop does.
 
         Source: Kafka LogManager.shutdown, ReplicaManager.shutdown.
         """
@@ -152,9 +156,9 @@ class ReplicaManager:
         self._write_checkpoint()
 
     def watch_offsets_logs(self, log_moved: Callable[[Partition], None]) -> None:
-        """Call `log_moved` for partitions of `__consumer_offsets`, when an input has ended.
+        """Call `log_moved` for partitions of `__consumer_offsets` at the end of each input.
 
-        For those whose log end, high watermark or leadership may have changed.
+        It is called for those whose log end, high watermark or leadership may have changed.
         """
         self._log_moved = log_moved
 
@@ -163,13 +167,16 @@ class ReplicaManager:
         return self._partitions.get(name)
 
     def absence(self, topic: str, partition: int) -> ErrorCode:
-        """Return why there is no replica here. Source: Kafka `getPartitionOrError`."""
+        """Return the error for a partition without a replica on this broker.
+
+        Source: Kafka `getPartitionOrError`.
+        """
         if self._cache.contains(topic, partition):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check what must hold between two inputs; `thoroughly` reads every log, too.
+        """Check all invariants between two inputs; `thoroughly` reads every log, too.
 
         Raises: InvariantViolation.
         """
@@ -183,10 +190,10 @@ class ReplicaManager:
         self._fetches.check_invariants()
 
     def check_follows_metadata(self) -> None:
-        """Check that each replica leads or follows as the metadata cache says, once it acts on it.
+        """Check that each replica leads or follows as the published metadata cache says.
 
-        A leader may know a newer ISR, and so a newer partition epoch, by an answer to its proposal.
-
+        The answer to a leader's proposal may have given it a newer ISR, and so a newer partition
+        epoch, than the cache has.
         Raises: InvariantViolation.
         """
         for partition in self._partitions.values():
@@ -221,9 +228,10 @@ class ReplicaManager:
     # -- metadata --
 
     def apply(self, changed: Iterable[TopicPartition]) -> LocalLeadership:
-        """Lead and follow as the metadata cache says of the partitions that changed.
+        """Lead and follow the changed partitions as the metadata cache says.
 
-        Source: Kafka `ReplicaManager.applyDelta`: first what goes, leaders, followers, fetchers.
+        Source: Kafka `ReplicaManager.applyDelta`. The order is Kafka's: deletions, leaders,
+        followers.
         """
         broker_id = self._identity.broker_id
         leading: list[tuple[Partition, PartitionRegistration]] = []
@@ -256,7 +264,7 @@ class ReplicaManager:
         )
 
     def _delete(self, name: TopicPartition) -> None:
-        """Forget a partition of a deleted topic; who waits for it is answered.
+        """Forget a partition of a deleted topic, and answer the requests that wait for it.
 
         Source: Kafka `ReplicaManager.stopPartitions` with deletePartition.
         """
@@ -266,14 +274,15 @@ class ReplicaManager:
             self._flusher.forget(name)
             self._cleaner.forget(name)
             partition.delete()
+            # `complete_delayed` answers the appends and fetches that wait for the partition.
             self._advanced[name] = partition
             self._grown[name] = None
-        # Also of a topic that was deleted while this broker was down.
+        # If the topic was deleted while this broker was down, the log is here without a partition.
         self._logs.pop(name, None)
         self._host.storage.delete(name)
 
     def _make_leader(self, partition: Partition, registration: PartitionRegistration) -> bool:
-        """Lead, or learn a new ISR; return whether this is a new leader epoch."""
+        """Lead, or take a new ISR; return True if this is a new leader epoch."""
         change = partition.make_leader(
             leader_epoch=registration.leader_epoch,
             partition_epoch=registration.partition_epoch,
@@ -284,12 +293,12 @@ class ReplicaManager:
         self._trace(change.trace)
         if change.is_new_leader_epoch:
             self._fetchers.stop(partition.topic_partition)
-        # Also without a new high watermark: the ISR that a delayed append looks at has changed.
+        # Also without a new high watermark: a delayed append depends on the ISR, which has changed.
         self._advanced[partition.topic_partition] = partition
         return change.is_new_leader_epoch
 
     def _make_follower(self, partition: Partition, registration: PartitionRegistration) -> bool:
-        """Follow; return whether this is a new leader epoch."""
+        """Follow the partition's leader; return True if this is a new leader epoch."""
         change = partition.make_follower(
             leader_id=registration.leader,
             leader_epoch=registration.leader_epoch,
@@ -299,7 +308,8 @@ class ReplicaManager:
         )
         self._trace(change.trace)
         if self._in_controlled_shutdown and self._identity.broker_id not in registration.isr:
-            # It would only try in vain to get back in. Source: applyLocalFollowersDelta.
+            # The controller does not admit a stopping broker to an ISR, so Fetches would be in
+            # vain. Source: applyLocalFollowersDelta.
             self._fetchers.stop(partition.topic_partition)
         elif change.is_new_leader_epoch:
             if registration.leader == NO_BROKER:
@@ -307,7 +317,7 @@ class ReplicaManager:
             else:
                 self._fetchers.follow(partition)
         if change.is_new_leader_epoch:
-            # Whoever waits here for the leader that this replica was is told that it is not.
+            # If this replica led, requests wait here. They are answered NOT_LEADER_OR_FOLLOWER.
             self._advanced[partition.topic_partition] = partition
             self._grown[partition.topic_partition] = None
         return change.is_new_leader_epoch
@@ -349,7 +359,7 @@ class ReplicaManager:
     # -- appends --
 
     def append_for_coordinator(self, partition: Partition, append: Append) -> AppendInfo:
-        """Append a batch of the coordinator's. Call `complete_delayed` when its wait is parked."""
+        """Append a batch of a coordinator. Call `complete_delayed` when its wait is parked."""
         info = partition.append_records(
             append.records,
             required_acks=append.required_acks,
@@ -365,7 +375,7 @@ class ReplicaManager:
         return info
 
     def _compression_of(self, partition: Partition) -> int:
-        """Return the codec of a coordinator's batches; transactions are never compressed."""
+        """Return the codec of a coordinator's batches; transaction states are never compressed."""
         if partition.topic_partition.topic != CONSUMER_OFFSETS:
             return CompressionType.NONE
         return self._config.offsets_topic_compression_codec
@@ -394,8 +404,8 @@ class ReplicaManager:
     ) -> AppendInfo:
         """Append a producer's batch. Call `complete_delayed` when its wait is parked.
 
-        The wait for a duplicate is decided first with `check_acknowledged`: what has been
-        acknowledged before completes no wait.
+        Before it waits for a duplicate, the caller must check `check_acknowledged`: if the first
+        append was acknowledged earlier, no later event would complete the wait.
         """
         info = partition.append_batch(
             batch,
@@ -419,9 +429,10 @@ class ReplicaManager:
         self._appends.expire(delayed)
 
     def complete_delayed(self) -> None:
-        """Complete what the last inputs made possible; anything that this makes possible too.
+        """Complete the delayed appends and fetches that are ready, until none is.
 
-        Called at the end of an input. In the middle of one it would answer with half of it.
+        Called at the end of an input: in its middle, an answer would have only a part of its
+        effects. A completion may be an input of its own, whose call returns at once.
         """
         if self._is_completing:
             return
@@ -439,9 +450,9 @@ class ReplicaManager:
         self._is_completing = False
 
     def _tell_offsets_logs(self, moved: dict[TopicPartition, Partition | None]) -> None:
-        for name, known in moved.items():
-            # A deleted partition is known by its change alone.
-            partition = known or self._partitions.get(name)
+        for name, changed_partition in moved.items():
+            # A deleted partition is no longer in `_partitions`; `moved` itself has it.
+            partition = changed_partition or self._partitions.get(name)
             if name.topic == CONSUMER_OFFSETS and partition is not None and self._log_moved:
                 self._log_moved(partition)
 
@@ -472,13 +483,13 @@ class ReplicaManager:
         self.complete_delayed()
 
     def _fetched(self, partition: Partition, result: FetchResult) -> None:
-        """Take what the progress of a follower led to."""
+        """Take the effects of a follower's progress."""
         self._high_watermark_moved(partition, result.new_high_watermark, result.trace)
         if result.proposal is not None:
             self._isr_changes.submit(partition, result.proposal)
 
     def _follower_fetched(self, partition: Partition, result: FollowerFetchResult) -> None:
-        """Take what this broker, as a follower, did with an answer of its leader."""
+        """Trace the result of an answer that this broker got as a follower."""
         self._trace(result.trace)
 
     # -- ISR --
@@ -529,7 +540,7 @@ class ReplicaManager:
         self._host.after(self._checkpoint_us, self._checkpoint)
 
     def _write_checkpoint(self) -> None:
-        """Write the high watermarks to the disk, if any moved."""
+        """Write the high watermarks to the disk if any of them has moved."""
         content = encode_offset_checkpoint(
             (log.topic_partition, log.high_watermark) for log in self._all_logs()
         )
@@ -542,8 +553,8 @@ class ReplicaManager:
     def _all_logs(self) -> list[PartitionLog]:
         """Return the logs of all partitions, and those that wait for their first metadata.
 
-        A restarted broker may wait for long, and must not forget what it knew if it dies again
-        meanwhile.
+        A restarted broker may wait for metadata for long. If it dies meanwhile, its next
+        incarnation still needs the high watermarks of these logs in the checkpoint.
         """
         return [*self._logs.values(), *(p.log for p in self._partitions.values())]
 

@@ -1,8 +1,8 @@
-"""What Kafka's broker tells of the replicas it holds, under Kafka's names, sampled into the trace.
+"""Metrics of a broker's replicas, under Kafka's names, sampled into the trace.
 
-Gauges are counted over the partitions when a sample is taken; a change of an ISR is counted when it
-comes into force here. Source: Kafka `ReplicaManager`, `Partition.handleAlterPartitionUpdate`;
-BEHAVIOUR 8.3.
+Gauges are counted over the partitions when a sample is taken. A change of an ISR is counted when it
+comes into force on this broker.
+Source: Kafka `ReplicaManager`, `Partition.handleAlterPartitionUpdate`; docs/kafka, BEHAVIOUR 8.3.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class ReplicaMetrics:
         self._sampler.start()
 
     def isr_changed(self, proposal: IsrProposal) -> None:
-        """Count an ISR that this broker asked for, as leader, and that is in force now."""
+        """Count an ISR that this broker has proposed as leader and that is in force now."""
         meter = self._isr_shrinks if proposal.removed else self._isr_expands
         meter.mark(self._now_ms())
 
@@ -47,7 +47,7 @@ class ReplicaMetrics:
             "PartitionCount": len(self._partitions),
             "LeaderCount": len(leading),
             "UnderReplicatedPartitions": sum(len(p.isr) < len(p.replicas) for p in leading),
-            # Also with the guard `min_insync_check` off, which is_under_min_isr heeds.
+            # Not `is_under_min_isr`, which is always False with the guard `min_insync_check` off.
             "UnderMinIsrPartitionCount": sum(len(p.isr) < p.effective_min_isr for p in leading),
             **self._isr_shrinks.attributes("IsrShrinksPerSec", now_ms),
             **self._isr_expands.attributes("IsrExpandsPerSec", now_ms),

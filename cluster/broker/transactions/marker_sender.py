@@ -1,8 +1,8 @@
 """Sending of transaction markers to the leaders of partitions, by this broker's metadata.
 
 Failures are reported, and the transaction coordinator requests the markers again. A deleted
-partition needs no marker and counts as done. DEVIATION: each request carries the markers of one
-transaction; Kafka collects those of many. As in Kafka, each broker has one request in flight.
+partition needs no marker and counts as done. As in Kafka, each broker has one request in flight.
+DEVIATION: each request carries the markers of one transaction; Kafka collects those of many.
 Source: Kafka `TransactionMarkerChannelManager`.
 """
 
@@ -47,22 +47,22 @@ class MarkerSender:
 
     def _send(self, markers: SendMarkers) -> None:
         by_broker: dict[BrokerId, list[TopicPartition]] = {}
-        settled: Errors = {}
+        errors_known_now: Errors = {}
         for name in markers.partitions:
             if not self._cache.contains(name.topic, name.partition):
-                settled[name] = ErrorCode.NONE
+                errors_known_now[name] = ErrorCode.NONE
                 continue
             leader = self._cache.live_leader(name)
             if leader is None:
-                settled[name] = ErrorCode.LEADER_NOT_AVAILABLE
+                errors_known_now[name] = ErrorCode.LEADER_NOT_AVAILABLE
             else:
                 by_broker.setdefault(leader, []).append(name)
         for broker, names in by_broker.items():
             self._channels.send(
                 broker, _request(markers, names), partial(self._answered, markers, names)
             )
-        if settled:
-            self._on_answered(markers, settled)
+        if errors_known_now:
+            self._on_answered(markers, errors_known_now)
 
     def _answered(
         self,

@@ -27,6 +27,7 @@ ALLOCATE_TIMEOUT_US = 30_000_000
 """request.timeout.ms of a broker."""
 
 _Input = Callable[[], TransactionResult]
+"""Passes one input to the coordinator; returns the Result."""
 
 
 class TransactionCoordination:

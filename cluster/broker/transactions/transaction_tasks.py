@@ -73,7 +73,7 @@ class TransactionTasks:
                 coordinator.load_batches(index, batches)
 
         if not is_current():
-            return
+            return  # unloaded while it waited in the queue
         read = await read_log(self._host, self._costs, partition, take, turn_bytes=LOAD_TURN_BYTES)
         if not is_current() or partition.leader_epoch != epoch:
             return  # unloaded meanwhile, or queued again under a newer epoch

@@ -1,7 +1,8 @@
 """Verification that an offsets partition is part of a transaction (KIP-890).
 
-If the log has an open transaction of the producer, no request is needed. Otherwise the transaction
-coordinator is asked, and the later append carries the guard of this verification.
+If the log has an open transaction of the producer, no request is needed. Otherwise this broker asks
+the transaction coordinator. The guard is a number that the log keeps for this verification: the
+later append carries it, and the log refuses the append if the transaction has ended meanwhile.
 Source: Kafka `ReplicaManager.maybeStartTransactionVerificationForPartition`,
 `AddPartitionsToTxnManager`.
 """
@@ -52,7 +53,7 @@ class TransactionVerifier:
             self._end(asked, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         guard = partition.log.producers.begin_verification(asked.producer_id, asked.producer_epoch)
-        if guard is None:
+        if guard is None:  # the log has an open transaction of this producer
             self._end(asked)
             return
         coordinator = self._cache.transaction_coordinator(asked.transactional_id)
@@ -111,6 +112,7 @@ def _error_of(response: AddPartitionsToTxnResponse, *, tells_abortable: bool) ->
     """Return the error of the only partition, translated for the committing client."""
     if response.error_code is not ErrorCode.NONE:
         return response.error_code
+    # One transaction, one topic, one partition, as `_request` named them.
     ((error,),) = (
         [each.partition_error_code for each in topic.results_by_partition]
         for result in response.results_by_transaction
@@ -118,6 +120,7 @@ def _error_of(response: AddPartitionsToTxnResponse, *, tells_abortable: bool) ->
     )
     if error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
+    # Clients of older versions do not know TRANSACTION_ABORTABLE.
     if error is ErrorCode.TRANSACTION_ABORTABLE and not tells_abortable:
         return ErrorCode.INVALID_TXN_STATE
     return error

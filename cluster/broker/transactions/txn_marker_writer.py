@@ -1,8 +1,8 @@
 """WriteTxnMarkers: writes the ends of transactions into the logs that this broker leads.
 
 The request is answered when every marker is acknowledged or has failed. The group coordinator
-learns of markers in offsets partitions through its task queue. As in Kafka, this may happen after
-the answer, if a load is in progress.
+learns of markers in offsets partitions through its task queue. As in Kafka, a load in that queue
+may delay this until after the answer.
 Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`.
 """
 
@@ -38,6 +38,7 @@ class _Answer:
         self.request = request
         self.errors: list[dict[TopicPartition, ErrorCode]] = [{} for _ in request.markers]
         self.markers_missing = len(request.markers)
+        """Number of markers without an outcome in some of their partitions."""
 
 
 class TxnMarkerWriter:
@@ -93,7 +94,7 @@ class TxnMarkerWriter:
         errors = answer.errors[index]
         errors[name] = error
         if len(errors) < len(_partitions(marker)):
-            return
+            return  # other partitions of this marker have no outcome yet
         offsets = tuple(
             each.partition
             for each, outcome in errors.items()
