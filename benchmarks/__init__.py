@@ -1,4 +1,7 @@
-"""Benchmarks: each prints a ratio to a baseline measured in the same run.
+"""Benchmarks: each measures a figure and a baseline in the same run, and prints their ratio.
+
+A ratio is nearly the same on another machine, and while other programs run; an absolute figure is
+not.
 
 Reading order: `measurement` (what each returns), `profiles`, `players` (processes of another
 checkout); `virtual_loop`, `virtual_seconds`, `coordinator_core`, `ray_link`, `exploration`,

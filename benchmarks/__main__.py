@@ -1,8 +1,8 @@
-"""`python -m benchmarks`: runs benchmarks, each in a process of its own, writes docs/BENCHMARKS.md.
+"""`python -m benchmarks`: runs benchmarks, and writes their figures to docs/BENCHMARKS.md.
 
-Each part is a module with `run() -> tuple[Measurement, ...]`; it may print what explains its
-figures (a profile, say), and what it prints goes into the page. A part's record is replaced when it
-is run again (`--part`); the others stay.
+A part is a module with `run() -> tuple[Measurement, ...]`. It runs in a process of its own. Its
+output, such as a profile that explains the figures, goes into the page. A new run of a part
+(`--part`) replaces the part's section of the page; the other sections stay.
 """
 
 import argparse
@@ -33,6 +33,7 @@ PARTS = (
 LONG_PARTS = ("large_groups", "thousand_runs")
 """Parts that run only when they are named."""
 MARKER = "measurements: "
+"""Beginning of the last output line of a part's process, which has the measurements as JSON."""
 HELP = f"default: every part but {', '.join(LONG_PARTS)}"
 HEAD = """# Benchmarks
 
@@ -42,7 +43,7 @@ ratio were measured interleaved on a noisy machine.
 
 
 def run_one(part: str) -> tuple[str, tuple[Measurement, ...]]:
-    """Run one benchmark and return what it printed and measured.
+    """Run one benchmark; return its output and its measurements.
 
     Raises: RuntimeError if it fails, with its output.
     """
@@ -62,7 +63,7 @@ def run_one(part: str) -> tuple[str, tuple[Measurement, ...]]:
 
 
 def section_of(part: str, printed: str, measurements: tuple[Measurement, ...]) -> str:
-    """Return the record of one part."""
+    """Return the section of one part in the page."""
     lines = [
         f"## {part}",
         "",
@@ -71,13 +72,14 @@ def section_of(part: str, printed: str, measurements: tuple[Measurement, ...]) -
         "| figure | value | baseline | ratio | goal | |",
         "|---|---|---|---|---|---|",
     ]
-    for m in measurements:
-        verdict = "" if m.met is None else ("met" if m.met else "**missed**")
+    for figure in measurements:
+        verdict = "" if figure.met is None else ("met" if figure.met else "**missed**")
         lines.append(
-            f"| {m.name} | {m.value:,.4g} {m.unit} | {m.baseline:,.4g} {m.unit}"
-            f" ({m.baseline_name}) | {m.ratio:.3g} | {m.goal} | {verdict} |"
+            f"| {figure.name} | {figure.value:,.4g} {figure.unit} "
+            f"| {figure.baseline:,.4g} {figure.unit} ({figure.baseline_name}) "
+            f"| {figure.ratio:.3g} | {figure.goal} | {verdict} |"
         )
-    notes = [f"* {m.name}: {m.note}" for m in measurements if m.note]
+    notes = [f"* {figure.name}: {figure.note}" for figure in measurements if figure.note]
     if notes:
         lines += ["", *notes]
     if printed:

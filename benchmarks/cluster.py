@@ -1,8 +1,10 @@
-"""`make cluster`: coordlab on three machines made of namespaces, some of which are killed.
+"""`make cluster`: coordlab on three machines, some of which are killed or cut off.
 
-Each case has a time limit and states the expected result; the table at the end has the actual one.
-A case that kills a machine is followed by new machines. The machines are removed in any case. Data
-flow: scripts/machines -> Ray on each machine -> `coordlab` on machine 1 -> exit codes and
+The machines are Linux namespaces on this machine (scripts/machines). A case runs a command on
+machine 1, perhaps kills a machine meanwhile, and compares the result with the expected one, within
+a time limit. After a case that kills a machine, all machines are made anew. At the end the machines
+are removed, also after an error.
+Data flow: scripts/machines -> Ray on each machine -> `coordlab` on machine 1 -> exit codes and
 results.json -> table, and with `--record` a section of docs/SOAK.md.
 """
 
@@ -30,26 +32,31 @@ MACHINES = str(ROOT / "scripts" / "machines")
 HEAD = "10.219.55.11"
 PORT = 6379
 RUNS = "/tmp/coordlab-runs"
-"""On machine 1 only: the other machines have a /tmp of their own, so rows are lost with them."""
+"""Folder of the runs, on machine 1. Each machine has a /tmp of its own, so that the trace rows of a
+killed machine are lost with it, as on a real machine."""
 SHARED_RUNS = ROOT / "build" / "cluster"
-"""Below the checkout, which every machine sees: a Spark cluster needs a shared file system."""
+"""Folder of the runs to analyse on Spark, whose cluster needs files that every machine sees."""
 SPARK_PORT = 7077
 SPARK_WORK = "/tmp/spark-work"
-"""On each machine: the folders of the applications whose executors ran there."""
+"""Folder on each machine, with a folder for each application whose executors ran there."""
 SEARCH_SEEDS = 40
 NODE_PROCESS = "ray::_(Node|Agent)Actor"
 PAGE = ROOT / "docs" / "SOAK.md"
 SECTION = "machines"
 COUNT = 3
+"""Number of machines."""
 START_S = 180.0
+"""Time within which Ray must start on a machine, and an awaited process must appear."""
 CASE_S = 400.0
+"""Time within which a case's command must end."""
 GONE_S = 60.0
 """Time within which the node processes of an ended run must have ended."""
-FEW = ("--var", "run.steady_state_timeout=120s")
+SLOW_START = ("--var", "run.steady_state_timeout=120s")
+"""A longer timeout: three machines share the processors of one."""
 
 
 class CaseFailed(Exception):
-    """A case without its expected result; the message describes it."""
+    """A case did not have its expected result; the message has the actual one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +117,10 @@ def three_machines() -> Iterator[None]:
 
 
 def shared_folder() -> str:
-    """Return the folder below /tmp that the checkout is in: machines have a /tmp of their own."""
+    """Return the folder below /tmp that has the checkout, "" if the checkout is elsewhere.
+
+    The machines, which have a /tmp of their own, must share that folder.
+    """
     parts = ROOT.parts
     return "/".join(parts[:3]).replace("//", "/") if parts[1] == "tmp" else ""
 
@@ -133,7 +143,7 @@ def await_process(number: int, pattern: str) -> None:
 def check_all_ended(*numbers: int) -> None:
     """Check that node processes and agents of a run have ended. Raises: CaseFailed."""
     deadline_s = time.monotonic() + GONE_S
-    while left := [each for each in numbers if has_process(each, NODE_PROCESS)]:
+    while left := [number for number in numbers if has_process(number, NODE_PROCESS)]:
         if time.monotonic() > deadline_s:
             raise CaseFailed(f"node processes are left on machines {left}")
         time.sleep(1)
@@ -188,13 +198,13 @@ class Started:
 def start_run(experiment: str) -> Started:
     """Start a run on the Ray of the three machines."""
     address = ("--ray-address", f"{HEAD}:{PORT}", "--no-analyze", "--runs", RUNS)
-    return Started("run", experiment, "--seed", "1", *FEW, *address)
+    return Started("run", experiment, "--seed", "1", *SLOW_START, *address)
 
 
 def outcome_of(command: Started, experiment: str, *codes: int) -> str:
     """Wait for the end of a run; return exit code, verdict and first reason.
 
-    Raises: CaseFailed if the exit code is none of `codes`, or a process stays.
+    Raises: CaseFailed if the exit code is none of `codes`, or a node process does not end.
     """
     code = command.end()
     path = f"{RUNS}/{experiment}/latest/results.json"
@@ -303,7 +313,7 @@ def analyze_on_spark() -> str:
     master = f"spark://{HEAD}:{SPARK_PORT}"
     daemons = [
         _start_spark(1, "master.Master", "--host", HEAD, "--port", str(SPARK_PORT)),
-        *(_start_spark(each, "worker.Worker", "--cores", "1", master) for each in (2, 3)),
+        *(_start_spark(number, "worker.Worker", "--cores", "1", master) for number in (2, 3)),
     ]
     try:
         for number in (2, 3):
@@ -311,7 +321,7 @@ def analyze_on_spark() -> str:
         run_directory = f"{folder}/coordinator_crash/latest"
         command = Started("analyze", run_directory, "--master", master)
         code = command.end()
-        used = [each for each in (2, 3) if _worked_on(each)]
+        used = [number for number in (2, 3) if _has_run_executor(number)]
     finally:
         for daemon in daemons:
             daemon.terminate()
@@ -339,7 +349,7 @@ def _start_spark(number: int, name: str, *words: str) -> subprocess.Popen[bytes]
     )
 
 
-def _worked_on(number: int) -> bool:
+def _has_run_executor(number: int) -> bool:
     command = on(number, "sh", "-c", f"ls -d {SPARK_WORK}/app-*")
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
@@ -377,11 +387,11 @@ class Played:
     passed: bool
     seconds: float
     stamp: str
-    """Commit and machine when the case began: others may land commits meanwhile."""
+    """Commit and machine when the case began: the commit may change while cases are played."""
 
 
 def play_case(case: Case) -> Played:
-    """Play a case; a failure is a result, too."""
+    """Play a case. A CaseFailed becomes a result, so that the next case is played."""
     began_s, stamp = time.monotonic(), f"{commit()}, {machine()}"
     try:
         actual, passed = case.play(), True
@@ -404,8 +414,8 @@ def play_cases(cases: Sequence[Case]) -> Iterator[Played]:
 
 
 def section_of(page: str, played: Sequence[Played]) -> str:
-    """Return the section of docs/SOAK.md: the rows of `played` replace those of the same cases."""
-    rows = {each.case.name: _row(each) for each in played}
+    """Return the section of docs/SOAK.md, in which rows of `played` replace older ones."""
+    rows = {result.case.name: _row(result) for result in played}
     former = page.partition(f"\n## {SECTION}\n")[2].partition("\n## ")[0]
     for line in former.splitlines():
         name = line.removeprefix("| ").partition(" | ")[0]
@@ -417,7 +427,7 @@ def section_of(page: str, played: Sequence[Played]) -> str:
             "",
             "`make cluster`: three machines of namespaces with a Ray of one processor each.",
             "",
-            "| case | expected | came | seconds | commit, machine |",
+            "| case | expected | actual | seconds | commit, machine |",
             "|---|---|---|---|---|",
             *(rows[case.name] for case in CASES if case.name in rows),
             "",
@@ -436,14 +446,15 @@ def _row(played: Played) -> str:
 def main(only: tuple[str, ...], record: bool) -> None:
     """Play the cases on three machines and print a table."""
     console = Console()
-    table = Table("case", "expected", "came", "seconds", title="three machines")
+    table = Table("case", "expected", "actual", "seconds", title="three machines")
     cases = [case for case in CASES if not only or any(word in case.name for word in only)]
     played: list[Played] = []
     try:
-        for each in play_cases(cases):
-            played.append(each)
-            table.add_row(each.case.name, each.case.expects, each.actual, f"{each.seconds:.0f}")
-            console.print(f"{each.case.name}: {each.actual}", soft_wrap=True)
+        for result in play_cases(cases):
+            played.append(result)
+            case, seconds = result.case, f"{result.seconds:.0f}"
+            table.add_row(case.name, case.expects, result.actual, seconds)
+            console.print(f"{case.name}: {result.actual}", soft_wrap=True)
     except CaseFailed as error:
         console.print(f"[red]error:[/red] {error}")
         raise SystemExit(3) from error
@@ -451,7 +462,7 @@ def main(only: tuple[str, ...], record: bool) -> None:
     if record:
         page = PAGE.read_text(encoding="utf-8")
         PAGE.write_text(replace_section(page, SECTION, section_of(page, played)), encoding="utf-8")
-    raise SystemExit(0 if all(each.passed for each in played) else 1)
+    raise SystemExit(0 if all(result.passed for result in played) else 1)
 
 
 if __name__ == "__main__":

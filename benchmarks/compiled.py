@@ -1,7 +1,8 @@
-"""The gain of `make fast`: explored runs a minute, compiled against interpreted, interleaved.
+"""The gain of `make fast`: explored runs a minute, compiled and interpreted.
 
-Each code has a process of its own that plays the same seeds of explorations/reference.yaml in turn.
-With another checkout (`players`) its compiled code is compared, too. Without a compiler there is no
+Compiled and interpreted code have a process each. Both play the same seeds of
+explorations/reference.yaml, a few seeds in turn. With another checkout (`players`) its interpreted
+code is a third process, and the goal is about the gain over that. Without a compiler there is no
 figure.
 """
 
@@ -14,10 +15,11 @@ from scripts.compiled import build, missing_for_build
 SPACE = "reference"
 ROUNDS, SEEDS_A_ROUND = 16, 5
 GOAL = 1.7
+"""Least ratio of compiled runs a minute to interpreted ones of the other checkout."""
 
 
 def run() -> tuple[Measurement, ...]:
-    """Measure; empty without a compiler."""
+    """Measure the gain; return nothing without a compiler."""
     missing = missing_for_build()
     if missing is not None:
         print(f"nothing is compiled here: {missing}")
@@ -33,12 +35,14 @@ def run() -> tuple[Measurement, ...]:
     took_s: dict[str, list[float]] = {name: [] for name in players}
     for turn in range(ROUNDS):
         seeds = range(turn * SEEDS_A_ROUND, (turn + 1) * SEEDS_A_ROUND)
+        # The order alternates, so that no code always has the warmer processor.
         for name in list(players)[:: 1 if turn % 2 else -1]:
             took_s[name].append(players[name].seconds(list(seeds)))
-    for each in players.values():
-        each.end()
+    for process in players.values():
+        process.end()
     per_minute = {
-        name: [60 * SEEDS_A_ROUND / seconds for seconds in found] for name, found in took_s.items()
+        name: [60 * SEEDS_A_ROUND / seconds for seconds in rounds]
+        for name, rounds in took_s.items()
     }
     return tuple(
         _measurement(per_minute["compiled"], other, name, judged=base is not None and place == 1)

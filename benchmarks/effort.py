@@ -1,11 +1,11 @@
-"""The effort of explored runs, against the recorded distribution: growth is a regression.
+"""The effort of explored runs, compared with recorded effort: growth is a regression.
 
-Seeds 0 to 99 of explorations/standard.yaml are played; each count (rebalances, truncations ...,
-requests by API) is summed and compared with the recorded sum. Equal seeds are equal plans, so the
-runs are compared one by one. A count has grown if both hold:
+Effort is counts of work in a run (rebalances, truncations ..., requests by API). Seeds 0 to 99 of
+explorations/standard.yaml are played. Equal seeds have equal plans, so each run is compared with
+the recorded run of its seed. A count has grown if both hold:
 
-1. It is more than GROWN times the recorded one.
-2. The mean difference is more than SURE standard errors above zero.
+1. Its sum is more than GROWN times the recorded sum.
+2. The mean difference of the runs is more than SURE standard errors above zero.
 
 `python -m benchmarks.effort --record` writes a new record, after a change that is meant to change
 the effort of runs, or the space.
@@ -27,13 +27,15 @@ from chaos.exploration.space import load_space
 
 SEEDS = 100
 GROWN = 1.03
+"""Ratio to the recorded sum above which a count may have grown."""
 SURE = 3.0
+"""Standard errors above zero from which on a mean difference is no chance."""
 RECORD = Path(__file__).with_name("effort_recorded.json")
 SPACE = "standard"
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """The record. Shape: `counts` has one number for each seed from 0 on, by what is counted."""
+    """The record. Shape: `counts` has, for each name of a count, one number for each seed."""
 
     commit: str
     counts: dict[str, list[int]]
@@ -110,6 +112,7 @@ def _change(name: str, now: Sequence[int], recorded: Sequence[int]) -> Change:
     differences = [new - old for new, old in zip(now, recorded, strict=True)]
     mean = statistics.fmean(differences)
     error = statistics.stdev(differences) / math.sqrt(len(differences))
+    # Without any spread, a difference other than 0 is infinitely significant.
     errors = 0.0 if mean == 0 else mean / error if error else math.copysign(math.inf, mean)
     return Change(name=name, now=sum(now), recorded=sum(recorded), errors=errors)
 
@@ -125,7 +128,7 @@ def _played() -> list[PlayedRun]:
 
 def main() -> None:
     """Write a new record."""
-    parser = argparse.ArgumentParser(description="Records what explored runs need.")
+    parser = argparse.ArgumentParser(description="Records the effort of explored runs.")
     parser.add_argument("--record", action="store_true", required=True, help="write a new record")
     parser.parse_args()
     record = Recorded(commit=commit(), counts=counts_of(_played()))

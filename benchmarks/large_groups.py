@@ -1,9 +1,10 @@
 """Speed of `coordinator_crash` compared with real time, from 12 to 1,000 members.
 
-Each run is a user's command, in a process of its own: it starts, plays, traces every message,
-checks, writes the run directory and the summary. There are as many partitions as members. CPU
-seconds are the process's; the baseline is real time, 1. The exponent is that of CPU seconds for a
-virtual second between the smallest and the largest group.
+Each run is a user's command in a process of its own: it starts, plays, traces every message,
+checks, and writes the run directory and the summary. There are as many partitions as members. The
+figure is seconds of the run's clock for each CPU second of the process; its baseline is real time,
+1. The printed exponent says how CPU seconds for a virtual second grow with the members, from the
+smallest group to the largest: 1 is linear.
 """
 
 import json
@@ -23,6 +24,7 @@ from scripts.compiled import build, missing_for_build
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = (12, 100, 400, 1_000)
 GOALS = {400: 1.0}
+"""Least speed for a number of members: 400 members must not be slower than real time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +43,15 @@ def run() -> tuple[Measurement, ...]:
         build()
     else:
         print(f"interpreted: {missing}")
-    found = [play(members, compiled=missing is None) for members in SIZES]
-    first, last = found[0], found[-1]
+    runs = [play(members, compiled=missing is None) for members in SIZES]
+    first, last = runs[0], runs[-1]
     growth = (last.cpu_s / last.virtual_s) / (first.cpu_s / first.virtual_s)
     exponent = math.log(growth) / math.log(last.members / first.members)
     print(
         f"CPU for a virtual second grows with the {exponent:.2f}th power of the members, from "
         f"{first.members} to {last.members:,} ({'compiled' if missing is None else 'interpreted'})"
     )
-    return tuple(_measurement(each) for each in found)
+    return tuple(_measurement(played) for played in runs)
 
 
 def play(members: int, *, compiled: bool) -> Played:

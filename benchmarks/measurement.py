@@ -10,9 +10,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One figure. `ratio` is value / baseline, both medians of interleaved runs of one process.
+    """One figure and its baseline.
 
-    `goal` is in words ("at least 0.6"), and empty if there is none; `met` is then None.
+    Shape: `value` and `baseline` are medians of several rounds. `ratio` is the median of the
+    rounds' ratios (`median_ratio`), mostly near value / baseline. `goal` is a phrase such as "at
+    least 0.6"; if there is no goal, it is empty and `met` is None.
     """
 
     name: str
@@ -35,8 +37,14 @@ class Measurement:
 
 
 def median_ratio(values: Sequence[float], baselines: Sequence[float]) -> float:
-    """Return the median of the pairwise ratios of interleaved runs."""
-    return statistics.median(v / b for v, b in zip(values, baselines, strict=True))
+    """Return the median of the ratios of each round.
+
+    A round measures value and baseline one after the other, so that both see the same load of the
+    machine.
+    """
+    return statistics.median(
+        value / baseline for value, baseline in zip(values, baselines, strict=True)
+    )
 
 
 def machine() -> str:

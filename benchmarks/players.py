@@ -60,9 +60,10 @@ class Player:
 
 def player(checkout: Path, space: str, *, compiled: bool) -> Player:
     """Start a process that plays `space` with the code of `checkout`. Raises: RuntimeError."""
-    own = checkout / ".venv" / "bin" / "python"
+    checkout_python = checkout / ".venv" / "bin" / "python"
+    program = str(checkout_python) if checkout_python.exists() else sys.executable
     process = subprocess.Popen(
-        [str(own) if own.exists() else sys.executable, "-c", PLAYER, space],
+        [program, "-c", PLAYER, space],
         cwd=checkout,
         env={**os.environ, SWITCH: "1" if compiled else "0"},
         stdin=subprocess.PIPE,
@@ -75,6 +76,6 @@ def player(checkout: Path, space: str, *, compiled: bool) -> Player:
 
 
 def base_checkout() -> Path | None:
-    """Return the other checkout, if one is named."""
+    """Return the other checkout, or None if the environment names none."""
     base = os.environ.get(BASE)
     return None if base is None else Path(base)

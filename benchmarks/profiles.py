@@ -30,7 +30,8 @@ def profile_text(profile: cProfile.Profile, title: str, *, functions: int = 20) 
     """Return the profile: a line for each layer and for each of the `functions` slowest."""
     own_by_layer = dict.fromkeys((*LAYERS, OTHERS), 0.0)
     entries = []
-    # pstats merges all methods that dataclasses generate into one, and keeps the last.
+    # The profiler's own entries, not pstats: that takes all methods that dataclasses generate for
+    # one function, and keeps only the last.
     for entry in profile.getstats():
         code, calls, total, own = entry.code, entry.callcount, entry.totaltime, entry.inlinetime
         if isinstance(code, str):

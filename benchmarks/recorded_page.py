@@ -1,4 +1,4 @@
-"""A page of records, one section a part, each of which can be replaced alone."""
+"""A page of records with one section for each part; one section can be replaced alone."""
 
 import re
 

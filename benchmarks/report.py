@@ -1,12 +1,12 @@
-"""Time until a report can be used, and time to write one.
+"""Times to open, to draw and to write a report, and its size.
 
-In the browser: the report of a real run with 1,000 members (ten groups of 100, a coordinator
-killed, every message traced). Measured: until its first screen is drawn and answers to the
-keyboard, until every chart is drawn, and one zoom of all lanes. The baseline is the same browser
-with a page that has only Vega's JavaScript. Then its size, and the time to write it.
-
-On the command line: `analyze` and `report` of `coordinator_crash`, each a process as a user starts
-them, beside a process that starts Spark, counts to ten and ends.
+1. The report of a run with 1,000 members (ten groups of 100, a coordinator killed, every message
+   traced), in a browser: the time until its first screen is drawn and the keyboard works, the time
+   until every chart is drawn, and the time of one zoom of all lanes (rows of intervals over time).
+   The baseline is a page that has only Vega's JavaScript, in the same browser.
+2. The size of this report, and the time to write it.
+3. The commands `analyze` and `report` of `coordinator_crash`, each in a process as a user starts
+   it. The baseline is a process that starts Spark, counts to ten and ends.
 """
 
 import statistics
@@ -34,6 +34,7 @@ from tests.support.worlds.report_runs import RECIPES, Recipe, make_run
 ROOT = Path(__file__).resolve().parent.parent
 ROUNDS, PROCESS_ROUNDS = 7, 3
 INTERACTIVE_S, MADE_S, LARGEST_MB = 2.0, 30.0, 10.0
+"""Goals: time until interactive, time of `analyze` and `report` together, size of the report."""
 CRASH = Recipe(experiment="coordinator_crash")
 BARE_SPARK = """
 from pipeline.engine.session import spark_session
@@ -76,14 +77,14 @@ def run() -> tuple[Measurement, ...]:
         bare = root / "bare.html"
         bare.write_text(BARE_PAGE.format(vega=vega_javascript()), encoding="utf-8")
         return (
-            *_made(thousand, report, bare),
-            *_opened(program, report, bare),
-            _commands(crash),
+            *_measure_writing(thousand, report, bare),
+            *_measure_opening(program, report, bare),
+            _measure_commands(crash),
         )
 
 
-def _made(directory: Path, report: Path, bare: Path) -> tuple[Measurement, ...]:
-    """Measure the file and the writing of it."""
+def _measure_writing(directory: Path, report: Path, bare: Path) -> tuple[Measurement, ...]:
+    """Measure the size of the report, and the time to write it."""
     facts = facts_of(PastRun(directory))
     built = [_seconds(lambda: build_report(directory, facts)) for _ in range(ROUNDS)]
     read = [_seconds(lambda: _read_all(directory / "tables")) for _ in range(ROUNDS)]
@@ -106,16 +107,16 @@ def _made(directory: Path, report: Path, bare: Path) -> tuple[Measurement, ...]:
             unit="s",
             baseline_name="reading its tables",
             ratio=median_ratio(built, read),
-            note="the first report of all also bundles Vega's JavaScript and keeps it: about 3 s",
+            note="the very first report also bundles Vega's JavaScript, in about 3 s",
         ),
     )
 
 
-def _opened(program: Path, report: Path, bare: Path) -> tuple[Measurement, ...]:
-    """Measure the report in the browser, each opening followed by one of the bare page."""
+def _measure_opening(program: Path, report: Path, bare: Path) -> tuple[Measurement, ...]:
+    """Open the report and the bare page in a browser, in turn, and measure the times."""
     pages, bares = [], []
     with chromium(program) as browser:
-        _open(browser, bare, draws=False)  # the browser itself is warm from here on
+        _open(browser, bare, draws=False)  # fills the browser's caches and is not measured
         for _ in range(ROUNDS):
             pages.append(_open(browser, report, draws=True))
             bares.append(_open(browser, bare, draws=False).interactive_ms)
@@ -150,16 +151,19 @@ def _opened(program: Path, report: Path, bare: Path) -> tuple[Measurement, ...]:
 
 
 def _open(browser: Browser, file: Path, *, draws: bool) -> Opened:
-    with visit(browser, file) as seen:
+    """Open a page and return its times. Raises: RuntimeError if the page reports a problem."""
+    with visit(browser, file) as visited:
         interactive_ms = float(
-            seen.page.evaluate("performance.getEntriesByName('coordlab-interactive')[0].startTime")
+            visited.page.evaluate(
+                "performance.getEntriesByName('coordlab-interactive')[0].startTime"
+            )
         )
         if not draws:
             return Opened(interactive_ms=interactive_ms)
-        all_drawn_ms = _seconds(lambda: draw_all(seen.page)) * 1_000
-        zoom_ms = _seconds(lambda: _zoom(seen.page)) * 1_000
-        if seen.problems:
-            raise RuntimeError(f"{file.name}: {seen.problems[0]}")
+        all_drawn_ms = _seconds(lambda: draw_all(visited.page)) * 1_000
+        zoom_ms = _seconds(lambda: _zoom(visited.page)) * 1_000
+        if visited.problems:
+            raise RuntimeError(f"{file.name}: {visited.problems[0]}")
         return Opened(interactive_ms=interactive_ms, all_drawn_ms=all_drawn_ms, zoom_ms=zoom_ms)
 
 
@@ -169,15 +173,15 @@ def _zoom(page: Page) -> None:
     )
 
 
-def _commands(crash: Path) -> Measurement:
-    """Measure analyze and report of coordinator_crash, as processes."""
+def _measure_commands(crash: Path) -> Measurement:
+    """Measure the commands `analyze` and `report` of coordinator_crash."""
     whole, bare = [], []
     for _ in range(PROCESS_ROUNDS):
         whole.append(
-            _process("-m", "coordlab", "analyze", str(crash))
-            + _process("-m", "coordlab", "report", str(crash))
+            _run_python_s("-m", "coordlab", "analyze", str(crash))
+            + _run_python_s("-m", "coordlab", "report", str(crash))
         )
-        bare.append(_process("-c", BARE_SPARK))
+        bare.append(_run_python_s("-c", BARE_SPARK))
     return Measurement(
         name="coordinator_crash: analyze and report",
         value=statistics.median(whole),
@@ -190,8 +194,8 @@ def _commands(crash: Path) -> Measurement:
     )
 
 
-def _process(*arguments: str) -> float:
-    """Run Python to its end and return how long it took, in seconds.
+def _run_python_s(*arguments: str) -> float:
+    """Run Python with `arguments` to its end, and return the seconds.
 
     Raises: RuntimeError with its output if it fails.
     """

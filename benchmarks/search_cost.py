@@ -1,9 +1,9 @@
-"""The cost of the search: runs a minute of the standard space, against another checkout's.
+"""The cost of the search: runs a minute of the standard space, with this code and another one.
 
-Both play the same seeds with one process each, in turn, interpreted, with all work that `explore`
-does in a run; each draws them from its own space. Two seeds in five mutate another one, as in
-`explore` (`mutated` of the space); a checkout without mutation plays those seeds as drawn. Without
-another checkout (`players`) there is no figure.
+This checkout and another one (`players`) have a process each. Both play the same seeds, in turn,
+interpreted, with all work that `explore` does in a run; each draws them from its own space. Of five
+seeds, two mutate the plan of another seed, as in `explore`. A checkout without mutation plays those
+seeds as drawn. Without another checkout there is no figure.
 """
 
 import statistics
@@ -17,30 +17,33 @@ GOAL = 0.85
 
 
 def run() -> tuple[Measurement, ...]:
-    """Measure; empty without another checkout."""
+    """Measure both checkouts; return nothing without another checkout."""
     base = base_checkout()
     if base is None:
         print("COORDLAB_BASE names no other checkout: nothing to compare with")
         return ()
     is_guided = (base / "chaos" / "exploration" / "guided").is_dir()
-    here, there = player(ROOT, SPACE, compiled=False), player(base, SPACE, compiled=False)
-    own, other = [], []
+    this_player = player(ROOT, SPACE, compiled=False)
+    other_player = player(base, SPACE, compiled=False)
+    this_took_s, other_took_s = [], []
     for turn in range(ROUNDS):
         seeds = range(turn * SEEDS_A_ROUND, (turn + 1) * SEEDS_A_ROUND)
-        for is_own in (True, False) if turn % 2 else (False, True):
-            if is_own:
-                own.append(here.seconds(items(seeds, is_guided=True)))
+        # The order alternates, so that neither code always has the warmer processor.
+        for is_this in (True, False) if turn % 2 else (False, True):
+            if is_this:
+                this_took_s.append(this_player.seconds(items(seeds, is_guided=True)))
             else:
-                other.append(there.seconds(items(seeds, is_guided=is_guided)))
-    here.end()
-    there.end()
-    own, other = ([60 * SEEDS_A_ROUND / seconds for seconds in took_s] for took_s in (own, other))
-    ratio = median_ratio(own, other)
+                other_took_s.append(other_player.seconds(items(seeds, is_guided=is_guided)))
+    this_player.end()
+    other_player.end()
+    this_rates = [60 * SEEDS_A_ROUND / seconds for seconds in this_took_s]
+    other_rates = [60 * SEEDS_A_ROUND / seconds for seconds in other_took_s]
+    ratio = median_ratio(this_rates, other_rates)
     return (
         Measurement(
             name="explored runs of the standard space",
-            value=statistics.median(own),
-            baseline=statistics.median(other),
+            value=statistics.median(this_rates),
+            baseline=statistics.median(other_rates),
             unit="runs/min",
             baseline_name=f"at {commit(base)}",
             ratio=ratio,
@@ -51,7 +54,7 @@ def run() -> tuple[Measurement, ...]:
 
 
 def items(seeds: range, *, is_guided: bool) -> list[int | tuple[int, ...]]:
-    """Return seeds as `explore` plays them: of five, two mutate the one before them."""
+    """Return a player's items: of five seeds, the second and fourth mutate the one before."""
     return [
         (seed - 1, seed) if is_guided and seed % SEEDS_A_ROUND % 5 in (1, 3) else seed
         for seed in seeds

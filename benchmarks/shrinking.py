@@ -1,7 +1,8 @@
 """CPU time to shrink a long plan whose groups never recover.
 
 The plan is tests/schedules/seventy_four_faults.yaml, played with a planted bug. The baseline is one
-play of the whole plan: the cost of every candidate that is as long and has the full wait.
+run of the whole plan, which waits for the groups until the liveness timeout. A shrinker without
+shorter waits would pay this cost for each long candidate.
 """
 
 import time
@@ -22,6 +23,7 @@ BUG = "unfence_elects_nobody"
 FAULTS_GOAL = 5
 CPU_GOAL_S = 60.0
 ANYTHING = Signature(check="liveness", claim="")
+"""A signature that no finding has, so that the first run of the plan goes on to its end."""
 
 
 def run() -> tuple[Measurement, ...]:
@@ -35,13 +37,13 @@ def run() -> tuple[Measurement, ...]:
     began_s = time.process_time()
     played = play_with_bug(experiment, SEED, ANYTHING)
     whole_s = time.process_time() - began_s
-    finding = min(played.findings, key=lambda each: each.time_us)
+    finding = min(played.findings, key=lambda found: found.time_us)
     began_s = time.process_time()
-    few: list[tuple[float, int]] = []
+    reached_goal: list[tuple[float, int]] = []  # CPU seconds and runs when the goal was reached
 
     def progress(now: ShrinkProgress) -> None:
-        if not few and now.after.faults <= FAULTS_GOAL:
-            few.append((time.process_time() - began_s, now.runs))
+        if not reached_goal and now.after.faults <= FAULTS_GOAL:
+            reached_goal.append((time.process_time() - began_s, now.runs))
 
     shrinker = Shrinker(
         play_with_bug,
@@ -52,7 +54,7 @@ def run() -> tuple[Measurement, ...]:
     )
     shrunk = shrinker.shrink(experiment, SEED, finding.signature)
     cpu_s = time.process_time() - began_s
-    took_s, runs = few[0] if few else (cpu_s, shrunk.runs)
+    took_s, runs = reached_goal[0] if reached_goal else (cpu_s, shrunk.runs)
     return (
         Measurement(
             name=f"CPU until {shrunk.before.faults} faults are at most {FAULTS_GOAL}",
@@ -62,7 +64,7 @@ def run() -> tuple[Measurement, ...]:
             baseline_name="the whole plan once",
             ratio=took_s / whole_s,
             goal=f"at most {CPU_GOAL_S:g} s",
-            met=bool(few) and took_s <= CPU_GOAL_S,
+            met=bool(reached_goal) and took_s <= CPU_GOAL_S,
             note=f"{runs} runs; {shrunk.after.faults} faults after {cpu_s:.0f} s and {shrunk.runs} "
             f"runs ({shrunk.end})",
         ),

@@ -1,9 +1,9 @@
 """`make soak`: the tests that need real default timeouts or many seeds, and their record.
 
-Each part is one module in tests/soak or two, marked `soak`. A module's printed lines that start
-with "soak: " go into docs/SOAK.md as a section, beside the commit. A part's record is replaced when
-it is run again; the others are kept. An interrupted part continues: results of this very code are
-in `.soak/` (`--fresh` deletes them).
+A part is one or two modules in tests/soak, marked `soak`. A module's output lines that start with
+"soak: " go into docs/SOAK.md as a section, with the commit. A new run of a part replaces its
+sections; the other sections stay. An interrupted part continues where it was: its tests keep their
+results in `.soak/` until the code changes (`--fresh` deletes these results).
 """
 
 import argparse
@@ -33,17 +33,19 @@ PARTS = {
 }
 """The modules of each part, `tests/soak/test_<module>.py`; a section of the page has its name."""
 KEPT = ROOT / ".soak"
+"""Folder of the results of unfinished parts, with a folder for each part."""
 HEAD = """# Soak
 
-Written by `make soak`; do not edit. What takes too long for `make test`: every experiment with
+Written by `make soak`; do not edit. Tests that take too long for `make test`: every experiment with
 Kafka's real default timeouts on Ray and in one process, many seeds in virtual time, planted bugs
-that must be found, random crash points of the file storage. Parts are run separately
-(`make soak PART=ray`), and go on where they were after an interruption.
+that must be found, random crash points of the file storage. Each part can be run alone
+(`make soak PART=ray`), and continues after an interruption. The minutes of a part do not include
+results that an earlier, interrupted run had computed.
 """
 
 
 def run_module(module: str) -> tuple[bool, str]:
-    """Run one module and return whether it passed, and its record as a section of the page."""
+    """Run one module; return True if it passed, and its section of the page."""
     began = time.monotonic()
     done = subprocess.run(
         [
@@ -64,7 +66,7 @@ def run_module(module: str) -> tuple[bool, str]:
     section = [
         f"## {module}",
         "",
-        f"Commit {commit()}; {machine()}; {minutes:.1f} minutes beside what was computed before; "
+        f"Commit {commit()}; {machine()}; {minutes:.1f} minutes; "
         f"{'passed' if done.returncode == 0 else '**failed**'} ({closing}).",
         "",
         *(f"* {line}" for line in lines),

@@ -7,5 +7,5 @@ SIZES = (100, 1_000)
 
 
 def run() -> tuple[Measurement, ...]:
-    """Measure SIZES: ten million rows, then a hundred."""
+    """Measure SIZES: ten million rows, then a hundred million."""
     return measure(SIZES)

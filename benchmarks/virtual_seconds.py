@@ -1,13 +1,14 @@
 """Virtual seconds per second of CPU: the speed of a whole cluster compared with real time.
 
-Three loads on one controller, three brokers and twelve consumers in a stable group:
+Three loads of a cluster with one controller, three brokers and twelve consumers in a stable group:
 
-1. 10 records a second, with one commit a second per member and the trace off.
-2. 10 records a second for each member, otherwise as 1.
-3. That of the `coordinator_crash` experiment (100 records a second, a commit every 200 ms per
-   member) with every message traced, the rows going to a digest and a list, as a recorded run does.
+1. 10 records a second, one commit a second of each member, the trace off.
+2. 120 records a second, which is 10 for each member; otherwise as 1.
+3. The load of the `coordinator_crash` experiment (100 records a second, a commit of each member
+   every 200 ms), with every message traced. The rows go to a digest and a list, as in a recorded
+   run.
 
-Prints a profile of the last, by layer and by function. The baseline is real time, 1.
+A profile of the third load is printed, by layer and by function. The baseline is real time, 1.
 """
 
 import cProfile

@@ -1,17 +1,17 @@
-"""Real clients in a cluster that stays (`up`): start, memory, requests, records.
+"""Real Kafka clients in a cluster of `coordlab up`: start, memory, requests, records, idle CPU.
 
-1. From the start of `up` to the first commit of a librdkafka consumer, on the local runtime and on
-   Ray. Its baseline is an interpreter that starts and imports the client, as both processes must.
-2. Memory of `up` with three brokers and twelve librdkafka consumers, beside an interpreter that
-   imports asyncio.
-3. Heartbeat, and Produce of 1 KB with acks=all on one replica: one request after the other over one
-   TCP connection, beside an asyncio server that answers the same requests with bytes of the same
-   size. Both servers are processes of their own; the client is this process.
-4. Records of 100 bytes a second of librdkafka's producer and consumer through three brokers. The
-   producer's baseline is the same producer with librdkafka's own mock cluster, which stores nothing
-   that a consumer of another process could read.
-5. CPU of `up` while 200 consumers are in a group: 200 that own nothing, beside one member that owns
-   the only partition; and 200 that poll an empty partition each. Their baseline is one core.
+1. Time from the start of `up` to the first commit of a librdkafka consumer, on the local runtime
+   and on Ray. The baseline is an interpreter that starts and imports the client library.
+2. Memory of `up` with three brokers and twelve librdkafka consumers. The baseline is an interpreter
+   that imports asyncio.
+3. Requests a second, one after the other over one TCP connection: Heartbeat, and Produce of 1 KB
+   with acks=all on one replica. The baseline is a bare asyncio server that answers the same
+   requests with bytes of the same size. The servers are processes; the client is this process.
+4. Records of 100 bytes a second of librdkafka's producer and consumer, with three brokers. The
+   baseline of both is the producer with librdkafka's own mock cluster. The consumer has no mock
+   baseline: a mock cluster stores nothing that a consumer of another process could read.
+5. CPU of `up` while a group of 200 consumers waits: with one partition, so that 199 own nothing,
+   and with 200 empty partitions, of which each polls one. The baseline is one core.
 """
 
 import asyncio
@@ -35,14 +35,23 @@ from protocol.records.kafka_format import encode_batch
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRDKAFKA = ROOT / "clients" / "librdkafka.py"
-FIRST_COMMIT_S, MEMORY_MB, ECHO_SHARE = {"local": 1.5, "ray": 10.0}, 256.0, 0.2
+# Goals.
+FIRST_COMMIT_S = {"local": 1.5, "ray": 10.0}
+MEMORY_MB = 256.0
+ECHO_SHARE = 0.2  # of the bare server's requests a second
 RECORDS_PER_SECOND = 20_000.0
-OWNING_NOTHING, POLLING = 5.0, 30.0
-"""Goals: seconds, MiB, a ratio, records a second, and per cent of a core."""
+OWNING_NOTHING, POLLING = 5.0, 30.0  # per cent of a core
 REAL_KAFKA_START = "real Kafka 3.9.1, controller and three brokers: 8.5 s"
-ROUNDS, RAY_ROUNDS, REQUESTS, RECORDS, RECORD_BYTES = 5, 3, 2_000, 200_000, 100
-MEMBERS, SETTLED_S, WATCHED_S = 200, 20.0, 10.0
+# Sizes of the measurements.
+ROUNDS, RAY_ROUNDS = 5, 3
+REQUESTS, RECORDS, RECORD_BYTES = 2_000, 200_000, 100
+MEMBERS = 200
+SETTLED_S = 20.0
+"""Time after which the group of a new cluster is stable."""
+WATCHED_S = 10.0
+"""Time over which the CPU of waiting members is measured."""
 HEARTBEAT, PRODUCE = 12, 0
+"""API keys."""
 NO_DELAY = ("--var", "cluster.config.group.initial.rebalance.delay.ms=0")
 
 ECHO = """
@@ -132,7 +141,7 @@ print(json.dumps({"produced": produced, "consumed": consumed, "failed": len(fail
 
 
 def run() -> tuple[Measurement, ...]:
-    """Measure all figures; each cluster is started anew and ended."""
+    """Measure all figures; each figure has a cluster of its own."""
     starts = (_first_commit("local", ROUNDS), _first_commit("ray", RAY_ROUNDS))
     return (*starts, _memory(), *_requests(), *_records(), *_idling())
 
@@ -216,7 +225,9 @@ def _resident_mb(pid: int) -> float:
 
 def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+    utime, stime = int(fields[11]), int(fields[12])  # fields 14 and 15 of proc(5): pid is field 1
+    ticks_per_second = 100
+    return (utime + stime) / ticks_per_second
 
 
 # -- start and memory ----------------------------------------------------------------------------
@@ -302,13 +313,13 @@ def _produce(batch: bytes, partition: int, correlation_id: int) -> bytes:
 
 
 def _kilobyte_batch() -> bytes:
-    """Return one record of 1 KB as Kafka's batch, built by the lab's own encoder."""
+    """Return one record of 1 KB as Kafka's batch, built by this project's encoder."""
     record = Record(key=b"k", value=b"v" * 1_024, timestamp_ms=int(time.time() * 1_000))
     return encode_batch(build_batch((record,)), NO_CODECS)
 
 
-class _Asker:
-    """One connection that sends one request after the other."""
+class _SequentialClient:
+    """A client that sends one request after the other over one connection."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -335,13 +346,14 @@ def _requests() -> Iterator[Measurement]:
             ("Heartbeat", [_heartbeat(n) for n in range(REQUESTS)]),
             ("Produce of 1 KB", [_produce(batch, 0, n) for n in range(REQUESTS)]),
         ):
-            _, answer_bytes = asyncio.run(_Asker(port).rate(requests[:100]))
+            # The bare server's answers get the size that the cluster's answers have.
+            _, answer_bytes = asyncio.run(_SequentialClient(port).rate(requests[:100]))
             rates, echoes = [], []
             with _python(ECHO, str(answer_bytes)) as echo:
                 echo_port = int(_first_line(echo))
                 for _ in range(ROUNDS):
-                    echoes.append(asyncio.run(_Asker(echo_port).rate(requests))[0])
-                    rates.append(asyncio.run(_Asker(port).rate(requests))[0])
+                    echoes.append(asyncio.run(_SequentialClient(echo_port).rate(requests))[0])
+                    rates.append(asyncio.run(_SequentialClient(port).rate(requests))[0])
             ratio = median_ratio(rates, echoes)
             yield Measurement(
                 name=f"{name}: decode, handler and encode",

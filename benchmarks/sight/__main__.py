@@ -31,19 +31,21 @@ def main() -> None:
     draw = commands.add_parser("draw", help="draw a sample; one that exists is not drawn again")
     draw.add_argument("--sample", type=int, required=True)
     draw.add_argument("--seed", type=int, required=True)
-    play = commands.add_parser("play", help="play seeds with a sample's mutants, or go on with it")
+    play = commands.add_parser("play", help="play seeds with a sample's mutants, or continue")
     play.add_argument("--sample", type=int, default=1)
-    play.add_argument("--name", default=FIRST, help="of the record, such as before or after")
+    play.add_argument("--name", default=FIRST, help="name of the record, such as before or after")
     play.add_argument("--seeds", type=int, default=SEEDS)
     play.add_argument("--space", default=SPACE)
     play.add_argument("--workers", type=int, default=1)
-    play.add_argument("--minutes", type=float, help="end the sitting after the seed of then")
-    play.add_argument("--nice", type=int, default=19, help="how low the priority is")
-    record = commands.add_parser("record", help="write the record of a journal, done or not")
+    play.add_argument(
+        "--minutes", type=float, help="end after the seed that is played at that time"
+    )
+    play.add_argument("--nice", type=int, default=19, help="nice value of the processes, 0 to 19")
+    record = commands.add_parser("record", help="write the record of a journal, finished or not")
     record.add_argument("--sample", type=int, default=1)
     record.add_argument("--name", default=FIRST)
-    record.add_argument("--journal", type=Path, help="default: the one of this checkout")
-    tests = commands.add_parser("unit-tests", help="which mutants the unit tests kill; hours")
+    record.add_argument("--journal", type=Path, help="default: the journal of this checkout")
+    tests = commands.add_parser("unit-tests", help="run the unit tests with each mutant, for hours")
     tests.add_argument("--sample", type=int, default=1)
     commands.add_parser("page", help="write docs/SIGHT.md from the records")
     arguments = parser.parse_args()
@@ -66,10 +68,9 @@ def main() -> None:
 
 
 def _play(arguments: argparse.Namespace) -> None:
-    """Play until all seeds are done or the time is over; write the record of what is done."""
+    """Play until all seeds are done or the time is over; write the record of the played seeds."""
     os.nice(arguments.nice)
-    # A sitting that is ended from outside ends its player and removes its folder; whole seeds are
-    # kept.
+    # An exit, instead of a sudden death, lets `sit` end its player and remove its folder.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     mutants = _mutants(arguments.sample)
     journal = Journal(journal_path(arguments.name, arguments.sample))
@@ -86,21 +87,22 @@ def _play(arguments: argparse.Namespace) -> None:
         say=_say,
     )
     written = write_journal_record(journal, arguments.name, arguments.sample, mutants)
-    _say(f"{'done' if is_done else 'to be gone on with'}: {written}")
+    _say(f"{'finished' if is_done else 'to be continued'}: {written}")
 
 
 def write_journal_record(
     journal: Journal, name: str, sample: int, mutants: tuple[SampledMutant, ...]
 ) -> str:
     """Write the record of a journal; return a line about it."""
-    done = journal.read()
-    if done is None:
+    journaled = journal.read()
+    if journaled is None:
         return f"nothing was played: there is no journal {journal.path}"
-    if done[0].sample != sample_digest(mutants):
+    head, orders = journaled
+    if head.sample != sample_digest(mutants):
         return f"no record: {journal.path} is about another sample than {sample}"
-    record = record_of(name, sample, mutants, *done)
+    record = record_of(name, sample, mutants, head, orders)
     path = write_record(record)
-    found = sum(each.found_seed is not None for each in record.fates)
+    found = sum(fate.found_seed is not None for fate in record.fates)
     return f"{found} of {len(mutants)} mutants found in {record.head.seeds} seeds: {path}"
 
 

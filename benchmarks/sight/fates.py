@@ -1,6 +1,7 @@
-"""Results of each mutant in a journal, added to those of the record that it continues.
+"""The record of a journal: the results of each mutant, including those of an earlier record.
 
-Data flow: Journal -> SightRecord.
+A journal that continues a record begins with that record's results, and adds the results of its own
+seeds. Data flow: Journal -> SightRecord.
 """
 
 from collections.abc import Sequence
@@ -20,14 +21,16 @@ def record_of(
     head: JournalHead,
     orders: Sequence[PlayedOrder],
 ) -> SightRecord:
-    """Return the results of a journal, finished or not, with those of the continued record."""
-    before = head.base
-    spent_s = sum(order.sound.cpu_s + sum(each.cpu_s for each in order.mutants) for order in orders)
-    not_pass = [each.seed for each in orders if each.sound.result != "pass"]
-    if before is not None:
-        spent_s += before.head.cpu_s
-        not_pass = [*before.head.sound_not_pass, *not_pass]
-    fates = [_first(mutant, head) for mutant in mutants] if before is None else before.fates
+    """Return the record of a journal, finished or not."""
+    continued = head.base
+    spent_s = sum(order.sound.cpu_s + sum(play.cpu_s for play in order.mutants) for order in orders)
+    not_pass = [order.seed for order in orders if order.sound.result != "pass"]
+    if continued is None:
+        fates: Sequence[Fate] = [_first(mutant, head) for mutant in mutants]
+    else:
+        spent_s += continued.head.cpu_s
+        not_pass = [*continued.head.sound_not_pass, *not_pass]
+        fates = continued.fates
     return SightRecord(
         head=RecordHead(
             name=name,
@@ -45,17 +48,17 @@ def record_of(
 
 
 def _first(mutant: SampledMutant, head: JournalHead) -> Fate:
-    """Return the results before any seed."""
+    """Return a mutant's results before any seed."""
     if mutant.id in head.gone:
         return Fate(id=mutant.id, sight=Sight.GONE)
     if mutant.id in head.not_switchable:
-        what = head.not_switchable[mutant.id]
-        return Fate(id=mutant.id, sight=Sight.NOT_SWITCHABLE, what=what)
+        reason = head.not_switchable[mutant.id]
+        return Fate(id=mutant.id, sight=Sight.NOT_SWITCHABLE, what=reason)
     return Fate(id=mutant.id, sight=Sight.UNREACHED)
 
 
 def _after(number: int, fate: Fate, orders: Sequence[PlayedOrder]) -> Fate:
-    """Return the results of a mutant after these seeds."""
+    """Return the results of mutant `number` after the seeds of `orders`."""
     for order in orders:
         if fate.sight in (Sight.GONE, Sight.NOT_SWITCHABLE) or fate.is_settled:
             break
@@ -64,6 +67,7 @@ def _after(number: int, fate: Fate, orders: Sequence[PlayedOrder]) -> Fate:
 
 
 def _after_one(number: int, fate: Fate, order: PlayedOrder) -> Fate:
+    """Return the results of mutant `number` after one more seed."""
     seed = order.seed
     at_import = number in order.sound.at_import
     if at_import or number in order.sound.reached:
@@ -74,8 +78,9 @@ def _after_one(number: int, fate: Fate, order: PlayedOrder) -> Fate:
             first_reached=first,
             at_import=fate.at_import or at_import,
         )
-    played = next((each for each in order.mutants if each.mutant == number), None)
-    # A run that the mutant does not change costs a user as much as one without it.
+    played = next((play for play in order.mutants if play.mutant == number), None)
+    # A seed whose run the mutant does not change was not played with it. It counts with the cost of
+    # the sound run, because a user of the mutated code would have to play that seed, too.
     spent_s = fate.spent_s + (order.sound.cpu_s if played is None else played.cpu_s)
     if played is None:
         return replace(fate, spent_s=spent_s)

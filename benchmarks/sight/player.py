@@ -1,10 +1,11 @@
-"""The process that plays seeds in a switched tree: once sound, then once for each mutant.
+"""The process that plays seeds in a switched tree: first sound (no mutant on), then each mutant.
 
-Every run is a child of its own, so that nothing of it is left for the next one: no module state, no
-cache, no memory. The parent imports the packages and plays nothing. A mutant whose place is reached
-by that import (a constant, a default, a class) is on while its child imports them anew. Must not
-import anything of the packages before the switch is set. Data flow: Order lines on stdin ->
-PlayedOrder lines on stdout.
+Each run is in a child process (fork), so that it leaves no module state, cache or memory for the
+next run. The parent imports the packages, and plays nothing itself. If the import of the packages
+already evaluates a mutant's place (a constant, a default, a class), the mutant's child imports the
+packages again after it has turned the mutant on. So this module must not import the packages at its
+top.
+Data flow: Order lines on stdin -> PlayedOrder lines on stdout.
 """
 
 import os
@@ -25,22 +26,22 @@ from benchmarks.sight import probes
 
 PACKAGES = ("protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos")
 CPU_SECONDS_MIN, CPU_FACTOR = 400, 100
-"""Bound of a mutated run: seconds, or multiples of the sound run's if that is more.
+"""Bound of a mutated run's CPU: seconds, or a multiple of the sound run's CPU if that is more.
 
-Above the one of `explore`, which reports such a run as broken (`cpu_limit`): what comes here is
-compiled, or waits for memory."""
+The bound is above that of `explore` (`cpu_limit`), which ends a run first and reports it as BROKEN.
+Only a run that the limit of `explore` cannot end reaches this bound.
+"""
 STOPS_MAX = 3
-"""A mutant whose runs were stopped so often is not played again: it would keep every worker."""
+"""Number of stopped runs after which a mutant is not played again, because it costs too much."""
 SECONDS_MAX = 2 * 3_600
-"""The same for a run that waits for something without using CPU."""
+"""Bound of a run's wall-clock seconds, for a run that waits without using CPU."""
 MEMORY_MAX = 4 * 1024**3
-"""Bytes of a child; one that needs more has exploded, and would end its worker."""
+"""Bound of a child's memory in bytes, far above the need of a sound run."""
 LAB = "the lab"
-"""Who reports a failure of the lab: no checker."""
-
+"""Entry of `found_by` for a failure of the tool itself, which no checker reports."""
 
 _spaces: dict[str, Any] = {}
-"""The space that was read by the packages that are imported now, by its name."""
+"""The space by its name, as read by the packages that are imported at present."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,14 +50,15 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     mutants: tuple[int, ...]
     also_unchanged: bool = False
-    """Play mutants, too, that would not change a value: a test shows that they change nothing."""
+    """Also play mutants that would not change a value; a test proves with them that this is so."""
 
 
 class SoundPlay(msgspec.Struct, frozen=True, kw_only=True):
     """The run of a seed without a mutant.
 
-    Shape: `reached` are the places of the run, `at_import` those that were reached before it;
-    `unchanged` are those of `reached` whose mutant would never have changed a value.
+    Shape: places are numbers of mutants. `reached` are places that the run evaluated, `at_import`
+    those that the import of the packages evaluated. `unchanged` are places of `reached` at which
+    the mutated expression always had the same value as the sound one.
     """
 
     result: str
@@ -72,9 +74,10 @@ class SoundPlay(msgspec.Struct, frozen=True, kw_only=True):
 class MutantPlay(msgspec.Struct, frozen=True, kw_only=True):
     """The run of a seed with one mutant on.
 
-    Shape: `found_by` are the checkers with findings that had none in the sound run, LAB if the lab
-    failed and did not in the sound run; `is_stopped` is True where the run was over its bound of
-    CPU or memory. `what` is the earliest finding, or the reasons.
+    Shape: `differs` is True if the trace has another digest than the sound run's. `found_by` are
+    the checkers with findings that had none in the sound run, and LAB if only this run is BROKEN.
+    `what` is the summary of the earliest of those findings, or the reasons of the result.
+    `is_stopped` is True if the run exceeded its bound of CPU or memory.
     """
 
     mutant: int
@@ -87,7 +90,7 @@ class MutantPlay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlayedOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an order: one line of the journal."""
+    """Results of an order: one line of the journal."""
 
     seed: int
     sound: SoundPlay
@@ -95,7 +98,11 @@ class PlayedOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlayedChild(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child sends: what is kept of its run."""
+    """Data of a run that a child sends to its parent.
+
+    Shape: `checks` and `summaries` are those of the findings, earliest first. `reached` and
+    `differing` are places; `differing` are those that may have changed the run.
+    """
 
     result: str
     digest: str
@@ -130,7 +137,7 @@ class _Child:
         self.file = os.fdopen(reading, "rb")
 
     def result(self) -> tuple[PlayedChild | None, float]:
-        """Wait for the end; return what was played, None if it was stopped, and the CPU time."""
+        """Wait for the end; return the run, None if it was stopped, and the CPU seconds."""
         with self.file:
             answer = self.file.read()
         _, _, usage = os.wait4(self.pid, 0)
@@ -141,8 +148,10 @@ class _Child:
 def main() -> None:
     """Play the orders of stdin one after another."""
     space, workers = sys.argv[1], int(sys.argv[2])
+    # Answers go to the original stdout. From here on stdout is stderr, so that output of a run is
+    # not taken for an answer.
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a run may print is no answer
+    os.dup2(2, 1)
     _import_packages(space)
     at_import = tuple(sorted(probes.reached))
     for line in sys.stdin.buffer:
@@ -152,7 +161,9 @@ def main() -> None:
 
 
 def _play_order(order: Order, space: str, at_import: tuple[int, ...], workers: int) -> PlayedOrder:
+    """Play a seed sound, then with each mutant of the order that may change its run."""
     seed = order.seed
+    # Four times the bound of a mutated run: without the sound run, nothing can be compared.
     played, cpu_s = _Child(lambda: _play_sound(space, seed), CPU_SECONDS_MIN * 4).result()
     if played is None:
         raise RuntimeError(f"seed {seed}: the sound run was stopped after {cpu_s:.0f} s of CPU")
@@ -195,7 +206,7 @@ def _play_mutants(
     cpu_s_max: int,
     workers: int,
 ) -> Iterator[tuple[int, PlayedChild | None, float]]:
-    """Play each mutant, `workers` at a time, and yield what came of it in any order."""
+    """Play each mutant, `workers` at a time; yield its run and CPU seconds in order of the ends."""
     waiting = list(reversed(numbers))
     with selectors.DefaultSelector() as selector:
         while waiting or selector.get_map():
@@ -211,9 +222,9 @@ def _play_mutants(
 
 
 def _played_or_broken(job: Callable[[], PlayedChild]) -> PlayedChild:
-    """Run a job; what it raises would end a worker of `explore`, which is a failure of the lab.
+    """Run a job; an exception makes the run BROKEN, as it would end a worker of `explore`.
 
-    Raises: MemoryError, which only the bound of this child brought about.
+    Raises: MemoryError, because this child's bound of memory is its cause, not the mutant.
     """
     began_s = time.process_time()
     try:
@@ -254,16 +265,17 @@ def _play_sound(space: str, seed: int) -> PlayedChild:
 def _play(space: str, seed: int) -> PlayedChild:
     batches = import_module("chaos.exploration.batches")
     began_s = time.process_time()
-    run: Any = batches.play_seed(_spaces[space], seed)  # a PlayedRun of the modules of this process
+    # A PlayedRun, but of the packages as imported here; a type of this module would be another one.
+    run: Any = batches.play_seed(_spaces[space], seed)
     cpu_s = time.process_time() - began_s
     if any("MemoryError" in reason for reason in run.reasons):
-        raise MemoryError  # the bound of this child, and no finding
-    in_time = sorted(run.findings, key=lambda each: each.time_us)
+        raise MemoryError  # caused by the bound of this child: it is no finding
+    earliest_first = sorted(run.findings, key=lambda finding: finding.time_us)
     return PlayedChild(
         result=str(run.result),
         digest=run.digest,
-        checks=tuple(each.signature.check for each in in_time),
-        summaries=tuple(each.summary for each in in_time),
+        checks=tuple(finding.signature.check for finding in earliest_first),
+        summaries=tuple(finding.summary for finding in earliest_first),
         reasons=run.reasons,
         cpu_s=cpu_s,
         events=run.events,
@@ -273,15 +285,19 @@ def _play(space: str, seed: int) -> PlayedChild:
 
 
 def _changed_numbers() -> set[int]:
-    """Return the places that may change a run: with effects, or with another value."""
+    """Return the reached places that may change the run.
+
+    These are places with effects, and places without effects whose mutated value differed.
+    """
     return (probes.reached.keys() - probes.compared.keys()) | probes.differing()
 
 
 def mutant_play(
     number: int, sound: PlayedChild, played: PlayedChild | None, child_cpu_s: float
 ) -> MutantPlay:
-    """Return what the mutated run says by itself: the sound run only silences checkers.
+    """Return the results of a mutated run, as a user without the sound run would see them.
 
+    The sound run only excludes checkers that have a finding without the mutant, too.
     Shape: `played` is None if the child was stopped after `child_cpu_s`.
     """
     if played is None:
@@ -294,12 +310,16 @@ def mutant_play(
             cpu_s=round(child_cpu_s, 3),
             is_stopped=True,
         )
-    new = [n for n, check in enumerate(played.checks) if check not in sound.checks]
-    found_by = list(dict.fromkeys(played.checks[n] for n in new))
-    what = played.summaries[new[0]] if new else "; ".join(played.reasons)
+    reasons = "; ".join(played.reasons)
+    new_findings = [
+        (check, summary)
+        for check, summary in zip(played.checks, played.summaries, strict=True)
+        if check not in sound.checks
+    ]
+    found_by = list(dict.fromkeys(check for check, _ in new_findings))
+    what = new_findings[0][1] if new_findings else reasons
     if played.result == "broken" and sound.result != "broken":
         found_by.append(LAB)
-        what = what if new else "; ".join(played.reasons)
     return MutantPlay(
         mutant=number,
         differs=played.digest != sound.digest,
@@ -311,7 +331,10 @@ def mutant_play(
 
 
 def _import_packages(space: str) -> None:
-    """Import what playing a seed needs, the space's file read as well."""
+    """Import the modules that playing a seed needs, and read the space's file.
+
+    Raises: RuntimeError if a package is not that of the copy.
+    """
     for name in ("chaos.exploration.batches", "chaos.exploration.space"):
         import_module(name)
     for package in PACKAGES:

@@ -1,8 +1,9 @@
 """The switch and the probes of a tree that has every mutant in it.
 
-Each changed place asks `on` or `on_value` with its number: is this mutant on? While a sound run is
-recorded, the places that were reached are noted, and of expressions without effects those whose
-mutated form would have had another value. Must not import anything of the packages.
+`rewriting` puts calls of these functions into the sources. Each changed place calls `on` or
+`on_value` with its number, and runs its mutated form if the call returns True. Two things are noted
+about each place: that it was reached; and, in a sound run and for an expression without effects,
+whether the mutated form would have had another value. Must not import anything of the packages.
 """
 
 from collections.abc import Callable
@@ -11,14 +12,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-NOBODY = -1
+NO_MUTANT = -1
 _PLAIN = (bool, int, str, bytes, float, type(None))
+"""Types whose values are compared; a value of another type always counts as different."""
 
 
 class _State:
-    """What the switch is set to, and what was noted."""
+    """The mutant that is on, and whether values are compared."""
 
-    active = NOBODY
+    active = NO_MUTANT
     is_recording = False
 
 
@@ -26,9 +28,14 @@ _state = _State()
 reached: dict[int, None] = {}
 """Numbers of the places that were evaluated, at import or later."""
 compared: dict[int, None] = {}
-"""Those of `reached` whose expression has no effects: they change a run by their value alone."""
+"""Places of `reached` whose expression has no effects: it changes a run by its value alone."""
 _differing: dict[int, None] = {}
+"""Places of `compared` whose mutated form had another value."""
 _open: dict[int, int] = {}
+"""By place, the evaluations that `on_value` began and `value` did not end.
+
+An evaluation does not end if the sound expression raises an exception.
+"""
 
 
 def switch_on(number: int) -> None:
@@ -43,7 +50,7 @@ def record_values() -> None:
 
 def clear() -> None:
     """Turn every mutant off and forget what was noted."""
-    _state.active, _state.is_recording = NOBODY, False
+    _state.active, _state.is_recording = NO_MUTANT, False
     for noted in (reached, compared, _differing, _open):
         noted.clear()
 
@@ -55,7 +62,7 @@ def on(number: int) -> bool:
 
 
 def on_value(number: int) -> bool:
-    """As `on`, before an expression without effects, which ends with `value`."""
+    """Do as `on`, for an expression without effects, after which `value` is called."""
     reached[number] = None
     compared[number] = None
     if _state.is_recording:
@@ -73,7 +80,7 @@ def value(number: int, mutated: Callable[[], object], sound: T) -> T:
 
 
 def differing() -> set[int]:
-    """Return the compared expressions that had another value when mutated, or raised themselves."""
+    """Return the places whose mutated value differed, or whose sound expression raised."""
     return {*_differing, *(number for number, count in _open.items() if count)}
 
 

@@ -1,7 +1,7 @@
-"""Records: the results of each mutant of a sample, with all that a next sitting needs.
+"""Records: the results of each mutant of a sample, as files.
 
-A record has the number of its seeds; a sitting of the same code continues after them. Data flow:
-`fates` -> SightRecord -> records/<name>-sample-<n>.jsonl -> `sitting`, `sight_page`.
+A record has the number of its seeds, so that a sitting of the same code can continue after them.
+Data flow: `fates` -> SightRecord -> records/<name>-sample-<n>.jsonl -> `sitting`, `sight_page`.
 """
 
 from enum import StrEnum
@@ -13,11 +13,11 @@ from benchmarks.sight.player import STOPS_MAX
 
 RECORDS = Path(__file__).with_name("records")
 FIRST = "before"
-"""The record that others are compared with."""
+"""Name of the record with which the other records of a sample are compared."""
 
 
 class Sight(StrEnum):
-    """How far a search noticed a mutant; the last value that applies."""
+    """The last stage that a search reached with a mutant. The values are stored in records."""
 
     GONE = "its place is gone"
     NOT_SWITCHABLE = "its place cannot be a switch"
@@ -31,11 +31,12 @@ class Sight(StrEnum):
 class Fate(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one mutant.
 
-    Shape: `reached`, `differs` and `unknown` count seeds, of those that were played with the mutant
-    or would have been: after `found_seed`, or too many of `stopped_seeds`, it is not played. A
-    place that is `at_import` is reached by every seed. `found_by` are the checkers of `found_seed`.
-    Units: `cpu_s` is the CPU time of all seeds to the first finding, the mutant on; `spent_s` that
-    of all seeds that count for it so far.
+    Shape: `reached`, `differs` and `unknown` count seeds: those that reached the mutant's place,
+    whose trace differed, and whose run was UNKNOWN. Seeds after `found_seed`, or after too many
+    `stopped_seeds`, do not count, because the mutant is not played any more. If `at_import`, every
+    seed reaches the place. `found_by` are the checkers with a finding at `found_seed`.
+    Units: `cpu_s` is the CPU time of all seeds up to the first finding, with the mutant on;
+    `spent_s` is the same time so far, also without a finding.
     """
 
     id: str
@@ -63,8 +64,8 @@ class RecordHead(msgspec.Struct, frozen=True, kw_only=True):
     """First line of a record's file.
 
     Units: `cpu_s` is the CPU time of all runs.
-    Shape: `sound_not_pass` are seeds whose run without a mutant did not pass; `origin` must be
-    equal in a sitting that continues the record.
+    Shape: `sound_not_pass` are seeds whose run without a mutant did not pass. `origin` has the
+    digests of code, sample and space; a sitting with other digests cannot continue the record.
     """
 
     name: str
@@ -89,7 +90,7 @@ def write_record(record: SightRecord, folder: Path = RECORDS) -> Path:
     """Write a record, a line for each mutant; return its file."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{record.head.name}-sample-{record.head.sample}.jsonl"
-    lines = [msgspec.json.encode(each) for each in (record.head, *record.fates)]
+    lines = [msgspec.json.encode(entry) for entry in (record.head, *record.fates)]
     path.write_bytes(b"\n".join(lines) + b"\n")
     return path
 
@@ -101,9 +102,13 @@ def read_record(name: str, sample: int, folder: Path = RECORDS) -> SightRecord |
 
 
 def read_records(folder: Path = RECORDS) -> tuple[SightRecord, ...]:
-    """Return every record: by sample, the first one of each before the others by their names."""
-    records = map(_read, folder.glob("*.jsonl"))
-    return tuple(sorted(records, key=lambda r: (r.head.sample, r.head.name != FIRST, r.head.name)))
+    """Return every record: by sample, then FIRST before the other names."""
+
+    def order(record: SightRecord) -> tuple[int, bool, str]:
+        head = record.head
+        return (head.sample, head.name != FIRST, head.name)
+
+    return tuple(sorted(map(_read, folder.glob("*.jsonl")), key=order))
 
 
 def _read(path: Path) -> SightRecord:

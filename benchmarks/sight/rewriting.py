@@ -1,8 +1,12 @@
-"""Rewrites a source so that each of several mutants is a choice by the switch of `probes`.
+"""Rewrites a source so that the switch of `probes` chooses between its sound and mutated places.
 
-A mutated expression becomes `mutated if on(n) else sound`, a mutated statement an `if`. Where the
-expression has no effects, the choice stands around the largest such expression, and compares both
-values while a sound run is recorded. Data flow: source, mutated sources -> source with choices.
+- A mutated statement becomes `if on(n): mutated`, `else: sound`.
+- A mutated expression becomes `mutated if on(n) else sound`.
+- A mutated expression without effects becomes
+  `mutated if on_value(n) else value(n, lambda: mutated, sound)`, where `value` compares the two
+  values in a sound run. It is first widened to the largest expression around it without effects,
+  because the value of a part may differ without any effect on the value of the whole.
+Data flow: source, mutated sources -> source with all choices.
 """
 
 import ast
@@ -12,24 +16,27 @@ from dataclasses import dataclass
 
 PROBES = "benchmarks.sight.probes"
 _NAME = "_sight"
-_Step = tuple[str, int | None]  # a field of a node, and the index where it is a list
+"""Name under which a rewritten source imports the probes."""
+_Step = tuple[str, int | None]
+"""A field of a node, and the index if the field is a list."""
 _Path = tuple[_Step, ...]
+"""Steps from the module to a node."""
 _WITHOUT_EFFECTS = (
     ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Constant, ast.Name, ast.Attribute,
     ast.Subscript, ast.IfExp, ast.Tuple, ast.operator, ast.unaryop, ast.boolop, ast.cmpop,
     ast.expr_context, ast.Load,
 )  # fmt: skip
 _FUNCTIONS_WITHOUT_EFFECTS = frozenset({"len", "isinstance", "min", "max", "abs", "bool", "int"})
-_BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class NotSwitchable(Exception):
-    """A change that cannot become a choice; says why."""
+    """A change cannot become a choice; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Where a mutant differs from the source, and what stands there."""
+    """A mutant's place in the source, and the mutated node at that place."""
 
     number: int
     path: _Path
@@ -37,7 +44,7 @@ class _Change:
 
 
 def changed_text(source: str, mutated: str) -> tuple[str, str]:
-    """Return the smallest expression or statement that differs, as it was and as it is."""
+    """Return the smallest expression or statement that differs, as sound and as mutated text."""
     sound_tree, mutated_tree = ast.parse(source), ast.parse(mutated)
     path = _choosable(sound_tree, mutated_tree, _difference(sound_tree, mutated_tree))
     return _text(_node_at(sound_tree, path)), _text(_node_at(mutated_tree, path))
@@ -55,8 +62,9 @@ def switched_source(source: str, mutants: Sequence[tuple[int, str]]) -> str:
         path = _choosable(tree, mutated, _difference(tree, mutated))
         path = _widened(tree, mutated, path)
         changes.append(_Change(number, path, _node_at(mutated, path)))
-    # The inner ones first: what is put around them keeps the paths of the outer ones.
-    for change in sorted(changes, key=lambda each: -len(each.path)):
+    # Inner places come first. A choice at an outer place would change the paths of the inner ones,
+    # whereas a choice at an inner place leaves the outer paths as they are.
+    for change in sorted(changes, key=lambda change: -len(change.path)):
         _put(tree, change)
     _import_probes(tree)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
@@ -74,45 +82,51 @@ def _difference(sound: ast.AST, mutated: ast.AST) -> _Path:
 
 
 def _differing_steps(sound: ast.AST, mutated: ast.AST) -> list[_Step] | None:
-    """Return the children in which two nodes differ; None if they differ themselves."""
+    """Return the steps to the children that differ; None if not only children differ.
+
+    That is the case if the nodes have other types, other values such as names or numbers, or lists
+    of other lengths.
+    """
     if type(sound) is not type(mutated):
         return None
     steps: list[_Step] = []
     for name in sound._fields:
-        a, b = getattr(sound, name, None), getattr(mutated, name, None)
-        if isinstance(a, list) and isinstance(b, list):
-            if len(a) != len(b):
+        before, after = getattr(sound, name, None), getattr(mutated, name, None)
+        if isinstance(before, list) and isinstance(after, list):
+            if len(before) != len(after):
                 return None
-            for index, (x, y) in enumerate(zip(a, b, strict=True)):
-                if not _is_same(x, y):
-                    if not isinstance(x, ast.AST) or not isinstance(y, ast.AST):
+            for index, (item_before, item_after) in enumerate(zip(before, after, strict=True)):
+                if not _is_same(item_before, item_after):
+                    if not isinstance(item_before, ast.AST) or not isinstance(item_after, ast.AST):
                         return None
                     steps.append((name, index))
-        elif not _is_same(a, b):
-            if not isinstance(a, ast.AST) or not isinstance(b, ast.AST):
+        elif not _is_same(before, after):
+            if not isinstance(before, ast.AST) or not isinstance(after, ast.AST):
                 return None
             steps.append((name, None))
     return steps
 
 
-def _is_same(a: object, b: object) -> bool:
-    if isinstance(a, ast.AST):
-        return type(a) is type(b) and all(
-            _is_same(getattr(a, name, None), getattr(b, name, None)) for name in a._fields
+def _is_same(first: object, second: object) -> bool:
+    """Return True if two nodes, lists or values of fields stand for the same code."""
+    if isinstance(first, ast.AST):
+        return type(first) is type(second) and all(
+            _is_same(getattr(first, name, None), getattr(second, name, None))
+            for name in first._fields
         )
-    if isinstance(a, list):
+    if isinstance(first, list):
         return (
-            isinstance(b, list)
-            and len(a) == len(b)
-            and all(_is_same(x, y) for x, y in zip(a, b, strict=True))
+            isinstance(second, list)
+            and len(first) == len(second)
+            and all(_is_same(*items) for items in zip(first, second, strict=True))
         )
-    return type(a) is type(b) and a == b
+    return type(first) is type(second) and first == second
 
 
 def _choosable(sound: ast.Module, mutated: ast.Module, path: _Path) -> _Path:
-    """Return the path, or a shorter one, to what can be a choice: an expression or a statement.
+    """Return the path to the nearest node at or above `path` that can become a choice.
 
-    Raises: NotSwitchable.
+    Raises: NotSwitchable if only the whole module is left.
     """
     while path:
         if _can_be_chosen(sound, path) and _can_be_chosen(mutated, path):
@@ -122,6 +136,10 @@ def _choosable(sound: ast.Module, mutated: ast.Module, path: _Path) -> _Path:
 
 
 def _can_be_chosen(tree: ast.Module, path: _Path) -> bool:
+    """Return True for a statement, and for an expression where any expression may stand.
+
+    The latter excludes slices, starred arguments, targets of assignments, and match patterns.
+    """
     node = _node_at(tree, path)
     if isinstance(node, ast.stmt):
         return True
@@ -130,8 +148,10 @@ def _can_be_chosen(tree: ast.Module, path: _Path) -> bool:
     if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
         return False
     parents = [_node_at(tree, path[:length]) for length in range(len(path))]
-    statement = max(n for n, each in enumerate(parents) if isinstance(each, (ast.stmt, ast.Module)))
-    return not any(isinstance(each, ast.pattern) for each in parents[statement:])
+    nearest_statement = max(
+        index for index, node in enumerate(parents) if isinstance(node, (ast.stmt, ast.Module))
+    )
+    return not any(isinstance(node, ast.pattern) for node in parents[nearest_statement:])
 
 
 def _widened(sound: ast.Module, mutated: ast.Module, path: _Path) -> _Path:
@@ -139,7 +159,7 @@ def _widened(sound: ast.Module, mutated: ast.Module, path: _Path) -> _Path:
     while len(path) > 1:
         outer = path[:-1]
         nodes = (_node_at(sound, outer), _node_at(mutated, outer))
-        if not all(isinstance(each, ast.expr) and _is_without_effects(each) for each in nodes):
+        if not all(isinstance(node, ast.expr) and _is_without_effects(node) for node in nodes):
             break
         path = outer
     return path
@@ -151,15 +171,15 @@ def _is_without_effects(node: ast.AST) -> bool:
             isinstance(node.func, ast.Name)
             and node.func.id in _FUNCTIONS_WITHOUT_EFFECTS
             and not node.keywords
-            and all(_is_without_effects(each) for each in node.args)
+            and all(_is_without_effects(argument) for argument in node.args)
         )
     return isinstance(node, _WITHOUT_EFFECTS) and all(
-        _is_without_effects(each) for each in ast.iter_child_nodes(node)
+        _is_without_effects(child) for child in ast.iter_child_nodes(node)
     )
 
 
 def _put(tree: ast.Module, change: _Change) -> None:
-    """Put a choice in the place of a node."""
+    """Replace the node at a change's place by a choice."""
     parent, (name, index) = _node_at(tree, change.path[:-1]), change.path[-1]
     sound = _child(parent, (name, index))
     mutated = copy.deepcopy(change.mutated)
@@ -167,7 +187,7 @@ def _put(tree: ast.Module, change: _Change) -> None:
     if isinstance(sound, ast.stmt):
         if not isinstance(mutated, ast.stmt):
             raise NotSwitchable("a statement became an expression")
-        choice = ast.If(test=_asked("on", change.number), body=[mutated], orelse=[sound])
+        choice = ast.If(test=_probe_call("on", change.number), body=[mutated], orelse=[sound])
     elif isinstance(sound, ast.expr) and isinstance(mutated, ast.expr):
         choice = _choice(tree, change, sound, mutated, is_test=name in {"test", "ifs"})
     else:
@@ -181,21 +201,24 @@ def _put(tree: ast.Module, change: _Change) -> None:
 def _choice(
     tree: ast.Module, change: _Change, sound: ast.expr, mutated: ast.expr, *, is_test: bool
 ) -> ast.IfExp:
+    """Return the choice between two expressions; with a comparison if they have no effects."""
     number = change.number
-    # A lambda does not see the names of a class body, and at import nothing is recorded.
+    # Outside a function there is no comparison: a lambda does not see the names of a class body,
+    # and values are not recorded during imports.
     if not _is_in_function(tree, change.path) or not _is_without_effects(change.mutated):
-        return ast.IfExp(test=_asked("on", number), body=mutated, orelse=sound)
-    if is_test:  # `x` and `not (x)` are compared as what they decide
+        return ast.IfExp(test=_probe_call("on", number), body=mutated, orelse=sound)
+    if is_test:  # of a condition, only its truth matters
         sound, mutated = _as_bool(sound), _as_bool(mutated)
     compared = ast.Call(
         func=_probe("value"),
         args=[ast.Constant(number), _function_of(copy.deepcopy(mutated)), sound],
         keywords=[],
     )
-    return ast.IfExp(test=_asked("on_value", number), body=mutated, orelse=compared)
+    return ast.IfExp(test=_probe_call("on_value", number), body=mutated, orelse=compared)
 
 
 def _as_bool(node: ast.expr) -> ast.expr:
+    """Return `not not node`, the truth of `node`."""
     return ast.UnaryOp(op=ast.Not(), operand=ast.UnaryOp(op=ast.Not(), operand=node))
 
 
@@ -205,12 +228,12 @@ def _function_of(body: ast.expr) -> ast.Lambda:
 
 
 def _is_in_function(tree: ast.Module, path: _Path) -> bool:
-    """Whether the nearest scope around a place is the body of a function."""
+    """Return True if the nearest scope around a place is the body of a function."""
     for length in range(len(path) - 1, -1, -1):
         node, (name, _) = _node_at(tree, path[:length]), path[length]
         if isinstance(node, ast.ClassDef):
             return False
-        if isinstance(node, _BLOCKS) and name == "body":
+        if isinstance(node, _FUNCTIONS) and name == "body":
             return True
     return False
 
@@ -219,23 +242,23 @@ def _probe(name: str) -> ast.Attribute:
     return ast.Attribute(value=ast.Name(id=_NAME, ctx=ast.Load()), attr=name, ctx=ast.Load())
 
 
-def _asked(name: str, number: int) -> ast.Call:
+def _probe_call(name: str, number: int) -> ast.Call:
     return ast.Call(func=_probe(name), args=[ast.Constant(number)], keywords=[])
 
 
 def _import_probes(tree: ast.Module) -> None:
-    """Import the probes before everything but the docstring and `from __future__`."""
-    at = 0
+    """Insert the import of the probes after the docstring and imports from `__future__`."""
+    position = 0
     for node in tree.body:
         is_docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if not is_docstring and not (
             isinstance(node, ast.ImportFrom) and node.module == "__future__"
         ):
             break
-        at += 1
+        position += 1
     module, _, name = PROBES.rpartition(".")
     imported = ast.ImportFrom(module=module, names=[ast.alias(name=name, asname=_NAME)], level=0)
-    tree.body.insert(at, imported)
+    tree.body.insert(position, imported)
 
 
 def _node_at(tree: ast.AST, path: _Path) -> ast.AST:
@@ -246,11 +269,11 @@ def _node_at(tree: ast.AST, path: _Path) -> ast.AST:
 
 def _child(node: ast.AST, step: _Step) -> ast.AST:
     name, index = step
-    child = getattr(node, name)
-    found = child if index is None else child[index]
-    if not isinstance(found, ast.AST):
+    field = getattr(node, name)
+    child = field if index is None else field[index]
+    if not isinstance(child, ast.AST):
         raise NotSwitchable(f"{name} of {type(node).__name__} is no node")
-    return found
+    return child
 
 
 def _text(node: ast.AST) -> str:

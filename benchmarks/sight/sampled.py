@@ -1,8 +1,10 @@
-"""Samples of mutants: drawn once by a seed, kept as files, found again in code that has moved.
+"""Samples of mutants: drawn once by a seed, stored as files, and found again in later code.
 
-A mutant is found by its function, the line before and after its change, and its number among equal
-ones; if the line was reworded, by the smallest changed expression of the function. Data flow:
-tests.support.mutation.draw -> samples/sample_<n>.jsonl -> Found.
+Later code has the functions in other files or at other lines. So a mutant is found again:
+1. by the name of its function, its line before and after the change, and its number among the
+   mutants for which these are equal;
+2. if that line was changed meanwhile, by the function and the smallest changed expression.
+Data flow: tests.support.mutation.draw -> samples/sample_<n>.jsonl -> FoundMutant.
 """
 
 from collections import Counter
@@ -40,11 +42,12 @@ class SampleHead(msgspec.Struct, frozen=True, kw_only=True):
 class SampledMutant(msgspec.Struct, frozen=True, kw_only=True):
     """One mutant of a sample.
 
-    Shape: `file` is relative to `package` when the sample was drawn; `scope` is the qualified name
-    of the function or class; `before` and `after` are the lines, `segment` and `mutation` the
-    smallest expression or statement that differs. `nth` counts, from 0, the mutants of the package
-    with this scope, before and after; `segment_nth` those of the scope with this segment and
-    mutation, of `segment_count` in all.
+    Shape: `file` is relative to `package`, as of the draw. `scope` is the qualified name of the
+    function or class. `before` and `after` are the line without and with the change; `segment` and
+    `mutation` are the smallest expression or statement that differs, without and with the change.
+    `nth` is the mutant's number, from 0, among the package's mutants with the same scope, before
+    and after. `segment_nth` is its number among the `segment_count` mutants with the same scope,
+    segment and mutation.
     """
 
     id: str
@@ -72,7 +75,10 @@ class SampledMutant(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMutant:
-    """A mutant of a sample in the present code: file relative to the root, changed source."""
+    """A mutant of a sample in the present code.
+
+    Shape: `path` is its file, relative to the root; `source` is the whole changed source.
+    """
 
     mutant: SampledMutant
     path: str
@@ -88,7 +94,7 @@ class _Package:
     _texts: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     def text(self, index: int, root: Path) -> tuple[str, str]:
-        """Return segment and mutation of one mutant; computed once."""
+        """Return segment and mutation of one mutant. They are computed at the first call."""
         if index not in self._texts:
             drawn = self.mutants[index]
             source = (root / self.name / drawn.file).read_text(encoding="utf-8")
@@ -110,9 +116,9 @@ def draw_sample(
     for package in (_package(root, name) for name in packages):
         for drawn in sample(root / package.name, count, seed):
             index = package.mutants.index(drawn)
-            alike = [n for n, each in enumerate(package.mutants) if _lines(each) == _lines(drawn)]
+            same_lines = _with_lines(package, _lines(drawn))
             text = package.text(index, root)
-            in_scope = _with_text(package, root, drawn.scope, text)
+            same_text = _with_text(package, root, drawn.scope, text)
             mutants.append(
                 SampledMutant(
                     id=f"{number}-{len(mutants) + 1:03}",
@@ -121,11 +127,11 @@ def draw_sample(
                     scope=drawn.scope,
                     before=drawn.before,
                     after=drawn.after,
-                    nth=alike.index(index),
+                    nth=same_lines.index(index),
                     segment=text[0],
                     mutation=text[1],
-                    segment_nth=in_scope.index(index),
-                    segment_count=len(in_scope),
+                    segment_nth=same_text.index(index),
+                    segment_count=len(same_text),
                 )
             )
     return head, mutants
@@ -139,12 +145,12 @@ def sample_path(number: int) -> Path:
 def write_sample_file(path: Path, head: SampleHead, mutants: Sequence[SampledMutant]) -> None:
     """Write a sample.
 
-    Raises: FileExistsError if there is one: a sample is drawn once.
+    Raises: FileExistsError if the file exists, because a sample must not change.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:
-        for each in (head, *mutants):
-            file.write(msgspec.json.encode(each) + b"\n")
+        for entry in (head, *mutants):
+            file.write(msgspec.json.encode(entry) + b"\n")
 
 
 def read_sample(path: Path) -> tuple[SampleHead, tuple[SampledMutant, ...]]:
@@ -160,7 +166,7 @@ def read_sample(path: Path) -> tuple[SampleHead, tuple[SampledMutant, ...]]:
 def find_mutants(
     mutants: Sequence[SampledMutant], *, root: Path = ROOT
 ) -> tuple[list[FoundMutant], list[SampledMutant]]:
-    """Return the mutants whose place is found in the code at `root`, and the others."""
+    """Return the mutants whose place exists in the code at `root`, and the mutants without one."""
     packages: dict[str, _Package] = {}
     found, gone = [], []
     for mutant in mutants:
@@ -179,40 +185,44 @@ def find_mutants(
 
 
 def _index_of(mutant: SampledMutant, package: _Package, root: Path) -> int | None:
-    alike = [
-        n
-        for n, each in enumerate(package.mutants)
-        if _lines(each) == (mutant.scope, mutant.before, mutant.after)
-    ]
-    if mutant.nth < len(alike):
-        return alike[mutant.nth]
-    in_scope = _with_text(package, root, mutant.scope, (mutant.segment, mutant.mutation))
-    # Another number of places: it is unknown which of them is the mutant's.
-    return in_scope[mutant.segment_nth] if len(in_scope) == mutant.segment_count else None
+    """Return the index of a sample's mutant in the package's mutants; None if its place is gone."""
+    same_lines = _with_lines(package, (mutant.scope, mutant.before, mutant.after))
+    if mutant.nth < len(same_lines):
+        return same_lines[mutant.nth]
+    same_text = _with_text(package, root, mutant.scope, (mutant.segment, mutant.mutation))
+    # If the number of such places changed, it is unknown which of them is the mutant's.
+    return same_text[mutant.segment_nth] if len(same_text) == mutant.segment_count else None
+
+
+def _with_lines(package: _Package, lines: tuple[str, str, str]) -> list[int]:
+    """Return the indexes of the mutants with these lines, see `_lines`."""
+    return [index for index, drawn in enumerate(package.mutants) if _lines(drawn) == lines]
 
 
 def _with_text(package: _Package, root: Path, scope: str, text: tuple[str, str]) -> list[int]:
+    """Return the indexes of the mutants with this scope, and with this segment and mutation."""
     return [
-        n
-        for n, each in enumerate(package.mutants)
-        if each.scope == scope and package.text(n, root) == text
+        index
+        for index, drawn in enumerate(package.mutants)
+        if drawn.scope == scope and package.text(index, root) == text
     ]
 
 
 def _package(root: Path, name: str) -> _Package:
-    return _Package(name, tuple(_every(root / name)))
+    return _Package(name, tuple(_every_mutant_in(root / name)))
 
 
-def _every(folder: Path) -> Iterator[Drawn]:
+def _every_mutant_in(folder: Path) -> Iterator[Drawn]:
     for path in sorted(folder.glob("**/*.py")):
         if path.name not in LEFT_ALONE:
             yield from every_mutant(folder, path)
 
 
 def _lines(drawn: Drawn) -> tuple[str, str, str]:
+    """Return the scope, and the line before and after the change."""
     return drawn.scope, drawn.before, drawn.after
 
 
 def counts_by_package(mutants: Sequence[SampledMutant]) -> dict[str, int]:
     """Return the number of mutants of each package, in the sample's order."""
-    return dict(Counter(each.package for each in mutants))
+    return dict(Counter(mutant.package for mutant in mutants))

@@ -27,46 +27,49 @@ from benchmarks.sight.unit_tests import Killed, killed_path, read_killed
 SIGHT_PAGE = ROOT / "docs" / "SIGHT.md"
 SENTENCES = Path(__file__).with_name("sentences.toml")
 FOUND_GOAL = 0.8
-"""Goal: share found of those that unit tests kill and the search reaches, in 500 seeds."""
+"""Goal after 500 seeds: share of mutants found, of those that unit tests kill and seeds reach."""
 UNREACHED_GOAL = 0.1
+"""Goal: largest share of mutants that no seed reaches."""
 CPU_GOAL_S = 10.0
-HEAD = f"""# Sight: what the search would see
+"""Goal: largest median CPU time to the first finding."""
+HEAD = f"""# Sight: small changes of the code that the search would report
 
 Written by `make soak PART=sight` and `python -m benchmarks.sight page` from the records in
 `benchmarks/sight/records`; do not edit. A sample of small changes (mutants) of five packages is
-drawn by a seed and kept in `benchmarks/sight/samples`. Each seed of the space `standard` is played
-once with sound code, and once more with each mutant whose place that run reached and that is not
-found yet. A mutant is
+drawn by a seed and stored in `benchmarks/sight/samples`. Each seed of the space `standard` is
+played once with sound code, and once more with each mutant whose place this run reached and that is
+not found yet. A mutant is
 
 * **reached**, if a sound run evaluates its place;
 * **different**, if the trace of a run with it has another digest;
-* **found**, if a run with it has a finding of a checker that is silent in the sound run of the same
-  seed, or is BROKEN (`the lab`). The comparison of the two traces finds nothing: a user has no
-  sound run to compare with.
+* **found**, if a run with it has a finding of a checker that has none in the sound run of the same
+  seed, or is BROKEN (`the lab`). A different trace alone is no finding, because a user has no sound
+  run to compare with.
 
 Places that are evaluated at import (constants, defaults) count as reached by every seed. CPU is
-what a user spends on all seeds up to the first finding. A run over {CPU_SECONDS_MIN} s of CPU
-(or {CPU_FACTOR} times its sound run) is stopped, and finds nothing; after {STOPS_MAX} stops its
-mutant is not played again. Mutants whose place is gone, and equivalent ones, stay in every
-denominator.
+the time that a user spends on all seeds up to the first finding. A run over {CPU_SECONDS_MIN} s of
+CPU (or {CPU_FACTOR} times that of its sound run) is stopped, and finds nothing; after {STOPS_MAX}
+stops its mutant is not played again. Mutants whose place no longer exists, and mutants that are
+equivalent to sound code, stay in every denominator.
 
-What a mutant changes is the smallest expression or statement; the bugs of
-[PLANTED_BUGS.md](PLANTED_BUGS.md) are larger. `python -m benchmarks.sight --help` says how a sample
-is drawn and played.
+A mutant changes one small expression or statement; the bugs of
+[PLANTED_BUGS.md](PLANTED_BUGS.md) are larger. `python -m benchmarks.sight --help` lists the
+commands that draw and play a sample.
 """
 _LISTS = (
     (Sight.UNREACHED, "Reached by no seed"),
-    (Sight.DIFFERS, "Differs and nobody minds"),
+    (Sight.DIFFERS, "Different, and no checker reports it"),
     (Sight.SAME, "Reached, and every trace is the same"),
-    (Sight.STOPPED, "The runs are over the bound"),
-    (Sight.NOT_SWITCHABLE, "Not reachable by a switch"),
-    (Sight.GONE, "The place is gone"),
+    (Sight.STOPPED, "Runs exceed their bound"),
+    (Sight.NOT_SWITCHABLE, "Not possible with a switch"),
+    (Sight.GONE, "Place no longer in the code"),
 )
+"""Lists of mutants that were not found, each with its title."""
 _NOT_REACHED = frozenset({Sight.UNREACHED, Sight.NOT_SWITCHABLE, Sight.GONE})
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The reason why a mutant survives; `equivalent` if it changes no behaviour."""
+    """A hand-written reason why a mutant survives; `equivalent` if it changes no behaviour."""
 
     id: str
     sentence: str
@@ -77,8 +80,8 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Score:
     """Counts of the mutants of a record, or of one package of it.
 
-    Shape: `killed_reached` are those that unit tests kill and the search reaches, `killed_found`
-    those of them that are found; None while the unit tests were not run on each of them.
+    Shape: `killed_reached` counts mutants that unit tests kill and seeds reach, `killed_found`
+    those of them that are found; both are None until the unit tests were run with each mutant.
     Units: `cpu_s` is the median CPU time to the first finding; None if nothing is found.
     """
 
@@ -95,24 +98,24 @@ class Score:
 def read_sentences(path: Path = SENTENCES) -> dict[str, Sentence]:
     """Return the sentences by the ids of their mutants."""
     with path.open("rb") as file:
-        listed = msgspec.convert(tomllib.load(file).get("mutant", []), tuple[Sentence, ...])
-    return {each.id: each for each in listed}
+        sentences = msgspec.convert(tomllib.load(file).get("mutant", []), tuple[Sentence, ...])
+    return {sentence.id: sentence for sentence in sentences}
 
 
 def score_of(fates: Sequence[Fate], killed: Killed, sentences: Mapping[str, Sentence]) -> Score:
-    """Return the counts."""
-    reached = [each for each in fates if each.sight not in _NOT_REACHED]
-    found = [each for each in fates if each.sight is Sight.FOUND]
-    all_known = all(each.id in killed or each.sight is Sight.GONE for each in fates)
-    times = [each.cpu_s for each in found if each.cpu_s is not None]
+    """Return the counts of these mutants."""
+    reached = [fate for fate in fates if fate.sight not in _NOT_REACHED]
+    found = [fate for fate in fates if fate.sight is Sight.FOUND]
+    all_known = all(fate.id in killed or fate.sight is Sight.GONE for fate in fates)
+    times = [fate.cpu_s for fate in found if fate.cpu_s is not None]
     return Score(
         mutants=len(fates),
         reached=len(reached),
-        differs=sum(each.differs > 0 for each in fates),
+        differs=sum(fate.differs > 0 for fate in fates),
         found=len(found),
-        equivalent=sum(each.id in sentences and sentences[each.id].equivalent for each in fates),
-        killed_reached=sum(killed[each.id] for each in reached) if all_known else None,
-        killed_found=sum(killed[each.id] for each in found) if all_known else None,
+        equivalent=sum(fate.id in sentences and sentences[fate.id].equivalent for fate in fates),
+        killed_reached=sum(killed[fate.id] for fate in reached) if all_known else None,
+        killed_found=sum(killed[fate.id] for fate in found) if all_known else None,
         cpu_s=statistics.median(times) if times else None,
     )
 
@@ -133,17 +136,17 @@ def page_of(
     killed: Mapping[int, Killed],
     sentences: Mapping[str, Sentence],
 ) -> str:
-    """Return the page of these records: a part for each sample, the last record's lists in it."""
+    """Return the page: for each sample its records, their scores, and lists of the last record."""
     lines = [HEAD]
     for number, (head, mutants) in sorted(samples.items()):
-        of_sample = [each for each in records if each.head.sample == number]
+        of_sample = [record for record in records if record.head.sample == number]
         lines += [
             f"## Sample {number}",
             "",
             f"{len(mutants)} mutants, {head.per_package} of each package, drawn by seed "
             f"{head.seed} at commit {head.commit}.",
             "",
-            *(_described(each) for each in of_sample),
+            *(_record_line(record) for record in of_sample),
             "",
             *_scores(of_sample, mutants, killed[number], sentences),
             "",
@@ -152,16 +155,17 @@ def page_of(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _described(record: SightRecord) -> str:
+def _record_line(record: SightRecord) -> str:
+    """Return a record's name, commit, seeds and CPU time as an item of a list."""
     head = record.head
-    others = ", ".join(map(str, head.sound_not_pass))
+    not_pass = ", ".join(map(str, head.sound_not_pass))
     unfinished = "" if head.seeds >= SEEDS else f", **unfinished** of {SEEDS}"
     return (
         f"* **{head.name}**: commit {head.commit}, {head.seeds} seeds{unfinished}, "
         f"{head.cpu_s / 3_600:.1f} h of CPU; {head.machine}. "
         + (
-            f"Sound runs that were no PASS: seeds {others}."
-            if others
+            f"Sound runs that were no PASS: seeds {not_pass}."
+            if not_pass
             else "Every sound run passed."
         )
     )
@@ -179,10 +183,10 @@ def _scores(
         "| killed by unit tests and reached: found | equivalent | median CPU to the finding |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    packages = {each.id: each.package for each in mutants}
-    for package in (*counts_by_package(mutants), ""):
+    packages = {mutant.id: mutant.package for mutant in mutants}
+    for package in (*counts_by_package(mutants), ""):  # "" stands for all packages
         for record in records:
-            fates = [each for each in record.fates if package in {"", packages[each.id]}]
+            fates = [fate for fate in record.fates if package in {"", packages[fate.id]}]
             score = score_of(fates, killed, sentences)
             lines.append(
                 f"| {package or '**all**'} | {record.head.name} | {score.mutants} "
@@ -222,30 +226,31 @@ def _lists(
     if not records:
         return []
     *earlier, last = records
-    by_id = {each.id: each for each in mutants}
+    by_id = {mutant.id: mutant for mutant in mutants}
     lines = []
     for sight, title in _LISTS:
-        fates = [each for each in last.fates if each.sight is sight]
+        fates = [fate for fate in last.fates if fate.sight is sight]
         if not fates:
             continue
         lines += [
             f"### {title} ({len(fates)})",
             "",
-            f"| mutant | where | change | seen | unit tests |{_heads(earlier)} why it stays |",
+            f"| mutant | place | change | result | unit tests |{_heads(earlier)} why not found |",
             f"|---|---|---|---|---|{'---|' * len(earlier)}---|",
         ]
         for fate in fates:
             lines.append(
                 f"| {fate.id} | {by_id[fate.id].place} | {_change(by_id[fate.id])} "
-                f"| {_seen(fate)} | {_by_tests(fate.id, killed)} |{_before(fate.id, earlier)} "
+                f"| {_result(fate)} | {_by_tests(fate.id, killed)} |{_before(fate.id, earlier)} "
                 f"{_sentence(fate.id, sentences)} |"
             )
         lines.append("")
-    found = [each for each in last.fates if each.sight is Sight.FOUND]
+    found = [fate for fate in last.fates if fate.sight is Sight.FOUND]
     lines += [
         f"### Found ({len(found)})",
         "",
-        f"| mutant | where | change | found by | seed | CPU | unit tests |{_heads(earlier)} what |",
+        "| mutant | place | change | found by | seed | CPU | unit tests "
+        f"|{_heads(earlier)} finding |",
         f"|---|---|---|---|---|---|---|{'---|' * len(earlier)}---|",
     ]
     for fate in found:
@@ -258,13 +263,14 @@ def _lists(
 
 
 def _heads(earlier: Sequence[SightRecord]) -> str:
-    return "".join(f" {each.head.name} |" for each in earlier)
+    return "".join(f" {record.head.name} |" for record in earlier)
 
 
 def _before(mutant_id: str, earlier: Sequence[SightRecord]) -> str:
+    """Return a mutant's results in the earlier records, a cell for each."""
     cells = []
     for record in earlier:
-        fate = next((each for each in record.fates if each.id == mutant_id), None)
+        fate = next((fate for fate in record.fates if fate.id == mutant_id), None)
         if fate is None:
             cells.append(" - |")
         elif fate.sight is Sight.FOUND:
@@ -274,7 +280,8 @@ def _before(mutant_id: str, earlier: Sequence[SightRecord]) -> str:
     return "".join(cells)
 
 
-def _seen(fate: Fate) -> str:
+def _result(fate: Fate) -> str:
+    """Return the result of a mutant that was not found, as a cell."""
     if fate.sight in {Sight.GONE, Sight.UNREACHED}:
         return "-"
     if fate.sight is Sight.NOT_SWITCHABLE:
@@ -311,6 +318,6 @@ def _change(mutant: SampledMutant) -> str:
 
 
 def _cell(text: str, width: int) -> str:
-    """Return a text as a cell of a table."""
+    """Return a text as a cell of a table, cut to `width` characters."""
     short = text if len(text) <= width else f"{text[: width - 3]}..."
     return short.replace("|", "\\|").replace("\n", " ")

@@ -1,8 +1,8 @@
-"""A sitting: one limited stretch of the search, which writes each seed into a journal.
+"""A sitting: a part of the search, which appends the results of each seed to a journal.
 
-The next sitting continues. A journal belongs to the code, the sample and the space it began with;
-for others it is put aside with a message, and a new one begins. Data flow: sample, SwitchedTree ->
-player -> journal.
+The next sitting continues the journal. A journal belongs to the code, the sample and the space with
+which it began. If one of them has changed, the journal's file is renamed, and a new journal begins.
+Data flow: sample, SwitchedTree -> player -> journal.
 """
 
 import hashlib
@@ -33,10 +33,10 @@ _MACHINERY = ("rewriting.py", "probes.py", "player.py")
 class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
     """First line of a journal.
 
-    Shape: `code` is the digest of the packages, `machinery` that of what rewrites and plays them,
-    `sample` and `space` those of the two files. `commit` and `machine` are for people. `gone` and
-    `not_switchable` are mutants that are not in the tree. `base` is the record that the journal
-    goes on with: its first seed is the one after those.
+    Shape: `code`, `machinery`, `sample` and `space` are digests: of the packages, of the modules
+    that rewrite and play them, of the sample, and of the space's file. `commit` and `machine` are
+    for people. `gone` and `not_switchable` are mutants that are not in the tree. `base` is the
+    record that the journal continues: the journal's first seed comes after the record's seeds.
     """
 
     code: str
@@ -57,7 +57,7 @@ class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def decisive(self) -> dict[str, str]:
-        """Return the fields that must be equal to continue another journal."""
+        """Return the fields that must be equal to continue a journal, by names for people."""
         return {
             "the code": self.code,
             "Python": self.python,
@@ -68,13 +68,16 @@ class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """The file of a record that is being made: the head, and a line for each seed."""
+    """The file of an unfinished record: the head, and a line for each seed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> tuple[JournalHead, list[PlayedOrder]] | None:
-        """Return the finished seeds; None without a journal. Half a line at its end is left out."""
+        """Return the head and the finished seeds; None without a journal.
+
+        An incomplete last line is left out.
+        """
         if not self.path.exists():
             return None
         whole, _, _ = self.path.read_bytes().rpartition(b"\n")
@@ -87,29 +90,34 @@ class Journal:
     def begin(
         self, head: JournalHead, say: Callable[[str], None]
     ) -> tuple[JournalHead, list[PlayedOrder]]:
-        """Continue the journal if it belongs to `head`, else put it aside and begin a new one."""
-        known = self.read()
-        if known is not None:
+        """Continue the journal if its head is like `head`; else rename it and begin a new one.
+
+        Returns the head and the finished seeds. The file of the old journal is kept, because its
+        seeds may have taken hours.
+        """
+        existing = self.read()
+        if existing is not None:
+            old_head, old_orders = existing
             changed = [
-                what for what, text in head.decisive.items() if known[0].decisive[what] != text
+                name for name, digest in head.decisive.items() if old_head.decisive[name] != digest
             ]
             if not changed:
                 self._drop_torn_line()
-                return known
+                return existing
             aside = self.path.with_name(
-                f"{self.path.stem}-until-{known[0].commit}-{time.time_ns()}{self.path.suffix}"
+                f"{self.path.stem}-until-{old_head.commit}-{time.time_ns()}{self.path.suffix}"
             )
             self.path.rename(aside)
             say(
-                f"{len(known[1])} seeds that were played are no longer valid, because another is "
-                f"{', '.join(changed)}: they are put aside as {aside.name}"
+                f"{len(old_orders)} played seeds are no longer valid, because these have changed: "
+                f"{', '.join(changed)}; their journal is renamed to {aside.name}"
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_bytes(msgspec.json.encode(head) + b"\n")
         return head, []
 
     def append(self, line: bytes) -> None:
-        """Append one seed."""
+        """Append the line of one seed; once this returns, the line survives a power loss."""
         with self.path.open("ab") as file:
             file.write(line)
             file.flush()
@@ -137,10 +145,10 @@ def sit(
     record: SightRecord | None = None,
     say: Callable[[str], None] = print,
 ) -> bool:
-    """Play the unfinished seeds of 0 to `seeds` - 1; return True if all are done.
+    """Play the seeds below `seeds` that are not in the journal; return True if all are done.
 
-    A new journal continues `record`, if that is of the same code, sample and space. `until` is
-    called after each seed, and ends the sitting with True.
+    A new journal continues `record`, if the record has the same code, sample and space. `until` is
+    called after each seed; the sitting ends when it returns True.
     Raises: RuntimeError if the player ended.
     """
     with tempfile.TemporaryDirectory(prefix="sight-") as folder:
@@ -152,8 +160,8 @@ def sit(
         left = range(head.seeds_before + len(done), seeds)
         if not left:
             return True
-        absent = {each.id for each in tree.gone} | tree.not_switchable.keys()
-        alive = {n for n, each in enumerate(mutants) if each.id not in absent}
+        absent = {mutant.id for mutant in tree.gone} | tree.not_switchable.keys()
+        alive = {number for number, mutant in enumerate(mutants) if mutant.id not in absent}
         alive -= settled(done)
         if head.base is not None:
             alive -= {number for number, fate in enumerate(head.base.fates) if fate.is_settled}
@@ -161,7 +169,7 @@ def sit(
         with start_player(tree, space, workers) as player:
             try:
                 for seed in left:
-                    order = _played(player, Order(seed=seed, mutants=tuple(sorted(alive))))
+                    order = _play(player, Order(seed=seed, mutants=tuple(sorted(alive))))
                     journal.append(msgspec.json.encode(order) + b"\n")
                     done.append(order)
                     alive -= settled(done)
@@ -184,40 +192,44 @@ def head_of(tree: SwitchedTree, space: str) -> JournalHead:
         space=_digest(load_space(space).path.read_bytes()),
         commit=commit(),
         machine=machine(),
-        gone=tuple(each.id for each in tree.gone),
+        gone=tuple(mutant.id for mutant in tree.gone),
         not_switchable=tree.not_switchable,
     )
 
 
 def sample_digest(mutants: Sequence[SampledMutant]) -> str:
     """Return the digest that a journal has of its sample."""
-    return _digest(*(msgspec.json.encode(each) for each in mutants))
+    return _digest(*(msgspec.json.encode(mutant) for mutant in mutants))
 
 
-def _played(player: subprocess.Popen[bytes], order: Order) -> PlayedOrder:
+def _play(player: subprocess.Popen[bytes], order: Order) -> PlayedOrder:
+    """Send an order to the player, and return its answer. Raises: RuntimeError."""
     if player.stdin is None or player.stdout is None:
         raise RuntimeError("the player has no pipes")
     player.stdin.write(msgspec.json.encode(order) + b"\n")
     player.stdin.flush()
     line = player.stdout.readline()
     if not line:
-        raise RuntimeError(f"the player ended at seed {order.seed}; what it said is above")
+        raise RuntimeError(f"the player ended at seed {order.seed}; its output is above")
     return msgspec.json.decode(line, type=PlayedOrder)
 
 
 def settled(orders: Sequence[PlayedOrder]) -> set[int]:
     """Return the mutants that are not played any more: found, or stopped STOPS_MAX times."""
-    plays = [each for order in orders for each in order.mutants]
-    stops = Counter(each.mutant for each in plays if each.is_stopped)
-    return {each.mutant for each in plays if each.found_by or stops[each.mutant] >= STOPS_MAX}
+    plays = [play for order in orders for play in order.mutants]
+    stops = Counter(play.mutant for play in plays if play.is_stopped)
+    return {play.mutant for play in plays if play.found_by or stops[play.mutant] >= STOPS_MAX}
 
 
 def _line_of(order: PlayedOrder, mutants: Sequence[SampledMutant], left: int) -> str:
-    cpu_s = order.sound.cpu_s + sum(each.cpu_s for each in order.mutants)
+    """Return a line for the terminal about a played seed."""
+    cpu_s = order.sound.cpu_s + sum(play.cpu_s for play in order.mutants)
     news = [
-        f"{mutants[each.mutant].id} by {', '.join(each.found_by) or 'nobody: stopped'}"
-        for each in order.mutants
-        if each.found_by or each.is_stopped
+        f"{mutants[play.mutant].id} found by {', '.join(play.found_by)}"
+        if play.found_by
+        else f"{mutants[play.mutant].id} stopped"
+        for play in order.mutants
+        if play.found_by or play.is_stopped
     ]
     return (
         f"seed {order.seed}: {order.sound.result}, {len(order.mutants)} mutants played in "

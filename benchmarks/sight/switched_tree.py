@@ -1,7 +1,7 @@
-"""A copy of the packages with every mutant of a sample in it, behind the switch of `probes`.
+"""A copy of the packages with every mutant of a sample in it; the switch of `probes` selects one.
 
-The copy stays as it is while the checkout is edited. Data flow: FoundMutant -> rewritten sources in
-a folder -> `player`, a process that plays seeds there.
+A sitting takes hours, in which the checkout may change; the copy does not.
+Data flow: FoundMutant -> rewritten sources in a folder -> `player`, a process that plays there.
 """
 
 import os
@@ -20,38 +20,43 @@ COPIED = (
     *("explorations", "benchmarks/__init__.py", "benchmarks/sight/__init__.py"),
     *("benchmarks/sight/probes.py", "benchmarks/sight/player.py"),
 )
-"""What a player imports and reads."""
+"""Packages and files that a player imports or reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchedTree:
-    """The copy. Shape: a mutant's number in the copy is its index in the sample."""
+    """The copy.
+
+    Shape: a mutant's number in the copy is its index in `mutants`. `gone` are mutants without a
+    place in the present code. `not_switchable` maps the ids of mutants that cannot become a choice
+    to the reason.
+    """
 
     folder: Path
     mutants: tuple[SampledMutant, ...]
     gone: tuple[SampledMutant, ...]
     not_switchable: dict[str, str]
-    """Id of a mutant whose place cannot be a choice -> why."""
 
 
 def build_tree(folder: Path, mutants: Sequence[SampledMutant]) -> SwitchedTree:
     """Copy the packages of the checkout into `folder`, with `mutants` in them."""
     JobFolder(folder, copied=COPIED)
     found, gone = find_mutants(mutants)
-    numbers = {each.id: number for number, each in enumerate(mutants)}
+    numbers = {mutant.id: number for number, mutant in enumerate(mutants)}
     by_path: dict[str, list[FoundMutant]] = {}
-    for each in found:
-        by_path.setdefault(each.path, []).append(each)
+    for found_mutant in found:
+        by_path.setdefault(found_mutant.path, []).append(found_mutant)
     refused: dict[str, str] = {}
     for path, in_file in by_path.items():
         source = (ROOT / path).read_text(encoding="utf-8")
         placed = []
-        for each in in_file:
-            change = (numbers[each.mutant.id], each.source)
+        for found_mutant in in_file:
+            change = (numbers[found_mutant.mutant.id], found_mutant.source)
+            # Each mutant is tried alone, so that one that cannot be placed does not end the others.
             try:
                 compile(switched_source(source, [change]), path, "exec", dont_inherit=True)
             except (NotSwitchable, SyntaxError) as error:
-                refused[each.mutant.id] = str(error)
+                refused[found_mutant.mutant.id] = str(error)
             else:
                 placed.append(change)
         (folder / path).write_text(switched_source(source, placed), encoding="utf-8")

@@ -1,7 +1,8 @@
-"""Which mutants of a sample the unit tests kill: a column of docs/SIGHT.md.
+"""The mutants of a sample that the unit tests kill: a column of docs/SIGHT.md.
 
-A step of its own, which takes hours and goes on where it was. Data flow: sample ->
-tests.support.mutation.recorded_mutants -> samples/killed_<n>.json.
+A test kills a mutant if it fails with the mutated code. This step takes hours, and continues after
+an interruption.
+Data flow: sample -> tests.support.mutation.recorded_mutants -> samples/killed_<n>.json.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,16 +15,16 @@ from tests.support.mutation.draw import Drawn
 from tests.support.mutation.recorded_mutants import Place, run_mutants
 
 Killed = dict[str, bool]
-"""Id of a mutant -> whether a test fails with it. Who is not in it was not tried."""
+"""By id of a mutant, True if a test fails with it. A mutant that was not tried is missing."""
 
 
 def killed_path(sample: int) -> Path:
-    """Return where the column of a sample is kept."""
+    """Return the file with a sample's column."""
     return SAMPLES / f"killed_{sample}.json"
 
 
 def read_killed(path: Path) -> Killed:
-    """Return what is known; nothing without a file."""
+    """Return the results in the file; none without a file."""
     return msgspec.json.decode(path.read_bytes(), type=Killed) if path.exists() else {}
 
 
@@ -34,23 +35,24 @@ def try_unit_tests(
     run: Callable[[str, Sequence[Place]], list[bool]] = run_mutants,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Run the tests of each top-level package against its mutants that were not tried.
+    """Run the tests of each top-level package with each of its mutants that was not tried.
 
-    `run` keeps each mutant's fate at once, so that an interruption loses one; the file is written
-    after each package.
+    The file is written after each package. `run` stores each mutant's result at once, so that an
+    interruption loses one result only.
     """
     killed = read_killed(path)
-    found, _ = find_mutants([each for each in mutants if each.id not in killed])
+    found, _ = find_mutants([mutant for mutant in mutants if mutant.id not in killed])
     by_package: dict[str, list[FoundMutant]] = {}
-    for each in found:
-        by_package.setdefault(each.mutant.package.partition("/")[0], []).append(each)
+    for found_mutant in found:
+        top_level = found_mutant.mutant.package.partition("/")[0]
+        by_package.setdefault(top_level, []).append(found_mutant)
     for package, of_package in by_package.items():
-        fates = run(package, [_place_of(each) for each in of_package])
-        for each, is_killed in zip(of_package, fates, strict=True):
-            killed[each.mutant.id] = is_killed
+        results = run(package, [_place_of(found_mutant) for found_mutant in of_package])
+        for found_mutant, is_killed in zip(of_package, results, strict=True):
+            killed[found_mutant.mutant.id] = is_killed
         content = msgspec.json.format(msgspec.json.encode(dict(sorted(killed.items()))), indent=1)
         path.write_bytes(content + b"\n")
-        say(f"{package}: {sum(fates)} of {len(fates)} killed")
+        say(f"{package}: {sum(results)} of {len(results)} killed")
 
 
 def _place_of(found: FoundMutant) -> Place:

@@ -390,7 +390,7 @@ def test_journal_of_other_code_is_put_aside_with_a_message(tmp_path: Path) -> No
     other = replace(HEAD, code="0ther")
     assert journal.begin(other, lines.append) == (other, [])
     assert len(lines) == 1
-    assert "1 seeds" in lines[0]
+    assert "1 played" in lines[0]
     assert "the code" in lines[0]
     assert len(list(tmp_path.iterdir())) == 2
     assert journal.read() == (replace(HEAD, code="0ther"), [])
@@ -483,8 +483,8 @@ def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
     assert "Equivalent: Nobody asks." in second
     for title in (
         "Reached by no seed (1)",
-        "The runs are over the bound (1)",
-        "The place is gone (1)",
+        "Runs exceed their bound (1)",
+        "Place no longer in the code (1)",
     ):
         assert f"### {title}" in rows
 
