@@ -69,7 +69,7 @@ BROKEN_FILES = {
 def test_bad_arguments_exit_254_and_leave_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
-    """Click's usage errors are 2, which means UNKNOWN here: they must be mapped."""
+    """Usage errors have exit code 254: Click's own code, 2, means an UNKNOWN verdict here."""
     outputs = []
     for arguments in REFUSED:
         assert run_cli(arguments) == EXIT_BAD_ARGUMENTS, arguments
@@ -82,7 +82,7 @@ def test_bad_arguments_exit_254_and_leave_nothing(
 def test_file_that_is_no_experiment_is_reported_without_a_traceback(
     folder: Path, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
-    """The message has the line."""
+    """The message names the line of the file at which it cannot be read."""
     outputs = []
     for name, content in BROKEN_FILES.items():
         (folder / "broken.yaml").write_text(content)

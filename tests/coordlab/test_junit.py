@@ -18,6 +18,7 @@ from results_schema.results import (
 )
 from tests.support.builders.past_runs import manifest, results
 
+# The common schema of JUnit files: the children of each element in order, and its attributes.
 CHILDREN = {
     "testsuites": ("testsuite",),
     "testsuite": ("properties", "testcase", "system-out", "system-err"),
@@ -71,33 +72,37 @@ def report(check: str, outcome: CheckOutcome, **more: object) -> CheckReport:
     return type(made)(**{name: getattr(made, name) for name in made.__struct_fields__} | more)
 
 
-def parsed(of: Results) -> ET.Element:
-    root = ET.fromstring(junit_of_run(manifest(), of, Path("runs/coordinator_crash/x")))
+def parsed(results: Results) -> ET.Element:
+    """Return the file of a run, after a check of its structure."""
+    root = ET.fromstring(junit_of_run(manifest(), results, Path("runs/coordinator_crash/x")))
     check_structure(root)
     return root
 
 
 def case(root: ET.Element, name: str) -> ET.Element:
-    (found,) = root.iterfind(f"testsuite/testcase[@name='{name}']")
-    return found
+    (test_case,) = root.iterfind(f"testsuite/testcase[@name='{name}']")
+    return test_case
 
 
 def test_passed_run_is_green_and_has_its_replay_command() -> None:
-    """Each check is one test case, and so is the run; the properties lead to the evidence."""
+    """Each check is one test case, and so is the run; the properties name directory and command."""
     root = parsed(results(report("fencing", CheckOutcome.PASS)))
 
     suite = root[0]
-    assert [each.get("name") for each in suite.iterfind("testcase")] == ["run", "fencing"]
+    assert [case.get("name") for case in suite.iterfind("testcase")] == ["run", "fencing"]
     assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("0", "0", "0")
     assert (suite.get("time"), suite.get("timestamp")) == ("4.250", "2026-01-01T00:00:00")
-    properties = {each.get("name"): each.get("value") for each in suite.iter("property")}
+    properties = {item.get("name"): item.get("value") for item in suite.iter("property")}
     assert properties["replay"] == manifest().replay
     assert properties["run_directory"] == "runs/coordinator_crash/x"
     assert (properties["seed"], properties["runtime"]) == ("7", "virtual")
 
 
 def test_violated_check_is_a_failure_with_its_evidence() -> None:
-    """CI shows the text on its own page."""
+    """The failure's text has the finding's story; characters that XML forbids are replaced.
+
+    Five findings: the message has the first one's summary and the number of the others.
+    """
     finding = Finding(
         check="fencing",
         summary="offset 3 <is> missing",
@@ -151,7 +156,7 @@ def test_inconclusive_run_is_never_green(made: Results, kind: str) -> None:
 
 
 def test_check_that_could_not_judge_is_an_error_and_one_without_a_case_is_skipped() -> None:
-    """Nothing to judge is no fault of the run; a check that cannot judge makes it unknown."""
+    """A check without a case is skipped; a check that could not judge makes the run unknown."""
     inconclusive = report("liveness", CheckOutcome.INCONCLUSIVE, note="no leader came back")
     nothing = report("processing", CheckOutcome.NOTHING_SEEN)
 
@@ -165,7 +170,7 @@ def test_check_that_could_not_judge_is_an_error_and_one_without_a_case_is_skippe
 
 
 def test_failure_before_any_result_is_an_error_of_the_run() -> None:
-    """The text has its cause, Ctrl-C by its name."""
+    """An error has the exception's type and text; KeyboardInterrupt has no text but its name."""
     root = ET.fromstring(junit_of_failure("coordinator_crash", KeyboardInterrupt()))
     check_structure(root)
 
@@ -177,7 +182,7 @@ def test_failure_before_any_result_is_an_error_of_the_run() -> None:
 def test_file_of_an_invalid_experiment_replaces_an_older_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A green file left by yesterday's run must not pass for today's."""
+    """A green file left by an earlier run must not be taken for the result of this one."""
     file = tmp_path / "build" / "junit.xml"
     file.parent.mkdir()
     file.write_bytes(junit_of_run(manifest(), results(), tmp_path))
@@ -195,7 +200,7 @@ def test_file_of_an_invalid_experiment_replaces_an_older_one(
 def test_unwritable_file_is_reported_before_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Otherwise a minute's run would be lost."""
+    """If the file were tried only at the end, the result of a whole run would be lost."""
     (tmp_path / "file").write_text("")
     runs, junit = tmp_path / "runs", tmp_path / "file" / "junit.xml"
 

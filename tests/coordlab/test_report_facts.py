@@ -37,9 +37,10 @@ from tests.support.harness.programs import pid_of_ended_process
 
 
 def create(root: Path, of: Experiment | None = None) -> RunDirectory:
-    made_of = of or experiment()
+    """Create the directory of a run that has just begun; its plan has one crash."""
+    played = of or experiment()
     return create_run_directory(
-        root, made_of, plan_of(made_of), seed=7, runtime="virtual", replay="again"
+        root, played, plan_of(played), seed=7, runtime="virtual", replay="again"
     )
 
 
@@ -72,7 +73,7 @@ def results(run: RunDirectory) -> Results:
 
 
 def test_facts_of_a_violated_run_have_its_finding_with_the_broken_promise(tmp_path: Path) -> None:
-    """Summary, evidence and promise are in three different files of the run and the code."""
+    """`facts_of` gathers the finding from results.json and the promise from the check's code."""
     run = create(tmp_path)
     run.write_results(results(run))
     run.finish(RunStatus.COMPLETED)
@@ -143,7 +144,7 @@ def test_facts_of_a_killed_run_come_from_manifest_and_journal(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "name"),
     [
         (RunStatus.RUNNING, "running"),
         (RunStatus.FAILED, "failed"),
@@ -151,14 +152,14 @@ def test_facts_of_a_killed_run_come_from_manifest_and_journal(tmp_path: Path) ->
     ],
 )
 def test_status_of_a_run_is_that_of_its_manifest(
-    tmp_path: Path, status: RunStatus, said: str
+    tmp_path: Path, status: RunStatus, name: str
 ) -> None:
     """A report may also be made during the run."""
     run = create(tmp_path)
     run.manifest.status = status
     run.write_manifest()
 
-    assert status_of(open_run(run.path)) == said
+    assert status_of(open_run(run.path)) == name
 
 
 def test_damaged_journal_and_results_are_reported_and_leave_the_other_facts(tmp_path: Path) -> None:
@@ -189,9 +190,9 @@ def test_facts_of_a_manifest_of_an_older_version_are_those_it_has(tmp_path: Path
 
     facts = facts_of(open_run(run.path))
 
-    guards = [each for each in facts.settings if each.section == "cluster.guards"]
+    guards = [setting for setting in facts.settings if setting.section == "cluster.guards"]
     assert guards == [SettingFact(section="cluster.guards", name="gone_guard", value="true")]
-    assert not any(each.section == "lab.cluster.storage" for each in facts.settings)
+    assert not any(setting.section == "lab.cluster.storage" for setting in facts.settings)
     assert facts.coordinator is None
     assert "gone_guard" in (facts.experiment_yaml or "")
 
@@ -199,9 +200,9 @@ def test_facts_of_a_manifest_of_an_older_version_are_those_it_has(tmp_path: Path
 def test_settings_that_differ_from_kafkas_are_those_of_the_file() -> None:
     """The report begins with exactly these settings."""
     differing = {
-        (each.section, each.name, each.value, each.default)
-        for each in settings_of(config_of(experiment()))
-        if each.differs
+        (setting.section, setting.name, setting.value, setting.default)
+        for setting in settings_of(config_of(experiment()))
+        if setting.differs
     }
 
     assert differing == {
@@ -220,7 +221,7 @@ def test_settings_have_every_value_of_the_experiment_with_a_path_into_its_file()
         groups={"readers": readers}, producers=[{"topic": "orders", "records_per_second": 20}]
     )
 
-    settings = {(each.section, each.name): each for each in settings_of(config_of(of))}
+    settings = {(setting.section, setting.name): setting for setting in settings_of(config_of(of))}
 
     assert settings["groups.readers.late_members[0].config", "session.timeout.ms"].value == "9000"
     assert settings["groups.readers.config", "session.timeout.ms"].default == "45000"
@@ -235,7 +236,7 @@ def test_settings_have_every_value_of_the_experiment_with_a_path_into_its_file()
 
 def test_settings_of_late_members_are_those_that_differ_from_their_group() -> None:
     """An inherited value beside Kafka's default would look like a difference."""
-    own = {"session.timeout.ms": 9_000}
+    changed = {"session.timeout.ms": 9_000}
     readers = {
         "members": 2,
         "topics": ["orders"],
@@ -243,14 +244,14 @@ def test_settings_of_late_members_are_those_that_differ_from_their_group() -> No
         "commit_interval_ms": 200,
         "late_members": [
             {"at": "20s", "members": 1},
-            {"at": "21s", "members": 1, "config": {"enable.auto.commit": False} | own},
+            {"at": "21s", "members": 1, "config": {"enable.auto.commit": False} | changed},
         ],
     }
 
     late = [
-        (each.section.removeprefix("groups.readers."), each.name, each.value)
-        for each in settings_of(config_of(experiment(groups={"readers": readers})))
-        if "late_members" in each.section
+        (setting.section.removeprefix("groups.readers."), setting.name, setting.value)
+        for setting in settings_of(config_of(experiment(groups={"readers": readers})))
+        if "late_members" in setting.section
     ]
 
     assert late == [
@@ -265,8 +266,8 @@ def test_settings_of_late_members_are_those_that_differ_from_their_group() -> No
 def test_settings_of_the_lab_are_separate_from_kafkas() -> None:
     """A latency of the virtual network would look like one of Kafka's settings."""
     sections: dict[str, set[str]] = {}
-    for each in settings_of(config_of(experiment())):
-        sections.setdefault(each.section, set()).add(each.name)
+    for setting in settings_of(config_of(experiment())):
+        sections.setdefault(setting.section, set()).add(setting.name)
 
     lab = {section: names for section, names in sections.items() if section.split(".")[0] == LAB}
     assert set(lab) == {"lab", "lab.cluster.links", "lab.cluster.storage", "lab.run"} | {
@@ -281,27 +282,27 @@ def test_settings_of_the_lab_are_separate_from_kafkas() -> None:
 
 
 def test_settings_of_zookeeper_are_listed_only_for_groups_on_it() -> None:
-    """They have no effect in other runs; such a group has no settings of a coordinator's member."""
+    """ZooKeeper's settings have no effect in other runs, and the members' settings none here."""
     new = {"members": 2, "topics": ["orders"]}
     old = new | {"coordination": "zookeeper", "zookeeper": {"rebalance.max.retries": 9}}
 
     both = settings_of(config_of(experiment(groups={"readers": new, "old": old})))
-    sections = {each.section for each in both}
-    (retries,) = (each for each in both if each.name == "rebalance.max.retries")
+    sections = {setting.section for setting in both}
+    (retries,) = (setting for setting in both if setting.name == "rebalance.max.retries")
 
     assert (retries.section, retries.value, retries.default) == ("groups.old.zookeeper", "9", "4")
     assert {"cluster.zookeeper", "cluster.zookeeper.config"} <= sections
     assert "groups.old.config" not in sections
     assert "groups.readers.zookeeper" not in sections
-    alone = {each.section for each in settings_of(config_of(experiment()))}
-    assert not any("zookeeper" in section for section in alone)
+    without = {setting.section for setting in settings_of(config_of(experiment()))}
+    assert not any("zookeeper" in section for section in without)
 
 
 KAFKAS = (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig)
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "reported"),
     [
         (
             "/srv/coordlab/experiments/coordinator_crash.yaml",
@@ -313,18 +314,18 @@ KAFKAS = (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig)
     ],
 )
 def test_experiment_file_is_named_without_the_folders_of_the_runs_machine(
-    tmp_path: Path, written: str | None, told: str | None
+    tmp_path: Path, written: str | None, reported: str | None
 ) -> None:
     """A reader elsewhere has other folders, and runs the experiment by its name."""
     run = create(tmp_path)
     run.manifest.experiment_file = written
     run.write_manifest()
 
-    assert facts_of(open_run(run.path)).experiment_file == told
+    assert facts_of(open_run(run.path)).experiment_file == reported
 
 
 def test_coordinator_is_named_with_the_version_of_kafka_that_it_imitates(tmp_path: Path) -> None:
-    """Defaults changed with 4.0: linger.ms, group.coordinator.new.enable."""
+    """Kafka 4.0 changed defaults (linger.ms, group.coordinator.new.enable), so readers need it."""
     assert facts_of(open_run(create(tmp_path).path)).coordinator == (
         "the Scala coordinator of Apache Kafka 3.9.1, group.coordinator.new.enable=false"
     )
@@ -350,7 +351,10 @@ LATE_WITH_DEFAULTS_OF_KAFKA: dict[str, Any] = {
     ids=lambda of: of.name,
 )
 def test_experiment_copied_from_a_report_runs_the_same(of: Experiment, tmp_path: Path) -> None:
-    """Its overrides are included."""
+    """The report's text of the experiment includes the run's overrides.
+
+    The last case has late members with a default of Kafka that differs from their group's value.
+    """
     (tmp_path / "copied.yaml").write_text(experiment_yaml(config_of(of)))
 
     assert load_experiment(str(tmp_path / "copied.yaml")).experiment == of

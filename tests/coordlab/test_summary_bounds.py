@@ -14,6 +14,7 @@ from tests.support.builders.past_runs import manifest, results
 from tests.support.builders.report_rows import S, fault_summary, summary_of
 
 MS = 1_000
+"""Microseconds in a millisecond."""
 
 WIDTHS = (40, 60, 80, 120)
 
@@ -63,7 +64,7 @@ def violated(count: int) -> CheckReport:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_summary_of_a_hundred_faults_is_bounded_and_names_what_failed(width: int) -> None:
-    """A rolling restart of a large cluster; the fault that the tool could not inject is shown."""
+    """Of a hundred faults 21 are shown, among them the one that the tool could not inject."""
     faults = [entry(n) for n in range(100)]
     faults[70] = entry(70, FaultOutcome.FAILED)
     made = results(faults=tuple(faults))
@@ -90,7 +91,7 @@ def test_phases_fit_the_terminal_and_no_name_is_truncated(width: int) -> None:
 
 
 def test_narrow_terminal_keeps_median_and_longest() -> None:
-    """In 40 columns p90 and sample counts are dropped."""
+    """In 40 columns p90 and sample counts are left out: of 1 to 12 ms, 6 ms is the median."""
     gap = [n * MS for n in range(1, 13)]
     shown = console(40)
     print_phases(shown, summary_of("x/1", crash(0, values={"commit gap": gap})))
@@ -98,7 +99,10 @@ def test_narrow_terminal_keeps_median_and_longest() -> None:
 
 
 def test_first_finding_of_a_check_has_its_evidence_and_the_others_a_line() -> None:
-    """The evidence of twenty findings would scroll the verdict off the screen."""
+    """The evidence of thirty findings would scroll the verdict off the screen.
+
+    Shown are 12 of the first finding's 20 rows of evidence, and the summaries of five findings.
+    """
     shown = console(80)
     print_checks(shown, (violated(30),))
     lines = lines_of(shown)
@@ -112,7 +116,7 @@ def test_first_finding_of_a_check_has_its_evidence_and_the_others_a_line() -> No
 
 
 def test_single_finding_has_no_pointer_to_others() -> None:
-    """Its evidence is shown."""
+    """The evidence of a single finding is shown, so there is nothing more to point to."""
     shown = console(80)
     print_checks(shown, (violated(1),))
     assert not any("their stories" in line for line in lines_of(shown))
@@ -120,7 +124,7 @@ def test_single_finding_has_no_pointer_to_others() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_checks_fit_the_terminal(width: int) -> None:
-    """They are a table, or lines where the third column has no room."""
+    """Checks are a table; on a narrow terminal the third column becomes lines of its own."""
     shown = console(width)
     passed = CheckReport(check="needless_rebalance", outcome=CheckOutcome.PASS, note="x " * 60)
     print_checks(shown, (passed, violated(2)))

@@ -13,6 +13,7 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS, EXIT_UNKNOWN, 
 from tests.support.builders.quick_experiment import failing_experiment, quick_experiment
 
 Captured = pytest.CaptureFixture[str]
+# A fault's time counts from the steady state.
 CRASH = {"at": "1s", "fault": "crash", "target": "coordinator-of(readers)", "duration": "3s"}
 
 
@@ -29,14 +30,14 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("files")
 def test_schedule_compared_with_itself_is_equal(capsys: Captured) -> None:
-    """Exit code 0, and the number of compared rows."""
+    """Exit code 0; the output has the number of compared rows."""
     assert run_cli(["diff", "one.yaml", "one.yaml"]) == EXIT_PASS
     assert "equal: " in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("files")
 def test_schedules_differ_first_at_the_first_fault_that_only_one_has(capsys: Captured) -> None:
-    """Earlier rows are equal, byte for byte."""
+    """The second crash is at 5 s in one run and at 5.5 s in the other; earlier rows are equal."""
     assert run_cli(["diff", "one.yaml", "other.yaml", "--json"]) == EXIT_VIOLATED
 
     found = json.loads(capsys.readouterr().out)
@@ -50,7 +51,7 @@ def test_schedules_differ_first_at_the_first_fault_that_only_one_has(capsys: Cap
 
 @pytest.mark.usefixtures("files")
 def test_two_traces_are_shown_side_by_side_with_the_rows_before(capsys: Captured) -> None:
-    """The output is for people: times of the run's clock, node by node."""
+    """The output for people has the last equal rows, then what each node does differently."""
     assert run_cli(["diff", "one.yaml", "other.yaml", "--before", "2"]) == EXIT_VIOLATED
 
     output = capsys.readouterr().out
@@ -65,7 +66,10 @@ def test_two_traces_are_shown_side_by_side_with_the_rows_before(capsys: Captured
 def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
     capsys: Captured,
 ) -> None:
-    """Its trace may have messages or not."""
+    """A run directory holds a trace with messages; a schedule is played without them.
+
+    So messages can be compared only between two run directories.
+    """
     assert run_cli(["replay", "one.yaml"]) == EXIT_PASS
     assert run_cli(["replay", "one.yaml"]) == EXIT_PASS
     first, second = sorted(str(p) for p in Path("runs/quick").iterdir() if not p.is_symlink())
@@ -81,7 +85,7 @@ def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
 @pytest.mark.usefixtures("files")
 @pytest.mark.slow
 def test_failing_schedule_is_compared_with_the_nearest_that_passes(capsys: Captured) -> None:
-    """Neither another seed nor leaving out the pause helps: without the cut it passes."""
+    """The run fails under other seeds and without the pause, too; without the cut it passes."""
     assert run_cli(["diff", "failing.yaml", "--against-passing", "--json"]) == EXIT_VIOLATED
 
     captured = capsys.readouterr()
@@ -97,7 +101,7 @@ def test_failing_schedule_is_compared_with_the_nearest_that_passes(capsys: Captu
 def test_difference_from_a_passing_run_begins_at_the_first_different_step(
     capsys: Captured,
 ) -> None:
-    """Under another network seed rows differ from the first message on, but steps do not."""
+    """Under another network seed all rows differ from the first message on; steps do not."""
     failing = Path("failing.yaml")
     assert run_cli(["diff", str(failing), "4711"]) == EXIT_VIOLATED
 
@@ -110,7 +114,11 @@ def test_difference_from_a_passing_run_begins_at_the_first_different_step(
 
 
 def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
-    """It is tried first, because the schedule is unchanged."""
+    """The neighbouring seed is tried first, because it leaves the schedule unchanged.
+
+    The passing experiment stands for a schedule that fails only in a race: the run of seed 3
+    failed, and seed 4 passes.
+    """
     passing = quick_experiment()
     failed = play(failing_experiment(), 3)
     tried: list[str] = []
@@ -125,7 +133,7 @@ def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
 def test_without_a_passing_run_nothing_is_compared(
     capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 2: it proves nothing."""
+    """Exit code 2, unknown: a search that found no passing run proves nothing."""
     monkeypatch.setattr("coordlab.commands.diff.nearest_passing", lambda *_, **__: None)
 
     assert run_cli(["diff", "failing.yaml", "--against-passing"]) == EXIT_UNKNOWN
@@ -146,6 +154,6 @@ def test_without_a_passing_run_nothing_is_compared(
 def test_incomparable_arguments_are_refused(
     capsys: Captured, arguments: list[str], reason: str
 ) -> None:
-    """Exit code 254, with the expected value."""
+    """Exit code 254; the message names the expected argument."""
     assert run_cli(["diff", *arguments]) == EXIT_BAD_ARGUMENTS
     assert reason in capsys.readouterr().err

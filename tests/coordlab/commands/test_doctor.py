@@ -18,6 +18,7 @@ from coordlab.commands.doctor.machine import ThisMachine
 
 ROOT = Path(__file__).resolve().parents[3]
 GIB = 1024**3
+"""Bytes in a GiB."""
 DEBIAN = {"ID": "debian", "VERSION_ID": "12"}
 POP_OS = {"ID": "pop", "ID_LIKE": "ubuntu debian"}
 """A system that is like Debian and has another name."""
@@ -71,14 +72,14 @@ def run_check(name: str, machine: ThisMachine) -> HealthCheck:
 
 
 def test_every_check_of_this_machine_answers() -> None:
-    """Whatever this machine is, each check finds something, and a failed one gives advice."""
+    """On any machine each check has a result, and a failed check gives advice."""
     for check in examine(ThisMachine()):
         assert check.found, check.name
         assert check.ok or check.advice, check.name
 
 
 def test_required_distributions_are_those_of_the_project() -> None:
-    """The doctor must check a new dependency."""
+    """A new dependency in pyproject.toml must be added to the doctor's list."""
     text = (ROOT / "pyproject.toml").read_text()
     # The list of strings is also a list in YAML.
     listed = yaml.safe_load(text.split("dependencies = ")[1].split("\n]")[0] + "\n]")
@@ -138,7 +139,11 @@ def test_doctor_names_missing_packages_and_the_command_that_installs_them(fake: 
 def test_doctor_with_a_low_limit_of_open_files_names_the_command(
     fake: Fake, limits: tuple[int, int] | None, ok: bool, advice: str
 ) -> None:
-    """Ray fails in odd ways when it runs out of file descriptors."""
+    """Ray fails in odd ways when it runs out of file descriptors.
+
+    The advice raises the soft limit to the hard one, or to the 65536 that suffice. A hard limit
+    below what is needed can only be changed in limits.conf.
+    """
     check = run_check("open-files", fake.machine(open_files=lambda: limits))
     assert check.ok is ok
     assert advice in check.advice
@@ -147,9 +152,10 @@ def test_doctor_with_a_low_limit_of_open_files_names_the_command(
 def test_doctor_in_a_container_with_little_memory_reports_it(fake: Fake, tmp_path: Path) -> None:
     """/proc/meminfo has the machine's memory, and the control group what the container may use.
 
-    Available is the limit (3 GiB) less what is in use (2 GiB), but for the pages of files that the
-    kernel gives back at once (1 GiB).
+    In use are 2 GiB, of which 1 GiB are pages of files that the kernel gives back at once, so of
+    3 GiB there are 3 - (2 - 1) = 2 GiB available.
     """
+    # The process is in /app, which has no limit of its own; the limit is that of its parent.
     files = {
         "proc/self/cgroup": "4:memory:/other\n0::/app\n",
         "cgroup/app/memory.max": "max\n",
@@ -183,7 +189,10 @@ def test_doctor_on_a_machine_with_enough_memory_is_content(fake: Fake) -> None:
 def test_doctor_counts_the_cores_that_a_container_is_granted(
     fake: Fake, text: str, cores: str
 ) -> None:
-    """With one core a run on Ray measures how long processes wait for it, and not Kafka."""
+    """cpu.max is (microseconds of processor time, period): 150000 of 100000 are 1.5 cores.
+
+    With fewer than two cores a run on Ray measures how long its processes wait for a core.
+    """
     fake.write(fake.proc / "self" / "cgroup", "0::/\n")
     fake.write(fake.cgroup / "cpu.max", text)
     check = run_check("cores", fake.machine())
@@ -208,7 +217,7 @@ def test_doctor_names_another_ray_with_its_address(fake: Fake) -> None:
 
 
 def test_doctor_without_a_readable_proc_reports_unknown_values(fake: Fake, tmp_path: Path) -> None:
-    """What cannot be read is reported as not known, and not as missing."""
+    """A value that cannot be read is `not known`, which is not the same as missing."""
     machine = fake.machine(proc=tmp_path / "nowhere")
     assert run_check("other-ray", machine).found == "not known: /proc cannot be read"
     memory = run_check("memory", machine)
@@ -219,7 +228,10 @@ def test_doctor_without_a_readable_proc_reports_unknown_values(fake: Fake, tmp_p
 def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
     fake: Fake, mode: str | None, has_advice: bool
 ) -> None:
-    """A local Ray leaves a token in the home; a head that is started later demands it."""
+    """A local Ray leaves a token in the home folder; a Ray head started later demands it.
+
+    Without RAY_AUTH_MODE the doctor advises to disable that; in mode `token` the user wants it.
+    """
     fake.write(fake.home / ".ray" / "auth_token", "secret")
     environ = {"PATH": ""} | ({} if mode is None else {"RAY_AUTH_MODE": mode})
 
@@ -233,7 +245,7 @@ def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
 
 
 def test_doctor_in_a_read_only_folder_reports_it(fake: Fake, tmp_path: Path) -> None:
-    """A run writes its results there."""
+    """A run writes its results into the current folder, unless --runs names another."""
     check = run_check("disk", fake.machine(folder=tmp_path / "gone"))
     assert not check.ok
     assert "cannot be written" in check.found
@@ -258,7 +270,7 @@ def test_doctor_knows_the_systems_that_coordlab_runs_on(fake: Fake, system: str,
 
 
 def test_output_has_advice_below_what_is_missing_and_notes_last(fake: Fake) -> None:
-    """It fits into 60 columns, and has no colours if it is not shown on a terminal."""
+    """The output fits into 60 columns, and has no colours without a terminal."""
     fake.write(fake.home / ".ray" / "auth_token", "")
     shown = Console(file=io.StringIO(), width=60)
     print_examination(shown, examine(fake.machine()))

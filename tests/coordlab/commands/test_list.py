@@ -1,4 +1,4 @@
-"""`list`: the information beside a run's verdict."""
+"""`list`: the information beside a run's verdict, and the names by which commands find a run."""
 
 import json
 from dataclasses import replace
@@ -35,7 +35,7 @@ BOTH = Owners(
 def test_pass_with_two_owners_is_marked(
     verdict: Verdict, marked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A list of green words would hide it; a broken promise needs no mark."""
+    """`pass` alone would hide that a partition had two owners; a broken promise needs no mark."""
     run = analysed_run(tmp_path, verdict=verdict)
     summary = read_summary(run.path)
     assert summary is not None
@@ -94,7 +94,7 @@ def test_seeds_are_printed_in_the_form_of_the_option(seeds: list[int], text: str
 def test_name_of_a_run_is_never_truncated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Users copy it; at 80 columns the rest is on a line of its own."""
+    """Users copy the name; on a narrow terminal the rest is on a line of its own."""
     name = analysed_run(tmp_path, verdict=Verdict.PASS).path.relative_to(tmp_path)
     shown = {}
     for width in ("40", "80", "200"):
@@ -111,8 +111,9 @@ def test_name_in_a_list_finds_its_run(tmp_path: Path) -> None:
     """A directory finds its run, and an experiment its latest run."""
     path = analysed_run(tmp_path, verdict=Verdict.PASS).path
     name = path.relative_to(tmp_path)
-    for each in (name, path, name.parent):
-        assert find_run(each, tmp_path).path == path.resolve()
+    experiment = name.parent
+    for given in (name, path, experiment):
+        assert find_run(given, tmp_path).path == path.resolve()
 
 
 def test_name_of_no_run_gets_a_suggestion_and_a_place_to_look(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""`replay`: the same trace again, or the reason why not; and stops on its way."""
+"""`replay`: plays a run again, compares its trace, and can stop at a moment of it.
+
+A replay file is an experiment with a stamp: seed, digest, and the code and Python that made it.
+"""
 
 import json
 import re
@@ -65,7 +68,7 @@ def test_replay_of_a_stamped_run_gives_the_same_trace_and_a_whole_run_directory(
 def test_run_of_a_replay_file_uses_its_seed_unless_one_is_given(
     write: WriteFile,
 ) -> None:
-    """A replay file is an experiment file."""
+    """A replay file is an experiment file, so `run` accepts it."""
     arguments = ["run", write(), "--runtime", "virtual", "--no-analyze"]
 
     assert run_cli(arguments) == EXIT_PASS
@@ -93,7 +96,11 @@ def test_replay_by_another_code_or_python_is_refused_unless_forced(
 def test_another_trace_by_the_same_code_is_reported_as_our_failure(
     write: WriteFile, capsys: Captured
 ) -> None:
-    """Virtual time broke its promise, so no verdict about Kafka follows; the time is shown."""
+    """The same code, file and seed must give the same trace; if not, the tool has failed.
+
+    So no verdict about Kafka follows. The trail has a digest of the trace at each of its steps
+    (1 s, 2 s, ...): with a false third one, the traces begin to differ between 2 and 3 s.
+    """
     step, *marks = PLAYED.trail.split()
     other = " ".join([step, *marks[:2], "0000", *marks[3:]])
     code = run_cli(["replay", write(digest="0f", trail=other)])
@@ -122,7 +129,7 @@ def test_another_trace_of_an_edited_file_is_no_failure_and_the_verdict_counts(
 def test_replay_of_an_experiment_without_stamp_compares_nothing(
     write: WriteFile, capsys: Captured
 ) -> None:
-    """It is played all the same, with the seed of `run`."""
+    """An experiment without a stamp is played all the same, with the default seed of `run`, 0."""
     write()
     Path("plain.yaml").write_text(experiment_text(QUICK))
 
@@ -134,7 +141,7 @@ def test_replay_of_an_experiment_without_stamp_compares_nothing(
 
 @pytest.mark.slow
 def test_replay_of_a_seed_draws_it_and_leaves_its_file(write: WriteFile, capsys: Captured) -> None:
-    """The file plays the same run without the space."""
+    """A seed draws a schedule from a space; the file that is left plays it without the space."""
     write()
     code = run_cli(["replay", "3", "--space", "reference", "--json"])
     first = json.loads(capsys.readouterr().out)
@@ -169,7 +176,7 @@ def test_until_ends_the_trace_at_a_time_and_shows_the_state(
 
 
 def test_until_a_time_after_the_end_is_reported(write: WriteFile, capsys: Captured) -> None:
-    """The run is whole."""
+    """The run is played to its end; the output names the moment that did not come."""
     assert run_cli(["replay", write(), "--until", "3600s"]) == EXIT_PASS
     assert "before 3600.000000s" in capsys.readouterr().out
 
@@ -197,7 +204,10 @@ def test_impossible_options_are_refused_before_the_replay(
 def test_break_at_opens_the_debugger_with_the_cluster_in_scope(
     write: WriteFile, tmp_path: Path, last: str, code: int, ending: str
 ) -> None:
-    """Helpers work at its prompt; `c` continues to the verdict, `q` ends the run there."""
+    """Helpers such as groups() work at the prompt; `c` continues to the verdict, `q` ends the run.
+
+    130 is the exit code of an interrupted run.
+    """
     write()
     steady = str(crash_time_us() - 500_000)
     arguments = ("found.yaml", "--force", "--break-at", f"{steady}us")
@@ -227,7 +237,7 @@ def crash_time_us() -> int:
 
 
 def test_stamp_is_that_of_the_search() -> None:
-    """It has result, digest and trail of the trace without messages."""
+    """A search plays without tracing messages, and so does the trace that the stamp describes."""
     stamp = stamp_of(QUICK, PLAYED)
 
     assert isinstance(stamp, ReplayStamp)

@@ -29,7 +29,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_java")
 def test_report_of_an_analysed_run_needs_no_java(tmp_path: Path, capsys: Captured) -> None:
-    """Runs may come from other machines with their tables."""
+    """A run may come from another machine with its tables; only computing tables needs Java."""
     run = analysed_run(tmp_path / "runs")
 
     assert run_cli(["report", str(run.path)]) == EXIT_PASS
@@ -45,7 +45,7 @@ def test_report_of_an_analysed_run_needs_no_java(tmp_path: Path, capsys: Capture
 def test_report_without_a_run_is_that_of_the_latest_in_the_given_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command is `report --output page.html` right after a run."""
+    """A user types `report --output page.html` right after a run."""
     monkeypatch.chdir(tmp_path)
     analysed_run(tmp_path / "runs")
     newest = analysed_run(tmp_path / "runs")
@@ -87,7 +87,7 @@ def test_report_of_several_runs_compares_them_on_a_page_and_on_the_terminal(
 
 @pytest.mark.usefixtures("no_java")
 def test_report_as_json_has_every_page_and_the_comparison(tmp_path: Path, capsys: Captured) -> None:
-    """It is one document on standard output, for scripts."""
+    """A script gets one document on standard output."""
     root = tmp_path / "runs"
     fault = fault_summary(values={"commit gap": [8 * S]}, members=2)
     runs = [analysed_run(root, fault), analysed_run(root, fault)]
@@ -97,8 +97,9 @@ def test_report_as_json_has_every_page_and_the_comparison(tmp_path: Path, capsys
     assert run_cli(["report", *paths, "--json", "--output", str(page)]) == EXIT_PASS
 
     document = json.loads(capsys.readouterr().out)
-    assert [each["run"] for each in document["reports"]] == [run.manifest.run for run in runs]
-    assert all(Path(each["report"]).is_file() for each in document["reports"])
+    reports = document["reports"]
+    assert [report["run"] for report in reports] == [run.manifest.run for run in runs]
+    assert all(Path(report["report"]).is_file() for report in reports)
     assert document["comparison"]["page"] == str(page)
     assert page.is_file()
     assert {"commit gap"} <= {row["name"] for row in document["comparison"]["rows"]}
@@ -135,7 +136,7 @@ def test_tables_of_other_events_or_of_another_version_are_not_current(tmp_path: 
 
 
 def test_tables_of_a_run_whose_events_are_damaged_are_not_current(tmp_path: Path) -> None:
-    """A file became unreadable after the analysis: it must be read again."""
+    """The file of events became unreadable after the analysis, so the tables may be wrong."""
     run = analysed_run(tmp_path)
     (run.events / EVENTS_FILE).write_bytes(b"PAR1")
     assert current_summary(run.path) is None
@@ -145,7 +146,7 @@ def test_tables_of_a_run_whose_events_are_damaged_are_not_current(tmp_path: Path
 def test_report_is_opened_in_a_browser_where_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """On a server there is none: the path is printed, the exit code is 0."""
+    """On a server there is no browser: the path is printed, and the exit code is 0."""
     run = analysed_run(tmp_path / "runs")
     opened: list[str] = []
 
@@ -165,7 +166,7 @@ def test_report_is_opened_in_a_browser_where_there_is_one(
 def test_unwritable_report_is_reported_without_a_traceback(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """Its path is a folder below a file."""
+    """The page cannot be written below `file`, which is no folder."""
     run = analysed_run(tmp_path / "runs")
     (tmp_path / "file").write_text("")
 
@@ -178,7 +179,10 @@ def test_unwritable_report_is_reported_without_a_traceback(
 def test_list_shows_the_newest_runs_last_with_their_commit_gap(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The length is an option; the number of older runs is shown."""
+    """`--limit 2` shows two of four runs and counts the others; only the last run has tables.
+
+    Its commit gap is the longest of its members: 8 s.
+    """
     moments = (datetime(2026, 1, 2, 3, 4, tzinfo=UTC) + timedelta(seconds=n) for n in count())
     monkeypatch.setattr(run_directory, "_now", lambda: next(moments))
     gap = fault_summary(values={"commit gap": [8 * S, 3 * S]}, members=2)
@@ -197,7 +201,7 @@ def test_list_shows_the_newest_runs_last_with_their_commit_gap(
 
 
 def test_list_shows_a_broken_directory_as_such(tmp_path: Path, capsys: Captured) -> None:
-    """Half a manifest, no manifest, no results: none of these hides the other runs."""
+    """Half a manifest, no manifest and half a results file do not hide the other runs."""
     good, without_end = past_run(tmp_path), past_run(tmp_path)
     (without_end.path / "results.json").write_text("{")
     (tmp_path / "small" / "half").mkdir()
@@ -223,7 +227,7 @@ def test_list_as_json_has_experiments_runs_and_unreadable_directories(
     assert run_cli(["list", "--runs", str(tmp_path), "--json"]) == EXIT_PASS
 
     document = json.loads(capsys.readouterr().out)
-    assert {"coordinator_crash"} <= {each["name"] for each in document["experiments"]}
+    assert "coordinator_crash" in {listed["name"] for listed in document["experiments"]}
     (run,) = document["runs"]
     assert (run["experiment"], run["status"], run["verdict"]) == ("small", "completed", "pass")
     assert (run["commit_gap_us"], document["runs_total"]) == (8 * S, 1)
@@ -231,6 +235,6 @@ def test_list_as_json_has_experiments_runs_and_unreadable_directories(
 
 
 def test_list_without_runs_prints_a_hint(tmp_path: Path, capsys: Captured) -> None:
-    """It may be a new user's first command."""
+    """`list` may be a new user's first command, and an empty output would explain nothing."""
     assert run_cli(["list", "--runs", str(tmp_path / "runs")]) == EXIT_PASS
     assert f"no runs in {tmp_path / 'runs'} yet" in " ".join(capsys.readouterr().out.split())

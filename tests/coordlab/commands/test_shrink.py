@@ -47,15 +47,15 @@ def test_shrink_writes_a_file_that_fails_and_prints_its_steps(
 
     code = run_cli(["shrink", str(path), "--robustness", "5", "--time-limit", "5m"])
 
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     written = path.with_suffix(".shrunk.yaml")
     experiment = load_experiment(str(written)).experiment
     text = written.read_text(encoding="utf-8")
     assert code == EXIT_PASS
-    assert "3 faults -> 1" in said
-    assert "of 5 network seeds" in said
+    assert "3 faults -> 1" in output
+    assert "of 5 network seeds" in output
     assert [fault.fault for fault in experiment.faults] == ["pause"]
-    assert experiment.faults[0].at == "1s"
+    assert experiment.faults[0].at == "1s"  # 2037ms was replaced by a round time that fails, too
     assert text.startswith("# fencing is violated: ")
     assert "append completed" in text
     assert experiment.replay is not None
@@ -102,7 +102,7 @@ def test_shrink_prints_one_json_document(
 def test_shrink_refuses_an_invalid_schedule(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Cases: a missing file, and an unknown check."""
+    """Neither a missing file nor an unknown check starts a search."""
     assert run_cli(["shrink", str(tmp_path / "none.yaml")]) == EXIT_BAD_ARGUMENTS
     assert run_cli(["shrink", "7", "--check", "fenncing"]) == EXIT_BAD_ARGUMENTS
     assert "did you mean `fencing`?" in capsys.readouterr().err
@@ -110,7 +110,10 @@ def test_shrink_refuses_an_invalid_schedule(
 
 @pytest.mark.slow
 def test_ctrl_c_writes_the_smallest_schedule_so_far(tmp_path: Path) -> None:
-    """The interrupt follows the first success."""
+    """The interrupt is sent after the first smaller schedule, so that there is one to write.
+
+    How many faults it has depends on the time of the interrupt: at most the original three.
+    """
     path = schedule(tmp_path)
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "coordlab", "shrink", str(path), "--time-limit", "5m"],
@@ -156,7 +159,13 @@ LOST_TOO = PlayedFinding(
 def test_finding_of_the_file_is_preferred_to_an_earlier_one(
     check: str | None, about: str | None, kept: PlayedFinding | None
 ) -> None:
-    """The run broke another promise before, but the file is of this finding."""
+    """A file's comment names its finding (`about`), which may not be the run's first.
+
+    1. An exact match wins: check and summary.
+    2. Else the first finding of the same check, because other code may word the summary otherwise.
+    3. Else the run's first finding.
+    `--check` goes before all of them.
+    """
     played = PlayedRun(seed=7, result=PlayResult.VIOLATED, findings=(LOST_TOO, LOST, FENCING))
     stamp = ReplayStamp(
         seed=7, code="ab", python="3.11", result="violated", digest="cd", finding=about
@@ -171,7 +180,7 @@ SMALLER = msgspec.structs.replace(SIZES, faults=1, horizon_us=12_300_000)
 
 
 def test_without_a_terminal_each_success_is_a_line() -> None:
-    """Runs without a success are not printed."""
+    """A line is printed when the schedule has become smaller: after the runs 2 and 4."""
     console = Console(width=60, record=True, force_terminal=False, file=io.StringIO())
     view = shrink_view(console, "seed 7")
     with view:
@@ -186,7 +195,7 @@ def test_without_a_terminal_each_success_is_a_line() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_panel_on_a_terminal_shows_the_sizes_and_the_present_attempt(width: int) -> None:
-    """The sizes are those at the beginning and now."""
+    """The panel has the sizes of the original and of the smallest schedule so far."""
     console = Console(width=width, force_terminal=True, file=io.StringIO())
     view = shrink_view(console, "seed [bold]7[/]")
     progress = ShrinkProgress(does="leaving out faults", runs=41, before=SIZES, after=SMALLER)

@@ -1,4 +1,7 @@
-"""Runs side by side on a terminal: narrow and wide, few and many, with and without differences."""
+"""Runs side by side on a terminal: narrow and wide, few and many, with and without differences.
+
+Each function `page_*` returns an output; pages/comparison.txt has all of them.
+"""
 
 import io
 
@@ -12,6 +15,7 @@ from tests.support.harness.golden import Golden, sections
 
 
 def crash(detect_s: int, gap_s: int, **changes: object) -> FaultSummary:
+    """Return a crash that was detected after `detect_s` and left a commit gap of `gap_s`."""
     values = {"detect": [detect_s * S], "commit gap": [gap_s * S]}
     given: dict[str, object] = {"kind": "crash", "members": 12, "partitions_moved": 1}
     return fault_summary(values=values, **given | changes)  # type: ignore[arg-type]
@@ -25,15 +29,16 @@ def printed(comparison: Comparison, *, width: int = 80) -> list[str]:
 
 
 def runs(count: int) -> list[RunSummary]:
+    """Return runs with commit gaps of 9 s, 10 s, and so on."""
     return [summary_of(f"crash/{n}", crash(8, 8 + n)) for n in range(1, count + 1)]
 
 
-def page_each_column_has_a_letter_that_is_told_above() -> str:
+def page_each_column_has_a_letter_that_a_list_above_explains() -> str:
     """Names of runs are far too wide for a column's heading."""
     return "\n".join(printed(compare_runs(runs(2), names=["session 6 s", "session 45 s"])))
 
 
-def page_what_differs_is_marked_and_said_how() -> str:
+def page_rows_that_differ_have_a_mark_that_a_legend_explains() -> str:
     """The mark is a star, so that it needs no colour."""
     return "\n".join(
         printed(compare_runs([summary_of("x/1", crash(8, 8)), summary_of("x/2", crash(8, 16))]))
@@ -56,7 +61,7 @@ def page_figure_that_a_run_lacks_is_a_dash() -> str:
 
 
 def test_columns_that_do_not_fit_continue_below() -> None:
-    """Eight runs in 40 columns: no cell is broken, every value is shown."""
+    """Eight runs, A to H: at each width no cell is broken, and every value and heading is shown."""
     for width in (40, 60, 80, 120):
         lines = printed(compare_runs(runs(8)), width=width)
         assert max(map(len, lines)) <= width
@@ -83,8 +88,8 @@ def page_run_without_faults_is_compared_as_a_whole() -> str:
 
 
 PAGES = (
-    page_each_column_has_a_letter_that_is_told_above,
-    page_what_differs_is_marked_and_said_how,
+    page_each_column_has_a_letter_that_a_list_above_explains,
+    page_rows_that_differ_have_a_mark_that_a_legend_explains,
     page_runs_that_are_alike_have_no_mark_and_no_legend,
     page_figure_that_a_run_lacks_is_a_dash,
     page_of_many_faults_only_what_differs_is_shown,

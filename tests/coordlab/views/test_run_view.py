@@ -16,6 +16,7 @@ WIDTHS = (40, 80, 120)
 
 
 def lines_of(progress: Progress, width: int) -> list[str]:
+    """Return the panel's lines, none of which is wider than the terminal."""
     shown = Console(file=io.StringIO(), width=width, no_color=True)
     shown.print(run_panel("small", "ray", progress, width))
     assert isinstance(shown.file, io.StringIO)
@@ -58,7 +59,9 @@ def status(
         brokers_alive={broker: broker not in down for broker in ids},
         brokers_fenced=dict.fromkeys(ids, False),
         groups=groups,
-        members={name: member for each in groups for name, member in members(each, 20, 0).items()},
+        members={
+            name: member for group_id in groups for name, member in members(group_id, 20, 0).items()
+        },
     )
 
 
@@ -85,7 +88,7 @@ def progress(
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_present_stage_is_visible_without_colour(stage: str) -> None:
-    """It has brackets around it, or is the only one where the terminal is narrow."""
+    """The present stage is in brackets; a narrow terminal shows no other stage."""
     assert f"[{stage}]" in lines_of(progress(stage=stage), 80)[1]
     assert lines_of(progress(stage=stage), 40)[1].startswith(f"{stage} (stage ")
 
@@ -101,7 +104,10 @@ def test_split_brain_shows_both_coordinators_with_whole_words(width: int) -> Non
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
-    """1,000 members on one screen: the other groups are counted."""
+    """50 groups of 20 members on one screen: 12 groups are shown, the other 38 are counted.
+
+    Two are not simply Stable: group-48 completes a rebalance, group-49 has two coordinators.
+    """
     groups = {f"group-{n}": [group(0)] for n in range(50)}
     groups["group-48"] = [group(1, "CompletingRebalance")]
     groups["group-49"] = [group(1), group(2)]
@@ -114,14 +120,17 @@ def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
 
 
 def test_many_brokers_are_counted_by_state() -> None:
-    """A hundred words `up` would hide the two that are down."""
+    """A hundred times `up` would hide the two brokers that are down."""
     lines = lines_of(progress(status({}, brokers=100, down=(7, 8))), 80)
     assert " ".join(lines[2].split()) == "brokers 98 up: 0 to 6, 9 to 99 2 down: 7 and 8"
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
-    """Past faults are counted; those in force must be visible."""
+    """Eight of 1,000 faults are shown: the last past ones, that in force, and the next ones.
+
+    The others are counted: 86 past and 906 planned.
+    """
     done = FaultOutcome.HIT
     over = [fault(n, done, fired_at_us=n * SECOND, healed_at_us=n * SECOND + 1) for n in range(90)]
     in_force = fault(90, done, fired_at_us=99 * SECOND)
@@ -138,7 +147,10 @@ def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
 def test_terminal_without_cursor_movement_gets_lines(
     terminal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A redrawn panel would be printed again and again, or never."""
+    """A panel that cannot be redrawn would be printed again and again, or never.
+
+    A line is printed when the stage changes, so the repeated `steady` is printed once.
+    """
     monkeypatch.setenv("TERM", terminal)
     shown = Console(file=io.StringIO(), width=80, force_terminal=True)
     with run_view(shown, "small", "virtual") as view:
@@ -150,7 +162,7 @@ def test_terminal_without_cursor_movement_gets_lines(
 
 
 def test_names_with_brackets_are_printed_as_they_are() -> None:
-    """Rich reads [x] as markup; a target may contain it."""
+    """Rich takes [x] for markup, but a target or an error may contain such text."""
     shown = Console(file=io.StringIO(), width=80)
     entry = fault(0, FaultOutcome.MISSED, fired_at_us=SECOND)
     entry.error = "[red]nobody[/] is there"

@@ -1,4 +1,4 @@
-"""The view of a standing cluster: a panel on a terminal, lines of changes elsewhere."""
+"""The view of a standing cluster (`up`): a panel on a terminal, lines of changes elsewhere."""
 
 import io
 from dataclasses import replace
@@ -54,19 +54,24 @@ def crash(number: int, *, healed_at_us: int | None) -> JournalEntry:
     )
 
 
-def progress(of: ClusterStatus | None, *faults: JournalEntry, stage: str = "steady") -> Progress:
-    return Progress(stage=stage, time_us=60 * SECOND, status=of, faults=faults)
+def progress(
+    status: ClusterStatus | None, *faults: JournalEntry, stage: str = "steady"
+) -> Progress:
+    """Return the progress of a cluster that has stood for a minute."""
+    return Progress(stage=stage, time_us=60 * SECOND, status=status, faults=faults)
 
 
-def panel(shown: Progress, width: int = 120) -> str:
+def panel(progress: Progress, width: int = 120) -> str:
+    """Return the panel as text."""
     console = Console(file=io.StringIO(), width=width, no_color=True)
-    console.print(standing_panel("lab", "local", shown, width))
+    console.print(standing_panel("lab", "local", progress, width))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_panel_shows_brokers_groups_and_faults_at_any_width(width: int) -> None:
+    """No line is wider than the terminal, and no word is lost."""
     text = panel(progress(status(down=1), crash(0, healed_at_us=None)), width)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= width
     for words in ("lab on local", "1 down", "payments", "Stable", "in force"):
@@ -74,6 +79,7 @@ def test_panel_shows_brokers_groups_and_faults_at_any_width(width: int) -> None:
 
 
 def test_panel_of_a_cluster_without_groups_shows_that() -> None:
+    """An empty panel would look as if the groups were not known yet."""
     bare = replace(status(), groups={})
     text = panel(progress(bare))
     assert "no group" in text
@@ -81,7 +87,7 @@ def test_panel_of_a_cluster_without_groups_shows_that() -> None:
 
 
 def test_panel_keeps_faults_in_force_and_the_last_past_ones() -> None:
-    """A cluster that stands for a day has had hundreds."""
+    """A cluster that stands for a day has had hundreds of faults: three past ones are shown."""
     over = [crash(number, healed_at_us=number * 10 * SECOND + 1) for number in range(20)]
     in_force = crash(3, healed_at_us=None)
     shown = panel(progress(status(), *over[:3], in_force, *over[4:]))
@@ -90,6 +96,7 @@ def test_panel_keeps_faults_in_force_and_the_last_past_ones() -> None:
 
 
 def test_panel_shows_the_latest_findings() -> None:
+    """A standing cluster is checked all the time, so a finding appears at once."""
     finding = Finding(check="fencing", summary="two leaders wrote", time_us=SECOND)
     assert "fencing is violated: two leaders wrote" in panel(
         replace(progress(status()), findings=(finding,))
@@ -97,6 +104,7 @@ def test_panel_shows_the_latest_findings() -> None:
 
 
 def test_lines_report_each_change_once() -> None:
+    """Each call gets the whole status; the view prints only what differs from the one before."""
     lines = StandingLines()
     assert list(lines(progress(None, stage="starting"))) == ["   60.000 s  starting"]
     assert list(lines(progress(status(), stage="serving"))) == [
@@ -118,6 +126,7 @@ def test_lines_report_each_change_once() -> None:
 
 
 def test_view_prints_lines_where_the_cursor_cannot_move() -> None:
+    """A panel is drawn over itself again and again, which a file or pipe cannot do."""
     console = Console(file=io.StringIO(), width=200)
     with standing_view(console, "lab", "local") as view:
         view(progress(status(), stage="serving"))

@@ -1,4 +1,7 @@
-"""The closing summary: the effects of a run on its groups, on a terminal of 80 columns."""
+"""The closing summary: the effects of a run on its groups, on a terminal of 80 columns.
+
+Each function `page_*` returns an output; pages/summary.txt has all of them, below these names.
+"""
 
 import io
 from dataclasses import replace
@@ -135,6 +138,7 @@ def rebalances(**changes: object) -> Rebalances:
 
 
 def coordinators() -> Coordinators:
+    """Return two coordinators at once, from 19.08 to 91.635 s; the older one was cut off."""
     return Coordinators(
         groups=("orders-readers",),
         partition="__consumer_offsets-2",
@@ -155,6 +159,7 @@ def coordinators() -> Coordinators:
 
 
 def owners(*, to_us: int | None = 93_214_000, longest_us: int = 29_133_000) -> Owners:
+    """Return two owners of twelve partitions at once; None: until the end of the run."""
     return Owners(
         group="orders-readers",
         partitions=12,
@@ -175,14 +180,14 @@ def page_rebalance_of_a_member_crash_reads_as_its_reason() -> str:
     return page(run_summary(fault_summary(kept=0, kept_id=5, rebalances=(rebalances(),))))
 
 
-def page_rebalances_before_and_after_the_healing_are_told_apart() -> str:
+def page_rebalances_before_and_after_the_healing_are_separate_lines() -> str:
     """A killed member's eviction, and its return: only one of them follows from its death."""
     back = rebalances(reason="join", removed=(), first_us=71_250_523, after_us=60_000_523)
     return page(run_summary(fault_summary(healed_us=71_250_000, rebalances=(rebalances(), back))))
 
 
-def page_members_that_wait_for_a_silent_coordinator_are_told_to_do_so() -> str:
-    """A pause: the new coordinator is there, and no member asks it."""
+def page_wait_of_members_for_a_silent_coordinator_is_explained() -> str:
+    """A pause: the new coordinator is ready, but members wait for the answer of the old one."""
     waited = {"notice": 20_080_000, "longest wait": 19_980_000}
     soon = run_summary(fault_summary(moved=1, values={"notice": 500, "longest wait": 400}))
     short = run_summary(fault_summary(moved=1, values=waited | {"longest wait": 2_000_000}))
@@ -228,7 +233,7 @@ def page_rebalances_that_cannot_be_stored_are_summed_up() -> str:
     return page(run_summary(fault_summary(rebalances=(stuck,))))
 
 
-def page_split_brain_is_told_with_both_sides_to_the_millisecond() -> str:
+def page_split_brain_has_both_sides_to_the_millisecond() -> str:
     """Tenures, owners, the records of both sides and the end after healing are shown."""
     summary = run_summary(
         fault_summary(),
@@ -245,7 +250,7 @@ def page_owners_at_the_end_of_the_run_have_no_end() -> str:
     return page(run_summary(owners=(owners(to_us=None),)))
 
 
-def page_owners_for_less_than_the_clocks_error_are_not_told() -> str:
+def page_owners_for_less_than_the_clocks_error_are_left_out() -> str:
     """On several machines a handover may look like an overlap that never was."""
     return page(run_summary(owners=(owners(longest_us=900),), clock_error_us=1_000))
 
@@ -283,7 +288,10 @@ def page_many_faults_are_a_line_each() -> str:
 
 
 def test_gaps_are_merged_if_they_are_equal_and_long_enough() -> None:
-    """Gaps of length 0, and gaps that differ by a millisecond, remain separate."""
+    """Three crashes share one commit gap of 154.45 s: the later two name the first, crash-1.
+
+    Gaps of length 0, and gaps that differ by a millisecond, remain separate.
+    """
     faults = [
         fault_summary(f"crash-{nth}", values={"commit gap": gap_us, "processing gap": 1_000 * nth})
         for nth, gap_us in enumerate((300_000, 154_450_000, 154_450_000, 154_450_000, 0))
@@ -292,7 +300,7 @@ def test_gaps_are_merged_if_they_are_equal_and_long_enough() -> None:
     assert same_gaps(faults, "processing gap") == {}
 
 
-def page_gap_into_which_several_faults_fell_is_said_to_be_one() -> str:
+def page_gap_around_several_faults_is_one_gap() -> str:
     """Five crashes in one gap are not five gaps of its length."""
     faults = [
         fault_summary(f"crash-{nth}", values={"commit gap": gap_us, "processing gap": 1_000 * nth})
@@ -378,8 +386,8 @@ def page_fault_that_was_undone_with_trouble_says_so() -> str:
     return summary_page(entry)
 
 
-def page_pass_says_in_the_same_breath_what_was_felt() -> str:
-    """Readers overlooked half a minute of two owners below a bare PASS."""
+def page_pass_has_its_caveat_on_the_same_line() -> str:
+    """Half a minute of two owners must not be hidden behind a bare PASS."""
     return summary_page(verdict=Verdict.PASS, phases=run_summary(owners=(owners(),)))
 
 
@@ -387,7 +395,7 @@ def page_broken_promise_needs_no_caveat() -> str:
     return summary_page(verdict=Verdict.VIOLATED, phases=run_summary(owners=(owners(),)))
 
 
-def page_what_was_felt_is_one_section_of_two_parts() -> str:
+def page_felt_effects_are_one_section_of_two_parts() -> str:
     """After the fault and over the whole run: readers took two equal headings for a mistake."""
     fault = fault_summary(values={"commit gap": 8 * S, "load wait": 0, "detect": 7 * S}, moved=1)
     spread = Spread(samples=12, missing=0, p50=0, p90=2 * S, maximum=3 * S, total=9 * S)
@@ -403,7 +411,7 @@ def page_what_was_felt_is_one_section_of_two_parts() -> str:
     return page(replace(run_summary(fault), felt=felt))
 
 
-def page_partitions_that_lag_to_the_end_are_told_in_words() -> str:
+def page_partitions_that_lag_to_the_end_have_a_sentence() -> str:
     """A run that ends too early looks like one that recovered."""
     spread = Spread(samples=4, missing=2, p50=S, p90=None, maximum=2 * S, total=None)
     group = FeltGroup(
@@ -413,7 +421,7 @@ def page_partitions_that_lag_to_the_end_are_told_in_words() -> str:
     return page(replace(run_summary(), felt=felt))
 
 
-def page_check_tells_what_it_saw_and_how_long_it_lasted() -> str:
+def page_check_has_its_counts_and_the_longest_time() -> str:
     """Zeros are left out unless they are the result; times are shown elsewhere."""
     report = CheckReport(
         check="ownership",
@@ -428,7 +436,7 @@ def page_check_tells_what_it_saw_and_how_long_it_lasted() -> str:
     return summary_page(checks=(report,))
 
 
-def page_check_that_had_nothing_to_judge_boasts_of_no_zero() -> str:
+def page_check_that_judged_nothing_prints_no_zero() -> str:
     """`0 needless rebalances` where no failover was judged would prove nothing."""
     report = CheckReport(
         check="needless_rebalance",
@@ -468,27 +476,27 @@ def page_one_of_a_kind_is_no_plural() -> str:
 
 PAGES = (
     page_rebalance_of_a_member_crash_reads_as_its_reason,
-    page_rebalances_before_and_after_the_healing_are_told_apart,
-    page_members_that_wait_for_a_silent_coordinator_are_told_to_do_so,
+    page_rebalances_before_and_after_the_healing_are_separate_lines,
+    page_wait_of_members_for_a_silent_coordinator_is_explained,
     page_members_whose_commits_timed_out_are_counted_by_when_they_left,
     page_columns_that_say_nothing_are_left_out,
     page_rebalance_that_costs_others_names_them_and_why,
     page_rebalances_that_cannot_be_stored_are_summed_up,
-    page_split_brain_is_told_with_both_sides_to_the_millisecond,
+    page_split_brain_has_both_sides_to_the_millisecond,
     page_owners_at_the_end_of_the_run_have_no_end,
-    page_owners_for_less_than_the_clocks_error_are_not_told,
+    page_owners_for_less_than_the_clocks_error_are_left_out,
     page_run_in_which_nothing_happened_prints_nothing_of_it,
     page_figures_of_a_disturbed_time_are_marked,
     page_many_faults_are_a_line_each,
-    page_gap_into_which_several_faults_fell_is_said_to_be_one,
+    page_gap_around_several_faults_is_one_gap,
     page_fault_that_missed_says_when_and_why,
     page_fault_that_was_undone_with_trouble_says_so,
-    page_pass_says_in_the_same_breath_what_was_felt,
+    page_pass_has_its_caveat_on_the_same_line,
     page_broken_promise_needs_no_caveat,
-    page_what_was_felt_is_one_section_of_two_parts,
-    page_partitions_that_lag_to_the_end_are_told_in_words,
-    page_check_tells_what_it_saw_and_how_long_it_lasted,
-    page_check_that_had_nothing_to_judge_boasts_of_no_zero,
+    page_felt_effects_are_one_section_of_two_parts,
+    page_partitions_that_lag_to_the_end_have_a_sentence,
+    page_check_has_its_counts_and_the_longest_time,
+    page_check_that_judged_nothing_prints_no_zero,
     page_one_of_a_kind_is_no_plural,
 )
 

@@ -1,4 +1,7 @@
-"""The live view and the closing summary, on a terminal and without one."""
+"""The live view and the closing summary, on a terminal and without one.
+
+Each function `page_*` returns an output; pages/views.txt has all of them, below these names.
+"""
 
 import io
 import re
@@ -79,7 +82,7 @@ def fault(
     )
 
 
-def page_live_view_off_a_terminal_prints_one_line_a_change_at_the_time_it_happened() -> str:
+def page_live_view_without_a_terminal_prints_a_line_for_each_change() -> str:
     """A log file of a CI run must not be full of redrawn panels."""
     shown = console()
     with run_view(shown, "coordinator_crash", "virtual") as view:
@@ -97,7 +100,7 @@ def other_fault(**changes: object) -> JournalEntry:
     return entry
 
 
-def page_live_view_says_what_became_of_each_kind_of_fault_and_whom_it_hit() -> str:
+def page_live_view_shows_the_outcome_of_each_kind_of_fault_and_the_nodes_it_hit() -> str:
     """Ends of links, moved leaderships, misses with their reason; momentary faults end at once."""
     cut = other_fault(
         fault_id="cut-1",
@@ -126,7 +129,7 @@ def page_live_view_says_what_became_of_each_kind_of_fault_and_whom_it_hit() -> s
     return text_of(shown)
 
 
-def page_live_view_on_a_terminal_names_who_is_paused_or_not_there_yet() -> str:
+def page_live_view_on_a_terminal_names_nodes_that_are_paused_or_not_started() -> str:
     """A member that is not started yet differs from a lost one."""
     shown = console(terminal=True)
     now = status()
@@ -158,7 +161,7 @@ def page_live_view_on_a_terminal_shows_stage_brokers_groups_members_and_faults()
     return text_of(shown)
 
 
-def page_live_view_of_a_group_that_nobody_serves_says_so() -> str:
+def page_live_view_shows_a_group_without_a_coordinator() -> str:
     """Between the kill and the load the group must remain on the screen."""
     shown = console(terminal=True)
     unserved = status(coordinator=None)
@@ -168,7 +171,7 @@ def page_live_view_of_a_group_that_nobody_serves_says_so() -> str:
     return text_of(shown)
 
 
-def page_summary_of_a_violated_run_tells_the_story_of_the_finding() -> str:
+def page_summary_of_a_violated_run_has_the_story_of_the_finding() -> str:
     """Exit code 1 alone explains nothing."""
     shown = console()
     report = CheckReport(
@@ -199,7 +202,7 @@ def page_summary_of_a_violated_run_tells_the_story_of_the_finding() -> str:
 
 
 def page_summary_of_a_failure_of_the_tool_is_no_verdict_about_kafka() -> str:
-    """A crash of ours must not read as a broken promise of Kafka's."""
+    """A crash of the tool itself must not look like a broken promise of Kafka's."""
     shown = console()
     results = Results(
         outcome=RunOutcome.INTERNAL_ERROR,
@@ -212,12 +215,12 @@ def page_summary_of_a_failure_of_the_tool_is_no_verdict_about_kafka() -> str:
 
 
 PAGES = (
-    page_live_view_off_a_terminal_prints_one_line_a_change_at_the_time_it_happened,
-    page_live_view_says_what_became_of_each_kind_of_fault_and_whom_it_hit,
-    page_live_view_on_a_terminal_names_who_is_paused_or_not_there_yet,
+    page_live_view_without_a_terminal_prints_a_line_for_each_change,
+    page_live_view_shows_the_outcome_of_each_kind_of_fault_and_the_nodes_it_hit,
+    page_live_view_on_a_terminal_names_nodes_that_are_paused_or_not_started,
     page_live_view_on_a_terminal_shows_stage_brokers_groups_members_and_faults,
-    page_live_view_of_a_group_that_nobody_serves_says_so,
-    page_summary_of_a_violated_run_tells_the_story_of_the_finding,
+    page_live_view_shows_a_group_without_a_coordinator,
+    page_summary_of_a_violated_run_has_the_story_of_the_finding,
     page_summary_of_a_failure_of_the_tool_is_no_verdict_about_kafka,
 )
 

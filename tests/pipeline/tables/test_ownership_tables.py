@@ -273,7 +273,7 @@ def test_rebalance_names_joined_and_removed_members_and_its_reason(analysed: Ana
 def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: AnalysedRuns) -> None:
     """An append that fails has its error in its rebalance, and is the reason of the next one.
 
-    (MEASURED_FAILOVER, scenario two-lineages.)
+    (MEASURED_FAILOVER two-lineages)
     """
     rows = analysed.table("stuck", "rebalances", "started_us", "reason")
     columns = ("generation", "new_generation", "store_error", "removed", "added", "stable_us")

@@ -39,7 +39,11 @@ MANIFEST = ExplorationManifest(
 
 
 def everything() -> Tally:
-    """Return running totals with every possible outcome of a seed."""
+    """Return running totals of eleven seeds with every possible outcome of a seed.
+
+    Seeds 0 to 4 pass (4 with an excuse), 5 to 7 violate two promises, 8 is unknown, 9 breaks the
+    tool, 10 ends its worker. Seeds 0 and 1 are played again, and 1 has another result then.
+    """
     tally = Tally(100)
     runs = (
         *map(passed, range(4)),
@@ -77,6 +81,7 @@ def printed(width: int) -> tuple[Console, io.StringIO]:
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_panel_shows_speed_findings_marks_rechecks_failures_and_time_left(width: int) -> None:
+    """11 runs in 30 s are 22 a minute; 754 s are 12 min 34 s."""
     console, out = printed(width)
     console.print(exploration_panel("standard", progress(everything())))
     output = " ".join(out.getvalue().split())
@@ -99,6 +104,7 @@ def test_panel_shows_speed_findings_marks_rechecks_failures_and_time_left(width:
 
 
 def test_panel_names_what_it_waits_for_once_it_stops() -> None:
+    """Workers finish their seeds after the time limit, so a remaining time would be wrong."""
     console, out = printed(100)
     console.print(exploration_panel("standard", progress(Tally(0), stop=Stop.TIME_LIMIT)))
     assert "the time limit was reached: finishing what is being played" in out.getvalue()
@@ -106,6 +112,10 @@ def test_panel_names_what_it_waits_for_once_it_stops() -> None:
 
 
 def test_without_a_terminal_each_finding_is_a_line_with_progress_between() -> None:
+    """A finding and a failure are printed at once, the progress every LINE_EVERY_S seconds.
+
+    The first line is the progress at 0 s; the call at 1 s has nothing new to print.
+    """
     console, out = printed(200)
     tally = Tally(0)
     with exploration_view(console, "standard") as view:
@@ -131,6 +141,7 @@ def test_without_a_terminal_each_finding_is_a_line_with_progress_between() -> No
 
 @pytest.mark.parametrize("width", [40, 100])
 def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: int) -> None:
+    """Reasons for unknown runs are directly below the verdict, because they limit its value."""
     console, out = printed(width)
     path = Path("runs/explorations/standard/then")
     results = results_of(
@@ -155,8 +166,8 @@ def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: 
         f"never reached: {next(iter(MARKS))} (",
     ):
         assert part in output, part
-    first = next(index for index, line in enumerate(lines) if "unknown in 1 run" in line)
-    assert first < next(index for index, line in enumerate(lines) if "5 pass" in line)
+    unknown_at = next(index for index, line in enumerate(lines) if "unknown in 1 run" in line)
+    assert unknown_at < next(index for index, line in enumerate(lines) if "5 pass" in line)
     # A command to copy is on one line, however narrow the terminal is.
     assert f"  python -m coordlab replay {path}/findings/fencing-1.yaml" in lines
     assert f"  python -m coordlab shrink {path}/findings/fencing-1.yaml" in lines
@@ -164,6 +175,7 @@ def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: 
 
 
 def test_summary_of_a_finished_search_has_no_command_to_resume() -> None:
+    """Every seed was played, so there is nothing left to resume."""
     console, out = printed(100)
     tally = Tally(0)
     tally.take(PlayedSeeds(worker="here:1", busy_s=9.0, runs=tuple(map(passed, range(1_000)))))
@@ -177,7 +189,11 @@ def test_summary_of_a_finished_search_has_no_command_to_resume() -> None:
 
 
 def test_summary_lists_rare_situations_and_names_mutated_seeds_by_their_lineage() -> None:
-    """The seed alone would draw another plan than the one that was played."""
+    """A mutated seed is named 12-200: plan of seed 12, mutated by seed 200.
+
+    Seed 200 alone would draw another plan. Two of the 202 runs are mutated: one reaches a mark
+    that no drawn plan reached, so 1 of 2 mutated runs (0.50) reached something rare.
+    """
     mark, other = list(MARKS)[:2]
     common = [
         msgspec.structs.replace(passed(seed), marks=(min(mark, other),)) for seed in range(200)

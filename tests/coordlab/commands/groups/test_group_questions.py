@@ -22,6 +22,7 @@ from tests.support.harness.real_cluster import GROUP, real_spec
 T = TypeVar("T")
 
 TOOL = "tool"
+"""A group without members, whose offsets an administrator's tool committed."""
 COORDINATOR = partition_for(TOOL, 3)
 WHOLE = (ChosenTopic(topic=ORDERS, partitions=None),)
 FIRST = (ChosenTopic(topic=ORDERS, partitions=(0,)),)
@@ -57,6 +58,7 @@ def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 
 
 def planned(reset: OffsetReset) -> list[tuple[int, int | None, int | None]]:
+    """Return (partition, committed offset, new offset) of each partition of a reset."""
     return [(each.partition, each.current_offset, each.new_offset) for each in reset.offsets]
 
 
@@ -80,19 +82,22 @@ def test_described_partition_that_is_assigned_and_not_committed_has_its_owner() 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         (group,) = await describe_groups(admin, (GROUP,), with_offsets=True)
         offsets = group.offsets or ()
-        assert [each.partition for each in offsets] == list(range(12))
-        assert {each.client_id for each in offsets} == {
+        assert [offset.partition for offset in offsets] == list(range(12))
+        assert {offset.client_id for offset in offsets} == {
             f"consumer-{GROUP}-{index}" for index in range(2)
         }
-        assert {each.current_offset for each in offsets} == {None}, "nothing was produced"
-        assert {each.lag for each in offsets} == {None}
+        assert {offset.current_offset for offset in offsets} == {None}, "nothing was produced"
+        assert {offset.lag for offset in offsets} == {None}
         assert group.assignment_strategy == "range"
 
     with_members(ask)
 
 
 def test_offset_of_a_log_without_an_answering_leader_has_no_lag() -> None:
-    """The committed offset is shown, and the reason why the log end is unknown."""
+    """The committed offset is shown, and the reason why the log end is unknown.
+
+    The leader of partition `silent` is paused; the coordinator, another broker, answers.
+    """
     silent = (COORDINATOR + 1) % 3
 
     async def story(lab: BrokerLab) -> None:
@@ -110,7 +115,7 @@ def test_offset_of_a_log_without_an_answering_leader_has_no_lag() -> None:
 
 
 def test_missing_group_is_reported_with_kafkas_error_name() -> None:
-    """Its coordinator answers Dead, so nothing else is requested."""
+    """The coordinator answers that the missing group is Dead, so no offsets are requested."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         nobody, tool = await describe_groups(admin, ("nobody", TOOL), with_offsets=True)
@@ -150,7 +155,7 @@ def test_offsets_of_a_whole_topic_are_deleted_and_an_unknown_topic_is_reported()
             (ORDERS, 7, "UNKNOWN_TOPIC_OR_PARTITION"),
             ("no", WHOLE_TOPIC, "UNKNOWN_TOPIC_OR_PARTITION"),
         ]
-        assert (await list_groups(admin)).groups == (), "the last offset took its group along"
+        assert (await list_groups(admin)).groups == (), "a group without members or offsets is gone"
         again = await delete_group_offsets(admin, TOOL, WHOLE)
         assert (again.error, again.offsets) == ("GROUP_ID_NOT_FOUND", ())
 
@@ -158,7 +163,7 @@ def test_offsets_of_a_whole_topic_are_deleted_and_an_unknown_topic_is_reported()
 
 
 def test_reset_without_execute_is_only_shown() -> None:
-    """The dry run is the default, as in Kafka."""
+    """Without --execute a reset is only planned, as in Kafka: the committed offset stays 5."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         shown = await reset_group_offsets(admin, TOOL, None, ToEarliest(), execute=False)
@@ -172,7 +177,11 @@ def test_reset_without_execute_is_only_shown() -> None:
 
 
 def test_reset_of_a_whole_topic_sets_an_offset_for_every_partition() -> None:
-    """It may create the group, which then has no members."""
+    """A reset may create the group, which then has offsets and no members: Empty.
+
+    Offset 4 is asked for; partition 0 has records up to 9, partitions 1 and 2 have none, so their
+    only offset is 0.
+    """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         done = await reset_group_offsets(admin, "new", WHOLE, ToOffset(offset=4), execute=True)
@@ -189,7 +198,10 @@ def test_reset_of_a_whole_topic_sets_an_offset_for_every_partition() -> None:
 
 
 def test_partly_impossible_reset_changes_nothing() -> None:
-    """Cases: a shift without an offset, a missing partition; the other offsets are only shown."""
+    """One impossible partition prevents the whole reset: the others are only shown.
+
+    A shift needs a committed offset, which partitions 1 and 2 lack; partition 9 does not exist.
+    """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         shifted = await reset_group_offsets(admin, TOOL, WHOLE, ShiftBy(records=-2), execute=True)
@@ -207,7 +219,7 @@ def test_partly_impossible_reset_changes_nothing() -> None:
 
 
 def test_reset_of_a_group_with_members_is_refused_and_names_them() -> None:
-    """Kafka's tool refuses it, too, before any commit."""
+    """Kafka's tool also refuses to reset a group with members; without them it works."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         refused = await reset_group_offsets(admin, GROUP, None, ToEarliest(), execute=True)
@@ -227,7 +239,7 @@ def test_reset_of_a_group_with_members_is_refused_and_names_them() -> None:
 
 
 def test_timed_out_reset_is_reported_for_each_partition() -> None:
-    """No follower answers: REQUEST_TIMED_OUT after 5 s, with an unknown outcome."""
+    """No follower acknowledges the commit, so its outcome is unknown: REQUEST_TIMED_OUT."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         others = [broker_name(broker) for broker in range(3) if broker != COORDINATOR]

@@ -45,6 +45,7 @@ def member(index: int, *, instance: str | None = None) -> GroupMember:
 
 
 def group(**changes: object) -> GroupFacts:
+    """Return a Stable group of two members; `changes` replace fields."""
     fields: dict[str, object] = {
         "group": "g",
         "state": "Stable",
@@ -79,7 +80,7 @@ def rebalance(**changes: object) -> Rebalance:
     return Rebalance(**(fields | changes))  # type: ignore[arg-type]  # a test's own words
 
 
-def page_group_that_two_brokers_claim_stands_in_the_list_twice() -> str:
+def page_group_that_two_brokers_claim_is_listed_twice() -> str:
     """A split brain must be visible; Kafka's tool would hide one of the two."""
     listed = tuple(
         CoordinatedGroup(
@@ -103,7 +104,7 @@ def page_static_members_have_a_column_for_their_instances() -> str:
     return "\n".join(printed(lambda to: print_members(to, some, verbose=False)))
 
 
-def page_what_is_not_known_of_an_offset_is_a_dash_and_its_reason_below() -> str:
+def page_unknown_value_of_an_offset_is_a_dash_with_the_reason_below() -> str:
     """Cases: no commit; a log without a leader."""
     offset = GroupOffset(
         topic="orders",
@@ -128,7 +129,7 @@ def page_group_that_rebalances_is_not_read_as_one_without_assignments() -> str:
     )
 
 
-def page_group_with_an_error_is_told_and_the_others_are_shown() -> str:
+def page_group_with_an_error_does_not_hide_the_others() -> str:
     """The strategy of a group that is not Stable is not known."""
     shown = (
         group(assignment_strategy="", state="Empty", members=()),
@@ -138,7 +139,7 @@ def page_group_with_an_error_is_told_and_the_others_are_shown() -> str:
     return "\n".join(printed(lambda to: print_states(to, shown)))
 
 
-def page_of_many_members_that_hold_a_group_some_are_named() -> str:
+def page_some_of_many_members_that_prevent_a_reset_are_named() -> str:
     """A group of a thousand members must not fill the screen."""
     reset = OffsetReset(
         group="g",
@@ -156,7 +157,7 @@ def page_reset_of_a_group_that_committed_nothing_says_so() -> str:
     return "\n".join(printed(lambda to: print_reset(to, reset, execute=True)))
 
 
-def page_rebalance_is_told_with_its_course_its_reason_and_who_came_and_went() -> str:
+def page_rebalance_has_its_course_its_reason_and_its_added_and_removed_members() -> str:
     """Member ids are replaced by their clients, where the trace has them."""
     log = RebalanceLog()
     added = TraceEvent(
@@ -176,8 +177,8 @@ def page_rebalance_is_told_with_its_course_its_reason_and_who_came_and_went() ->
     return "\n".join(rebalance_lines(whole, log))
 
 
-def page_rebalance_without_an_end_says_what_became_of_it() -> str:
-    """It was cut short, or is in progress."""
+def page_rebalance_without_an_end_was_cut_short_or_is_in_progress() -> str:
+    """The first one ended with its coordinator; the second goes on."""
     log = RebalanceLog()
     cut = rebalance(cut_short_us=1_500_000, cut_short_by="broker-1 was killed", removed=())
     return "\n".join(
@@ -189,16 +190,16 @@ def page_rebalance_without_an_end_says_what_became_of_it() -> str:
 
 
 PAGES = (
-    page_group_that_two_brokers_claim_stands_in_the_list_twice,
+    page_group_that_two_brokers_claim_is_listed_twice,
     page_lines_are_never_broken_however_narrow_the_terminal,
     page_static_members_have_a_column_for_their_instances,
-    page_what_is_not_known_of_an_offset_is_a_dash_and_its_reason_below,
+    page_unknown_value_of_an_offset_is_a_dash_with_the_reason_below,
     page_group_that_rebalances_is_not_read_as_one_without_assignments,
-    page_group_with_an_error_is_told_and_the_others_are_shown,
-    page_of_many_members_that_hold_a_group_some_are_named,
+    page_group_with_an_error_does_not_hide_the_others,
+    page_some_of_many_members_that_prevent_a_reset_are_named,
     page_reset_of_a_group_that_committed_nothing_says_so,
-    page_rebalance_is_told_with_its_course_its_reason_and_who_came_and_went,
-    page_rebalance_without_an_end_says_what_became_of_it,
+    page_rebalance_has_its_course_its_reason_and_its_added_and_removed_members,
+    page_rebalance_without_an_end_was_cut_short_or_is_in_progress,
 )
 
 

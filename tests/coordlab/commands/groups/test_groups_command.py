@@ -77,11 +77,17 @@ ANSWERED = (
     (EXIT_PASS, STEADY, (*RESET, "--to-offset", "9999")),
     (EXIT_VIOLATED, STEADY, (*RESET, "--topic", "odrers", "--to-latest", "--execute")),
 )
-"""Exit code, moment and question."""
+"""Exit code, moment and command line of each question.
+
+EXIT_VIOLATED (1) means here that one of the questions had an error for an answer.
+"""
 
 
 def test_answers_equal_the_reviewed_pages(capsys: Captured, golden: Golden) -> None:
-    """They have Kafka's columns, reasons, errors and names; times are removed, uuids numbered."""
+    """Answers have Kafka's columns, reasons, errors and names.
+
+    Times and uuids are replaced, because they change with every change of the code.
+    """
     outputs, numbers = [], dict[str, int]()
     for code, at, arguments in ANSWERED:
         assert groups(*arguments, at=at) == code, arguments
@@ -105,7 +111,7 @@ def test_groups_are_filtered_by_their_states_and_types(capsys: Captured) -> None
 
 
 def test_question_at_one_moment_always_has_the_same_answer(capsys: Captured) -> None:
-    """The requests run in virtual time, and are part of the run."""
+    """The requests run in virtual time, as a part of the replayed run."""
     documents = []
     for _ in range(2):
         assert groups("describe", "--all-groups", "--why", "--json") == EXIT_PASS
@@ -139,9 +145,9 @@ def test_question_after_the_crash_of_the_coordinator_waits_for_the_next_one(
 def test_replaced_coordinator_that_is_cut_off_can_be_asked(
     capsys: Captured,
 ) -> None:
-    """It is cut off from all brokers, which have replaced it, and still has its group.
+    """The old coordinator is cut off from all brokers, which replaced it, and still has its group.
 
-    Any broker may be asked, also the one that is cut off: then both are in the list.
+    Without `--broker` all brokers are asked, and the new coordinator is listed.
     """
     cut = {
         "at": "1s",
@@ -163,7 +169,10 @@ def test_replaced_coordinator_that_is_cut_off_can_be_asked(
 
 
 def test_reset_is_committed_with_execute(capsys: Captured) -> None:
-    """The group is created; an offset outside of the log becomes the nearer end."""
+    """The reset creates the group; an offset beyond the log becomes the log's end.
+
+    `state` is that before the reset: Dead, because the group did not exist.
+    """
     arguments = ("reset-offsets", "--group", "tool", "--topic", "orders:0", "--to-offset", "9999")
     assert groups(*arguments, "--execute", "--json") == EXIT_PASS
     done = document(capsys)
@@ -174,13 +183,13 @@ def test_reset_is_committed_with_execute(capsys: Captured) -> None:
 
 
 def test_moment_that_never_comes_is_refused_with_the_end_of_the_run(capsys: Captured) -> None:
-    """The cluster has ended by then."""
+    """The run ends before 3600 s, so there is no cluster to ask."""
     assert groups("list", at="3600s") == EXIT_BAD_ARGUMENTS
     assert "before 3600.000000s" in capsys.readouterr().err
 
 
 def test_run_that_ends_before_an_answer_is_reported(capsys: Captured) -> None:
-    """All nodes are stopped, so no answer can arrive."""
+    """A microsecond after the question all nodes are stopped, so no answer can arrive."""
     ended_us = play(QUICK, 0).virtual_us
     code = groups("list", at=f"{ended_us - 1}us")
 
@@ -189,7 +198,7 @@ def test_run_that_ends_before_an_answer_is_reported(capsys: Captured) -> None:
 
 
 def test_schedule_of_other_code_is_refused_unless_forced(capsys: Captured) -> None:
-    """`replay` refuses it, too: the answers would be another run's."""
+    """`replay` refuses it, too: with other code the answers would be those of another run."""
     stamp = msgspec.structs.replace(stamp_of(QUICK, play(QUICK, 0)), code="0f")
     stamped = msgspec.structs.replace(QUICK, replay=stamp)
     Path("found.yaml").write_text(experiment_text(stamped))
@@ -234,7 +243,7 @@ def test_invalid_question_is_refused_before_the_replay(capsys: Captured, golden:
 
 
 def test_groups_without_a_running_run_suggests_a_replay(capsys: Captured) -> None:
-    """The message has the command."""
+    """The message has a command that works without a run in progress."""
     assert run_cli(["groups", "list"]) == EXIT_BAD_ARGUMENTS
     error_output = capsys.readouterr().err
     assert "none of the runs in runs is in progress in real time on this machine" in error_output
@@ -256,7 +265,7 @@ def test_groups_without_a_running_run_suggests_a_replay(capsys: Captured) -> Non
 def test_run_that_cannot_be_asked_is_refused_with_the_reason(
     capsys: Captured, runtime: str, change: dict[str, object], error_output: str
 ) -> None:
-    """It is named, or the latest: the command does not wait for a cluster that is not there."""
+    """The command does not wait for a cluster that has ended or is elsewhere."""
     directory = create_run_directory(
         Path("runs"), QUICK, plan_of(QUICK), seed=0, runtime=runtime, replay=""
     )

@@ -16,7 +16,9 @@ from coordlab.cli import run_cli
 from coordlab.commands.init.command import fault_plans
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
+# A setting that is commented out: `#name: value` without a space after the `#`.
 COMMENTED_OUT = re.compile(r"^( *)#(?=[a-z])", re.MULTILINE)
+# A comment that ends in "Default: VALUE." above an indented line "name: OTHER VALUE".
 QUOTED_DEFAULT = re.compile(r"Default:(?:\n +#)? (\S+)\.(\n +[a-z._]+:) (\S+)$", re.MULTILINE)
 
 
@@ -37,7 +39,7 @@ def test_every_fault_has_an_example() -> None:
 def test_new_experiment_runs_unchanged_and_proves_something(
     here: Path, fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its fault hits, it has no warning, and the verdict is pass."""
+    """The new file's fault hits, the file has no warning, and the verdict is pass."""
     assert run_cli(["init", "mine", "--fault", fault]) == EXIT_PASS
     assert load_experiment("mine.yaml").warnings == ()
 
@@ -63,6 +65,7 @@ def test_commented_lines_have_the_defaults() -> None:
     assert len(COMMENTED_OUT.findall(text)) > 20
     assert uncommented.groups["readers"].config.group_instance_id == "readers-{index}"
     assert uncommented.checks == ("fencing", "durable_commits")
+    # These two examples are the only commented lines that are not defaults.
     plain = msgspec.to_builtins(uncommented)
     plain["groups"]["readers"]["config"]["group.instance.id"] = None
     plain["checks"] = []
@@ -71,7 +74,10 @@ def test_commented_lines_have_the_defaults() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_defaults_quoted_in_comments_are_those_of_the_settings() -> None:
-    """A line with another value quotes its default, which the template cannot compute."""
+    """A line with another value than Kafka's quotes the default in the comment above it.
+
+    Replacing each value by its quoted default must equal removing the lines.
+    """
     run_cli(["init", "mine"])
     whole = COMMENTED_OUT.sub(r"\1", Path("mine.yaml").read_text())
     Path("quoted.yaml").write_text(QUOTED_DEFAULT.sub(r"\2 \1", whole))
@@ -96,7 +102,7 @@ def test_comment_lists_all_checks() -> None:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("fault", FAULT_KINDS)
 def test_new_file_fits_a_screen_and_has_the_commands_to_check_and_run_it(fault: str) -> None:
-    """It has 100 columns; the commands help a user who opens it a week later."""
+    """No line has more than 100 columns; the commands help a user who opens the file later."""
     run_cli(["init", "mine", "--fault", fault])
     text = Path("mine.yaml").read_text()
     assert max(len(line) for line in text.splitlines()) <= 100
@@ -157,7 +163,7 @@ def test_copy_of_a_shipped_experiment_differs_only_in_its_name(source: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["two words"], "expected letters, digits, `-` and `_`"),
         (["mine", "--fault", "crahs"], "did you mean `crash`?"),
@@ -167,14 +173,14 @@ def test_copy_of_a_shipped_experiment_differs_only_in_its_name(source: str) -> N
     ],
 )
 def test_bad_arguments_write_nothing(
-    here: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    here: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit 254 with a suggestion."""
+    """Exit code 254 and a message with a suggestion; `file` is no folder to write into."""
     (here / "file").write_text("")
 
     assert run_cli(["init", *arguments]) == EXIT_BAD_ARGUMENTS
 
-    assert told in " ".join(capsys.readouterr().err.split())
+    assert message in " ".join(capsys.readouterr().err.split())
     assert [path.name for path in here.iterdir()] == ["file"]
 
 

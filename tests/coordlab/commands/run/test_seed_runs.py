@@ -54,16 +54,16 @@ def seed_run(
     )
 
 
-def runs(*each: SeedRun, interrupted: bool = False) -> SeedRuns:
-    return SeedRuns(experiment="x", runtime="virtual", runs=each, interrupted=interrupted)
+def runs(*played: SeedRun, interrupted: bool = False) -> SeedRuns:
+    return SeedRuns(experiment="x", runtime="virtual", runs=played, interrupted=interrupted)
 
 
-def printed(found: SeedRuns, width: int = 80) -> str:
+def printed(runs: SeedRuns, width: int = 80) -> str:
     """Return both parts of the terminal's output."""
     shown = Console(file=io.StringIO(), width=width, no_color=True)
-    print_seed_runs(shown, found)
-    summaries = [run.summary for run in found.finished if run.summary is not None]
-    print_seed_figures(shown, found.figures(summaries), len(summaries))
+    print_seed_runs(shown, runs)
+    summaries = [run.summary for run in runs.finished if run.summary is not None]
+    print_seed_figures(shown, runs.figures(summaries), len(summaries))
     assert isinstance(shown.file, io.StringIO)
     return shown.file.getvalue()
 
@@ -87,7 +87,10 @@ NOT_PLAYED = SeedRun(seed=5, replay="coordlab run x --seed 5")
     ],
 )
 def test_exit_code_is_that_of_the_worst_seed(found: SeedRuns, code: int) -> None:
-    """A failure of the lab, or an interruption, is never a verdict about Kafka."""
+    """255: the tool failed; 130: interrupted; then 1 violated, 2 unknown, 0 pass.
+
+    A failure of the tool, or an interruption, is never a verdict about Kafka.
+    """
     assert found.exit_code == code
 
 
@@ -104,11 +107,11 @@ def test_violated_seeds_come_first_each_with_its_command() -> None:
         "",
     ]
     checks = " ".join(next(line for line in lines if line.startswith("fencing")).split())
-    assert checks == "fencing 4 1"
+    assert checks == "fencing 4 1"  # passed, violated
 
 
 def test_failure_of_the_lab_names_its_seed() -> None:
-    """The text has its last line; the JSON document has all of it."""
+    """The terminal shows the last line of the failure; the JSON document has all lines."""
     found = runs(seed_run(1), FAILED)
     assert "seed 4 failed: OSError: No space left on device" in printed(found)
     documents = found.document()["runs"]
@@ -117,7 +120,7 @@ def test_failure_of_the_lab_names_its_seed() -> None:
 
 
 def test_each_figure_is_a_median_with_its_range() -> None:
-    """It also has the number of seeds with a value, if not all have one."""
+    """A row also has the number of seeds with a value, if not all have one: `1 of 3`."""
     joined = replace(seed_run(3), summary=crash(3, 9 * S, join_us=700_000))
     shown = printed(runs(seed_run(1, detect_us=7 * S), seed_run(2), joined))
     lines = [" ".join(line.split()) for line in shown.splitlines()]
@@ -231,7 +234,7 @@ def test_junit_has_a_suite_for_each_seed_which_passes_only_with_its_run(tmp_path
 
 
 def test_seed_whose_run_wrote_no_results_has_a_state(tmp_path: Path) -> None:
-    """The second Ctrl-C ended its worker: only its directory exists."""
+    """A second Ctrl-C ends the worker: a seed with only a directory was interrupted."""
     past = PastRun(past_run(tmp_path).path)
     assert replace(NOT_PLAYED, past=past).state is SeedState.INTERRUPTED
     assert NOT_PLAYED.state is SeedState.NOT_PLAYED
