@@ -16,6 +16,7 @@ from tests.support.harness.terminal import TerminalCommand
 pytestmark = pytest.mark.slow
 
 EXIT_OUTPUT_CLOSED = 141
+"""128 + 13: the exit code that shells give a program ended by SIGPIPE."""
 SMALL = (
     *("run", "coordinator_crash", "--no-analyze"),
     *("--var", "groups.orders-readers.members=3"),
@@ -49,7 +50,10 @@ def check_healed_and_stopped(past: PastRun) -> None:
 
 
 def test_run_whose_pipe_closes_heals_stops_and_ends_with_141(tmp_path: Path) -> None:
-    """`run ... | head -2`: exit code 1 would mean that a promise was violated."""
+    """The pipe closes as in `run ... | head -2`.
+
+    Python's own exit code for that is 1, which would mean that a promise was violated.
+    """
     command_line = CommandLine(tmp_path)
     with command_line.started(*VIRTUAL) as command:
         code, errors = run_until(command, "steady")
@@ -65,7 +69,7 @@ def test_run_whose_pipe_closes_heals_stops_and_ends_with_141(tmp_path: Path) -> 
 
 @pytest.mark.ray
 def test_run_on_ray_whose_pipe_closes_in_a_fault_leaves_no_process(tmp_path: Path) -> None:
-    """The cluster is real: it must be healed and stopped without a reader, too."""
+    """The cluster has real processes, which must be healed and stopped without a reader, too."""
     command_line = CommandLine(tmp_path)
     with command_line.started(
         *SMALL, "--var", "faults[0].at=0s", "--var", "faults[0].fault=pause"
@@ -122,7 +126,7 @@ def test_list_into_a_closed_pipe_ends_with_141_without_a_message(
 
 
 def test_output_to_a_full_device_is_one_message_and_no_verdict(tmp_path: Path) -> None:
-    """The error is named, and the exit code is the tool's own."""
+    """Exit code 255: the tool failed. A full device says nothing about Kafka."""
     command_line = CommandLine(tmp_path)
     with (
         Path("/dev/full").open("w") as full,

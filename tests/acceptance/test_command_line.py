@@ -37,9 +37,9 @@ import contextlib, io, json, sys
 from coordlab.cli import COMMANDS, run_cli
 helps = {}
 for command in COMMANDS:
-    with contextlib.redirect_stdout(io.StringIO()) as said:
+    with contextlib.redirect_stdout(io.StringIO()) as output:
         assert run_cli([command, "--help"]) == 0
-    helps[command] = said.getvalue()
+    helps[command] = output.getvalue()
 print(json.dumps({"helps": helps, "imported": "ray" in sys.modules}))
 """
 NO_JAVA = {"PATH": "/nonexistent", "JAVA_HOME": None}
@@ -121,7 +121,7 @@ def test_invalid_file_is_refused_before_the_start(
 
 
 def test_bad_arguments_exit_254_and_leave_nothing(command_line: CommandLine) -> None:
-    """tests/coordlab/test_bad_arguments.py has all others."""
+    """One bad argument in a real process; tests/coordlab/test_bad_arguments.py has all others."""
     done = command_line.run("run", "coordinator_crsh")
 
     assert done.returncode == 254
@@ -131,7 +131,7 @@ def test_bad_arguments_exit_254_and_leave_nothing(command_line: CommandLine) -> 
 
 
 def test_virtual_run_passes_and_leaves_a_complete_directory(command_line: CommandLine) -> None:
-    """It has every file of a run directory that exists before an analysis."""
+    """The directory has every file of a run but tables and report, which an analysis writes."""
     done = command_line.run(*VIRTUAL, "--seed", "7", *SMALL)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -197,7 +197,7 @@ def test_printed_replay_command_gives_the_same_trace(command_line: CommandLine) 
 
 
 def test_json_is_one_document_on_standard_output(command_line: CommandLine) -> None:
-    """This holds with warnings and for an unknown verdict: CI reads it."""
+    """CI reads standard output, so warnings go to standard error, whatever the verdict."""
     passed = command_line.run(*VIRTUAL, "--json", *SMALL)
     unknown = command_line.run(
         *VIRTUAL,
@@ -255,18 +255,18 @@ def test_junit_of_a_run_has_the_result_of_each_check(command_line: CommandLine) 
     context = context_of(load_experiment("coordinator_crash").experiment)
     concerned = {name for name, checker in CHECKERS.items() if checker.concerns(context)}
     assert cases == {"run", *concerned}
-    assert [suite.find("testcase[@name='run']/error") is None for suite in suites.values()] == [
-        True,
-        False,
-        False,
-    ]
+    has_error = {
+        name: suite.find("testcase[@name='run']/error") is not None
+        for name, suite in suites.items()
+    }
+    assert has_error == {"build/passed.xml": False, "unknown.xml": True, "stopped.xml": True}
     stopped = suites["stopped.xml"].find("testcase[@name='run']/error")
     assert stopped is not None
     assert stopped.get("type") == "interrupted"
 
 
 def test_time_limit_ends_a_run_that_proves_nothing(command_line: CommandLine) -> None:
-    """The limit precedes the fault: exit 2, and a complete directory."""
+    """The limit of 8 s ends the run before its fault: exit 2, and a complete directory."""
     done = command_line.run(*VIRTUAL, *SMALL, "--time-limit", "8s")
 
     assert done.returncode == 2
@@ -276,7 +276,11 @@ def test_time_limit_ends_a_run_that_proves_nothing(command_line: CommandLine) ->
 
 
 def test_violated_promise_exits_1_with_its_evidence(command_line: CommandLine) -> None:
-    """The guard is off, the network slow, commits frequent: acknowledged commits are lost."""
+    """A run without the high watermark gate loses acknowledged commits at the crash.
+
+    The leader acknowledges a commit before any follower has it. A slow network (20 ms) and frequent
+    commits (every 20 ms) make it certain that some commits are only on the leader when it dies.
+    """
     done = command_line.run(
         *VIRTUAL,
         *("--no-analyze", "--no-trace"),
@@ -296,7 +300,10 @@ def test_violated_promise_exits_1_with_its_evidence(command_line: CommandLine) -
 
 
 def test_verdict_and_figures_come_without_spark(command_line: CommandLine) -> None:
-    """They are needed for every run; tables and report only sometimes."""
+    """Every run needs a verdict and figures, so plain Python computes them; only tables need Spark.
+
+    With --no-analyze no table is written.
+    """
     done = command_line.run(*VIRTUAL, *SMALL, environment=NO_JAVA)
     (past,) = command_line.runs()
 
@@ -333,9 +340,9 @@ def test_run_without_java_works_and_prints_how_to_analyse_it_later(
     assert "Install Java 17 or newer" in doctor.stdout
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="doctor would rightly complain")
+@pytest.mark.skipif(shutil.which("java") is None, reason="doctor reports the missing Java")
 def test_doctor_lists_all_its_checks(command_line: CommandLine) -> None:
-    """JSON has them, too, for scripts."""
+    """Scripts read the checks as JSON; the exit code is 1 if one of them failed."""
     done = command_line.run("doctor", "--json")
     checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert {"python", "packages", "java", "memory", "disk", "open files", "ports"} <= set(checks)
@@ -344,7 +351,10 @@ def test_doctor_lists_all_its_checks(command_line: CommandLine) -> None:
 
 
 def test_validate_prints_warnings_and_passes(command_line: CommandLine) -> None:
-    """A warning is no error; two files are both checked."""
+    """A warning is no error, so both files are `ok`; an unreadable file is refused.
+
+    A heartbeat interval of 40 s is valid but unwise with a session timeout of 45 s.
+    """
     edited(command_line, "      enable.auto.commit: false", "      heartbeat.interval.ms: 40000")
     done = command_line.run("validate", "mine.yaml", "coordinator_crash")
     refused = command_line.run("validate", "coordinator_crash", "nowhere.yaml")
@@ -358,7 +368,10 @@ def test_validate_prints_warnings_and_passes(command_line: CommandLine) -> None:
 def test_help_of_every_command_exists_and_needs_no_ray(
     command_line: CommandLine,
 ) -> None:
-    """Ray takes seconds to import. One process prints all; the first help is a user's call."""
+    """Ray takes seconds to import, which a help text must not cost.
+
+    The first help is printed as a user would call it; one process prints those of all commands.
+    """
     first = command_line.run("run", "--help")
     assert first.returncode == 0
     assert first.stdout.startswith(f"Usage: {sys.executable} -m coordlab run")
@@ -370,8 +383,8 @@ def test_help_of_every_command_exists_and_needs_no_ray(
         text=True,
         check=True,
     )
-    told = json.loads(done.stdout)
-    assert sorted(told["helps"]) == sorted(COMMANDS)
-    for command, said in told["helps"].items():
-        assert said.startswith(f"Usage: python -m coordlab {command}")
-    assert told["imported"] is False
+    printed = json.loads(done.stdout)
+    assert sorted(printed["helps"]) == sorted(COMMANDS)
+    for command, help_text in printed["helps"].items():
+        assert help_text.startswith(f"Usage: python -m coordlab {command}")
+    assert printed["imported"] is False

@@ -1,7 +1,7 @@
 """`coordinator_crash` in virtual time against the acceptance bounds, computed from its rows.
 
-MEASURED_FAILOVER kill is the behaviour of a real cluster; nothing here uses the pipeline's tables
-or the checkers' models.
+The bounds come from measurements of a real cluster: MEASURED_FAILOVER kill, in docs/kafka. Nothing
+here uses the pipeline's tables or the checkers' models, so that an error of theirs shows.
 """
 
 from collections import Counter
@@ -41,7 +41,11 @@ def failover(run: VirtualRun) -> CoordinatorFailover:
 
 
 def test_run_passes_and_every_check_that_applies_judges(run: VirtualRun) -> None:
-    """Not judged: the old leader is dead, so no append has an older epoch; it is back in time."""
+    """Three checks have nothing to judge (NOTHING_SEEN) in this run.
+
+    `fencing`: the old leader is dead, so no append has an older epoch. `recovery`: the killed
+    broker is back in time. `administration`: the experiment has no administrator's order.
+    """
     assert run.results.reasons == ()
     assert run.results.verdict is Verdict.PASS
     assert {report.check: report.outcome for report in run.results.checks} == {
@@ -66,7 +70,10 @@ def test_kill_is_detected_when_the_session_ends(failover: CoordinatorFailover) -
 
 
 def test_successor_is_another_broker_and_loads_soon(failover: CoordinatorFailover) -> None:
-    """MEASURED_FAILOVER kill: elected after 42 to 142 ms, loaded after 8 to 142 ms more."""
+    """A real successor is elected after 42 to 142 ms and loaded after 8 to 142 ms more.
+
+    (MEASURED_FAILOVER kill)
+    """
     assert failover.successor != failover.victim
     assert 0 < failover.publish_us < 200_000
     assert 0 < failover.load_us < 200_000
@@ -74,7 +81,10 @@ def test_successor_is_another_broker_and_loads_soon(failover: CoordinatorFailove
 
 
 def test_members_notice_a_kill_by_their_sockets(failover: CoordinatorFailover) -> None:
-    """MEASURED_FAILOVER kill: 27 ms at the median, 58 ms at most; no timeout is involved."""
+    """A kill closes the sockets: real members noticed it after 27 ms, 58 ms at most.
+
+    No timeout is involved (MEASURED_FAILOVER kill).
+    """
     notices = failover.notices_us()
     assert len(notices) == len(failover.members) == 12
     assert notices[-1] < 500_000
@@ -83,7 +93,10 @@ def test_members_notice_a_kill_by_their_sockets(failover: CoordinatorFailover) -
 def test_before_detection_every_answer_names_the_dead_broker(
     run: VirtualRun, failover: CoordinatorFailover
 ) -> None:
-    """MEASURED_FAILOVER 2: until the fencing every broker's metadata names the dead one."""
+    """Until the controller fences the dead broker, every broker's metadata still names it.
+
+    (MEASURED_FAILOVER 2)
+    """
     for member in failover.members:
         assert set(member.answers_before_detection) == {failover.victim}, member.node
     answers = [
@@ -104,7 +117,7 @@ def test_before_detection_every_answer_names_the_dead_broker(
 def test_failover_keeps_members_and_generation_without_a_rebalance(
     failover: CoordinatorFailover,
 ) -> None:
-    """They are loaded from the log; each member's first heartbeat or commit is accepted."""
+    """The new coordinator loads members and generation from the log, and accepts the members."""
     assert failover.rebalances == 0
     members = {}
     for member in failover.members:
@@ -117,7 +130,7 @@ def test_failover_keeps_members_and_generation_without_a_rebalance(
 
 
 def test_every_member_commits_again_soon_after_the_load(failover: CoordinatorFailover) -> None:
-    """Measured: 0.25 s at most; the client's backoff allows 1.2 s."""
+    """Real members commit within 0.25 s of the load; the client's backoff allows up to 1.2 s."""
     resumes = failover.resumes_us()
     assert len(resumes) == 12
     assert 0 < resumes[0] <= resumes[-1] <= RESUME_MAX_US

@@ -28,8 +28,10 @@ from tests.support.harness.programs import ray_head
 pytestmark = pytest.mark.slow
 
 HERE = ("--workers", "1")
+"""One worker plays in the command's own process."""
 GUARD = "    high_watermark_gate: false"
 EIGHT = ("--count", "8", "--recheck", "25")
+"""Eight seeds, of which 25 %, two, are played a second time."""
 FOUND_BY = 6
 """Number of first seeds, without the guard, that include a finding."""
 
@@ -57,9 +59,11 @@ def latest(command_line: CommandLine, space: str = "unguarded") -> Path:
 
 def played(path: Path) -> dict[int, str]:
     """Return the digest of each played seed."""
-    records = [each for each in open_exploration(path).records() if isinstance(each, PlayedSeeds)]
+    records = [
+        record for record in open_exploration(path).records() if isinstance(record, PlayedSeeds)
+    ]
     seeds = [run.seed for record in records for run in record.runs]
-    assert len(set(seeds)) == len(seeds)
+    assert len(set(seeds)) == len(seeds), "no seed is played twice"
     return {run.seed: run.digest for record in records for run in record.runs}
 
 
@@ -74,6 +78,10 @@ def wait_until(true: Callable[[], bool]) -> None:
 def test_search_without_findings_passes_and_lists_unreached_marks(
     command_line: CommandLine,
 ) -> None:
+    """With the guard on, three seeds find nothing; a PASS also names what they did not reach.
+
+    The runs of an exploration are no run directories, so `list` finds none.
+    """
     done = command_line.run("explore", "reference", *HERE, "--count", "3", "--recheck", "100")
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -93,6 +101,7 @@ def test_search_without_findings_passes_and_lists_unreached_marks(
 def test_finding_is_grouped_and_written_as_a_file_that_can_be_run(
     command_line: CommandLine,
 ) -> None:
+    """The file of a finding replays one of its runs: seed, code, finding and digest are equal."""
     done = command_line.run(
         *("explore", unguarded(command_line), *HERE, "--count", str(FOUND_BY)),
         *("--junit", "build/explored.xml"),
@@ -103,15 +112,15 @@ def test_finding_is_grouped_and_written_as_a_file_that_can_be_run(
     results = results_of(path)
     assert (results["verdict"], results["exit_code"]) == ("violated", 1)
     assert results["runs"]["violated"] >= 1
-    for found in results["findings"]:
-        loaded = load_experiment(str(path / found["file"])).experiment
+    for finding in results["findings"]:
+        loaded = load_experiment(str(path / finding["file"])).experiment
         assert loaded.replay is not None
-        assert loaded.replay.seed == found["example_seed"]
-        assert loaded.name == f"unguarded-{found['example_seed']}"
+        assert loaded.replay.seed == finding["example_seed"]
+        assert loaded.name == f"unguarded-{finding['example_seed']}"
         assert loaded.replay.code == code_version()
-        assert loaded.replay.finding == f"{found['check']}: {found['summary']}"
-        assert loaded.replay.digest == played(path)[found["example_seed"]]
-        for command in (found["replay"], found["shrink"]):
+        assert loaded.replay.finding == f"{finding['check']}: {finding['summary']}"
+        assert loaded.replay.digest == played(path)[finding["example_seed"]]
+        for command in (finding["replay"], finding["shrink"]):
             assert command in done.stdout
     first = results["findings"][0]
     again = command_line.run("replay", str(path / first["file"]))
@@ -120,11 +129,12 @@ def test_finding_is_grouped_and_written_as_a_file_that_can_be_run(
     cases = {case.get("name"): case for case in suite.iterfind("testcase")}
     assert set(cases) == {"explore", *CHECKERS}
     failed = {name for name, case in cases.items() if case.find("failure") is not None}
-    assert failed == {found["check"] for found in results["findings"]}
+    assert failed == {finding["check"] for finding in results["findings"]}
     assert suite.get("errors") == "0"
 
 
 def test_json_is_one_document_and_nothing_else(command_line: CommandLine) -> None:
+    """Scripts read standard output; standard error is empty without a terminal."""
     done = command_line.run("explore", "reference", *HERE, "--count", "2", "--json")
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -137,6 +147,7 @@ def test_json_is_one_document_and_nothing_else(command_line: CommandLine) -> Non
 
 
 def test_search_stops_after_the_first_finding(command_line: CommandLine) -> None:
+    """Seeds are played in batches of one, so that the search stops at the seed of the finding."""
     done = command_line.run(
         "explore", unguarded(command_line), *HERE, "--stop-after", "1", "--batch", "1"
     )
@@ -149,7 +160,7 @@ def test_search_stops_after_the_first_finding(command_line: CommandLine) -> None
 
 
 def test_search_ends_at_its_time_limit(command_line: CommandLine) -> None:
-    """Without a count it would never end."""
+    """A search without a count has no other end than its time limit."""
     done = command_line.run("explore", "reference", *HERE, "--time-limit", "1s", "--json")
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)["results"]
@@ -179,7 +190,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 def test_resumed_search_has_the_results_of_an_uninterrupted_one(
     command_line: CommandLine, whole: Whole, number: signal.Signals
 ) -> None:
-    """No finished seed is played again, none is lost; half a line is dropped."""
+    """No finished seed is played again, and none is lost.
+
+    SIGKILL may end the process in the middle of a write: the test appends half a line itself, which
+    the resumed search drops. After SIGINT and SIGHUP the process ends in order (130 and 141).
+    """
     with command_line.started("explore", unguarded(command_line), *HERE, *EIGHT) as process:
         folder = command_line.folder / "runs/explorations/unguarded/latest"
         wait_until(lambda: (folder / "batches.jsonl").exists() and len(played(folder)) >= 3)
@@ -208,18 +223,19 @@ def test_resumed_search_has_the_results_of_an_uninterrupted_one(
     results = results_of(path)
     for key in ("runs", "seeds", "marks", "faults_hit", "virtual_us"):
         assert results[key] == whole.results[key], key
-    mine, theirs = (
+    resumed_findings, whole_findings = (
         [
-            {key: each[key] for key in ("check", "claim", "story", "example_seed", "seeds")}
-            for each in side["findings"]
+            {key: finding[key] for key in ("check", "claim", "story", "example_seed", "seeds")}
+            for finding in search_results["findings"]
         ]
-        for side in (results, whole.results)
+        for search_results in (results, whole.results)
     )
-    assert mine == theirs
+    assert resumed_findings == whole_findings
     assert results["rechecks"]["equal"] == whole.results["rechecks"]["equal"] >= 2
 
 
 def test_exploration_can_be_extended(command_line: CommandLine) -> None:
+    """`--count 3` is the total: of seeds 40 to 42 only 42 is played by the resumed search."""
     command_line.run("explore", "reference", *HERE, "--first-seed", "40", "--count", "2")
     path = latest(command_line, "reference")
     longer = command_line.run("explore", "--resume", str(path.parent), *HERE, "--count", "3")
@@ -230,6 +246,7 @@ def test_exploration_can_be_extended(command_line: CommandLine) -> None:
 def test_resumed_exploration_keeps_its_share_of_mutated_seeds(
     command_line: CommandLine,
 ) -> None:
+    """Another share would give the same seeds other schedules, so a different one is refused."""
     command_line.run("explore", "reference", *HERE, "--count", "1", "--mutated", "30")
     path = latest(command_line, "reference")
     assert open_exploration(path).manifest.mutated_percent == 30
@@ -242,6 +259,10 @@ def test_resumed_exploration_keeps_its_share_of_mutated_seeds(
 
 
 def test_exploration_of_a_changed_space_is_not_resumed(command_line: CommandLine) -> None:
+    """A seed draws another schedule from a changed space, so the results would not belong together.
+
+    Here the number of brokers changes.
+    """
     space = unguarded(command_line)
     command_line.run("explore", space, *HERE, "--count", "1")
     file = command_line.folder / space
@@ -259,7 +280,10 @@ def test_exploration_of_a_changed_space_is_not_resumed(command_line: CommandLine
 def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
     command_line: CommandLine,
 ) -> None:
-    """A terminal sends Ctrl-C to Ray's processes, too: none of their runs may look broken."""
+    """A terminal sends Ctrl-C to all processes of its group, so also to Ray's workers.
+
+    A run that a worker breaks off because of it must not count as broken by a bug.
+    """
     with command_line.started(
         *("explore", "reference", "--workers", "2", "--count", "5000", "--recheck", "50")
     ) as process:
@@ -280,7 +304,7 @@ def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
     assert results["outcome"] == "interrupted"
     assert results["runs"]["broken"] == 0
     records = list(open_exploration(path).records())
-    workers = {each.worker for each in records if isinstance(each, PlayedSeeds | PlayedAgain)}
+    workers = {record.worker for record in records if isinstance(record, PlayedSeeds | PlayedAgain)}
     assert len(workers) == 2
     wait_until(lambda: command_line.processes() == [])
 
@@ -289,7 +313,10 @@ def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
 def test_search_on_a_named_ray_sends_its_code_and_leaves_it_running(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
-    """Its workers were started elsewhere and do not have this folder."""
+    """The workers of another Ray do not have this folder, so the command sends them its code.
+
+    The second command proves that the first left that Ray running.
+    """
     with ray_head(tmp_path, auth_mode=None) as address:
         done = command_line.run(
             *("explore", "reference", "--ray-address", address, "--workers", "2"),

@@ -1,8 +1,9 @@
 """A failover with 200,000 commit records in the group's offsets partition, on both runtimes.
 
-The successor must take visibly longer to load, and serve as a broker meanwhile: heartbeats to the
-controller, and requests for the partitions that it led before. Kafka loads on another thread; here
-a load is cut into turns, and a turn too long, or a load in one piece, fails these tests.
+The successor takes visibly longer to load, and serves as a broker meanwhile: it sends heartbeats to
+the controller and answers requests for the partitions that it led before. Kafka loads on another
+thread. Here a load is cut into turns of the node's one event loop; these tests fail if a turn is
+too long, or if the load is one turn.
 """
 
 from dataclasses import dataclass
@@ -28,9 +29,10 @@ pytestmark = pytest.mark.slow
 
 RECORDS = 200_000
 READERS, BYSTANDERS = "orders-readers", "others"
-"""Partitions 2 and 3 of six offsets partitions.
+"""The group whose log is large, and a second group.
 
-The coordinator of the second group is the broker that succeeds the coordinator of the first.
+Their offsets partitions are 2 and 3 of six. The coordinator of BYSTANDERS becomes that of READERS,
+too, after the crash.
 """
 SMALL_PARTITION = "__consumer_offsets-5"
 """A partition that moves in the same failover, from and to the same brokers, and is empty."""
@@ -101,6 +103,7 @@ class Loaded:
         return completed - started
 
     def during_load(self) -> list[TraceRow]:
+        """Return the rows of all nodes between the begin and the end of the successor's load."""
         return [
             row
             for row in self.rows
@@ -118,6 +121,7 @@ def loaded(experiment: Experiment, results: Results, rows: list[TraceRow]) -> Lo
 
 
 def virtual(*, records: int, costs: CostModel | None = None) -> Loaded:
+    """Play the crash in virtual time; `costs` replace the measured cost of a load."""
     definition = large_log(records=records, after_faults="11s" if costs is None else "24s")
     spec = to_cluster_spec(definition)
     if costs is not None:
@@ -134,7 +138,7 @@ def slow_virtual() -> Loaded:
 
 @pytest.fixture(scope="module")
 def on_ray(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    """The real load of real processes; sessions are short, so that the run is."""
+    """Play the crash on Ray; the broker session is 3 s, so that the run is short."""
     del local_ray
     definition = large_log(
         records=RECORDS,
@@ -222,7 +226,7 @@ def check_group_waits_for_its_load(run: Loaded) -> None:
 
 
 def test_load_of_a_large_log_is_visibly_longer_in_virtual_time() -> None:
-    """By the measured rate 1,000,000 records take 0.5 s: 0.1 s for these."""
+    """By the measured rate 1,000,000 records take 0.5 s, so 200,000 take 0.1 s."""
     without = virtual(records=0)
     large = virtual(records=RECORDS)
     check_loaded_everything(large)
@@ -233,13 +237,16 @@ def test_load_of_a_large_log_is_visibly_longer_in_virtual_time() -> None:
 
 
 def test_long_load_in_virtual_time_outlasts_the_session(slow_virtual: Loaded) -> None:
-    """The next tests need this: a broker silent for this long would be fenced."""
+    """The load takes 12 s: a broker that sent no heartbeat for so long would be fenced after 9 s.
+
+    The next two tests rely on that.
+    """
     check_loaded_everything(slow_virtual)
     assert slow_virtual.failover.load_us > 10_000_000
 
 
 def test_loading_broker_sends_heartbeats_in_virtual_time(slow_virtual: Loaded) -> None:
-    """One heartbeat every 2 s, for 12 s."""
+    """With a heartbeat every 2 s there are at least five within a load of 12 s."""
     check_successor_heartbeats(slow_virtual, at_least=5)
 
 
@@ -251,18 +258,18 @@ def test_loading_broker_serves_its_other_partitions_in_virtual_time(slow_virtual
 
 @pytest.mark.ray
 def test_load_of_a_large_log_is_visibly_longer_on_ray(on_ray: Loaded) -> None:
-    """Measured: 50 to 120 ms, against less than one for a partition without records."""
+    """Measured: 50 to 120 ms, against less than 1 ms for a partition without records."""
     check_loaded_everything(on_ray)
     assert on_ray.failover.load_us > 10 * on_ray.small_load_us()
 
 
 @pytest.mark.ray
 def test_loading_broker_sends_heartbeats_on_ray(on_ray: Loaded) -> None:
-    """It sends one every 10 ms, unless the load blocks it."""
+    """A heartbeat is due every 10 ms: within 50 ms at least one is sent, unless the load blocks."""
     check_successor_heartbeats(on_ray, at_least=1)
 
 
 @pytest.mark.ray
 def test_loading_broker_serves_its_other_partitions_on_ray(on_ray: Loaded) -> None:
-    """The event loop must not be blocked by the load."""
+    """At least one record and one commit of the second group pass between the load's turns."""
     check_successor_serves_others(on_ray, at_least=1)

@@ -33,7 +33,11 @@ SMALLER = ("topics.orders.partitions=6", "producers[0].records_per_second=20")
 
 
 def test_experiment_in_one_process_agrees_with_virtual_time(tmp_path: Path) -> None:
-    """It has exactly the milestones of virtual time. `make soak` plays every experiment."""
+    """A run in real time has exactly the milestones of one in virtual time.
+
+    A milestone is a first event of its kind, such as the election of the next coordinator. Here
+    one experiment is played; `make soak` plays every experiment.
+    """
     variables = (*SMALLER, f"groups.{GROUP}.members=4", "run.after_faults=3s")
     experiment = load_experiment("pause_coordinator", variables).experiment
     rows: list[TraceRow] = []
@@ -52,7 +56,10 @@ def test_experiment_in_one_process_agrees_with_virtual_time(tmp_path: Path) -> N
 
 
 def test_run_in_one_process_needs_neither_ray_nor_java(command_line: CommandLine) -> None:
-    """The test covers the command, its directory, and its printed replay command."""
+    """The command finds neither Java nor any program on its PATH.
+
+    A run in real time has no digest, because no two of them have equal traces.
+    """
     done = command_line.run(
         "run",
         *("coordinator_crash", "--runtime", "local", "--time-scale", "10", "--json"),
@@ -79,7 +86,10 @@ def test_run_in_one_process_needs_neither_ray_nor_java(command_line: CommandLine
 def test_groups_of_a_local_cluster_are_queried_from_another_process(
     command_line: CommandLine,
 ) -> None:
-    """As on Ray the run's directory has the addresses; SIGTERM heals and ends the run."""
+    """`groups` finds the brokers' addresses in the run's directory; SIGTERM heals and ends the run.
+
+    The fault would last 100 s: it is healed at the end ("end"), not by its plan.
+    """
     with command_line.started(
         "run", "coordinator_crash", "--runtime", "local", *SCALED_DOWN, *ENDLESS
     ) as run:

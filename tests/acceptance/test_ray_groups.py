@@ -25,11 +25,12 @@ from tests.support.worlds.acceptance import rows_of_run
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
 
 TOOL = "tool"
+"""A group without members that the tests create and delete."""
 TOPICS = ("--topic", "orders:0,1")
 
 
 def ask(command_line: CommandLine, *words: str) -> tuple[int, Any]:
-    """Ask; return the exit code and the document, None without one."""
+    """Run `groups` with arguments; return its exit code and JSON document (None: no output)."""
     done = command_line.run("groups", *words, "--json", "--timeout", "60s")
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, json.loads(done.stdout) if done.stdout else None
@@ -38,10 +39,10 @@ def ask(command_line: CommandLine, *words: str) -> tuple[int, Any]:
 def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
     command_line: CommandLine,
 ) -> None:
-    """Other processes use the addresses in the run's directory; its trace has every visit.
+    """Other processes use the addresses in the run's directory; its trace has each of their calls.
 
-    SIGTERM, a service manager's stop and `timeout`'s, ends the run as Ctrl-C does: Ray's own
-    handler would exit on the spot.
+    SIGTERM, which service managers and `timeout` send, ends the run as Ctrl-C does. Ray's own
+    handler would exit at once, without healing.
     """
     with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as run:
         wait_until(lambda: run.poll() is not None or in_force(command_line), "the fault")
@@ -55,7 +56,7 @@ def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
         check_changed(command_line)
         code, listed = ask(command_line, "list", "--run", str(past.path))
         assert code == 0
-        assert [(each["group"], each["state"]) for each in listed["groups"]] == [(GROUP, "Stable")]
+        assert [(row["group"], row["state"]) for row in listed["groups"]] == [(GROUP, "Stable")]
         run.terminate()
         output, errors = run.communicate(timeout=PATIENCE_S)
 
@@ -70,8 +71,10 @@ def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
     assert results is not None
     assert not [check for check in results.checks if check.outcome is CheckOutcome.VIOLATED]
     rows = rows_of_run(past.path)
+    # Each command is a node of its own in the trace; admin-0 is the run's own administrator. The
+    # eight commands: describe, 2 refused, 4 changes, list.
     visits = {row.node for row in rows if row.node.startswith("admin-") and row.node != "admin-0"}
-    assert len(visits) == 8
+    assert len(visits) == 1 + 2 + 4 + 1
     removed = [row for row in rows if row.kind == TraceKind.OFFSET_REMOVED]
     assert [row.partition for row in removed] == ["orders-1", "orders-0"]
     assert {(row.group, row.cause) for row in removed} == {(TOOL, "deleted by an administrator")}
@@ -122,6 +125,6 @@ def check_changed(command_line: CommandLine) -> None:
     code, described = ask(command_line, "describe", "--group", TOOL)
     (group,) = described["groups"]
     assert (code, group["state"]) == (0, "Empty")
-    assert [(each["partition"], each["current_offset"]) for each in group["offsets"]] == [(0, 0)]
+    assert [(row["partition"], row["current_offset"]) for row in group["offsets"]] == [(0, 0)]
     code, deleted = ask(command_line, "delete", "--group", TOOL)
     assert (code, deleted["groups"]) == (0, [{"group": TOOL, "error": None, "held_by": []}])

@@ -50,7 +50,7 @@ SHORT = ("--var", "faults[0].duration=6s", "--var", "run.after_faults=1s")
 ENDLESS = ("--var", "faults[0].duration=100s")
 PAUSED = ("--var", "faults[0].fault=pause")
 PATIENCE_S = 120.0
-"""Bounds of the runs' own clocks are unaffected by a busy machine, on which two Rays are slow."""
+"""Limit for steps of other processes, generous because two Rays on a busy machine are slow."""
 
 
 def wait_until(true: Callable[[], bool], what: str, *, limit_s: float = PATIENCE_S) -> None:
@@ -115,26 +115,29 @@ def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> 
     assert results is not None
     assert results.reasons == ()
     assert results.verdict is Verdict.PASS
-    # Not judged: whether an append waited for the dead leader, which tests fencing, is chance, and
-    # so is a recovery at the undoing. Two checks apply only in virtual time.
+    # Two checks judge nothing in some runs. `fencing` needs an append that waited for the dead
+    # leader, and `recovery` a replica that recovers when the fault is undone: both are chance.
+    # Two more checks apply only in virtual time.
     untested = {report.check for report in results.checks if report.outcome != "pass"}
     of_virtual_time = {"administration", "stability"}
     assert of_virtual_time <= untested <= {"fencing", "recovery", *of_virtual_time}
     assert past.manifest.status is RunStatus.COMPLETED
     assert {row.run for row in rows} == {past.manifest.run}
     refused = [row for row in rows if row.kind == TraceKind.CONNECTION_REFUSED]
-    # A broker that is restarting may be asked too early; one of another run never is.
+    # A restarting broker may be asked before it serves; a broker of the other run is never asked.
     assert [row for row in refused if detail_of(row)["reason"] != "does not serve"] == []
 
     (fault,) = past.journal()
     assert fault.pid is not None
     assert fault.pid == node_pids(rows)[f"{fault.node}/0"]
-    assert start_ticks(fault.pid) is None
+    assert start_ticks(fault.pid) is None  # the killed process has ended
     lives = node_pids(rows)
-    assert lives[f"{fault.node}/1"] != fault.pid
+    assert lives[f"{fault.node}/1"] != fault.pid  # incarnation 1 is another process
 
     failover = coordinator_failover(rows, experiment, GROUP)
     assert failover.victim == fault.node
+    # The session runs from the last heartbeat, up to an interval before the kill; the upper bound
+    # leaves half a second for the controller's check and the scheduling of real processes.
     assert SESSION_US - HEARTBEAT_US <= failover.detect_us <= SESSION_US + 500_000
     assert failover.rebalances == 0
     assert [len(member.identities) for member in failover.members] == [1, 1, 1, 1]
@@ -162,12 +165,12 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 def owners_of_sessions() -> set[int]:
     """Return the processes whose Ray left a session's folder."""
-    found = Path(tempfile.gettempdir(), "ray").glob(f"session_*/{OWNER_FILE}")
-    return {int(path.read_text().split()[1]) for path in found}
+    owner_files = Path(tempfile.gettempdir(), "ray").glob(f"session_*/{OWNER_FILE}")
+    return {int(path.read_text().split()[1]) for path in owner_files}
 
 
 def test_ctrl_c_heals_and_stops_and_leaves_a_readable_run(interrupted: CommandLine) -> None:
-    """Exit 130; the directory is marked, the trace is whole, the analysing command is printed."""
+    """The run has exit code 130 and verdict unknown; its fault is healed and its trace complete."""
     (past,) = interrupted.runs()
     assert past.manifest.status is RunStatus.INTERRUPTED
     assert past.incomplete
@@ -227,7 +230,7 @@ def test_run_whose_driver_was_killed_leaves_no_process(killed: CommandLine) -> N
 
 
 def test_disk_that_fills_is_one_message_and_keeps_the_traced_rows(tmp_path: Path) -> None:
-    """The nodes' traces fill it, each in its own process: 255, no PASS, no node remains."""
+    """The traces of the nodes fill a disk of 4.6 MB: exit code 255, no PASS, no node remains."""
     command_line = CommandLine(tmp_path)
     with small_disk(tmp_path / "disk", "4600k") as disk:
         done = command_line.run("run", "coordinator_crash", *SCALED_DOWN, "--runs", str(disk))
@@ -251,7 +254,7 @@ def test_disk_that_fills_is_one_message_and_keeps_the_traced_rows(tmp_path: Path
 def test_interrupted_or_failed_runs_can_be_analysed(
     interrupted: CommandLine, killed: CommandLine
 ) -> None:
-    """Their measurements up to the end are kept, and missing parts are named."""
+    """Both have tables of what was measured up to their end, and the output says how they ended."""
     java = find_java()
     if isinstance(java, JavaProblem):
         pytest.skip(java.found)

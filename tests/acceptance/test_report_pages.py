@@ -1,7 +1,7 @@
 """Reports in a headless Chromium: of three members and a thousand, violated and interrupted.
 
-Each was made from a real run in virtual time. A page that logs to the console, requests anything
-but itself, or fails to draw a chart fails here.
+Each report is of a run in virtual time. A page fails its test if it logs to the console, requests
+anything but itself, or cannot draw a chart.
 """
 
 import re
@@ -36,6 +36,7 @@ pytestmark = [
 ]
 
 LARGEST_BYTES = 10_000_000
+"""Bound for every report, that of a thousand members included."""
 LANES = {
     "lane-faults",
     "lane-coordinators",
@@ -235,14 +236,14 @@ def test_evidence_of_a_violation_links_into_the_lanes(shelf: Shelf) -> None:
 
 
 def test_address_restores_the_same_view(shelf: Shelf) -> None:
-    """A colleague gets the file and the part of the address behind #."""
+    """The part of the address behind # names lane and span, so that a view can be passed on."""
     with shelf.opened("overlap", fragment="lane-ownership?t=60-95") as page:
         assert shown_range(page) == (60, 95)
         expect(page.locator("#lane-ownership .picture svg")).to_be_in_viewport()
 
 
 def test_time_axis_is_one_for_all_lanes(shelf: Shelf) -> None:
-    """Events above one another happened at the same time."""
+    """Events that are above one another in two lanes happened at the same time."""
     with shelf.opened("overlap") as page:
         draw_all(page)
         set_range(page, 62, 68)
@@ -271,7 +272,7 @@ def test_selection_changes_the_chart_of_many_members(shelf: Shelf) -> None:
         chart = page.locator("figure.chart:has(.picks select)").first
         select = chart.locator("select").first
         assert select.locator("option").count() > 1
-        before = chart.locator(".picture svg").inner_html()
+        before = chart.locator(".picture svg").inner_html()  # the drawing of the first option
 
         select.select_option(index=select.locator("option").count() - 1)
 
@@ -287,12 +288,12 @@ def _length(span: tuple[float, float]) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_enough_contrast(shelf: Shelf, scheme: Scheme) -> None:
-    """Light and dark, words and the labels of the charts; each style once."""
+    """In light and dark mode words and labels of charts have the contrast that WCAG demands."""
     with shelf.opened("violated", scheme=scheme) as page:
         draw_all(page)
-        found = contrasts(page, TEXT)
-        assert len(found) > 10
-        assert [text for text in found if text.ratio < text.needed] == []
+        styles = contrasts(page, TEXT)
+        assert len(styles) > 10
+        assert [style for style in styles if style.ratio < style.needed] == []
 
 
 def test_dark_mode_follows_the_system_and_the_button(shelf: Shelf) -> None:
@@ -341,7 +342,7 @@ def test_words_are_visible_without_javascript(shelf: Shelf, browser: Browser) ->
 
 
 def test_report_names_both_owners_of_partition_0_and_the_times(shelf: Shelf) -> None:
-    """This is the question of split_brain_ownership, answered in words."""
+    """The experiment split_brain_ownership asks which members own one partition, and when."""
     with shelf.opened("overlap") as page:
         (owned_twice,) = shelf.reports.owned_twice("overlap", "orders-0")
         text = page.locator("main").inner_text()

@@ -26,7 +26,7 @@ SMALL = (
 
 
 def test_each_seed_gives_the_run_that_it_gives_alone(command_line: CommandLine) -> None:
-    """Digest and command line are those of `run --seed`: the processes play nothing else."""
+    """A seed of `--seeds` has the digest and the replay command that `run --seed` gives it."""
     alone = command_line.run(*VIRTUAL, *SMALL, "--seed", "7", "--no-analyze")
     several = command_line.run(
         *VIRTUAL, *SMALL, "--seeds", "7..8", "--workers", "2", "--json", "--junit", "seeds.xml"
@@ -48,7 +48,7 @@ def test_each_seed_gives_the_run_that_it_gives_alone(command_line: CommandLine) 
         for figure in document["figures"]
         if (figure["figure"], figure["statistic"]) == ("detect", "max")
     ]
-    assert [(each["unit"], each["seeds"]) for each in detects] == [("us", 2)]
+    assert [(figure["unit"], figure["seeds"]) for figure in detects] == [("us", 2)]
     suites = ET.parse(command_line.folder / "seeds.xml").getroot()
     assert [suite.get("name") for suite in suites] == [
         "coordlab.coordinator_crash.seed-7",
@@ -58,7 +58,10 @@ def test_each_seed_gives_the_run_that_it_gives_alone(command_line: CommandLine) 
 
 
 def test_inconclusive_seeds_are_listed_with_their_commands(command_line: CommandLine) -> None:
-    """Exit 2, and the command of each of them; Spark is not needed."""
+    """Exit code 2, unknown; each seed is listed with the command that plays it alone.
+
+    The time limit of 8 s ends the runs before their fault.
+    """
     done = command_line.run(
         *VIRTUAL, *SMALL, "--seeds", "1,3", "--time-limit", "8s", "--no-analyze"
     )
@@ -74,9 +77,9 @@ def test_file_with_its_own_seed_is_played_with_those_of_the_command(
     command_line: CommandLine,
 ) -> None:
     """A file of an exploration has a seed in its `replay`, and is tried with others."""
-    found = str(ROOT / "tests/corpus/coordinator_elected_again_before_it_heard_of_another.yaml")
+    file = str(ROOT / "tests/corpus/coordinator_elected_again_before_it_heard_of_another.yaml")
     done = command_line.run(
-        "run", found, "--runtime", "virtual", "--seeds", "0,2", "--no-analyze", "--no-trace"
+        "run", file, "--runtime", "virtual", "--seeds", "0,2", "--no-analyze", "--no-trace"
     )
 
     assert done.returncode == 0, done.stderr
@@ -85,7 +88,7 @@ def test_file_with_its_own_seed_is_played_with_those_of_the_command(
 
 
 def test_folder_that_cannot_be_made_is_refused_before_any_seed(command_line: CommandLine) -> None:
-    """It is the user's mistake: exit 254, and not a failure of each seed."""
+    """A wrong `--runs` is the user's mistake: exit code 254, and not a failure of each seed."""
     (command_line.folder / "file").write_text("")
     done = command_line.run(*VIRTUAL, "--seeds", "1..3", "--runs", "file/runs")
 
@@ -94,7 +97,10 @@ def test_folder_that_cannot_be_made_is_refused_before_any_seed(command_line: Com
 
 
 def test_worker_that_is_killed_is_a_failure_of_the_lab(command_line: CommandLine) -> None:
-    """Its seed is named, and the others are played: exit 255, whatever their results."""
+    """The killed worker's seed is named and the others are played; the exit code is 255.
+
+    The worker is killed when it has begun seed 2, because seed 1 has passed.
+    """
     with command_line.started(
         *VIRTUAL, *SMALL, "--seeds", "1..3", "--workers", "1", "--no-analyze"
     ) as process:
@@ -126,6 +132,7 @@ def test_ctrl_c_ends_the_workers_and_lists_finished_seeds(command_line: CommandL
 
     assert process.returncode == 130
     assert "INTERRUPTED  coordinator_crash on virtual, 9 seeds: " in output
+    # The worker may have finished more than the first seed: `seed 1` or `seeds 1..2`.
     assert "passed: seeds 1" in output.replace("seed 1", "seeds 1")
     hint = f"to analyse them: {sys.executable} -m coordlab analyze runs/coordinator_crash/"
     assert hint in output

@@ -1,4 +1,4 @@
-"""Runs as a person sees them: on a terminal, on one without cursor movement, through a pipe."""
+"""Output of runs on a terminal, on a terminal without cursor movement, and through a pipe."""
 
 import re
 import sys
@@ -18,6 +18,7 @@ RUN = (
     *("--var", "groups.orders-readers.members=3", "--var", "topics.orders.partitions=3"),
 )
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+"""Control codes that hide and show the cursor."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7](;|m)")
 
 
@@ -32,13 +33,13 @@ def test_run_on_a_terminal_shows_a_panel_and_leaves_the_summary(tmp_path: Path) 
     assert COLOUR.search(command.screen)
     summary = without_control(command.screen.rpartition(SHOW)[2])
     assert "PASS  coordinator_crash on virtual, seed 0" in summary
-    one_line = ("run directory: ", "again: ")
+    one_line = ("run directory: ", "again: ")  # a path or command to copy is never wrapped
     wide = [line for line in summary.splitlines() if len(line.rstrip()) > 80]
     assert [line for line in wide if not line.startswith(one_line)] == []
 
 
 def test_run_with_no_color_moves_the_cursor_without_colours(tmp_path: Path) -> None:
-    """NO_COLOR (no-color.org): otherwise a terminal like any other."""
+    """NO_COLOR (no-color.org) removes the colours only: the panel is drawn as usual."""
     command = TerminalCommand(tmp_path, *RUN, width=40, environment={"NO_COLOR": "1"})
 
     assert command.finish() == 0
@@ -58,7 +59,7 @@ def test_run_on_a_dumb_terminal_writes_lines(tmp_path: Path) -> None:
 
 
 def test_interrupted_run_restores_the_terminal(tmp_path: Path) -> None:
-    """Ctrl-C in the middle: healed, summed up, cursor visible, exit 130."""
+    """After Ctrl-C the fault is healed, the summary printed, the cursor visible, the exit 130."""
     command = TerminalCommand(tmp_path, *RUN, width=80, environment={})
     command.read_until("in force")
     command.send_signal(SIGINT)
@@ -73,7 +74,7 @@ def test_interrupted_run_restores_the_terminal(tmp_path: Path) -> None:
 
 
 def test_output_through_a_pipe_has_no_control_codes(command_line: CommandLine) -> None:
-    """Log files of CI systems need this whatever TERM is."""
+    """Log files of CI systems must have no control codes, whatever TERM is."""
     for command in (RUN, ("list",)):
         done = command_line.run(*command, environment={"TERM": "xterm-256color"})
         assert done.returncode == 0, command
@@ -82,7 +83,7 @@ def test_output_through_a_pipe_has_no_control_codes(command_line: CommandLine) -
 
 
 def test_interrupted_exploration_restores_the_terminal(tmp_path: Path) -> None:
-    """Ctrl-C during the search: the panel disappears, the cursor returns, exit 130."""
+    """After Ctrl-C the panel disappears, the cursor returns, and the command to resume is shown."""
     command = TerminalCommand(
         tmp_path, "explore", "reference", "--workers", "1", width=80, environment={}
     )
@@ -94,7 +95,7 @@ def test_interrupted_exploration_restores_the_terminal(tmp_path: Path) -> None:
     assert command.screen.count(HIDE) == command.screen.count(SHOW) == 1
     rest = without_control(command.screen[command.screen.rindex(SHOW) :])
     assert "INTERRUPTED, PASS so far" in rest
-    continue_sending = (
+    resume_hint = (
         f"to go on: {sys.executable} -m coordlab explore --resume runs/explorations/reference/"
     )
-    assert continue_sending in rest
+    assert resume_hint in rest

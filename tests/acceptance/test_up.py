@@ -65,11 +65,16 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
 def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
     command_line: CommandLine,
 ) -> None:
-    """The commands are those of the documentation."""
+    """One session with all commands of docs/UP.md: status, inject, heal, down.
+
+    The crash lasts 1 s, less than broker.session.timeout.ms (2 s): `inject` warns that the
+    controller will not notice it.
+    """
     with up(command_line, *QUICK, until="group readers: Stable") as cluster:
         shown = json.loads(command_line.run("status", "--json", "--partitions").stdout)
-        assert [each["group"] for each in shown["groups"]] == ["readers"]
-        assert {each["topic"] for each in shown["partitions"]} == {"__consumer_offsets", "orders"}
+        assert [group["group"] for group in shown["groups"]] == ["readers"]
+        topics = {partition["topic"] for partition in shown["partitions"]}
+        assert topics == {"__consumer_offsets", "orders"}
         assert "group readers: Stable" in command_line.run("status").stdout
 
         crashed = command_line.run(
@@ -87,7 +92,7 @@ def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
         assert "in force until `heal slow-0`" in slow.stdout
 
         shown = json.loads(command_line.run("status", "--json").stdout)
-        assert [each["fault_id"] for each in shown["faults"]] == ["crash-0", "slow-0"]
+        assert [fault["fault_id"] for fault in shown["faults"]] == ["crash-0", "slow-0"]
 
         assert command_line.run("heal", "slow-0").stdout.endswith("is healed\n")
         assert command_line.run("heal").stdout == "nothing is in force\n"
@@ -100,7 +105,8 @@ def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
     (past,) = command_line.runs()
     assert past.manifest.status is RunStatus.COMPLETED
     assert past.manifest.replay.startswith("python -m coordlab up --topic orders:2")
-    assert [(each.fault_id, each.healed_by) for each in past.journal()] == [
+    # The crash ended by its own duration, the slow links by the order `heal`.
+    assert [(fault.fault_id, fault.healed_by) for fault in past.journal()] == [
         ("crash-0", "plan"),
         ("slow-0", "order"),
     ]
@@ -109,7 +115,10 @@ def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
 
 
 def test_wrong_orders_end_with_their_exit_codes(command_line: CommandLine) -> None:
-    """254 for an invalid order, 2 for one without effect now; no order is carried out."""
+    """254 for an order that is wrong in itself, 2 for one that has no target now.
+
+    No order is carried out, and the cluster lives on until SIGTERM.
+    """
     nowhere = command_line.run("inject", "crash", "broker(0)")
     assert nowhere.returncode == EXIT_BAD_ARGUMENTS
     assert nowhere.stderr.startswith("no cluster is up in runs: `")
@@ -139,6 +148,7 @@ def test_wrong_orders_end_with_their_exit_codes(command_line: CommandLine) -> No
 def test_occupied_ports_are_named_before_the_start(
     command_line: CommandLine,
 ) -> None:
+    """Another program listens at the port, so nothing is started and no directory is made."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen(1)
@@ -150,14 +160,17 @@ def test_occupied_ports_are_named_before_the_start(
 
 
 def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: CommandLine) -> None:
-    """The first is `down`; the second, during the wait for liveness, is a run's Ctrl-C."""
+    """The first Ctrl-C acts as `down`; a second one interrupts the final wait for liveness.
+
+    The first cluster gets one Ctrl-C and passes; the second cluster gets two (130).
+    """
     with up(command_line, *QUICK, "--name", "blue", until="group readers: Stable") as cluster:
         assert command_line.run("inject", "pause", "broker(0)").returncode == EXIT_PASS
         cluster.send_signal(signal.SIGINT)
         code, output = ended(cluster)
     assert code == EXIT_PASS, output
     (past,) = command_line.runs()
-    assert [each.healed_by for each in past.journal()] == ["end"]
+    assert [fault.healed_by for fault in past.journal()] == ["end"]
 
     slow = (*QUICK, "--name", "green", "--var", "groups.readers.config.session.timeout.ms=30000")
     with up(command_line, *slow, until="group readers: Stable") as cluster:
@@ -176,7 +189,7 @@ def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: Co
 def test_a_duration_ends_the_cluster_and_a_plan_is_played(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
-    """CI uses this: the file's plan, and a defined end."""
+    """`up FILE --play --duration` plays the file's plan and ends by itself, as CI needs it."""
     file = tmp_path / "small.yaml"
     file.write_text(
         "version: 1\nname: small\nquestion: q\nexpect: e\n"
@@ -191,12 +204,13 @@ def test_a_duration_ends_the_cluster_and_a_plan_is_played(
     assert done.returncode == EXIT_PASS, done.stdout + done.stderr
     (past,) = command_line.runs()
     assert past.manifest.experiment == "small"
-    assert [(each.fault_id, each.healed_by) for each in past.journal()] == [("pause-0", "plan")]
+    assert [(fault.fault_id, fault.healed_by) for fault in past.journal()] == [("pause-0", "plan")]
 
 
 def test_a_killed_cluster_leaves_no_process_and_its_name_is_free(
     command_line: CommandLine,
 ) -> None:
+    """SIGKILL leaves files behind, which the next command of any kind removes."""
     with up(command_line, "--no-analyze", "--no-trace") as cluster:
         os.kill(cluster.pid, signal.SIGKILL)
         cluster.communicate(timeout=PATIENCE_S)
@@ -228,7 +242,10 @@ def join(bootstrap: list[str], group: str) -> "subprocess.Popen[str]":
 
 
 def test_a_client_from_outside_joins_consumers_of_the_lab(command_line: CommandLine) -> None:
-    """Its processing writes no rows: the group's records count as lost for no check."""
+    """A client from outside writes no trace, so records that it processes have no rows.
+
+    The checks know of it and do not count those records as lost.
+    """
     six = ("--topic", "orders:6")  # so that each of three members owns some
     with up(command_line, *QUICK, *six, until="group readers: Stable") as cluster:
         shown = json.loads(command_line.run("status", "--json").stdout)
@@ -236,7 +253,8 @@ def test_a_client_from_outside_joins_consumers_of_the_lab(command_line: CommandL
         try:
             assert read_until(client, '"committed"')
             (group,) = json.loads(command_line.run("status", "--json").stdout)["groups"]
-            assert [each["node"] is None for each in group["members"]].count(True) == 1
+            outside = [member for member in group["members"] if member["node"] is None]
+            assert len(outside) == 1
         finally:
             client.terminate()
             client.communicate(timeout=PATIENCE_S)
@@ -249,7 +267,10 @@ def test_a_client_from_outside_joins_consumers_of_the_lab(command_line: CommandL
 def test_a_client_from_outside_survives_the_crash_of_its_coordinator(
     command_line: CommandLine,
 ) -> None:
-    """No file has its group: orders hit its coordinator, `status` shows it, the end names it."""
+    """Orders can hit the coordinator of a group that no file defines.
+
+    `status` shows the group, and the output of `down` names it.
+    """
     with up(
         command_line,
         *("--topic", "orders:2", "--producer", "orders:50", "--no-analyze"),
@@ -288,7 +309,7 @@ def test_a_client_from_outside_survives_the_crash_of_its_coordinator(
 @pytest.mark.ray
 @pytest.mark.timeout(240)
 def test_the_same_commands_act_on_a_cluster_on_ray(command_line: CommandLine) -> None:
-    """Brokers are processes there; SIGKILL of `up` leaves no process, Ray's agents included."""
+    """On Ray brokers are processes of their own; after SIGKILL of `up` they and Ray's all end."""
     with up(command_line, *QUICK, "--runtime", "ray", until="group readers: Stable") as cluster:
         crashed = command_line.run(
             "inject", "crash", "--duration", "3s", "--wait", "--coordinator-of", "readers"

@@ -1,7 +1,7 @@
 """docs/ARCHITECTURE.md lists every place at which a fault, a check, an API ... is added.
 
-One existing example of each kind is followed: the files that mention it must be those that the page
-names, and those that only use it.
+The tests follow one existing example of each kind: a file that mentions it must be on the page, or
+among the files that only use it.
 """
 
 import re
@@ -30,7 +30,13 @@ SUFFIXES = frozenset({".py", ".txt", ".j2", ".yaml", ".toml", ".md"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One existing addition. `users` are the files that only use it."""
+    """One existing addition.
+
+    - `row`: the first cell of the page's row.
+    - `pattern`: a regular expression for the addition's names.
+    - `users`: files that mention it without being a place of its kind.
+    - `only_if_needed`: places of the page that other additions need, but not this one.
+    """
 
     row: str
     pattern: str
@@ -78,7 +84,7 @@ EXAMPLES = (
 
 def linked_places(row: str) -> list[str]:
     """Return the files of the page's row, relative to the root; a folder by its door sign."""
-    (line,) = [each for each in PAGE.read_text().splitlines() if each.startswith(f"| {row} |")]
+    (line,) = [text for text in PAGE.read_text().splitlines() if text.startswith(f"| {row} |")]
     links = re.findall(r"\]\(([^)#]+)\)", line)
     places = [(PAGE.parent / link).resolve().relative_to(ROOT).as_posix() for link in links]
     return [place.removesuffix("/__init__.py") for place in places]
@@ -92,17 +98,17 @@ def files_with(pattern: str, places: tuple[str, ...]) -> list[str]:
         for path in ([ROOT / place] if (ROOT / place).is_file() else (ROOT / place).rglob("*"))
         if path.is_file() and path.suffix in SUFFIXES
     ]
-    found = re.compile(pattern)
+    compiled = re.compile(pattern)
     return sorted(
         path.relative_to(ROOT).as_posix()
         for path in files
-        if found.search(path.read_text(encoding="utf-8"))
+        if compiled.search(path.read_text(encoding="utf-8"))
     )
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.row)
 def test_page_names_every_place_of_an_addition(example: Example) -> None:
-    """The steps of the page are complete for the existing example."""
+    """A developer who follows the page forgets no place that the existing example has."""
     places = linked_places(example.row)
     mentioned = files_with(example.pattern, SEARCHED)
 

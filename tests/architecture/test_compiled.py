@@ -1,4 +1,8 @@
-"""Compiled and interpreted modules give equal runs; an outdated library is not loaded."""
+"""Compiled and interpreted modules give equal runs; an outdated library is not loaded.
+
+`make fast` compiles the hot modules with mypyc into one library. The finder (`cluster.compiled`)
+loads that library if it is of these sources and this Python, else Python interprets the sources.
+"""
 
 import ast
 import json
@@ -20,6 +24,7 @@ SOURCE = ("protocol", "hot.py")
 
 
 def _explored(switch: str) -> dict[str, object]:
+    """Play SEEDS seeds in another process, with the library switched on ("1") or off ("0")."""
     done = subprocess.run(
         (sys.executable, "-m", "tests.support.explored_digests", str(SEEDS)),
         cwd=ROOT,
@@ -29,8 +34,8 @@ def _explored(switch: str) -> dict[str, object]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
+    explored: dict[str, object] = json.loads(done.stdout)
+    return explored
 
 
 @pytest.mark.slow
@@ -70,7 +75,11 @@ print(compiled_state().name)
 
 @pytest.mark.slow
 def test_types_of_compiled_modules_can_be_pickled_for_ray() -> None:
-    """New types belong to their module, and frozen dataclasses are rebuilt."""
+    """Ray pickles what it sends to workers, which needs types that name their own module.
+
+    A class or NewType of a compiled module may name the finder's module, and a frozen dataclass may
+    refuse to be rebuilt: the script checks both.
+    """
     if not (BUILD / RECORD).is_file():
         pytest.skip("`make fast` was not run")
     done = subprocess.run(
@@ -107,13 +116,15 @@ def test_a_class_outside_the_library_inherits_from_none_inside() -> None:
         if path not in hot
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
-        for base in (each.value if isinstance(each, ast.Subscript) else each for each in node.bases)
+        for written in node.bases
+        for base in (written.value if isinstance(written, ast.Subscript) else written,)
         if isinstance(base, ast.Name) and base.id in compiled_classes
     ]
     assert offenders == []
 
 
 def _finder(folder: Path, **record: object) -> CompiledFinder:
+    """Return the finder of a library that was compiled from `folder`, with fields changed."""
     facts = {
         "fingerprint": compiled.fingerprint(folder),
         "python": compiled.python_tag(),
@@ -132,6 +143,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_a_library_of_these_sources_and_this_python_is_used(checkout: Path) -> None:
+    """Sources, Python and modules agree, so the finder decides to use the library."""
     assert _finder(checkout).decide() is CompiledState.COMPILED
 
 
@@ -148,29 +160,32 @@ def test_a_changed_source_leaves_all_modules_interpreted_with_a_message(
 
 
 def test_a_new_source_leaves_all_modules_interpreted(checkout: Path) -> None:
+    """The fingerprint covers all sources of a package, because compiled modules may import it."""
     finder = _finder(checkout)
     (checkout / "protocol" / "new.py").write_text("", encoding="utf-8")
     assert finder.decide() is CompiledState.STALE
 
 
 def test_a_library_for_another_python_is_not_loaded(checkout: Path) -> None:
+    """A library fits only the version of Python for which it was compiled."""
     assert _finder(checkout, python="3.0 .so").decide() is CompiledState.STALE
 
 
 def test_a_hot_module_imported_earlier_leaves_the_others_interpreted(checkout: Path) -> None:
-    """Compiled modules access objects whose layout differs in interpreted ones."""
+    """Compiled code reads fields by their place in memory, so it cannot use interpreted classes."""
     finder = _finder(checkout, modules={"protocol.ids": "protocol/ids.py"})
     assert "protocol.ids" in sys.modules
     assert finder.decide() is CompiledState.TOO_LATE
 
 
 def test_the_switch_installs_no_finder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the switch at 0 the sources are interpreted; without the switch the finder is there."""
     _finder(checkout)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     monkeypatch.setenv(SWITCH, "0")
     compiled.use_compiled(checkout, checkout)
-    assert not any(isinstance(each, CompiledFinder) for each in sys.meta_path)
+    assert not any(isinstance(finder, CompiledFinder) for finder in sys.meta_path)
     assert compiled.compiled_state() is CompiledState.SWITCHED_OFF
     monkeypatch.delenv(SWITCH)
     compiled.use_compiled(checkout, checkout)
-    assert any(isinstance(each, CompiledFinder) for each in sys.meta_path)
+    assert any(isinstance(finder, CompiledFinder) for finder in sys.meta_path)

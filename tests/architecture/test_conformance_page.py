@@ -1,4 +1,8 @@
-"""The list of scenarios is complete, and no test claims one that does not exist."""
+"""The list of scenarios is complete, and no test claims one that does not exist.
+
+A scenario is one test case of Kafka's own tests, described in section 10 of BEHAVIOUR.md. A test
+here claims a scenario by naming its id in its docstring.
+"""
 
 import pytest
 
@@ -33,15 +37,16 @@ def test_list_of_scenarios_is_complete() -> None:
 
 
 def test_scenario_has_a_meaning_or_repeats_others_of_the_list() -> None:
+    """Only scenarios of the Java coordinator (JC) repeat others, those of the Scala coordinator."""
     scenarios = read_scenarios()
     assert not set(scenarios.meaning) & set(scenarios.same_as)
-    repeated = {each for same in scenarios.same_as.values() for each in same}
+    repeated = {scenario for same in scenarios.same_as.values() for scenario in same}
     assert repeated <= set(scenarios.meaning)
-    assert all(each.startswith("JC-") for each in scenarios.same_as)
+    assert all(repetition.startswith("JC-") for repetition in scenarios.same_as)
 
 
 def test_listed_scenario_has_at_most_one_reason() -> None:
-    """At most two in a hundred may be marked as not applicable."""
+    """A scenario deviates or is not applicable, never both; at most 2 % are not applicable."""
     scenarios = read_scenarios()
     assert not set(scenarios.deviates) & set(scenarios.not_applicable)
     assert {*scenarios.deviates, *scenarios.not_applicable} <= set(scenarios.ids())
@@ -51,12 +56,12 @@ def test_listed_scenario_has_at_most_one_reason() -> None:
 def test_no_test_or_recording_names_an_unknown_scenario() -> None:
     """A mistyped id would silently count for nothing."""
     known = set(read_scenarios().ids())
-    unknown = {each: places for each, places in named().items() if each not in known}
+    unknown = {scenario: places for scenario, places in named().items() if scenario not in known}
     assert unknown == {}
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "ids"),
     [
         ("GC-010, GC-011; no group.", ["GC-010", "GC-011"]),
         ("GM-05..07 and CO-1.", ["GM-05", "GM-06", "GM-07", "CO-1"]),
@@ -64,12 +69,16 @@ def test_no_test_or_recording_names_an_unknown_scenario() -> None:
         ("FO-02, XGC-001, RT-3", []),
     ],
 )
-def test_ids_are_read_from_a_docstring(text: str, found: list[str]) -> None:
-    assert list(ids_in(text)) == found
+def test_ids_are_read_from_a_docstring(text: str, ids: list[str]) -> None:
+    """A range names all of its scenarios; ids of other families and of other words are none."""
+    assert list(ids_in(text)) == ids
 
 
 def test_repeated_scenario_has_the_status_of_its_original() -> None:
-    """A repetition of a scenario that deviates or has no test does not count as covered."""
+    """A repetition of a scenario that deviates or has no test does not count as covered.
+
+    `real` is a scenario that some test claims; the ids with 9 do not exist.
+    """
     real = sorted(named())[0]
     scenarios = ScenarioList(
         meaning={"GC-998": "", "GC-999": "", real: ""},
@@ -90,6 +99,6 @@ def test_repeated_scenario_has_the_status_of_its_original() -> None:
 def test_nearly_every_scenario_is_covered() -> None:
     """The project's goal is 97 %, with covered scenarios in every family."""
     status = statuses(read_scenarios())
-    covered = [scenario for scenario, each in status.items() if each == "covered"]
+    covered = [scenario for scenario, word in status.items() if word == "covered"]
     assert len(covered) >= 0.97 * len(status)
     assert {scenario.partition("-")[0] for scenario in covered} == set(FAMILIES)

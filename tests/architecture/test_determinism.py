@@ -1,9 +1,9 @@
 """Same code, config, plan and seed: the same trace, byte for byte, in any process.
 
-Small clusters, and schedules of tests/schedules, which the search drew. Three processes differ in
-hash seed, heap layout, garbage collection, optimisation, and the order of the scenarios.
-PYTHONHASHSEED=0 alone would be no test: many orders depend on addresses. Planted sources of
-nondeterminism must make the comparison fail.
+Three processes play the same scenarios: small clusters, and schedules of tests/schedules. The
+processes differ in hash seed, heap layout, garbage collection, optimisation, and the order of the
+scenarios. Two values of PYTHONHASHSEED alone would not suffice, because an order may also depend on
+addresses. Planted sources of nondeterminism must make the comparison fail.
 """
 
 import json
@@ -57,23 +57,27 @@ def digests() -> dict[str, list[str]]:
 
 @pytest.mark.slow
 def test_a_seed_gives_one_trace_in_every_process(digests: dict[str, list[str]]) -> None:
-    """A scenario has one digest in all processes, and seeds have different ones."""
+    """A scenario has one digest in all processes, and different scenarios have different ones.
+
+    The variants "through the codec" and "with messages" are left out of the second comparison,
+    because they repeat a scenario.
+    """
     clean = {name: set(seen) for name, seen in digests.items() if not name.startswith("planted")}
     assert clean
     assert {name: len(seen) for name, seen in clean.items()} == dict.fromkeys(clean, 1)
-    by_reference = [
-        seen.copy().pop()
+    digests_of_scenarios = [
+        next(iter(seen))
         for name, seen in clean.items()
         if not name.endswith(("through the codec", "with messages"))
     ]
-    assert len(set(by_reference)) == len(by_reference)
+    assert len(set(digests_of_scenarios)) == len(digests_of_scenarios)
 
 
 @pytest.mark.slow
 def test_a_trace_is_the_same_when_every_message_passes_through_the_codec(
     digests: dict[str, list[str]],
 ) -> None:
-    """Virtual time passes references, Ray passes bytes: both must be the same program."""
+    """In virtual time nodes pass objects, on Ray they pass bytes: both must give the same trace."""
     pairs = [name for name in digests if name.endswith(" through the codec")]
     assert len(pairs) == 2
     for name in pairs:
@@ -84,7 +88,10 @@ def test_a_trace_is_the_same_when_every_message_passes_through_the_codec(
 def test_a_drawn_schedule_is_the_same_run_with_and_without_message_tracing(
     digests: dict[str, list[str]],
 ) -> None:
-    """The search plays without it, `replay` with it: the run must be the one that was found."""
+    """The search plays without message tracing, `replay` plays with it: the run must be the same.
+
+    The second digest leaves the messages out. The first text has the verdict behind the digest.
+    """
     pairs = [name for name in digests if name.endswith(" with messages")]
     assert len(pairs) == 1
     for name in pairs:

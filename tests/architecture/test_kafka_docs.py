@@ -52,12 +52,12 @@ def sections_of(name: str) -> set[str]:
     """Return the sections of a file of docs/kafka that can be cited."""
     text = (KAFKA / f"{name}.md").read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    numbers = {match[1] for each in headings if (match := re.match(r"(\d+(?:\.\d+)*)", each))}
+    numbers = {match[1] for line in headings if (match := re.match(r"(\d+(?:\.\d+)*)", line))}
+    words = {word for line in headings for word in re.findall(r"`([a-z-]+)`", line)}
     if name == "MEASURED_BOUNCE":
-        return {word for each in headings for word in re.findall(r"`([a-z-]+)`", each)}
+        return words
     if name == "MEASURED_FAILOVER":
         points = text.split("(points `1` to `7`)")[1].split("\n## ")[0]
-        words = {word for each in headings for word in re.findall(r"`([a-z-]+)`", each)}
         return words | set(re.findall(r"^(\d)\. ", points, re.MULTILINE))
     if name == "BEHAVIOUR":
         recipes = text.split("\n## 6.6 ")[1].split("\n# 7. ")[0]
@@ -67,7 +67,11 @@ def sections_of(name: str) -> set[str]:
 
 
 def citations(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield each place where a text names a file of docs/kafka: the place and the citation."""
+    """Yield (place, citation) for each place where a text names a file of docs/kafka.
+
+    A place is the text around the name. The citation is a section such as `2.6`, "" for a link to
+    the whole file, and "nothing" if no section follows the name.
+    """
     one = CITATION[name]
     link = re.compile(rf"[`\[(\w/.]*\b{name}\.md\)?`?")
     several = re.compile(rf"{name}\]? ({one}(?:(?:, | and |, and | to ){one})*)")
@@ -85,6 +89,7 @@ def citations(name: str, text: str) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", sorted(CITATION))
 def test_citation_names_a_section_that_exists(name: str) -> None:
+    """A reader who follows a citation must find its section."""
     known = sections_of(name) | {""}
     unknown = [
         f"{file}: ...{place}..."
@@ -109,7 +114,8 @@ def test_citation_names_a_section_that_exists(name: str) -> None:
     ],
 )
 def test_citation_is_read_from_a_text(name: str, text: str, cited: list[str]) -> None:
-    assert [each for _, each in citations(name, text)] == cited
+    """The test above would pass if `citations` found none, so its forms are tested here."""
+    assert [citation for _, citation in citations(name, text)] == cited
 
 
 def ids_in(text: str) -> Iterator[str]:
@@ -131,33 +137,36 @@ def scenarios_of_kafka() -> dict[str, str]:
 
 
 def test_id_of_a_scenario_exists() -> None:
-    known = {each for text in scenarios_of_kafka().values() for each in ids_in(text)}
+    """An id (a prefix of FAMILIES and a number) must be one of section 10 of BEHAVIOUR.md."""
+    known = {scenario for text in scenarios_of_kafka().values() for scenario in ids_in(text)}
     recordings = json.loads((CONFORMANCE / "transcripts" / "index.json").read_text())
     cited = {**texts(), "index.json": json.dumps(recordings)}
     unknown = [
-        f"{file}: {each}"
+        f"{file}: {scenario}"
         for file, text in cited.items()
-        for each in ids_in(text)
-        if each not in known
+        for scenario in ids_in(text)
+        if scenario not in known
     ]
     assert unknown == []
 
 
 def test_rule_of_the_consumer_on_zookeeper_exists() -> None:
+    """An id with the prefix ZK must be one of ZOOKEEPER_CONSUMER.md."""
     rule = re.compile(r"\bZK-\d+\b")
     known = set(rule.findall((KAFKA / "ZOOKEEPER_CONSUMER.md").read_text(encoding="utf-8")))
     unknown = [
-        f"{file}: {each}"
+        f"{file}: {cited}"
         for file, text in texts().items()
-        for each in rule.findall(text)
-        if each not in known
+        for cited in rule.findall(text)
+        if cited not in known
     ]
     assert unknown == []
 
 
 def test_recording_that_is_named_exists() -> None:
+    """Recordings are transcripts of a real Kafka; the index lists their names."""
     index = json.loads((CONFORMANCE / "transcripts" / "index.json").read_text())
-    known = {each["id"] for each in index["scenarios"]}
+    known = {scenario["id"] for scenario in index["scenarios"]}
     one = r"`[a-z0-9-]+`"
     unknown = [
         f"{file}: {name}"
@@ -170,10 +179,13 @@ def test_recording_that_is_named_exists() -> None:
 
 
 def test_graded_scenarios_are_those_of_the_specification() -> None:
-    """Sections 10.1 to 10.5.2 have them all; repetitions are in 10.5.1."""
+    """The page of scenarios has all of sections 10.1 to 10.5.2; 10.5.1 lists repetitions.
+
+    A repetition is a scenario of the Java coordinator (JC) that equals one of the Scala one (GC).
+    """
     sections = scenarios_of_kafka()
     graded = ("10.1", "10.2", "10.3", "10.4", "10.5.1", "10.5.2")
-    own = {each for name in graded if name != "10.5.1" for each in ids_in(sections[name])}
+    own = {scenario for name in graded if name != "10.5.1" for scenario in ids_in(sections[name])}
     repeats = {
         scenario: tuple(same.split(" + "))
         for scenario, same in re.findall(r"(JC-\d+) = (GC-[^·]+?)(?: ·|\s*$)", sections["10.5.1"])
@@ -185,6 +197,7 @@ def test_graded_scenarios_are_those_of_the_specification() -> None:
 
 
 def test_section_that_the_specification_refers_to_exists() -> None:
+    """BEHAVIOUR.md refers to its own sections by the sign §."""
     text = (KAFKA / "BEHAVIOUR.md").read_text(encoding="utf-8")
     assert set(re.findall(r"§(\d+(?:\.\d+)*)", text)) <= sections_of("BEHAVIOUR")
 
@@ -199,6 +212,7 @@ def test_docstring_names_the_file_of_a_section() -> None:
 
 
 def test_nothing_outside_the_project_is_cited() -> None:
+    """A reader of the project cannot open a document that is not part of it."""
     found = [
         f"{file}: {match[0]}" for file, text in texts().items() for match in OUTSIDE.finditer(text)
     ]

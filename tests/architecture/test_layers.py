@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def tracked_files(*suffixes: str) -> list[Path]:
+    """Return the files of the project, new ones included and ignored ones not."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -42,7 +43,7 @@ def test_import_contracts_are_kept() -> None:
 
 @pytest.mark.slow
 def test_code_is_formatted_and_lint_free() -> None:
-    """A lint error is mended, not excepted."""
+    """The formatter has nothing to change, and the linter reports no error."""
     ruff = Path(sys.executable).parent / "ruff"
     for arguments in (["format", "--check", "."], ["check", "."]):
         result = subprocess.run(
@@ -61,7 +62,7 @@ def test_types_are_strict() -> None:
 
 
 def test_exactly_one_module_imports_ray_for_nodes_and_one_for_fan_out() -> None:
-    """Nodes must not depend on Ray."""
+    """Ray is used by the two modules that start nodes and distribute work, and by no other."""
     importers = [
         path.relative_to(ROOT).as_posix()
         for path in tracked_files(".py")
@@ -78,7 +79,7 @@ def test_our_packages_are_imported_from_here() -> None:
 
 
 def test_documents_link_only_to_files_that_exist() -> None:
-    """A broken link misleads."""
+    """Links are relative to the page that has them; addresses of the web are not checked."""
     missing = [
         f"{page.relative_to(ROOT)} -> {target}"
         for page in tracked_files(".md")
@@ -95,14 +96,14 @@ def test_documents_link_only_to_headings_that_exist() -> None:
         for target, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)]*)\)", page.read_text()):
             linked = page.parent / target if target else page
             headings = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
-            plain = (re.sub(r"[^\w\- ]", "", each.strip().lower()) for each in headings)
-            if anchor not in {each.replace(" ", "-") for each in plain}:
+            plain = (re.sub(r"[^\w\- ]", "", heading.strip().lower()) for heading in headings)
+            if anchor not in {heading.replace(" ", "-") for heading in plain}:
                 missing.append(f"{page.relative_to(ROOT)} -> {target}#{anchor}")
     assert missing == []
 
 
 def test_every_deviation_is_listed_in_fidelity() -> None:
-    """docs/FIDELITY.md lists each knowing difference from Kafka."""
+    """docs/FIDELITY.md names each file that has a comment DEVIATION, a known difference."""
     fidelity = (ROOT / "docs" / "FIDELITY.md").read_text()
     unlisted = []
     for path in tracked_files(".py"):

@@ -38,11 +38,11 @@ def modules() -> dict[str, Path]:
     """Return the file of every module and the folder of every package, by dotted name."""
     found = {}
     for path in tracked_files(".py"):
-        for each in (path, *path.parents):
-            if each == ROOT:
+        for place in (path, *path.parents):
+            if place == ROOT:
                 break
-            parts = each.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts)] = each
+            parts = place.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts)] = place
     return found
 
 
@@ -72,6 +72,7 @@ def door_signs() -> Iterator[tuple[str, str, set[str]]]:
 
 
 def test_dotted_name_of_a_module_exists() -> None:
+    """A text that names a moved module as `package.module` sends its reader to nothing."""
     missing = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in tracked_files(".py", ".md")
@@ -94,7 +95,10 @@ def test_path_of_a_file_exists() -> None:
 
 @pytest.mark.slow
 def test_name_in_a_docstring_exists() -> None:
-    """It is a module, or a name in some module; Kafka's names are in camel case."""
+    """A lower-case name in backticks is a module, or a name or short string of some module.
+
+    Kafka's names are in camel case and are not checked.
+    """
     known = {part for name in modules() for part in name.split(".")} | set(keyword.kwlist)
     known |= {path.stem for path in (ROOT / "tests" / "corpus").iterdir()}
     named: dict[str, str] = {}
@@ -122,6 +126,7 @@ def test_name_in_a_docstring_exists() -> None:
 
 
 def test_door_sign_has_the_reading_order_of_existing_members() -> None:
+    """Each name behind "Reading order:" is a module or folder beside the door sign."""
     wrong = [
         f"{folder}: no `{name}`"
         for folder, sign, held in door_signs()
@@ -134,6 +139,7 @@ def test_door_sign_has_the_reading_order_of_existing_members() -> None:
 
 
 def test_door_sign_lists_everything_in_its_folder() -> None:
+    """A new module must be added to the docstring of its folder's `__init__`."""
     unnamed = [
         f"{folder}: `{name}` is not named"
         for folder, sign, held in door_signs()

@@ -13,7 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> None:
-    """All three differ in another process."""
+    """Addresses, hashes of strings and the order of a set differ in another process.
+
+    A trace that depended on them would not be reproducible.
+    """
     sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in node_files(ROOT)}
 
     assert len(sources) > 100
@@ -39,8 +42,8 @@ def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> N
 )
 def test_planted_dependence_is_found(source: str, what: str) -> None:
     """A rule that finds nothing proves nothing."""
-    (found,) = unordered({"planted.py": source})
-    assert what in found
+    (problem,) = unordered({"planted.py": source})
+    assert what in problem
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,7 @@ def test_planted_dependence_is_found(source: str, what: str) -> None:
     ],
 )
 def test_sets_whose_order_has_no_effect_are_allowed(source: str) -> None:
-    """Membership tests are such a use."""
+    """Sorting, counting, membership tests and building another set do not depend on the order."""
     assert unordered({"planted.py": source}) == []
 
 
@@ -71,7 +74,10 @@ def test_sets_whose_order_has_no_effect_are_allowed(source: str) -> None:
 def test_banned_names_are_refused_in_node_code_and_allowed_beside_it(
     folder: str, allowed: bool
 ) -> None:
-    """An import under another name is refused, too."""
+    """Ruff refuses clocks, randomness and sleeping in node code, also under another name.
+
+    The planted module uses each banned name once, and `time` as `t`.
+    """
     planted = (
         "import asyncio\nimport time as t\nfrom datetime import datetime\n"
         "from random import choice\nfrom uuid import uuid4\n\n"

@@ -47,6 +47,7 @@ def draws(path: Path) -> bool:
 
 
 def test_only_tests_of_the_search_draw_schedules() -> None:
+    """A change of drawing changes the schedule of every seed, and with it a test that draws one."""
     drawing = {
         name
         for path in tracked_files(".py")
@@ -67,6 +68,7 @@ def test_no_text_names_a_seed_for_its_schedule() -> None:
 
 
 def test_file_of_the_corpus_that_is_named_exists() -> None:
+    """A docstring cites a file of the corpus by its name behind the word `Corpus` and a colon."""
     missing = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in tracked_files(".py")
@@ -78,7 +80,8 @@ def test_file_of_the_corpus_that_is_named_exists() -> None:
 
 @pytest.mark.parametrize("path", SCHEDULES, ids=lambda path: path.stem)
 def test_schedule_has_a_description_and_is_played(path: Path) -> None:
-    tests = [each for each in tracked_files(".py") if each.is_relative_to(ROOT / "tests")]
+    """A schedule begins with a comment, is valid, and has its name in some test."""
+    tests = [file for file in tracked_files(".py") if file.is_relative_to(ROOT / "tests")]
     assert path.read_text(encoding="utf-8").startswith("# ")
     assert load_experiment(str(path)).experiment.name == path.stem
-    assert any(path.stem in each.read_text(encoding="utf-8") for each in tests)
+    assert any(path.stem in file.read_text(encoding="utf-8") for file in tests)

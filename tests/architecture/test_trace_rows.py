@@ -1,4 +1,7 @@
-"""Rows of real runs conform to the table of trace kinds."""
+"""Rows of real runs conform to the table of trace kinds (`protocol.trace_schema`).
+
+The table names the columns that a row of each kind may have; docs/generated/trace.md shows it.
+"""
 
 import json
 from pathlib import Path
@@ -33,7 +36,7 @@ RUNS = {
 RARE = {
     TraceKind.LOAD_FAILED: "needs a java switch",
     TraceKind.LOG_CLEANED: "needs a run of minutes",
-    TraceKind.OFFSETS_UNREADABLE: "needs a group whose offsets nobody can read",
+    TraceKind.OFFSETS_UNREADABLE: "needs a group whose offsets no broker returns",
     TraceKind.PRODUCE_FAILED: "needs delivery.timeout.ms to pass",
     TraceKind.STEADY_STATE_MISSED: "needs a cluster that never comes to its steady state",
     TraceKind.TOPIC_DELETED: "no fault deletes a topic",
@@ -52,10 +55,10 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
         experiment = load_experiment(str(TESTS / f"{name}.yaml")).experiment
         play(experiment, seed, observers=(rows.append,))
     rows += run_ensemble(expiry_of_a_session).rows
-    rows += GroupLab(2, 8, late_from=1).run(owner_that_does_not_let_go).rows
+    rows += GroupLab(2, 8, late_from=1).run(owner_whose_deletes_are_lost).rows
     rows += play_virtual(pause_and_election_of_the_preferred_leader(), seed=7).rows
     rows += play_virtual(deploy_of_a_smaller_group(), seed=7).rows
-    rows += play_virtual(machines_that_go(), seed=7).rows
+    rows += play_virtual(faults_of_machines(), seed=7).rows
 
     assert {problem for row in rows if (problem := nonconformity(row)) is not None} == set()
     faults = [json.loads(row.detail or "")["fault"] for row in of_kind(rows, "fault_injected")]
@@ -80,8 +83,8 @@ async def expiry_of_a_session(lab: EnsembleRun) -> None:
     await lab.runtime.sleep(10_000_000)
 
 
-async def owner_that_does_not_let_go(lab: GroupLab) -> None:
-    """Let a newcomer give up because the owner's deletes never arrive."""
+async def owner_whose_deletes_are_lost(lab: GroupLab) -> None:
+    """Let a newcomer give up, because the nodes of the owner are never deleted."""
     owner, newcomer = lab.names
     await lab.rule(Clog(), [owner], lab.servers, apis=("Delete",))
     await lab.runtime.start_node(newcomer)
@@ -99,8 +102,8 @@ def deploy_of_a_smaller_group() -> Experiment:
     )
 
 
-def machines_that_go() -> Experiment:
-    """Return three machines, each of which ends once, in its own way."""
+def faults_of_machines() -> Experiment:
+    """Return a cluster on three machines: one is lost, one is paused, one is cut off."""
     lasts = {"duration": "2s"}
     return quick_experiment(
         cluster={"machines": 3},
