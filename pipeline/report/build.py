@@ -32,7 +32,7 @@ REPORT_FILE = "report.html"
 
 
 def timeline(run: ReportInput) -> Section | None:
-    """Return the lanes of the run from top to bottom; None if there is nothing to show."""
+    """Return the section of the lanes, from top to bottom; None if the run has no lane."""
     charts: tuple[Chart | None, ...] = (
         faults_lane(run),
         lives_lane(run),
@@ -85,7 +85,8 @@ SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = (
     configuration_section,
     replay_section,
 )
-"""The sections of a report, in the page's order. A function returns None to leave its out."""
+"""The sections of a report, in the page's order. A function returns None if the run has nothing for
+its section."""
 
 
 def build_report(directory: Path, facts: RunFacts, *, output: Path | None = None) -> Path:
@@ -108,13 +109,13 @@ def report_html(
 
     Raises: NotAnalysed if a table is missing.
     """
-    found = [section for make in sections if (section := make(run)) is not None]
-    first = headline(run)
+    made = [section for make in sections if (section := make(run)) is not None]
+    first_screen = headline(run)
     return render(
         Page(
-            title=f"{run.facts.manifest.experiment}: {first.verdict} - coordlab",
-            headline=first,
-            sections=found,
+            title=f"{run.facts.manifest.experiment}: {first_screen.verdict} - coordlab",
+            headline=first_screen,
+            sections=made,
             end_s=run.end_us / 1_000_000,
             marks=time_marks(run),
         )
@@ -136,6 +137,7 @@ def time_marks(run: ReportInput) -> tuple[TimeMark, ...]:
 
 
 def _until(run: ReportInput, momentary: bool, healed_us: int | None) -> float | None:
+    """Return the end of a fault in seconds: its healing or the run's end; None: momentary."""
     if momentary:
         return None
     return (run.end_us if healed_us is None else healed_us) / 1_000_000

@@ -12,10 +12,12 @@ from pipeline.report.charts.chart import Cell, TextTable
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One fact about a row. `value`: the row's column, or a function that returns the fact.
+    """One fact about a row.
 
-    `heading`: its name in a text table; `key`: in a chart's data; `tip`: in a tooltip. The fact is
-    left out where its name is empty.
+    - `value`: the row's column, or a function that returns the fact.
+    - `heading`, `key`, `tip`: the fact's name in a text table, in a chart's data, in a tooltip. An
+      empty name leaves the fact out there.
+    - `numeric`: the column of a text table is aligned right.
     """
 
     value: str | Callable[[Any], Cell]  # Any: a table's row, or a struct of the summary
@@ -56,15 +58,16 @@ def text_table(
 ) -> TextTable:
     """Return rows as a text table.
 
-    `limit`: most rows of it; a sentence then names `source`, the Parquet table with all of them.
-    None: all rows.
+    - `limit`: largest number of rows in it; None: all rows.
+    - `source`: the Parquet table with all rows, for the sentence on the rows left out.
     """
+    # A column without any name is the first one of a table, whose heading is empty.
     shown = [column for column in columns if column.heading or not column.key]
-    kept = rows if limit is None else rows[:limit]
+    shown_rows = rows if limit is None else rows[:limit]
     rest = "" if limit is None else bounded(source, len(rows), limit)
     return TextTable(
         headings=tuple(column.heading for column in shown),
-        rows=tuple(tuple(column.of(row) for column in shown) for row in kept),
+        rows=tuple(tuple(column.of(row) for column in shown) for row in shown_rows),
         caption=f"{caption} {rest}".strip(),
         numeric=tuple(column.heading for column in shown if column.numeric),
         folded=folded,

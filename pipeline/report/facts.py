@@ -22,7 +22,10 @@ _NO_RESULTS = Results(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingFact:
-    """One setting of the experiment, by its path in the file; `default` None: no default."""
+    """One setting of the experiment.
+
+    `section` and `name` are its path in the experiment's file. `default` None: it has no default.
+    """
 
     section: str
     name: str

@@ -1,4 +1,4 @@
-"""One HTML page from sections; style, script, Vega and data are in the page itself."""
+"""One HTML page from sections. The page is offline: it contains style, scripts, Vega and data."""
 
 import json
 from collections.abc import Sequence
@@ -14,14 +14,15 @@ from pipeline.report.rendering import render_template, text_of
 from pipeline.report.sections.headline import Headline
 
 _SCRIPTS = ("report.js", "time_axis.js", "navigation.js")
-"""The page's own scripts, one module in this order."""
+"""The page's own scripts; in this order they are one JavaScript module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeMark:
-    """A fault on the overview of the time axis: seconds; `to_s` None: momentary or never undone.
+    """A fault on the overview of the time axis. Units: seconds.
 
-    `is_by_accident`: no fault of the plan, but a machine that was away.
+    - `to_s`: None for a momentary fault.
+    - `is_by_accident`: no fault of the plan, but a machine that was away.
     """
 
     label: str
@@ -50,12 +51,12 @@ def render(page: Page) -> str:
     Raises: ValueError if a chart is wrong or two share an id.
     """
     parts = [part for section in page.sections for part in section.parts]
-    single = [each for part in parts for each in _singly(part)]
-    charts = [part for part in single if isinstance(part, Chart)]
+    single_parts = [single for part in parts for single in _single_parts(part)]
+    charts = [part for part in single_parts if isinstance(part, Chart)]
     ids = [chart.id for chart in charts] + [section.id for section in page.sections]
     if len(set(ids)) != len(ids):
-        twice = sorted({each for each in ids if ids.count(each) > 1})
-        raise ValueError(f"ids must be unique in a page: {', '.join(twice)}")
+        repeated = sorted({name for name in ids if ids.count(name) > 1})
+        raise ValueError(f"ids must be unique in a page: {', '.join(repeated)}")
     return render_template(
         "page",
         page=page,
@@ -70,7 +71,7 @@ def render(page: Page) -> str:
     )
 
 
-def _singly(part: Part) -> tuple[Part, ...]:
+def _single_parts(part: Part) -> tuple[Part, ...]:
     return part.parts if isinstance(part, Beside) else (part,)
 
 

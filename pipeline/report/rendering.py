@@ -1,4 +1,4 @@
-"""Rendering of the Jinja2 templates: the templates have all words, Python gives them facts.
+"""Rendering of the Jinja2 templates: the sentences are in the templates, the facts in Python.
 
 A template has one macro for each sentence or block of the page. Macros of `words.j2` are shared by
 all templates. Autoescape is on, so texts from a run are escaped where a template prints them.
@@ -30,7 +30,7 @@ OWNERSHIP, AVAILABILITY, REBALANCES = "lane-ownership", "lane-availability", "la
 
 
 def render_line(template: str, macro: str, *facts: object, **more: object) -> Markup:
-    """Return a macro's text about the facts as one line, without breaks between number and unit."""
+    """Return a macro's text about the facts as one line, with numbers and units kept together."""
     line = " ".join(render_block(template, macro, *facts, **more).split())
     return with_code(Markup(unbroken(line)))
 
@@ -71,9 +71,10 @@ def sentence(text: str) -> str:
 
     A name such as `broker-0` at the beginning keeps its lower case.
     """
-    names = text.split(" ", 1)[0]
-    begins = text if not names.islower() or "-" in names else as_title(text)
-    return begins if begins.endswith(".") else f"{begins}."
+    first_word = text.split(" ", 1)[0]
+    is_name = not first_word.islower() or "-" in first_word
+    begun = text if is_name else as_title(text)
+    return begun if begun.endswith(".") else f"{begun}."
 
 
 def moment_link(

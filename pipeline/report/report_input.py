@@ -65,7 +65,7 @@ class ReportInput:
 
     @property
     def cut_off(self) -> bool:
-        """True if the run did not complete: an event that it lacks might still have come."""
+        """True if the run did not complete, so that a missing event might still have come."""
         return self.facts.status != "completed" or not self.summary.completed
 
     @property

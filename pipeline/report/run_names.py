@@ -1,4 +1,4 @@
-"""Names for the columns of a comparison: what tells the runs apart, as short as can be."""
+"""Names for the columns of a comparison: short texts that distinguish the runs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,24 +6,26 @@ from pipeline.report.facts import RunFacts, SettingFact
 from pipeline.summary.comparison import MAX_COLUMNS
 
 _MAX_SETTINGS = 3
+"""Limit of the settings in one name."""
 _NOT_OF_THE_RUN = frozenset({"name", "question", "expect"})
+"""Texts about the experiment, which have no effect on the run."""
 
 
 def settings_that_differ(
     runs: Sequence[RunFacts],
 ) -> tuple[tuple[str, str, tuple[str | None, ...]], ...]:
-    """Return the settings in which runs differ: section, name, each run's value (None: not set).
+    """Return the settings in which runs differ, in the order of the first run that has them.
 
-    In the order of the first run that has them.
+    An entry is the section, the name, and the value in each run; None: not set there.
     """
     values = [{_key(setting): setting.value for setting in run.settings} for run in runs]
     keys = dict.fromkeys(key for of_run in values for key in of_run)
-    found = []
-    for key in keys:
-        of_runs = tuple(of_run.get(key) for of_run in values)
-        if len(set(of_runs)) > 1 and key[1] not in _NOT_OF_THE_RUN:
-            found.append((*key, of_runs))
-    return tuple(found)
+    differing = []
+    for section, name in keys:
+        value_in_runs = tuple(of_run.get((section, name)) for of_run in values)
+        if len(set(value_in_runs)) > 1 and name not in _NOT_OF_THE_RUN:
+            differing.append((section, name, value_in_runs))
+    return tuple(differing)
 
 
 def _key(setting: SettingFact) -> tuple[str, str]:
@@ -33,8 +35,8 @@ def _key(setting: SettingFact) -> tuple[str, str]:
 def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
     """Return a name for each run: its experiment, runtime and settings, as far as they differ.
 
-    A few runs that are alike in these have names of their own (seed, then start); of many, those
-    with the same configuration have the same name, and so share a column.
+    Up to MAX_COLUMNS runs all get different names, with the seed or the start if need be. Of more
+    runs, those with the same settings have the same name, and so share a column.
     """
     several = len({run.manifest.experiment for run in runs}) > 1
     runtimes = len({run.manifest.runtime for run in runs}) > 1
@@ -53,34 +55,37 @@ def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
         [manifest.started_at for manifest in manifests],
         [manifest.run for manifest in manifests],
     ):
-        names = [_more(name, names, part) for name, part in zip(names, parts_of_runs, strict=True)]
+        names = [
+            _distinguished(name, names, part)
+            for name, part in zip(names, parts_of_runs, strict=True)
+        ]
     return tuple(names)
 
 
-def _more(name: str, names: Sequence[str], part: str) -> str:
-    """Return a name with a part that tells it apart, if another run has the same."""
+def _distinguished(name: str, names: Sequence[str], part: str) -> str:
+    """Return a name, followed by `part` if several of `names` are equal to it."""
     return f"{name}, {part}" if names.count(name) > 1 else name
 
 
 def _settings_by_run(runs: Sequence[RunFacts]) -> list[list[str]]:
-    """Return the settings that name each run: those in which runs of one experiment differ."""
+    """Return the settings in each run's name: those in which runs of its experiment differ."""
     named: list[list[str]] = [[] for _ in runs]
     for experiment in dict.fromkeys(run.manifest.experiment for run in runs):
         places = [place for place, run in enumerate(runs) if run.manifest.experiment == experiment]
         differing = settings_that_differ([runs[place] for place in places])
-        for called, values in list(_shortest(differing))[:_MAX_SETTINGS]:
+        for short_name, values in list(_shortest_names(differing))[:_MAX_SETTINGS]:
             for place, value in zip(places, values, strict=True):
-                named[place].append(f"{called} {'not set' if value is None else value}")
+                named[place].append(f"{short_name} {'not set' if value is None else value}")
     return named
 
 
-def _shortest(
+def _shortest_names(
     differing: Sequence[tuple[str, str, tuple[str | None, ...]]],
 ) -> Iterator[tuple[str, tuple[str | None, ...]]]:
-    """Yield settings under the shortest names that tell them apart.
+    """Yield settings with the shortest names that distinguish them, and their values in each run.
 
-    Settings of one name that have the same values in all runs are one: `members 3`, and not
-    `groups.old.members 3, groups.new.members 3`.
+    Settings of several sections with one name, and with the same values in all runs, become one:
+    `members 3`, and not `groups.old.members 3, groups.new.members 3`.
     """
     by_name: dict[str, dict[tuple[str | None, ...], str]] = {}
     for section, name, values in differing:

@@ -1,7 +1,9 @@
-"""The phases of single subjects in their order: both chains on one linear axis from the fault on.
+"""The picture of the phases in their order: both chains on one linear axis from the fault on.
 
-A logarithmic strip shows every phase and hides how unequal they are; this shows how unequal they
-are. It has the median subject of each chain and the slowest, never a sum over subjects.
+The strips of the same section have a logarithmic axis, on which every phase is visible but a long
+one looks as short as the others. On the linear axis of this picture a reader sees which phase took
+the time. A line is one subject (an offsets partition, or a member): the median one of each chain
+and the slowest. Phases are never added up over subjects.
 """
 
 from collections.abc import Sequence
@@ -23,62 +25,67 @@ from pipeline.summary.figures import duration_text
 
 ROW_HEIGHT = 52
 _HEADER_HEIGHT, _TEXT_Y, _BAR_Y, _BAR_Y2 = 20, 11, 22, 42
+"""Pixels from the top of a line: the end of its header, the middle of its text, its bar."""
 _WIDE = 520
-"""Pixels of width from which on a line has its subject's name."""
+"""Least width in pixels of a picture whose lines have the names of their subjects."""
 _NAMES = tuple(name for name, _, _ in (*BROKER_STEPS, *CLIENT_STEPS))
 _LEGEND_LABEL = (
     f"datum.label == '{BROKER_STEPS[0][0]}' ? 'broker chain: ' + datum.label : "
     f"datum.label == '{CLIENT_STEPS[0][0]}' ? 'client chain: ' + datum.label : datum.label"
 )
-"""The legend has both chains, each in its order: it says where one begins."""
+"""The legend has the phases of both chains in order; the first phase of each names its chain."""
 _ON_LIGHT = "#1d2430"
 _INSIDE_INK = (PAPER, _ON_LIGHT, _ON_LIGHT, PAPER, _ON_LIGHT, PAPER, _ON_LIGHT)
-"""What is readable on each colour of a phase, in the light and in the dark: the lighter colours of
-SERIES are light in both."""
+"""Colour of the text on each phase, in the order of _NAMES.
+
+A light colour of SERIES is light in the dark theme, too: the text on it is always dark."""
 _SHOWN_INSIDE = 110
-"""Pixels from which on a phase has its name and length inside."""
+"""Least width in pixels of a phase that has its name and length inside."""
 
 
 def order_rows(rows: FaultRows) -> list[dict[str, Any]]:
     """Return the data of the chart: a row for each phase of up to two subjects of each chain.
 
-    Units: `from` and `to` are seconds after the fault. Shape: `first` marks the row that carries
-    the subject's name, `y`... are pixels from the top.
+    - `from`, `to`, `end`: seconds after the fault; `end` is that of the last phase.
+    - `y`, `y2` and other positions: pixels from the top.
+    - `title`, `short`: the line's heading, only in the row of its first phase.
+    - `longest`: 1 for the longest phase of the line.
     """
-    found: list[dict[str, Any]] = []
+    data: list[dict[str, Any]] = []
     lines = 0
     chains = (
         ("broker chain", paths(with_groups(rows.broker), BROKER_STEPS, subject="partition")),
         ("client chain", paths(rows.client, CLIENT_STEPS, subject="consumer")),
     )
-    for chain, ways in chains:
-        for label, path in _chosen(ways):
+    for chain, by_speed in chains:
+        for label, path in _median_and_slowest(by_speed):
             subject = path.row["partition" if chain == "broker chain" else "consumer"]
             top = lines * ROW_HEIGHT
-            found += _line(f"{chain}: {subject}{label}", f"{chain}{label}", path, top)
+            data += _line(f"{chain}: {subject}{label}", f"{chain}{label}", path, top)
             lines += 1
-    return found
+    return data
 
 
 def lines_of(rows: Sequence[dict[str, Any]]) -> int:
-    """Return how many subjects the data of a chart has."""
+    """Return the number of lines in the data of a chart."""
     return len({row["y"] for row in rows})
 
 
-def _chosen(ways: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Return the median subject, and the slowest where that is another."""
-    if not ways:
+def _median_and_slowest(by_speed: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Return the median path, and the slowest if it took longer, each with a label."""
+    if not by_speed:
         return []
-    if len(ways) == 1:
-        return [("", ways[0])]
-    chosen, slowest = middle_path(ways), ways[-1]
-    found = [(f", the median of {len(ways):,}", chosen)]
-    if slowest.whole_us > chosen.whole_us:
-        found.append((", the slowest", slowest))
-    return found
+    if len(by_speed) == 1:
+        return [("", by_speed[0])]
+    median, slowest = middle_path(by_speed), by_speed[-1]
+    labelled = [(f", the median of {len(by_speed):,}", median)]
+    if slowest.whole_us > median.whole_us:
+        labelled.append((", the slowest", slowest))
+    return labelled
 
 
 def _line(name: str, short: str, path: Path, top: int) -> list[dict[str, Any]]:
+    """Return the rows of one line, which begins `top` pixels from the top."""
     begin_us = path.steps[0][1]
     whole = duration_text(path.whole_us)
     heading = {
@@ -109,7 +116,11 @@ def _line(name: str, short: str, path: Path, top: int) -> list[dict[str, Any]]:
 
 
 def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
-    """Return the picture of `lines` subjects in the named data."""
+    """Return the picture of `lines` subjects in the data with the name `data`.
+
+    The text of a phase is inside its bar if it fits. If the longest phase is too short for its
+    text, the text is behind the line's last bar, if there is room.
+    """
     y_scale = alt.Scale(domain=[0, lines * ROW_HEIGHT], reverse=True, nice=False, zero=False)
     base = alt.Chart(alt.NamedData(data))
     headings = base.transform_filter("isValid(datum.title)")

@@ -18,21 +18,22 @@ Spec = dict[str, Any]  # Any: Vega's JSON
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 """Fonts of the system, as in the page's style: the page loads no font."""
 LABELS_WIDE, LABELS_NARROW, NARROW_BELOW = 188, 92, 560
-"""Pixels for the labels beside a lane on a screen and on a phone, and the page width below which
-the second applies. All lanes have one width, so that a moment has the same position in each."""
+"""Pixels for the labels to the left of a lane: on a screen, and on a phone, a page narrower than
+NARROW_BELOW. All lanes of a page have the same width of labels, so that a moment has the same
+position in each."""
 
 
 def _for_width(wide: int, narrow: int) -> Spec:
-    """Return an expression that Vega evaluates again when the picture's width changes.
+    """Return a Vega expression with the value `wide` or, on a phone, `narrow`.
 
-    Vega evaluates an expression again when a signal in it changes: `width` stands there for that,
-    and the comparison is always true.
+    Vega evaluates an expression again only when a signal in it changes. `containerSize()` is no
+    signal, so the expression also names `width`, in a comparison that is always true.
     """
     return {"expr": f"width >= 0 && containerSize()[0] < {NARROW_BELOW} ? {narrow} : {wide}"}
 
 
 _LABEL_WIDTH = _for_width(LABELS_WIDE, LABELS_NARROW)
-# A label is cut off a little before the lane, on a phone less so: there its room is small.
+# A label ends some pixels before the lane. On a phone, fewer pixels are lost to this gap.
 _LABEL_LIMIT = _for_width(LABELS_WIDE - 12, LABELS_NARROW - 8)
 
 _CONFIG: Spec = {
@@ -85,8 +86,8 @@ _LANE_CONFIG: Spec = {
 _VALIDATE = False
 """True: charts are validated against Vega-Lite's schema; tests set it.
 
-The compiler's error does not say which part of a chart is wrong; a validation error does.
-Validation takes half the time of a report, so it is off by default.
+A validation error names the wrong part of a chart, which the compiler's error does not. Validation
+takes half the time of a report, so it is off by default.
 """
 
 

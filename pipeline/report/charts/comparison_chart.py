@@ -1,4 +1,9 @@
-"""The main figures of several runs as one picture: for each figure, a line for each column."""
+"""The main figures of several runs as one picture: for each figure, a line for each column.
+
+A column is one run, or several runs with the same settings. On its line, a dot is the median over
+subjects (members or partitions), and the line reaches to the longest value. With several runs, the
+dot is the median of their medians, and a ring marks the median of each run.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +18,10 @@ from pipeline.summary.comparison_cells import Cell
 from pipeline.summary.figures import duration_text
 
 FIGURES = ("detect", "notice", "rediscover", "accept", "commit gap", "processing gap")
-"""The figures that the picture shows, in this order, where any run has them."""
+"""The figures of the picture, in this order, as far as some run has them."""
 PICKED = "fault"
 _WIDE = 720
-"""Pixels of width from which on a line has its ranges beside its name."""
+"""Least width in pixels of a picture whose lines have ranges beside their names."""
 _HEADER_HEIGHT, _GAP = 26, 12
 _LINE_HEIGHT, _TEXT_Y, _TEXT_HEIGHT, _LINE_Y = 40, 9, 18, 28
 """Pixels of one column's line: its name and figures above, its picture below."""
@@ -24,7 +29,10 @@ _LINE_HEIGHT, _TEXT_Y, _TEXT_HEIGHT, _LINE_Y = 40, 9, 18, 28
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """The data of the picture, for one fault or several of which one is picked."""
+    """The data of the picture. With several `faults`, the reader picks one.
+
+    `height`: pixels, enough for the fault with most figures.
+    """
 
     rows: list[dict[str, Any]]
     faults: tuple[str, ...]
@@ -39,12 +47,12 @@ def figure_lines(comparison: Comparison) -> Lines:
     faults, height = [], 0
     values: list[int] = []
     for fault in comparison.faults:
-        found, lines_height, seen = _fault_lines(fault, comparison.rows, titles)
-        if found:
+        fault_rows, fault_height, fault_values = _fault_lines(fault, comparison.rows, titles)
+        if fault_rows:
             faults.append(fault)
-            rows += found
-            values += seen
-            height = max(height, lines_height)
+            rows += fault_rows
+            values += fault_values
+            height = max(height, fault_height)
     return Lines(
         rows=rows, faults=tuple(faults), height=height, axis=LogAxis.of(values, bound_us=0)
     )
@@ -53,31 +61,41 @@ def figure_lines(comparison: Comparison) -> Lines:
 def _fault_lines(
     fault: str, rows: Sequence[ComparisonRow], titles: Sequence[str]
 ) -> tuple[list[dict[str, Any]], int, list[int]]:
+    """Return the data of one fault, its height in pixels, and all values in it."""
     top = 0
-    found: list[dict[str, Any]] = []
-    seen: list[int] = []
+    data: list[dict[str, Any]] = []
+    values: list[int] = []
     for name in FIGURES:
-        of_name = {row.statistic: row for row in rows if row.fault == fault and row.name == name}
-        if "p50" not in of_name or "max" not in of_name:
+        by_statistic = {
+            row.statistic: row for row in rows if row.fault == fault and row.name == name
+        }
+        if "p50" not in by_statistic or "max" not in by_statistic:
             continue
         middle_y, bottom = top + _HEADER_HEIGHT / 2, top + _HEADER_HEIGHT
         heading = {"mark": "figure", "y": middle_y, "top": top, "bottom": bottom, "text": name}
-        found.append({**heading, PICKED: fault})
+        data.append({**heading, PICKED: fault})
         top = bottom
-        pairs = zip(of_name["p50"].cells, of_name["max"].cells, strict=True)
+        pairs = zip(by_statistic["p50"].cells, by_statistic["max"].cells, strict=True)
         for title, (middle, longest) in zip(titles, pairs, strict=True):
-            found += [
-                {**row, PICKED: fault} for row in _line(title, name, middle, longest, top, seen)
-            ]
+            line = _line(title, name, middle, longest, top, values)
+            data += [{**row, PICKED: fault} for row in line]
             top += _LINE_HEIGHT
         top += _GAP
-    return found, top, seen
+    return data, top, values
 
 
 def _line(
-    title: str, name: str, middle: Cell | None, longest: Cell | None, top: int, seen: list[int]
+    title: str,
+    name: str,
+    middle: Cell | None,
+    longest: Cell | None,
+    top: int,
+    all_values: list[int],
 ) -> list[dict[str, Any]]:
-    """Return one column's marks for one figure: its name, the line and the dot."""
+    """Return one column's marks for one figure: its name, the line, the rings and the dot.
+
+    The ends of the line are added to `all_values`, from which the axis is computed.
+    """
     y = top + _LINE_Y
     name_row = {
         "mark": "name",
@@ -92,7 +110,7 @@ def _line(
         return [{**name_row, "value": "missing", "short": "missing"}]
     low = middle.low if middle.low is not None else middle.median
     values = [value for value in (low, middle.median, longest.high) if value is not None]
-    seen += values
+    all_values += values
     says = f"{title}, {name}: p50 {middle.text}, longest {longest.text}"
     return [
         {**name_row, "value": _value_text(middle, longest), "short": _short_text(middle, longest)},
@@ -103,7 +121,7 @@ def _line(
 
 
 def _runs_shown(middle: Cell) -> int:
-    """Return how many runs have a dot of their own: one alone is the median."""
+    """Return the number of rings: one for each of several runs; a single run is the dot itself."""
     return len(middle.values) if middle.runs > 1 else 0
 
 
@@ -112,7 +130,7 @@ def _value_text(middle: Cell, longest: Cell) -> str:
 
 
 def _short_text(middle: Cell, longest: Cell) -> str:
-    """Return the same without ranges, for a phone."""
+    """Return the text of `_value_text` without ranges, for a phone."""
     shown = [
         duration_text(cell.median, bound_us=cell.bound_us)
         for cell in (middle, longest)
@@ -122,7 +140,7 @@ def _short_text(middle: Cell, longest: Cell) -> str:
 
 
 def comparison_chart(data: str, lines: Lines) -> alt.TopLevelMixin:
-    """Return the picture of the named data."""
+    """Return the picture of the data with the name `data`."""
     y_scale = alt.Scale(domain=[0, lines.height], reverse=True, nice=False, zero=False)
     y = alt.Y("y:Q", scale=y_scale, axis=None)
     x = lines.axis.x("from")

@@ -19,9 +19,10 @@ _PHASES = frozenset(
 )
 """Measures with a strip; other measures are only in the tables of figures."""
 _BEGINS = {"rediscover": "unknown_us", "accept": "named_us"}
-"""Column with the beginning of a phase. A member without a value for the phase did not need it if
-this column is empty; otherwise the phase did not end."""
+"""Column with the beginning of a phase, for members without a value for the phase: if the column is
+empty, the member did not need the phase; otherwise the phase did not end."""
 _SUBJECTS = {"broker": ("partition", "partition"), "client": ("consumer", "member")}
+"""Of the two chains: the column with the subject's name, and the word for a subject."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,27 +42,27 @@ class FaultRows:
 
     def strips(self, chain: Chain) -> list[Strip]:
         """Return the strips of a chain, in the order of its phases."""
-        needless = _needless(self.fault, chain)
+        shown_empty = _shown_without_values(self.fault, chain)
         return [
             _strip(measure, self.of(measure), self.fault.distribution(measure.name))
             for measure in MEASURES
             if measure.chain == chain
             and measure.name in _PHASES
-            and (self.fault.is_about(measure) or measure.name in needless)
+            and (self.fault.is_about(measure) or measure.name in shown_empty)
         ]
 
 
-def _needless(fault: FaultSummary, chain: Chain) -> frozenset[str]:
+def _shown_without_values(fault: FaultSummary, chain: Chain) -> frozenset[str]:
     """Return the phases that have a strip even without values.
 
-    If partitions moved, it is a result that no member had to join again.
+    If a coordinator moved and no member had to join again, that is a result worth a strip.
     """
     shown = chain == "client" and bool(fault.partitions_moved) and bool(fault.members)
     return frozenset({"join", "sync"}) if shown else frozenset()
 
 
 def rows_of_faults(run: ReportInput) -> Iterator[FaultRows]:
-    """Return the rows of each fault, in time order."""
+    """Yield the rows of each fault, in time order."""
     tables = {
         name: _by_fault(run.tables.rows(name))
         for name in ("broker_phases", "client_phases", "availability")
@@ -76,10 +77,10 @@ def rows_of_faults(run: ReportInput) -> Iterator[FaultRows]:
 
 
 def _by_fault(rows: Sequence[Row]) -> Mapping[str, Sequence[Row]]:
-    found: dict[str, list[Row]] = {}
+    by_fault: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["fault"], []).append(row)
-    return found
+        by_fault.setdefault(row["fault"], []).append(row)
+    return by_fault
 
 
 _NOTHING = Distribution(samples=0, missing=0, percentiles={}, maximum=None)
@@ -90,15 +91,15 @@ def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) 
         column, subject = "subject", measure.subject_kind or "subject"
     else:
         column, subject = _SUBJECTS[measure.chain]
-    found = figures or _NOTHING
+    distribution = figures or _NOTHING
     return Strip(
-        name=f"{measure.name}{found.mark}",
+        name=f"{measure.name}{distribution.mark}",
         values=tuple(
             (str(row[column]), row[measure.column])
             for row in rows
             if row[measure.column] is not None
         ),
-        figures=found,
+        figures=distribution,
         subject=subject,
         note=_note(measure, rows, subject),
     )

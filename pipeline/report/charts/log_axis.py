@@ -1,4 +1,8 @@
-"""LogAxis: a logarithmic axis of time that begins at 0, for values such as 20 us and 8 s."""
+"""LogAxis: a logarithmic axis of time that begins at 0, for values such as 20 us and 8 s.
+
+A logarithm has no 0, so the axis is linear below its unit, the decade of the smallest value
+(Vega's scale `symlog`).
+"""
 
 import math
 from collections.abc import Iterable
@@ -18,21 +22,22 @@ class LogAxis:
 
     @classmethod
     def of(cls, values: Iterable[int], *, bound_us: int) -> "LogAxis":
-        """Return an axis for these values; `bound_us`, the clock error, is on it, too."""
+        """Return an axis that contains all values and `bound_us`, the error of the clocks."""
         positive = [value for value in values if value > 0]
         longest = max([*positive, bound_us, 1_000])
         shortest = min(positive, default=longest)
         unit_us = _decade(max(1, shortest))
-        return cls(unit_us=min(unit_us, _decade(longest)), end_us=longest * 5 // 4)
+        room_behind_longest = longest // 4
+        return cls(unit_us=min(unit_us, _decade(longest)), end_us=longest + room_behind_longest)
 
     @property
     def ticks(self) -> list[int]:
         """The marks: 0 and every power of ten."""
-        found, tick = [0], self.unit_us
+        ticks, tick = [0], self.unit_us
         while tick <= min(self.end_us, _MAX_US):
-            found.append(tick)
+            ticks.append(tick)
             tick *= 10
-        return found
+        return ticks
 
     def place(self, value_us: int) -> float:
         """Return the position of a value, as a fraction of the axis."""

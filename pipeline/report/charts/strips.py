@@ -1,8 +1,9 @@
-"""How a phase is distributed over its subjects, as rows of a chart: a dot each, or bars of many.
+"""Strips: the distribution of one measure over its subjects, as rows of a chart.
 
-One strip is one measure of one fault: `detect` over offsets partitions, `accept` over members. All
-strips of a section share one logarithmic axis, so that 20 us stand beside 8 s; the data of a strip
-is bounded whatever the number of members. Lengths are microseconds.
+One strip is one measure of one fault: `detect` over offsets partitions, `accept` over members. Each
+subject has a dot; with many subjects, bars count them, so that the data of a strip is bounded. All
+strips of a section share one logarithmic axis, on which 20 us and 8 s are both visible. Lengths are
+microseconds.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,23 +20,27 @@ from pipeline.summary.story import counted
 ROW_HEIGHT = 64
 """Pixels of one strip: its name and figures above, its picture below."""
 MAX_DOTS = 60
-"""Up to so many subjects have a dot each; more are counted in bars."""
+"""Up to this number, each subject has a dot; more are counted in bars."""
 _DOT_BINS, _BAR_BINS = 48, 100
-"""Parts of the axis in which dots are stacked, or subjects counted."""
+"""Numbers of parts into which the axis is cut. Dots of one part are stacked; a bar counts the
+subjects of one part."""
 _HEADER_Y, _HEADER_HEIGHT, _CENTRE_Y = 12, 22, 42
+"""Pixels from the top of a strip: the middle of its text, the end of its header, its line."""
 _SPREAD = 13
-"""Pixels to each side of its line that the picture of a strip may take."""
+"""Pixels above and below its line that the dots or bars of a strip may take."""
 _DOT_STEP = 7
+"""Pixels between two stacked dots, if there is room."""
 _WIDE = 440
-"""Pixels of width from which on a strip has all its figures beside its name."""
+"""Least width in pixels of a picture whose strips have all figures beside their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strip:
     """One measure over its subjects.
 
-    Shape: `values` are pairs of subject and microseconds, in any order; `figures` is the summary's
-    distribution of the same. `note` says what became of the subjects without a value.
+    - `values`: pairs of subject and microseconds, in any order.
+    - `figures`: the distribution of these values, as the run's summary has it.
+    - `note`: a text on the subjects without a value.
     """
 
     name: str
@@ -46,11 +51,12 @@ class Strip:
 
 
 def distribution_of(lengths: Sequence[int], *, missing: int, bound_us: int = 0) -> Distribution:
-    """Return the figures of sorted lengths: percentiles are values that occurred."""
+    """Return the figures of sorted lengths. Percentiles are values that occurred (nearest rank)."""
     return Distribution(
         samples=len(lengths),
         missing=missing,
         percentiles={
+            # -(-a // b) rounds up: the rank, counted from 1.
             percent: lengths[-(-len(lengths) * percent // 100) - 1]
             for percent in PERCENTS
             if lengths
@@ -68,11 +74,11 @@ def axis_over(strips: Iterable[Strip]) -> LogAxis:
 
 
 def figures_text(strip: Strip) -> tuple[str, str]:
-    """Return a strip's figures, in full and, for a phone, the median and the longest."""
+    """Return a strip's figures as two texts: all figures, and for a phone median and longest."""
     figures = strip.figures
     if not figures.samples:
         return strip.note or "none", strip.note or "none"
-    found = [
+    known = [
         (label, value)
         for label, value in (
             ("p50", figures.percentile(50)),
@@ -81,7 +87,7 @@ def figures_text(strip: Strip) -> tuple[str, str]:
         )
         if value is not None
     ]
-    texts = [f"{label} {length_text(value, bound_us=figures.bound_us)}" for label, value in found]
+    texts = [f"{label} {length_text(value, bound_us=figures.bound_us)}" for label, value in known]
     number = counted(figures.samples, strip.subject)
     if strip.note:
         number += f", {strip.note}"
@@ -90,10 +96,11 @@ def figures_text(strip: Strip) -> tuple[str, str]:
 
 
 def strip_rows(strips: Sequence[Strip], axis: LogAxis, **common: str) -> list[dict[str, Any]]:
-    """Return the data of a chart of strips, under one another: what `strip_chart` draws.
+    """Return the data for `strip_chart`: strips below one another.
 
-    Shape: each row has `mark`: what it is (`name`, `band`, `range`, `dot`, `bar`, `p50`, `p90`,
-    `max`), and `y` in pixels from the top. `common` columns are added to every row.
+    - `mark`: the kind of mark: `name`, `band`, `range`, `dot`, `bar`, `p50`, `p90` or `max`.
+    - `y`: pixels from the top.
+    - `common`: columns that every row has.
     """
     rows: list[dict[str, Any]] = []
     for place, strip in enumerate(strips):
@@ -103,6 +110,7 @@ def strip_rows(strips: Sequence[Strip], axis: LogAxis, **common: str) -> list[di
 
 
 def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one strip, which begins `top` pixels from the top."""
     centre = top + _CENTRE_Y
     full, short = figures_text(strip)
     yield {
@@ -157,16 +165,17 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
 
 
 def _drawn(value_us: int, bound_us: int) -> int:
-    """Return where a value is drawn: at the clocks' error if it is below it."""
+    """Return the position of a value: one below the error of the clocks is drawn at that error."""
     return bound_us if abs(value_us) < bound_us else value_us
 
 
 def _dots(
     values: Sequence[tuple[str, int]], axis: LogAxis, centre: int, bound_us: int
 ) -> Iterator[dict[str, Any]]:
-    for members in _binned(values, axis, bound_us, _DOT_BINS).values():
-        step = min(_DOT_STEP, _SPREAD / max(1, len(members) // 2))
-        for place, (subject, value) in enumerate(members):
+    """Yield a dot for each value; dots of one part of the axis are stacked around the line."""
+    for stacked in _binned(values, axis, bound_us, _DOT_BINS).values():
+        step = min(_DOT_STEP, _SPREAD / max(1, len(stacked) // 2))
+        for place, (subject, value) in enumerate(stacked):
             yield {
                 "mark": "dot",
                 "from": _drawn(value, bound_us),
@@ -176,19 +185,20 @@ def _dots(
 
 
 def _off_centre(place: int) -> int:
-    """Return where the n-th dot of a part of the axis stands: 0, then 1 to each side, then 2."""
+    """Return the steps from the line to the n-th dot of a stack: 0, 1, -1, 2, -2, ..."""
     return (place + 1) // 2 * (1 if place % 2 else -1)
 
 
 def _bars(
     values: Sequence[tuple[str, int]], axis: LogAxis, centre: int, subject: str, bound_us: int
 ) -> Iterator[dict[str, Any]]:
+    """Yield a bar for each part of the axis with values; its height shows their number."""
     bins = _binned(values, axis, bound_us, _BAR_BINS)
-    most = max(len(members) for members in bins.values())
-    for place, members in bins.items():
-        half = max(1.0, _SPREAD * len(members) / most)
+    most = max(len(in_part) for in_part in bins.values())
+    for place, in_part in bins.items():
+        half = max(1.0, _SPREAD * len(in_part) / most)
         shortest, longest = (
-            duration_text(members[index][1], bound_us=bound_us) for index in (0, -1)
+            duration_text(in_part[index][1], bound_us=bound_us) for index in (0, -1)
         )
         between = shortest if shortest == longest else f"{shortest} to {longest}"
         yield {
@@ -197,14 +207,17 @@ def _bars(
             "to": axis.value((place + 1) / _BAR_BINS),
             "y": round(centre - half, 1),
             "y2": round(centre + half, 1),
-            "says": f"{counted(len(members), subject)}: {between}",
+            "says": f"{counted(len(in_part), subject)}: {between}",
         }
 
 
 def _binned(
     values: Sequence[tuple[str, int]], axis: LogAxis, bound_us: int, number: int
 ) -> dict[int, list[tuple[str, int]]]:
-    """Return values by the one of `number` parts of the axis in which they are drawn, in order."""
+    """Return values by their part of the axis, of `number` equal parts, from 0.
+
+    The order of values inside a part is that of `values`.
+    """
     bins: dict[int, list[tuple[str, int]]] = {}
     for subject, value in values:
         place = min(number - 1, int(axis.place(_drawn(value, bound_us)) * number))
@@ -215,9 +228,10 @@ def _binned(
 def strip_chart(
     data: str, rows: int, axis: LogAxis, fill: str, *, picked: str | None = None
 ) -> alt.TopLevelMixin:
-    """Return the picture of up to `rows` strips in the named data.
+    """Return the picture of up to `rows` strips in the data with the name `data`.
 
-    Shape: with `picked`, only rows whose column of that name is the parameter of that name.
+    `picked`: name of a column and of a parameter; only rows are drawn whose column has the
+    parameter's value. None: all rows.
     """
     y_scale = alt.Scale(domain=[0, rows * ROW_HEIGHT], reverse=True, nice=False, zero=False)
     y = alt.Y("y:Q", scale=y_scale, axis=None)

@@ -1,4 +1,7 @@
-"""The fault lane: what was broken when, whom it hit, and the parts of the run around it."""
+"""The fault lane: the faults of the run with the nodes that they hit, and the run's parts.
+
+A fault has up to three parts: it is being injected, it is in force, it is being healed.
+"""
 
 from collections.abc import Sequence
 
@@ -13,11 +16,13 @@ from pipeline.summary.figures import duration_text
 from results_schema.journal import JournalEntry
 
 MAX_ROWS = 30
-"""Up to so many faults have a row each; more share the rows of their kind."""
+"""Up to this number, each fault has a row; more faults share the rows of their kind."""
 MAX_FAULTS = 400
 _RUN_ROW = "the run"
+"""Name of the first row, which shows the parts of the run."""
 _ACCIDENT_HATCH = HATCHES[7]
 _PART = (Tip("p", "this part"),)
+"""The tooltip's line for the part of the fault that a bar shows."""
 
 
 def _label(fault: JournalEntry) -> str:
@@ -62,20 +67,22 @@ LANE = IntervalLane(
 
 def faults_lane(run: ReportInput) -> Chart | None:
     """Return the lane of the faults; None if none was injected."""
-    injected = [each for each in run.facts.faults if each.injected_at_us is not None]
+    injected = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
     if not injected:
         return None
-    injected.sort(key=lambda each: (each.injected_at_us or 0, each.fault_id))
+    injected.sort(key=lambda fault: (fault.injected_at_us or 0, fault.fault_id))
     shown = injected[:MAX_FAULTS]
     rows = _rows(shown, run.end_us)
     data: dict[str, list[Datum]] = {"run": _run_parts(run), "parts": [], "points": []}
-    following: dict[str, int] = {}  # what comes next in a row: a label may go so far
+    # The label of a momentary fault may reach to the next fault in its row. So the loop goes from
+    # the last fault to the first, and puts the data of each before those it has.
+    next_in_row: dict[str, int] = {}
     for fault in reversed(shown):
         row, start = rows[fault.fault_id], fault.injected_at_us or 0
-        end = following.get(row, run.end_us)
-        following[row] = start
+        label_end = next_in_row.get(row, run.end_us)
+        next_in_row[row] = start
         if fault.momentary:
-            data["points"].insert(0, LANE.datum(fault, start, end, r=row, p="of a moment"))
+            data["points"].insert(0, LANE.datum(fault, start, label_end, r=row, p="of a moment"))
         else:
             data["parts"][:0] = _parts(fault, row, run.end_us)
     names = [_RUN_ROW, *sorted(set(rows.values()), key=list(rows.values()).index)]
@@ -101,26 +108,26 @@ def faults_lane(run: ReportInput) -> Chart | None:
 
 
 def _rows(faults: Sequence[JournalEntry], end_us: int) -> dict[str, str]:
-    """Return the row of each fault: one each, or of many the first free row of their kind."""
+    """Return the row of each fault: its own, or a free one of its kind if there are many faults."""
     if len(faults) <= MAX_ROWS:
         return {fault.fault_id: fault.fault_id for fault in faults}
     rows: dict[str, str] = {}
     for kind in dict.fromkeys(fault.fault for fault in faults):
-        alike = [fault for fault in faults if fault.fault == kind]
-        taken = slots([(fault.injected_at_us or 0, _end(fault, end_us)) for fault in alike])
-        for fault, slot in zip(alike, taken, strict=True):
+        of_kind = [fault for fault in faults if fault.fault == kind]
+        taken = slots([(fault.injected_at_us or 0, _end(fault, end_us)) for fault in of_kind])
+        for fault, slot in zip(of_kind, taken, strict=True):
             rows[fault.fault_id] = row_name(kind, slot)
     return rows
 
 
 def _end(fault: JournalEntry, end_us: int) -> int:
     if fault.momentary:
-        return (fault.injected_at_us or 0) + 1
+        return (fault.injected_at_us or 0) + 1  # two faults of one moment need two rows
     return end_us if fault.healed_at_us is None else fault.healed_at_us
 
 
 def _parts(fault: JournalEntry, row: str, end_us: int) -> list[Datum]:
-    """Return injection, time in force and healing of a fault, as far as they came."""
+    """Return the parts of a fault that began: injection, time in force, healing."""
     bounds = (
         ("being injected", fault.injected_at_us, fault.in_force_from_us),
         ("in force", fault.in_force_from_us, fault.in_force_until_us),
@@ -135,7 +142,7 @@ def _parts(fault: JournalEntry, row: str, end_us: int) -> list[Datum]:
 
 
 def _run_parts(run: ReportInput) -> list[Datum]:
-    """Return the run before its steady state, from there until all was healed, and after it."""
+    """Return the parts of the run: before its steady state, with faults, after the last healing."""
     results = run.facts.results_or_empty
     steady, healed = results.steady_at_us, results.healed_at_us
     bounds = (

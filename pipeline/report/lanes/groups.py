@@ -22,8 +22,8 @@ from pipeline.summary.outcomes import in_number_order
 from pipeline.summary.story import counted
 
 MANY_GROUPS = 8
-"""With more groups than these the lane shows how many are in each state, and one group at a time
-if the reader picks it."""
+"""With more groups than this, the lane shows the number of groups in each state. A second lane,
+`group_detail`, shows one group, which the reader picks."""
 MAX_SHOWN = 800
 MAX_PICKED = 8_000
 """Limits of the intervals that the page contains: MAX_SHOWN if it shows all groups at once,
@@ -64,7 +64,10 @@ LANE = IntervalLane(
 
 
 def groups_lane(run: ReportInput) -> Chart | None:
-    """Return the groups' states, or of many groups how many were in each; None without groups."""
+    """Return the lane: the state of each group, or numbers of groups if there are many.
+
+    None if there was no group.
+    """
     rows = run.tables.rows("group_states")
     groups = in_number_order({row["group"] for row in rows})
     if not groups:
@@ -103,7 +106,7 @@ def groups_lane(run: ReportInput) -> Chart | None:
 
 
 def group_detail(run: ReportInput) -> Chart | None:
-    """Return the states of a group that is picked; None where `groups_lane` shows them all."""
+    """Return the lane of a picked group; None where `groups_lane` shows all groups."""
     rows = run.tables.rows("group_states")
     if len({row["group"] for row in rows}) <= MANY_GROUPS:
         return None
@@ -139,7 +142,7 @@ def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt
 
 
 def _fills(rows: Sequence[Row]) -> dict[str, str]:
-    """Return the fills of the states that occur: a legend names no others."""
+    """Return the fills of the states that occur, so that the legend names no others."""
     seen = {row["state"] for row in rows}
     return {state: fill for state, fill in STATES.items() if state in seen} or dict(STATES)
 
@@ -148,13 +151,13 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
     data: dict[str, list[Datum]] = {"states": [], "dead": []}
     fills = broker_fills(run)
     for row in sorted(rows, key=lambda row: (row["group"], row["broker"], row["from_us"])):
-        said = {"w": fills[row["broker"]]} | ({"p": row["group"]} if pick else {})
+        cells = {"w": fills[row["broker"]]} | ({"p": row["group"]} if pick else {})
         start = row["from_us"]
-        if row["state"] == _DEAD:
-            data["dead"].append(LANE.datum(row, start, start, **said))
+        if row["state"] == _DEAD:  # the broker forgot the group: a moment, not an interval
+            data["dead"].append(LANE.datum(row, start, start, **cells))
             continue
-        said |= {"s": f"{row['state']} {row['generation']}", "l": _label(row)}
-        data["states"].append(LANE.datum(row, start, end_of(run, row["to_us"]), **said))
+        cells |= {"s": f"{row['state']} {row['generation']}", "l": _label(row)}
+        data["states"].append(LANE.datum(row, start, end_of(run, row["to_us"]), **cells))
     return data
 
 

@@ -1,8 +1,8 @@
-"""The lane of lives: the successive processes of each member of a deployed or scaled group.
+"""The lane of lives: the successive processes of each member while a group is deployed or scaled.
 
-A life lasts from the start of a member's process to its end; the first is the one that the run
-began with. The lane is drawn from the journal, where an operation records which member it stopped
-and started, and when.
+A life lasts from the start of a member's process to its end. The successor of a process takes over
+the name of its member, its place. The lane is drawn from the journal: a rollout or a scaling
+records there the members that it stopped and started, with the times.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,7 +61,10 @@ _STARTS = (STARTING, AFTER, BACK)
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """A part of a life begins at a member's place. Units: microseconds of the run's clock."""
+    """The beginning of a part (a key of FILLS) of the life at a place.
+
+    Units: microseconds of the run's clock.
+    """
 
     at_us: int
     place: str
@@ -69,8 +72,8 @@ class _Event:
 
 
 def lives_lane(run: ReportInput) -> Chart | None:
-    """Return the lane; None of a run without a rollout or a scaling."""
-    entries = [each for each in run.facts.faults if each.fault in OPERATIONS and each.resolved]
+    """Return the lane; None if the run had no rollout and no scaling."""
+    entries = [entry for entry in run.facts.faults if entry.fault in OPERATIONS and entry.resolved]
     rows = lives_of(entries, run.end_us)
     if not rows:
         return None
@@ -83,7 +86,7 @@ def lives_lane(run: ReportInput) -> Chart | None:
     ]
     fills = {part: fill for part, fill in FILLS.items() if any(row["part"] == part for row in rows)}
     groups = list(dict.fromkeys(group for entry in entries for group in entry.blast_radius.groups))
-    lives = LANE.marks("lives", rows_y(shown, without=_without(groups)))
+    lives = LANE.marks("lives", rows_y(shown, without=_members_prefix(groups)))
     rest = len(places) - len(shown)
     more = f" {rest:,} more members stand in the journal." if rest else ""
     return LANE.draw(
@@ -104,23 +107,27 @@ def labels_of(row: dict[str, Any]) -> dict[str, str]:
 
 
 def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any]]:
-    """Return the parts of each member's lives, by member and time.
+    """Return the parts of all lives as rows, by place and time.
 
-    Shape: `place`, `part` (a key of FILLS), `life` (from 1; of an empty place the life that ended,
-    0 before the first), `from_us`, `to_us`.
+    - `place`: the member's name.
+    - `part`: a key of FILLS.
+    - `life`: the number of the life at its place, from 1. At an empty place it is the life that has
+      ended, or 0 before the first one.
+    - `from_us`, `to_us`.
     """
     events = [event for entry in entries for event in _events(entry)]
     events.sort(key=lambda event: event.at_us)
     rows = []
     for place in in_number_order({event.place for event in events}):
-        own = [event for event in events if event.place == place]
-        was_there = own[0].part not in _STARTS
-        part: str | None = BEFORE if was_there else None
-        life, from_us = int(was_there), 0
-        for event in own:
+        at_place = [event for event in events if event.place == place]
+        # A place whose first event is a start was empty before: a scaling has added this member.
+        ran_from_beginning = at_place[0].part not in _STARTS
+        part: str | None = BEFORE if ran_from_beginning else None
+        life, from_us = int(ran_from_beginning), 0
+        for event in at_place:
             if part is not None and event.at_us > from_us:
                 rows.append(_row(place, part, life, from_us, event.at_us))
-            if event.part in _STARTS and part != STARTING:
+            if event.part in _STARTS and part != STARTING:  # ready after STARTING: the same life
                 life += 1
             part, from_us = event.part, event.at_us
         if part is not None and end_us > from_us:
@@ -133,6 +140,7 @@ def _row(place: str, part: str, life: int, from_us: int, to_us: int) -> dict[str
 
 
 def _events(entry: JournalEntry) -> Iterable[_Event]:
+    """Yield the events of a rollout (`stopped`, `replaced`) or of a scaling (`acts`)."""
     resolved = entry.resolved
     for stop in _mappings(resolved.get("stopped")):
         place = stop["place"]
@@ -152,14 +160,15 @@ def _events(entry: JournalEntry) -> Iterable[_Event]:
         yield _Event(act["at_us"], act["place"], AFTER if act["act"] == "start" else AWAY)
 
 
-def _without(groups: Sequence[str]) -> str:
-    """Return what the names of the members of one group begin with, "" of several groups."""
+def _members_prefix(groups: Sequence[str]) -> str:
+    """Return the prefix of all members' names, which labels leave out; "" with several groups."""
     return f"consumer-{groups[0]}-" if len(groups) == 1 else ""
 
 
-def _mappings(found: object) -> list[Mapping[str, Any]]:
+def _mappings(value: object) -> list[Mapping[str, Any]]:
+    """Return the mappings in a list of JSON; [] if the value is missing or no list."""
     return (
-        [cast(Mapping[str, Any], each) for each in found if isinstance(each, Mapping)]
-        if isinstance(found, list)
+        [cast(Mapping[str, Any], item) for item in value if isinstance(item, Mapping)]
+        if isinstance(value, list)
         else []
     )

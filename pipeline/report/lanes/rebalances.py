@@ -1,4 +1,8 @@
-"""The rebalance lanes: when each rebalance began and ended, and why it began."""
+"""The rebalance lane: when each rebalance began and ended, and why it began.
+
+A rebalance has up to two parts: the coordinator waits for the members to join, then for the
+leader's assignment (syncing).
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,8 +24,8 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 
 MANY_ROWS = 16
-"""With more pairs of group and coordinator than these the lane shows how many groups rebalance,
-and one group at a time if the reader picks it."""
+"""With more pairs of group and coordinator than this, the lane shows the number of groups that
+rebalance. A second lane, `rebalance_detail`, shows one group, which the reader picks."""
 MAX_SHOWN = 400
 MAX_PICKED = 2_500
 AREA_PX = 120
@@ -29,6 +33,7 @@ _PICK = "rebalances_pick"
 JOINING, SYNCING, BROKEN_OFF = "joining", "syncing", "never completed"
 PARTS = {JOINING: HATCHES[1], SYNCING: SERIES[1], BROKEN_OFF: "transparent"}
 _FIRST = "datum.f == 1"
+"""Vega condition for the first part of a rebalance."""
 
 
 def _length(row: Row) -> str | None:
@@ -71,7 +76,10 @@ LANE = IntervalLane(
 
 
 def rebalances_lane(run: ReportInput) -> Chart | None:
-    """Return the rebalances of each group, or of many groups how many rebalance; None without."""
+    """Return the lane: each rebalance, or the number of groups that rebalance if there are many.
+
+    None if there was no rebalance.
+    """
     rows = run.tables.rows("rebalances")
     if not rows:
         return None
@@ -80,7 +88,9 @@ def rebalances_lane(run: ReportInput) -> Chart | None:
     if len(names) > MANY_ROWS:
         ends = _ends(run, rows)
         parts = [part for row in rows for part in _parts(row, ends[_key(row)])]
-        spans = {kind: [part[1:] for part in parts if part[0] == kind] for kind in PARTS}
+        spans = {
+            kind: [(start, end) for part, start, end in parts if part == kind] for kind in PARTS
+        }
         return LANE.draw_counts(
             run,
             count_intervals(run, spans),
@@ -106,7 +116,7 @@ def rebalances_lane(run: ReportInput) -> Chart | None:
 
 
 def rebalance_detail(run: ReportInput) -> Chart | None:
-    """Return the rebalances of a group that is picked; None where `rebalances_lane` shows all."""
+    """Return the lane of a picked group; None where `rebalances_lane` shows all groups."""
     rows = run.tables.rows("rebalances")
     if len({group_and_broker(row) for row in rows}) <= MANY_ROWS:
         return None
@@ -136,7 +146,11 @@ def _layers(y: alt.Y, where: str | None = None) -> list[alt.Chart]:
 
 
 def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[str, list[Datum]]:
-    """Return the parts of each rebalance; the first has the label of all, which end at `u`."""
+    """Return a datum for each part of each rebalance.
+
+    The label of a rebalance covers all its parts. It is in the data of the first part, with `u`,
+    the end of the last part.
+    """
     ends = _ends(run, rows)
     prefix = common_prefix(row["consumer"] for row in rows if row["consumer"] is not None)
     parts = []
@@ -160,6 +174,7 @@ def _labels(row: Row, prefix: str) -> tuple[str, str]:
 
 
 def _parts(row: Row, end_us: int) -> list[tuple[str, int, int]]:
+    """Return the parts of a rebalance that ended at `end_us`: kind, start and end of each."""
     if row["joined_us"] is None:
         return [(BROKEN_OFF, row["started_us"], end_us)]
     joining = (JOINING, row["started_us"], row["joined_us"])
@@ -173,24 +188,30 @@ def _key(row: Row) -> tuple[str, str, int]:
 
 
 def _ends(run: ReportInput, rows: Sequence[Row]) -> dict[tuple[str, str, int], int]:
-    """Return when each rebalance ended: completed, overtaken by the next, with its coordinator."""
-    tenures = _tenure_ends(run)
+    """Return the end of each rebalance.
+
+    A rebalance that was not completed ends when the next one of its group on its coordinator
+    begins, or when this coordinator's tenure ends.
+    """
+    tenure_ends = _tenure_ends(run)
     partitions = {row["group"]: row["partition"] for row in run.tables.rows("groups")}
     ends: dict[tuple[str, str, int], int] = {}
-    following: dict[tuple[str, str], int] = {}
-    for row in sorted(rows, key=lambda each: -each["started_us"]):
-        place = row["group"], row["broker"]
+    next_starts: dict[tuple[str, str], int] = {}
+    for row in sorted(rows, key=lambda row: -row["started_us"]):  # the last one first
+        group_on_broker = row["group"], row["broker"]
         if row["stable_us"] is not None:
             end_us = row["stable_us"]
         else:
             tenure = partitions.get(row["group"]), row["broker"], row["leader_epoch"]
-            end_us = min(following.get(place, run.end_us), tenures.get(tenure, run.end_us))
+            next_start_us = next_starts.get(group_on_broker, run.end_us)
+            end_us = min(next_start_us, tenure_ends.get(tenure, run.end_us))
         ends[_key(row)] = max(end_us, row["started_us"])
-        following[place] = row["started_us"]
+        next_starts[group_on_broker] = row["started_us"]
     return ends
 
 
 def _tenure_ends(run: ReportInput) -> Mapping[tuple[str | None, str, int | None], int]:
+    """Return the end of each tenure, by partition, broker and leader epoch."""
     return {
         (row["partition"], row["broker"], row["leader_epoch"]): row["end_us"]
         for row in run.tables.rows("coordinator_tenures")

@@ -1,4 +1,7 @@
-"""The section `configuration`: what differs from the defaults first, everything else folded."""
+"""The section `configuration`: first the settings that differ from their defaults, then the others.
+
+Settings are Kafka's own, or the experiment's: its size, its load, and the simulation.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,46 +13,51 @@ from pipeline.report.report_input import ReportInput
 from pipeline.summary.story import counted
 
 _KAFKAS = ".config"
-"""How the names of sections end that hold Kafka's own settings."""
+"""End of the name of a section with Kafka's own settings, such as `groups.readers.config`."""
 _LATE = ".late_members["
+"""Part of the name of a section about members that join later than the others of their group."""
 _COLUMNS = (
     Column(lambda setting: setting.name, "setting"),
     number(lambda setting: setting.value, "here"),
     number(lambda setting: setting.default, "default"),
     Column(lambda setting: setting.section.removesuffix(_KAFKAS), "of"),
 )
-"""The section for people: `groups.readers.config` as `groups.readers`."""
+"""Columns of a table of settings; `of` is the section, `groups.readers` for the one above."""
 
 
 def configuration_section(run: ReportInput) -> Section | None:
-    """Return the run's settings; None: nothing is known of them."""
+    """Return the section; None if the run recorded no settings."""
     settings = run.facts.settings
     if not settings:
         return None
-    kafkas = [each for each in settings if _is_kafkas(each) and _stands_out(each, settings)]
-    labs = [
-        each for each in settings if not _is_kafkas(each) and (each.differs or not each.default)
+    kafkas = [
+        setting for setting in settings if _is_kafkas(setting) and _stands_out(setting, settings)
     ]
-    first = {id(each) for each in (*kafkas, *labs)}
-    rest = [each for each in settings if id(each) not in first]
+    experiments = [
+        setting
+        for setting in settings
+        if not _is_kafkas(setting) and (setting.differs or not setting.default)
+    ]
+    first = {id(setting) for setting in (*kafkas, *experiments)}
+    rest = [setting for setting in settings if id(setting) not in first]
     return Section(
         id="configuration",
         title="Configuration",
         lead="What this run had otherwise than Kafka has by default, then the experiment itself.",
-        parts=tuple(_parts(kafkas, labs, rest)),
+        parts=tuple(_parts(kafkas, experiments, rest)),
     )
 
 
 def _parts(
-    kafkas: Sequence[SettingFact], labs: Sequence[SettingFact], rest: Sequence[SettingFact]
+    kafkas: Sequence[SettingFact], experiments: Sequence[SettingFact], rest: Sequence[SettingFact]
 ) -> Iterator[Part]:
     if kafkas:
         yield text_table(_COLUMNS, kafkas, caption="Other than Kafka's defaults")
     else:
         yield Paragraph(html=render_line("words", "plain", "Every Kafka setting has its default"))
-    if labs:
-        experiment = "The experiment: its size, its load, and what of the lab was set"
-        yield text_table(_COLUMNS, labs, caption=experiment)
+    if experiments:
+        caption = "The experiment: its size, its load, and what of the lab was set"
+        yield text_table(_COLUMNS, experiments, caption=caption)
     if rest:
         folded = f"{counted(len(rest), 'more setting')}: the defaults"
         yield text_table(_COLUMNS, rest, folded=folded)
@@ -60,13 +68,16 @@ def _is_kafkas(setting: SettingFact) -> bool:
 
 
 def _stands_out(setting: SettingFact, settings: Sequence[SettingFact]) -> bool:
-    """Whether a Kafka setting is to be shown first; of late members what the group does not say."""
+    """Return whether a Kafka setting is in the first table: it differs from its default.
+
+    A setting of late members with the value of their group would only repeat that one.
+    """
     if not setting.differs:
         return False
     if _LATE not in setting.section:
         return True
     group = setting.section.split(_LATE)[0] + _KAFKAS
     return not any(
-        each.section == group and each.name == setting.name and each.value == setting.value
-        for each in settings
+        other.section == group and other.name == setting.name and other.value == setting.value
+        for other in settings
     )

@@ -1,4 +1,4 @@
-"""All faults of a run in one table and picture: distributions of each fault's longest figures."""
+"""All faults of a run in one table and one picture, by the longest values after each fault."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -10,11 +10,12 @@ from pipeline.summary.figures import FaultSummary
 from pipeline.summary.story import moment_text
 
 MEASURES = ("detect", "notice", "no coordinator", "commit gap")
-"""Measures that are compared over faults: the chains' first phases, and two times without service.
-"""
+"""Measures that are compared over faults: the first phase of each chain, and two times without
+service."""
 _MIN_FOR_CHART = 4
+"""Least number of faults for a picture; fewer are compared in the table."""
 MAX_FAULTS = 500
-"""Faults in the list, the first ones; the tables have all."""
+"""Limit of the faults in the list: the first ones; the tables have all."""
 
 
 def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
@@ -60,19 +61,19 @@ def _kept(fault: FaultSummary) -> str | None:
 
 
 def _longest(name: str, fault: FaultSummary) -> str | None:
-    found = fault.distribution(name)
-    return None if found is None else found.longest_text
+    figures = fault.distribution(name)
+    return None if figures is None else figures.longest_text
 
 
 def _strip(name: str, faults: Sequence[FaultSummary]) -> Strip:
-    """Return the longest of a measure in each fault, over the faults that have it."""
-    found = [(fault.fault, fault.distribution(name)) for fault in faults]
+    """Return the strip of one measure: a dot for each fault, at its longest value."""
+    measured = [(fault.fault, fault.distribution(name)) for fault in faults]
     values = [
-        (fault, each.maximum)
-        for fault, each in found
-        if each is not None and each.maximum is not None
+        (fault, figures.maximum)
+        for fault, figures in measured
+        if figures is not None and figures.maximum is not None
     ]
-    bound_us = max((each.bound_us for _, each in found if each is not None), default=0)
+    bound_us = max((figures.bound_us for _, figures in measured if figures is not None), default=0)
     lengths = sorted(length for _, length in values)
     without = len(faults) - len(values)
     return Strip(

@@ -1,4 +1,7 @@
-"""The section `felt`: waits, gaps and lags of the groups, in all, by group and by partition."""
+"""The section `felt`: the effects that clients felt, in all, by group and by partition.
+
+Such effects are waits of records, times without an owner, and lag.
+"""
 
 from functools import partial
 from operator import itemgetter
@@ -43,7 +46,7 @@ def felt_section(run: ReportInput) -> Section | None:
     ]
     if felt.disturbed:
         footnotes = disturbance_texts(run.summary)
-        parts += [Paragraph(html=render_line("words", "plain", each)) for each in footnotes]
+        parts += [Paragraph(html=render_line("words", "plain", note)) for note in footnotes]
     partitions = sorted(run.tables.rows("felt_partitions"), key=_worst_first)
     if partitions:
         parts.append(_by_partition(partitions))
@@ -79,7 +82,7 @@ def _worst_first(row: Row) -> tuple[int, int, str, str]:
 def _by_partition(rows: list[Row]) -> TextTable:
     shown = rows[:MAX_PARTITIONS]
     more = len(rows) - len(shown)
-    measures = [number(partial(_cell, each), each.name) for each in FELT_MEASURES]
+    measures = [number(partial(_cell, measure), measure.name) for measure in FELT_MEASURES]
     return text_table(
         (*named("group", "partition"), *measures, Column(_peak, "peak at")),
         shown,

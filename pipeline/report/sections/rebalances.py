@@ -1,7 +1,7 @@
-"""The section `rebalances`: each rebalance, who caused it and why, whom it cost, how long it took.
+"""The section `rebalances`: the cause, length and removed members of each rebalance.
 
-A few are listed one by one; many of one kind after one fault are a line, as in the terminal, with
-the single ones folded away beneath.
+A few rebalances are listed one by one. Of many, those of one kind after one fault have one line, as
+on the terminal; a folded table beneath lists them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,12 +21,13 @@ from pipeline.summary.story import (
 )
 
 MAX_ONE_BY_ONE = 12
-"""Up to so many rebalances are told by the table alone; more are summed up first."""
+"""Up to this number, the table alone describes the rebalances; more have details in their lines."""
 MAX_LISTED = 300
-"""So many rebalances are listed, the first ones."""
+"""Limit of the rebalances in the table: the first ones."""
 MAX_FAULTS = 40
-"""The rebalances after so many faults are told, the first ones."""
+"""Limit of the faults whose rebalances have a line: the first ones."""
 _MIN_FOR_CHART = 8
+"""Least number of rebalances for a picture of their lengths."""
 _LEAD = (
     "A rebalance begins when the coordinator asks its members to join again, and ends when the log "
     "has their new assignment. The reason is the coordinator's; in quotes, what the member said."
@@ -34,7 +35,7 @@ _LEAD = (
 
 
 def rebalances_section(run: ReportInput) -> Section | None:
-    """Return the run's rebalances; None: there was no group to have one."""
+    """Return the section; None if the run had neither a rebalance nor a fault."""
     rows = sorted(run.tables.rows("rebalances"), key=lambda row: (row["started_us"], row["group"]))
     if not rows and not run.summary.faults:
         return None
@@ -56,15 +57,19 @@ def rebalances_section(run: ReportInput) -> Section | None:
 
 
 def _lines(fault: FaultSummary, *, grouped: bool) -> Iterator[str | None]:
+    """Yield a line for each kind of rebalance after a fault, then one on the members that stayed.
+
+    `grouped`: the lines have all particulars; otherwise the table has them.
+    """
     for rebalances in fault.rebalances:
-        told = rebalances_statement(rebalances, fault)
-        particulars = told.particulars if grouped else told.particulars[:1]
-        yield "; ".join((f"{told.headline} ({rebalances.group})", *particulars))
+        statement = rebalances_statement(rebalances, fault)
+        particulars = statement.particulars if grouped else statement.particulars[:1]
+        yield "; ".join((f"{statement.headline} ({rebalances.group})", *particulars))
     yield kept_text(fault)
 
 
 def _chart(rows: Sequence[Row]) -> Chart | None:
-    """Return how long rebalances took, by reason; None: they are few enough to be read."""
+    """Return a picture of the rebalances' lengths, by reason; None: a few need no picture."""
     if len(rows) < _MIN_FOR_CHART:
         return None
     reasons = sorted({row["reason"] for row in rows})

@@ -1,4 +1,4 @@
-"""The section `replay`: command, seed, versions and experiment file with which to repeat a run."""
+"""The section `replay`: the command, seed, versions and experiment file that repeat the run."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ _OTHER_RUNTIMES = {
     "local": ("virtual", "in virtual time"),
     "ray": ("virtual", "in virtual time"),
 }
-"""For each runtime another one for which a command is shown, with its description."""
+"""For each runtime, another one on which the page also shows how to repeat the run."""
 _NO_DIGEST = "none was computed"
 
 
@@ -49,15 +49,19 @@ def _parts(facts: RunFacts) -> Iterator[Part]:
         name, description = other_runtime
         command = manifest.replay.replace(own_option, f"--runtime {name}")
         yield Paragraph(html=render_block("replay", "elsewhere", description, command))
-    yield TextTable(headings=("what", "value"), rows=tuple(_made_of(facts)))
+    yield TextTable(headings=("what", "value"), rows=tuple(_provenance(facts)))
     if facts.experiment_yaml:
         yield Paragraph(html=render_block("replay", "file", manifest, facts.experiment_yaml))
     if facts.links:
-        safe = [each for each in facts.links if urlsplit(each[1]).scheme in {"http", "https"}]
+        # Links come from the experiment's file: one of the scheme `javascript` would run code.
+        safe = [
+            (name, url) for name, url in facts.links if urlsplit(url).scheme in {"http", "https"}
+        ]
         yield Paragraph(html=render_block("replay", "links", safe))
 
 
-def _made_of(facts: RunFacts) -> Iterator[tuple[Cell, ...]]:
+def _provenance(facts: RunFacts) -> Iterator[tuple[Cell, ...]]:
+    """Yield the facts that identify a run, as pairs of name and value."""
     manifest = facts.manifest
     yield "run", manifest.run
     yield "seed", str(manifest.seed)

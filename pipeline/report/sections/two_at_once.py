@@ -20,9 +20,10 @@ from pipeline.summary.outcomes import in_number_order
 from pipeline.summary.story import coordinators_statement, counted, moment_text
 
 MAX_EPISODES = 6
-"""Pairs of coordinators, and pairs of sets of owners, in the section; the tables have all."""
+"""Limit of the pairs of coordinators, and of the episodes with two owners (see `owner_story`); the
+tables have all."""
 MAX_PARTITIONS = 200
-"""Partitions in the list of one pair of sets of owners."""
+"""Limit of the partitions listed for one episode."""
 _LEAD = (
     "Kafka does not promise one coordinator or one owner at every moment: it fences what is "
     "written, by leader epoch and generation. This section says when there were two, and "
@@ -38,7 +39,8 @@ def two_at_once_section(run: ReportInput) -> Section | None:
     """Return the section; None if nothing had two owners or coordinators at once."""
     measured = episodes(run.tables.rows("ownership_overlaps"))
     # Shorter than the clock error, an overlap may be due to the clocks alone.
-    certain = [each for each in measured if each.longest_us >= run.summary.clock_error_us]
+    clock_error_us = run.summary.clock_error_us
+    certain = [episode for episode in measured if episode.longest_us >= clock_error_us]
     coordinators = run.summary.coordinators
     subjects = [("two owners", certain), ("two coordinators", coordinators)]
     title = " and ".join(name for name, cases in subjects if cases)

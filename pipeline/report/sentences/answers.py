@@ -70,13 +70,14 @@ def for_whom(run: ReportInput) -> Markup:
     members = _members(run)
     owned = bool(nodes) and all(is_client(node) for node in nodes)
     rows = run.tables.rows("groups")
-    only = [row for row in rows if len(members) != 1 or row["group"] in members]
-    reset = next(_of_groups(run.facts, "auto.offset.reset"), "earliest")
+    # With one affected group, the number of its members is compared with this group's size.
+    counted_rows = [row for row in rows if len(members) != 1 or row["group"] in members]
+    reset = next(_values_in_groups(run.facts, "auto.offset.reset"), "earliest")
     concerned = Concerned(
         hit=bool(hits),
         members=members,
         groups_in_all=len(rows),
-        members_in_all=sum(row["consumers"] for row in only),
+        members_in_all=sum(row["consumers"] for row in counted_rows),
         groups=groups,
         data=in_number_order(name for name in partitions if not name.startswith("__")),
         who=listed(in_number_order(nodes))
@@ -91,10 +92,10 @@ def for_whom(run: ReportInput) -> Markup:
 
 def _members(run: ReportInput) -> dict[str, int]:
     """Return the number of members of each affected group, largest first."""
-    found: dict[str, set[str]] = {}
+    by_group: dict[str, set[str]] = {}
     for row in run.tables.rows("client_phases"):
-        found.setdefault(row["group"], set()).add(row["consumer"])
-    counts = {group: len(members) for group, members in found.items()}
+        by_group.setdefault(row["group"], set()).add(row["consumer"])
+    counts = {group: len(members) for group, members in by_group.items()}
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -130,19 +131,20 @@ class Durations:
 
 
 def for_how_long(run: ReportInput) -> Markup:
-    """Answer how long subjects had no service, and how long two owners or coordinators."""
+    """Answer how long subjects had no service, or had two owners or two coordinators."""
     summary = run.summary
     owners, both = longest_owners(summary), longest_coordinators(summary)
     commits, service = find_worst(summary, "commit gap"), find_worst(summary, "no coordinator")
     groups = [row["group"] for row in run.tables.rows("groups")]
-    set_ms = {each for each in _of_groups(run.facts, "commit_interval_ms") if each.isdigit()}
+    intervals = _values_in_groups(run.facts, "commit_interval_ms")
+    intervals_ms = {interval for interval in intervals if interval.isdigit()}
     durations = Durations(
         hit=any(fault.outcome is FaultOutcome.HIT for fault in run.facts.faults),
         owners=owners,
         both=both,
         one_owner_us=_one_owner_us(owners, both),
         commits=commits,
-        commit_interval_us=int(set_ms.pop()) * 1_000 if len(set_ms) == 1 else None,
+        commit_interval_us=int(intervals_ms.pop()) * 1_000 if len(intervals_ms) == 1 else None,
         hit_itself=None if commits is None else _hit_itself(commits, run),
         service=service if service is not None and service.longest_us else None,
         group=groups[0] if len(groups) == 1 else "A group",
@@ -152,23 +154,27 @@ def for_how_long(run: ReportInput) -> Markup:
 
 
 def _one_owner_us(owners: Owners | None, both: Coordinators | None) -> int | None:
-    """Return the time from two coordinators to two owners; None if these did not cause those."""
+    """Return the time from the second coordinator to the second owner.
+
+    None if the two coordinators are not the cause of the two owners: they must have assigned the
+    partition, in the same leader epochs.
+    """
     if owners is None or both is None:
         return None
     if owners.from_us <= both.from_us or owners.group not in both.groups:
         return None
-    serving_epochs = {(each.broker, each.leader_epoch) for each in (both.older, both.newer)}
+    serving_epochs = {(side.broker, side.leader_epoch) for side in (both.older, both.newer)}
     if {owners.first_coordinator, owners.second_coordinator} != serving_epochs:
         return None
     return owners.from_us - both.from_us
 
 
-def _hit_itself(found: Worst, run: ReportInput) -> str | None:
+def _hit_itself(worst: Worst, run: ReportInput) -> str | None:
     """Return the member with the longest gap if a fault hit this member, otherwise None."""
     hit = {node for fault in run.facts.faults for node in fault.hit_nodes}
     for row in run.tables.rows("availability"):
-        of_member = row["subject_kind"] == "member" and row["fault"] == found.fault.fault
-        if of_member and row["subject"] in hit and row["gap_us"] == found.longest_us:
+        of_member = row["subject_kind"] == "member" and row["fault"] == worst.fault.fault
+        if of_member and row["subject"] in hit and row["gap_us"] == worst.longest_us:
             return str(row["subject"])
     return None
 
@@ -202,7 +208,8 @@ def broke_a_promise(run: ReportInput) -> Markup:
         return tuple(check for check in facts.checks if check.outcome is outcome)
 
     broken = with_outcome(CheckOutcome.VIOLATED)
-    guards = [each.name for each in facts.settings if each.section == _GUARDS and each.differs]
+    # A guard is a rule of Kafka's that the experiment can switch off, to show what it prevents.
+    guards = [fact.name for fact in facts.settings if fact.section == _GUARDS and fact.differs]
     both, owners = longest_coordinators(run.summary), longest_owners(run.summary)
     promises = Promises(
         broken=broken,
@@ -226,14 +233,15 @@ def no_member_commits(facts: RunFacts) -> bool:
     """Return True if no group's settings let its members commit, themselves or automatically."""
     if facts.results_or_empty.commits_acknowledged:
         return False
-    by_application = list(_of_groups(facts, "commit_interval_ms"))
-    automatic = list(_of_groups(facts, "enable.auto.commit"))
+    by_application = list(_values_in_groups(facts, "commit_interval_ms"))
+    automatic = list(_values_in_groups(facts, "enable.auto.commit"))
     return bool(by_application) and all(
         value in {_NOT_SET, _OFF} for value in (*by_application, *automatic)
     )
 
 
-def _of_groups(facts: RunFacts, name: str) -> Iterator[str]:
-    for each in facts.settings:
-        if each.section.startswith("groups.") and each.name == name:
-            yield each.value
+def _values_in_groups(facts: RunFacts, name: str) -> Iterator[str]:
+    """Yield the values of a setting in all sections of groups."""
+    for fact in facts.settings:
+        if fact.section.startswith("groups.") and fact.name == name:
+            yield fact.value

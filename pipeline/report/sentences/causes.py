@@ -1,4 +1,7 @@
-"""The first screen's answer to why: what took the time, who noticed how, what was rebalanced."""
+"""The first screen's answer to "Why?": the causes of the longest gap and of the rebalances.
+
+`_causes` collects the facts for the macro `why` in `templates/causes.j2`.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,11 +28,13 @@ _PHASES = (
     ("load_wait_us", "until its load began (load wait)"),
     ("load_us", "for its load"),
 )
+"""Columns of `broker_phases` with the lengths of the phases, and their texts."""
 _MOST = 0.8
-"""From this part of the whole on, one phase is called nearly all of it."""
-_TOLD = 2
-"""Up to so many kinds of rebalances are told one by one."""
+"""A phase with at least this share of the whole time took "nearly all" of it."""
+_MAX_REBALANCES_LISTED = 2
+"""Up to this number, kinds of rebalances are listed; more are summed up by coordinator."""
 _LONG_WAIT_US = 1_000_000
+"""Shortest wait for an answer that the text mentions."""
 _FENCING = "broker.session.timeout.ms"
 _SILENT = frozenset(
     {
@@ -48,7 +53,13 @@ _SILENT = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failover:
-    """How long the last new coordinator took, and its longest phase (`phase_us` None: unknown)."""
+    """The last move of a coordinator.
+
+    - `leader`: the new coordinator.
+    - `whole_us`: time from the fault until it was active.
+    - `after`: `the fault`, or the fault's name.
+    - `phase`, `phase_us`: the longest phase and its length; None: unknown.
+    """
 
     leader: str
     whole_us: int
@@ -64,9 +75,12 @@ class Failover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoSuccessor:
-    """Why nobody became the coordinator: `node` None: an election came, its winner did not serve.
+    """The reason why no broker became the coordinator after a fault.
 
-    `fencing`: the session timeout of brokers, where the controller waited for it.
+    - `node`: the node that the fault hit, if the controller elected no successor. None: it elected
+      one, which did not become active.
+    - `since_us`: time from the fault to the run's end.
+    - `fencing`: the session timeout of brokers, if the controller waited for it.
     """
 
     node: str | None
@@ -77,7 +91,10 @@ class NoSuccessor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BegunBy:
-    """The rebalances that one coordinator began: two coordinators have two lines of generations."""
+    """The rebalances that one coordinator began in one leader epoch.
+
+    Two coordinators at once have two independent series of generations, so they are not summed up.
+    """
 
     broker: str
     leader_epoch: int | None
@@ -89,10 +106,16 @@ class BegunBy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Causes:
-    """What took the time; None and empty: there is nothing to say of it.
+    """The causes; the text has no sentence for a field that is None or empty.
 
-    Shape: `rebalances` are the fault's name, the rebalances, and the session timeout that made
-    them; if they are many, `by_coordinator` sums them up.
+    - `both`, `owners`: the longest times with two coordinators, with two owners.
+    - `removed_because`: why the second coordinator removed the first owners.
+    - `not_consumed`: sentences on the longest processing gap.
+    - `notice`, `rediscover`, `longest_wait`: measures of the client chain.
+    - `noticed_by`: the errors by which members noticed the loss of their coordinator.
+    - `rebalances`: triples of the fault's name, its rebalances, and the session timeout if this
+      timeout caused them.
+    - `by_coordinator`: sums of the rebalances, if they are too many to list.
     """
 
     fault: FaultSummary
@@ -112,7 +135,7 @@ class Causes:
 
 
 def why(run: ReportInput) -> Markup:
-    """Say what took the time, a paragraph for each cause; nothing if there is no fault."""
+    """Answer why it took so long, a paragraph for each cause; "" if there is no fault."""
     fault = _explained_fault(run)
     return Markup("") if fault is None else render_line("causes", "why", _causes(run, fault), run)
 
@@ -122,10 +145,11 @@ def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
     notice = fault.distribution("notice") if fault.partitions_moved else None
     noticed = notice if notice is not None and notice.maximum is not None else None
     wait = fault.distribution("longest wait")
+    # A wait is a cause only if it was at least half of the time until members noticed the fault.
     long_us = max(_LONG_WAIT_US, ((noticed.maximum if noticed else 0) or 0) // 2)
     failover = _failover(run, fault)
     rebalances = tuple(_rebalances(run))
-    many = len(rebalances) > _TOLD
+    many = len(rebalances) > _MAX_REBALANCES_LISTED
     return Causes(
         fault=fault,
         failover=failover,
@@ -140,16 +164,18 @@ def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
         longest_wait=wait if wait is not None and (wait.maximum or 0) >= long_us else None,
         noticed_by=tuple(cause for cause, _ in fault.noticed_by),
         rebalances=rebalances,
-        by_coordinator=tuple(_by_coordinator([each for _, each, _ in rebalances])) if many else (),
+        by_coordinator=tuple(_by_coordinator([began for _, began, _ in rebalances]))
+        if many
+        else (),
     )
 
 
 def _explained_fault(run: ReportInput) -> FaultSummary | None:
-    """Return the fault to explain: that of the longest gap, else the first that moved a group."""
+    """Return the fault to explain: that of the longest gap, else the first that had effects."""
     for measure in ("commit gap", "no coordinator"):
-        found = find_worst(run.summary, measure)
-        if found is not None and found.longest_us:
-            return found.fault
+        worst = find_worst(run.summary, measure)
+        if worst is not None and worst.longest_us:
+            return worst.fault
     faults = run.summary.faults
     concerned = [fault for fault in faults if fault.members or fault.partitions_moved]
     return next(iter([*concerned, *faults]), None)
@@ -157,16 +183,18 @@ def _explained_fault(run: ReportInput) -> FaultSummary | None:
 
 def _removed_because(run: ReportInput, owners: Owners) -> tuple[str, ...]:
     """Return why the second coordinator removed the first owners; empty: it did not."""
-    for rebalances in (each for fault in run.summary.faults for each in fault.rebalances):
-        serving_epoch = (rebalances.broker, rebalances.leader_epoch)
-        gone = set(rebalances.removed) & set(owners.first_consumers)
-        if serving_epoch == owners.second_coordinator and gone and rebalances.removed_because:
-            return rebalances.removed_because
+    for fault in run.summary.faults:
+        for rebalances in fault.rebalances:
+            serving_epoch = (rebalances.broker, rebalances.leader_epoch)
+            removed = set(rebalances.removed) & set(owners.first_consumers)
+            by_second = serving_epoch == owners.second_coordinator
+            if by_second and removed and rebalances.removed_because:
+                return rebalances.removed_because
     return ()
 
 
 def _failover(run: ReportInput, fault: FaultSummary) -> Failover | None:
-    """Return how long the failover took and which phase took most of it; None: there was none."""
+    """Return the failover that ended last after a fault; None: there was none."""
     rows = [
         row
         for row in run.tables.rows("broker_phases")
@@ -176,7 +204,7 @@ def _failover(run: ReportInput, fault: FaultSummary) -> Failover | None:
         return None
     row: Row = max(rows, key=lambda row: row["active_us"])
     whole_us = row["active_us"] - row["fault_us"]
-    known = [(row[column], words) for column, words in _PHASES if row[column] is not None]
+    known = [(row[column], text) for column, text in _PHASES if row[column] is not None]
     longest_us, phase = max(known) if known and whole_us > 0 else (None, "")
     return Failover(
         leader=row["new_leader"],
@@ -188,7 +216,7 @@ def _failover(run: ReportInput, fault: FaultSummary) -> Failover | None:
 
 
 def _no_successor(run: ReportInput, fault: FaultSummary) -> NoSuccessor | None:
-    """Return why nobody became the coordinator, if somebody had to."""
+    """Return why no broker became the coordinator; None if none had to, or one did."""
     service = fault.distribution("no coordinator")
     if service is None or not service.missing:
         return None
@@ -203,30 +231,31 @@ def _no_successor(run: ReportInput, fault: FaultSummary) -> NoSuccessor | None:
 
 
 def _named(run: ReportInput, fault: FaultSummary) -> str:
-    """Return `the fault`, or its name where there were several."""
+    """Return `the fault`, or its name if the run had several."""
     return "the fault" if len(run.summary.faults) == 1 else fault.fault
 
 
 def _rebalances(run: ReportInput) -> Iterator[tuple[str, Rebalances, str | None]]:
+    """Yield the field `rebalances` of Causes."""
     settings = Settings(run.facts.settings)
     for fault in run.summary.faults:
-        for each in fault.rebalances:
-            expired = each.reason == RebalanceCause.SESSION_EXPIRY
-            timeout = settings.of_group(each.group, "session.timeout.ms") if expired else None
-            yield _named(run, fault), each, timeout
+        for rebalances in fault.rebalances:
+            expired = rebalances.reason == RebalanceCause.SESSION_EXPIRY
+            timeout = settings.of_group(rebalances.group, "session.timeout.ms") if expired else None
+            yield _named(run, fault), rebalances, timeout
 
 
 def _by_coordinator(rebalances: Sequence[Rebalances]) -> Iterator[BegunBy]:
-    """Sum rebalances up by who began them."""
-    serving_epochs: dict[tuple[str, int | None], list[Rebalances]] = {}
-    for each in rebalances:
-        serving_epochs.setdefault((each.broker, each.leader_epoch), []).append(each)
-    for (broker, epoch), begun in serving_epochs.items():
+    """Yield a sum for each coordinator, in one leader epoch, that began rebalances."""
+    by_coordinator: dict[tuple[str, int | None], list[Rebalances]] = {}
+    for began in rebalances:
+        by_coordinator.setdefault((began.broker, began.leader_epoch), []).append(began)
+    for (broker, epoch), all_of_it in by_coordinator.items():
         yield BegunBy(
             broker=broker,
             leader_epoch=epoch,
-            count=sum(each.count for each in begun),
-            reasons=tuple(dict.fromkeys(each.reason for each in begun)),
-            not_stored=sum(each.not_stored for each in begun),
-            errors=tuple(dict.fromkeys(name for each in begun for name in each.store_errors)),
+            count=sum(began.count for began in all_of_it),
+            reasons=tuple(dict.fromkeys(began.reason for began in all_of_it)),
+            not_stored=sum(began.not_stored for began in all_of_it),
+            errors=tuple(dict.fromkeys(name for began in all_of_it for name in began.store_errors)),
         )

@@ -1,6 +1,8 @@
 """A sentence for each chain of a fault: the longest phases, and the settings that decide them.
 
-The sentence is about the median subject (partition or member): half of the subjects were faster.
+A chain is a series of phases after a fault: the broker chain of an offsets partition leads to its
+new coordinator, the client chain of a member to its first success there. The sentence is about the
+median subject (partition or member): half of the subjects were faster.
 The phases of one subject follow one another, so each is a share of the subject's whole time. Phases
 of different subjects, or of different chains, cannot be compared in this way. Pure functions over
 rows of `broker_phases`, `client_phases` and `availability`.
@@ -65,7 +67,10 @@ class Path:
 
     @property
     def longest(self) -> list[tuple[str, int]]:
-        """The longest phase with its length, and the second one unless the first is nearly all."""
+        """The longest phase with its length.
+
+        The second one follows, unless the first took nearly all of the time.
+        """
         by_length = sorted(((name, to - begin) for name, begin, to in self.steps), key=_longest)
         (_, first_us), (_, second_us), *_ = by_length
         alone = first_us >= _NEARLY_ALL * self.whole_us or not second_us
@@ -80,22 +85,22 @@ def paths(
     rows: Sequence[Row], steps: Sequence[tuple[str, str, str]], *, subject: str
 ) -> list[Path]:
     """Return the paths of the subjects that completed the chain, the fastest first."""
-    last = steps[-1][2]
-    found = []
-    for row in sorted(rows, key=lambda row: (row[last] or 0, str(row[subject]))):
+    last_column = steps[-1][2]
+    complete = []
+    for row in sorted(rows, key=lambda row: (row[last_column] or 0, str(row[subject]))):
         spans = tuple((name, row[begin], row[end]) for name, begin, end in steps)
         if all(begin is not None and end is not None for _, begin, end in spans):
-            found.append(Path(row, spans))
-    return found
+            complete.append(Path(row, spans))
+    return complete
 
 
-def middle_path(found: Sequence[Path]) -> Path:
-    """Return the median path (nearest rank) of a non-empty sequence."""
-    return found[(len(found) - 1) // 2]
+def middle_path(by_speed: Sequence[Path]) -> Path:
+    """Return the median path (nearest rank) of the paths, the fastest first; one at least."""
+    return by_speed[(len(by_speed) - 1) // 2]
 
 
 def with_groups(broker_rows: Sequence[Row]) -> Sequence[Row]:
-    """Return the offsets partitions that store a group; all, if none does."""
+    """Return the rows of offsets partitions that store a group; all rows if none does."""
     return [row for row in broker_rows if row["groups"]] or broker_rows
 
 
@@ -116,14 +121,14 @@ class BrokerChain:
 def broker_sentence(fault: FaultSummary, broker_rows: Sequence[Row], settings: Settings) -> Markup:
     """Return the sentence on the time until a new coordinator was active."""
     rows = with_groups(broker_rows)
-    found = paths(rows, BROKER_STEPS, subject="partition")
+    complete = paths(rows, BROKER_STEPS, subject="partition")
     names = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
     values = [(name, settings.of_cluster(name)) for name in names if fault.kind in _SILENT]
     chain = BrokerChain(
         fault=fault,
         rows=len(rows),
-        path=middle_path(found) if found else None,
-        late=len(rows) - len(found),
+        path=middle_path(complete) if complete else None,
+        late=len(rows) - len(complete),
         silence_settings=tuple(f"{name} = {value}" for name, value in values if value is not None),
     )
     return render_line("chains", "broker_chain", chain)

@@ -20,9 +20,9 @@ from protocol.causes import RemovalCause
 CoordinatorEpoch = tuple[str | None, int | None]
 """A broker, and the leader epoch in which it is the coordinator."""
 _GROUPS = "lane-groups"
-_SUM_US = 50_000
-"""Largest distance of a removal from load + session timeout that still counts as the session's
-end: timers fire a little late."""
+_LATEST_TIMER_US = 50_000
+"""A session that counts from a load ends one session timeout later. Timers fire a little late: an
+end within this distance still counts as the end of that session."""
 _UNKNOWN = "UNKNOWN_MEMBER_ID"
 _NOT_COORDINATOR = frozenset({"NOT_COORDINATOR"})
 """Answers of an old coordinator that knows of its replacement. Other values of `noticed_by` are
@@ -162,8 +162,8 @@ def _coordinator_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step
 
 def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Yield a step on the first owners that were paused while they owned partitions."""
-    owned = [each for row in episode.rows for each in owned_by(row, tables, "first")]
-    stopped = [row for row in owned if row["paused_us"]]
+    owned = [interval for row in episode.rows for interval in owned_by(row, tables, "first")]
+    stopped = [interval for interval in owned if interval["paused_us"]]
     if stopped:
         names = in_number_order({row["consumer"] for row in stopped})
         longest_us = max(row["paused_us"] for row in stopped)
@@ -195,7 +195,8 @@ def _loaded_us(row: Row, timeout: str, tables: OverlapTables) -> int | None:
         if not (timeout.isdigit() and same and row["group"] in tenure["groups"]):
             continue
         loaded_us: int = tenure["from_us"]
-        if abs(loaded_us + int(timeout) * 1_000 - row["joined_us"]) <= _SUM_US:
+        session_end_us = loaded_us + int(timeout) * 1_000
+        if abs(session_end_us - row["joined_us"]) <= _LATEST_TIMER_US:
             return loaded_us
     return None
 

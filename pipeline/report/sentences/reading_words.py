@@ -18,10 +18,11 @@ from pipeline.summary.outcomes import in_number_order
 from results_schema.journal import JournalEntry
 
 _LONG_US = 1_000_000
-"""Shortest gap that is explained: longer than any usual pause between batches."""
+"""Shortest gap that is explained. A usual pause between two batches is shorter."""
 _SOON_US = 1_000_000
 """Longest time between a cause and its effect."""
-_HELD_UP = frozenset({"cut", "crash", "node_loss", "power_loss", "pause"})
+_BLOCKING = frozenset({"cut", "crash", "node_loss", "power_loss", "pause"})
+"""Kinds of faults by which a broker stops answering fetches, of members or of other brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +58,15 @@ class Followed:
 
 
 def why_not_consumed(run: ReportInput) -> Markup | None:
-    """Return the sentences on the cause of the longest processing gap; None: unknown, or short."""
-    found = find_worst(run.summary, "processing gap")
-    if found is None or found.longest_us < _LONG_US:
+    """Return the sentences on the cause of the longest processing gap.
+
+    None if the gap is short, or its cause unknown: only faults that hit one broker are explained.
+    """
+    worst = find_worst(run.summary, "processing gap")
+    if worst is None or worst.longest_us < _LONG_US:
         return None
-    fault = next((each for each in run.facts.faults if each.fault_id == found.fault.fault), None)
-    if fault is None or fault.fault not in _HELD_UP or len(_brokers(fault)) != 1:
+    fault = next((fault for fault in run.facts.faults if fault.fault_id == worst.fault.fault), None)
+    if fault is None or fault.fault not in _BLOCKING or len(_brokers(fault)) != 1:
         return None
     rows = [
         row
@@ -80,6 +84,7 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
 
 
 def _brokers(fault: JournalEntry) -> list[str]:
+    """Return the brokers that a fault hit; of a cut, those at its first end."""
     nodes = fault.from_nodes or fault.hit_nodes
     return [node for node in nodes if node.startswith("broker-")]
 
@@ -88,8 +93,9 @@ def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Led:
     """Return the facts about blocked partitions that the broker led."""
     resumed_us = fault.healed_at_us
     waited = resumed_us is not None and all(row["after_us"] >= resumed_us for row in rows)
+    # The controller fences a broker and elects new leaders in one decision.
     fenced_us = min(_decided(fault, run), default=None)
-    known_late = fenced_us is not None and resumed_us is not None and fenced_us < resumed_us
+    fenced_before = fenced_us is not None and resumed_us is not None and fenced_us < resumed_us
     new_owners, given_us = _new_owners(rows, run)
     return Led(
         broker=_brokers(fault)[0],
@@ -97,7 +103,7 @@ def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Led:
         partitions=in_number_order({row["subject"] for row in rows}),
         longest_us=max(row["gap_us"] for row in rows),
         resumed_us=resumed_us if waited else None,
-        fenced_us=fenced_us if known_late else None,
+        fenced_us=fenced_us if fenced_before else None,
         cut_from_clients=any(is_client(node) for node in (*fault.from_nodes, *fault.to_nodes)),
         new_owners=new_owners,
         given_us=given_us,
@@ -118,20 +124,20 @@ def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...],
 
     Empty if some partition got no new owner then.
     """
-    found: list[Row] = []
-    owned = run.tables.rows("ownership")
+    assignments: list[Row] = []
+    all_intervals = run.tables.rows("ownership")
     for row in rows:
-        given = [
-            each
-            for each in owned
-            if (each["group"], each["partition"]) == (row["group"], row["subject"])
-            and row["after_us"] - _SOON_US <= each["from_us"] <= row["after_us"]
+        just_before_end = [
+            interval
+            for interval in all_intervals
+            if (interval["group"], interval["partition"]) == (row["group"], row["subject"])
+            and row["after_us"] - _SOON_US <= interval["from_us"] <= row["after_us"]
         ]
-        if not given:
+        if not just_before_end:
             return (), None
-        found += given
-    names = in_number_order({each["consumer"] for each in found})
-    return names, min(each["from_us"] for each in found)
+        assignments += just_before_end
+    names = in_number_order({interval["consumer"] for interval in assignments})
+    return names, min(interval["from_us"] for interval in assignments)
 
 
 def _followed(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Followed | None:

@@ -1,8 +1,9 @@
-"""What the coordinator changed, and what it did not: figures of both designs side by side.
+"""Figures of both designs side by side: those that the coordinator changed, and the others.
 
-A figure is listed as changed if the two designs are apart by a factor of two or more. No figure is
-left out because of what it says; one that is 0 in both says nothing, and is. Groups of several
-sizes differ by their size, so the figures are those of the largest one that both designs have.
+The designs are a group on ZooKeeper and a group with a coordinator. A figure counts as changed if
+its two values differ by a factor of two or more. The list is complete, whichever design a figure
+favours; only figures that are 0 in both designs are left out. Figures depend on the size of the
+group, so they are those of the largest size that both designs have.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from pipeline.report.two_designs.sides import ChangeKind, Design, GroupSide, of_
 from pipeline.summary.figures import length_text
 
 FACTOR = 2
-"""How far apart two figures are that are listed as changed."""
+"""Least factor between the two values of a figure that counts as changed."""
 _DESIGNS: tuple[Design, Design] = ("zookeeper", "coordinator")
 _REFUSALS = (
     "UNKNOWN_MEMBER_ID",
@@ -27,7 +28,7 @@ _REFUSALS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedFigure:
-    """One figure: its name, its value in each design, and how it prints."""
+    """One figure; `values`: on ZooKeeper, then with a coordinator. Times are microseconds."""
 
     name: str
     values: tuple[float, float]
@@ -41,13 +42,13 @@ class ComparedFigure:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the designs are apart by FACTOR or more."""
+        """True if the values differ by FACTOR or more."""
         low, high = sorted(self.values)
         return high >= FACTOR * low
 
     @property
     def factor_text(self) -> str:
-        """The second value as a multiple or a fraction of the first, empty if one of them is 0."""
+        """The second value as a multiple or a fraction of the first; "" if one of them is 0."""
         old, new = self.values
         if not old or not new:
             return ""
@@ -63,16 +64,16 @@ class ComparedFigure:
 
 
 def compared_size(sides: Sequence[GroupSide]) -> int | None:
-    """Return the size of the groups whose figures are compared, None if the designs share none."""
+    """Return the largest group size that both designs have; None if they share no size."""
     sizes = [{side.members for side in of_design(sides, design)} for design in _DESIGNS]
     return max(set.intersection(*sizes), default=None)
 
 
 def answers(sides: Sequence[GroupSide], costs: Sequence[Cost]) -> tuple[ComparedFigure, ...]:
-    """Return the figures that are not 0 in both designs, of the groups of `compared_size`.
+    """Return the figures of the groups with `compared_size`; without this size, of all groups.
 
-    Without such groups they are the figures of all groups. Of several groups or changes each is the
-    median. A figure that one design has no group for is left out.
+    A value is the median over groups, or over changes. Figures that are 0 in both designs, and
+    figures of changes that one design did not meet, are left out.
     """
     if not all(of_design(sides, design) for design in _DESIGNS):
         return ()
@@ -80,8 +81,8 @@ def answers(sides: Sequence[GroupSide], costs: Sequence[Cost]) -> tuple[Compared
     if size is not None:
         sides = [side for side in sides if side.members == size]
         costs = [cost for cost in costs if cost.side.members == size]
-    found = (*_of_changes(costs), *_of_groups(sides))
-    return tuple(answer for answer in found if any(answer.values))
+    figures = (*_of_changes(costs), *_of_groups(sides))
+    return tuple(figure for figure in figures if any(figure.values))
 
 
 def _of_changes(costs: Sequence[Cost]) -> Iterator[ComparedFigure]:
@@ -139,13 +140,13 @@ def _figure(
     *,
     is_time: bool = False,
 ) -> Iterator[ComparedFigure]:
-    """Yield a figure of the changes of one kind, if both designs met one."""
-    found = [
+    """Yield a figure of the changes of one kind, if both designs met such a change."""
+    values_by_design = [
         [value(cost) for cost in costs if cost.change.kind == kind and cost.side.design == design]
         for design in _DESIGNS
     ]
-    if all(found):
-        old, new = (median(values) for values in found)
+    if all(values_by_design):
+        old, new = (median(values) for values in values_by_design)
         yield ComparedFigure(name=name, values=(old, new), is_time=is_time)
 
 
@@ -167,7 +168,10 @@ def _of_groups(sides: Sequence[GroupSide]) -> Iterator[ComparedFigure]:
 
 
 def _failed(side: GroupSide) -> int:
-    """Return attempts that failed, or rebalances that led to no generation, since steady state."""
+    """Return the number of failed attempts, or of rebalances without a stable generation.
+
+    They count from the steady state on.
+    """
     if side.design == "zookeeper":
         return sum(
             row["outcome"] in ("conflict", "exception") and row["started_us"] >= side.steady_us

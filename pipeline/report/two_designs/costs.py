@@ -1,4 +1,8 @@
-"""What one change cost a group: time without owners, notifications, requests, failed attempts."""
+"""The cost of one change for a group: time without owners, notifications, requests, failures.
+
+A group on ZooKeeper rebalances by attempts: each member computes an assignment from the view (the
+set of members) that it read. A group with a coordinator has one assignment for each generation.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,20 +11,21 @@ from pipeline.report.report_input import Row
 from pipeline.report.two_designs.sides import GroupChange, GroupSide
 
 OF_REBALANCES = ("FindCoordinator", "JoinGroup", "SyncGroup", "LeaveGroup", "OffsetFetch")
-"""Requests to a coordinator that rebalances cause; heartbeats and commits come anyway."""
+"""Requests to a coordinator that rebalances cause; heartbeats and commits come without them."""
 FAILED = ("conflict", "exception")
+"""Outcomes of a failed attempt."""
 STEP_US = 100_000
-"""In which requests are counted: see the tables `zookeeper_operations`, `coordinator_requests`."""
+"""Length of the steps in which `zookeeper_operations` and `coordinator_requests` count requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What a change made members do, counted. None: the design has no such thing."""
+    """Counts of what members did because of a change; None: the design has no such action."""
 
     plans: int
     """Assignments that were computed."""
     views: int
-    """Different sets of members that they were computed from; generations with a coordinator."""
+    """Different views from which the assignments were computed; with a coordinator, generations."""
     failed: int
     """Attempts with a conflict or an exception; rebalances without a stable generation."""
     notifications: int | None = None
@@ -33,11 +38,13 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What one change cost a group, up to the next one.
+    """The cost of one change, up to the group's next change.
 
-    Units: `settled_us` from the change until the last attempt or rebalance in the window has ended,
-    None if there was none; `unowned_us` summed over partitions until then, `longest_unowned_us` of
-    one partition. `given_up` counts partitions that living members gave up.
+    - `settled_us`: time from the change to the end of the last attempt or rebalance; None if there
+      was none.
+    - `unowned_us`: time without an owner until then, summed over partitions.
+    - `longest_unowned_us`: the longest such time of one partition.
+    - `given_up`: number of partitions that living members gave up.
     """
 
     side: GroupSide
@@ -61,9 +68,10 @@ def costs_of(side: GroupSide) -> tuple[Cost, ...]:
 
 
 def _cost(side: GroupSide, change: GroupChange) -> Cost:
-    rounds = _attempts(side, change) if side.design == "zookeeper" else _rebalances(side, change)
-    ends = [row["ended_us" if side.design == "zookeeper" else "stable_us"] for row in rounds]
-    ended = [at_us for at_us in ends if change.covers(at_us)]
+    on_zookeeper = side.design == "zookeeper"
+    rounds = _attempts(side, change) if on_zookeeper else _rebalances(side, change)
+    ends = [row["ended_us" if on_zookeeper else "stable_us"] for row in rounds]
+    ended = [end_us for end_us in ends if change.covers(end_us)]
     settled_us = max(ended) if ended else None
     until_us = change.until_us if settled_us is None else settled_us
     gaps = list(_gaps(side, change.at_us, until_us))
@@ -78,14 +86,14 @@ def _cost(side: GroupSide, change: GroupChange) -> Cost:
             for row in side.rows("ownership")
         ),
         counts=(
-            _on_zookeeper(side, change, rounds)
-            if side.design == "zookeeper"
-            else _with_coordinator(side, change, rounds)
+            _zookeeper_counts(side, change, rounds)
+            if on_zookeeper
+            else _coordinator_counts(side, change, rounds)
         ),
     )
 
 
-def _on_zookeeper(side: GroupSide, change: GroupChange, attempts: list[Row]) -> Counts:
+def _zookeeper_counts(side: GroupSide, change: GroupChange, attempts: list[Row]) -> Counts:
     watches = (row["fired_us"] for row in side.rows("zookeeper_watches"))
     operations = side.rows("zookeeper_operations")
     views = [tuple(row["view"]) for row in attempts if row["view"] is not None]
@@ -101,7 +109,7 @@ def _on_zookeeper(side: GroupSide, change: GroupChange, attempts: list[Row]) -> 
     )
 
 
-def _with_coordinator(side: GroupSide, change: GroupChange, rebalances: list[Row]) -> Counts:
+def _coordinator_counts(side: GroupSide, change: GroupChange, rebalances: list[Row]) -> Counts:
     requests = (row for row in side.rows("coordinator_requests") if row["api"] in OF_REBALANCES)
     generations = {row["new_generation"] for row in rebalances} - {None}
     return Counts(
@@ -121,23 +129,23 @@ def _rebalances(side: GroupSide, change: GroupChange) -> list[Row]:
 
 
 def _requests(change: GroupChange, rows: Iterable[Row]) -> int:
-    """Count requests from the tenth of a second on in which the change began."""
+    """Return the number of requests, from the beginning of the step in which the change was."""
     from_us, until_us = (at_us - at_us % STEP_US for at_us in (change.at_us, change.until_us))
     return sum(row["requests"] for row in rows if from_us <= row["from_us"] < until_us)
 
 
 def _gaps(side: GroupSide, from_us: int, until_us: int) -> Iterator[int]:
-    """Yield how long each partition had no owner between two moments, where it had none."""
-    owned: dict[str, list[tuple[int, int]]] = {}
+    """Yield the time without an owner between two moments, for each partition that had any."""
+    spans_by_partition: dict[str, list[tuple[int, int]]] = {}
     for row in side.rows("ownership"):
         to_us = side.end_us if row["to_us"] is None else row["to_us"]
-        owned.setdefault(row["partition"], []).append((row["from_us"], to_us))
-    for spans in owned.values():
-        reached_us, gap_us = from_us, 0
+        spans_by_partition.setdefault(row["partition"], []).append((row["from_us"], to_us))
+    for spans in spans_by_partition.values():
+        owned_until_us, gap_us = from_us, 0
         for start_us, end_us in sorted(spans):
-            if start_us > reached_us:
-                gap_us += max(0, min(start_us, until_us) - reached_us)
-            reached_us = max(reached_us, min(end_us, until_us))
-        gap_us += max(0, until_us - reached_us)
+            if start_us > owned_until_us:
+                gap_us += max(0, min(start_us, until_us) - owned_until_us)
+            owned_until_us = max(owned_until_us, min(end_us, until_us))
+        gap_us += max(0, until_us - owned_until_us)
         if gap_us:
             yield gap_us

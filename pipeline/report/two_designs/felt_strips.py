@@ -1,4 +1,7 @@
-"""The picture of what was felt: for each group a dot for each partition."""
+"""The picture of the times that partitions felt: for each group, a dot for each partition.
+
+The reader picks one of three times: without an owner, without processing, or with two owners.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,18 +15,22 @@ _MEASURES = {
     "no processing despite records": "waited_us",
     "with two owners": "",
 }
-"""Choice -> column of `felt_partitions`; the last is of `ownership_overlaps`."""
+"""Column of `felt_partitions` for each choice; "": computed from `ownership_overlaps`."""
 MAX_SIDES = 16
 
 
 def felt_chart(sides: Sequence[GroupSide]) -> Chart | None:
     """Return the picture; None if no group owned a partition."""
     shown = sides[:MAX_SIDES]
-    strips = {name: list(_strips(shown, column)) for name, column in _MEASURES.items()}
-    strips = {name: found for name, found in strips.items() if any(s.values for s in found)}
+    every_strip = {name: list(_strips(shown, column)) for name, column in _MEASURES.items()}
+    strips = {
+        name: of_measure
+        for name, of_measure in every_strip.items()
+        if any(strip.values for strip in of_measure)
+    }
     if not strips:
         return None
-    axis = axis_over(strip for found in strips.values() for strip in found)
+    axis = axis_over(strip for of_measure in strips.values() for strip in of_measure)
     return Chart(
         id="designs-felt",
         title="What each partition went through",
@@ -33,8 +40,8 @@ def felt_chart(sides: Sequence[GroupSide]) -> Chart | None:
         data={
             "felt": [
                 row
-                for name, found in strips.items()
-                for row in strip_rows(found, axis, **{_PICKED: name})
+                for name, of_measure in strips.items()
+                for row in strip_rows(of_measure, axis, **{_PICKED: name})
             ]
         },
         picks=(Pick(param=_PICKED, label="how long", options=tuple(strips)),),
@@ -42,11 +49,12 @@ def felt_chart(sides: Sequence[GroupSide]) -> Chart | None:
 
 
 def two_owners_us(side: GroupSide) -> dict[str, int]:
-    """Return how long each partition had two owners, where it had."""
-    found: dict[str, int] = {}
+    """Return the time with two owners of each partition that had such a time."""
+    by_partition: dict[str, int] = {}
     for row in side.rows("ownership_overlaps"):
-        found[row["partition"]] = found.get(row["partition"], 0) + row["length_us"]
-    return found
+        earlier_us = by_partition.get(row["partition"], 0)
+        by_partition[row["partition"]] = earlier_us + row["length_us"]
+    return by_partition
 
 
 def _strips(sides: Sequence[GroupSide], column: str) -> Iterator[Strip]:

@@ -1,7 +1,7 @@
-"""The picture of what a change costs as the group grows: quadratic against linear.
+"""The picture of a change's cost as the group grows: quadratic on ZooKeeper, linear otherwise.
 
-Both axes are logarithmic. Dots are changes of the runs, rings what Kafka 1.1.1 was measured to do,
-lines the law of the reads.
+Both axes are logarithmic. Dots are changes of the runs, rings are measurements of Kafka 1.1.1, and
+dashed lines are the law of the reads: the number that follows from the sizes (`measured`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,25 +32,27 @@ _COLOURS = dict(zip(SERIES_NAMES, (SERIES[1], SERIES[0], SERIES[2], SERIES[3]), 
 _TICKS = (2, 4, 8, 16, 32, 64, 128, 256)
 _HEIGHT = 380
 _WIDE = 520
-"""Pixels of width from which on laws have names, and the legend one line."""
+"""Least width in pixels of a picture whose laws have names, and whose legend has one line."""
 _NAMED_AT = 12
-"""Members at which laws have their names, where lines of different brokers are apart."""
+"""Number of members at which a law's name stands: there the lines of different laws are apart."""
 _LAW_NAMES: tuple[tuple[Literal["left", "right"], int, int], ...] = (
     ("left", 8, 14),
     ("right", -6, -10),
 )
-"""How the names of the first two laws stand: right below one line, left above the other."""
+"""Alignment and distance from the line, in pixels, of the names of the first two laws: below the
+first line to its right, above the second to its left."""
 _LAW_TEXT = alt.ExprRef(f"width < {_WIDE} ? '' : datum.text")
-_MOST_STEPS = 40
-"""Points of a line of the law."""
+_MAX_POINTS = 40
+"""Limit of the points of one law's line."""
 
 
 def growth_chart(costs: Sequence[Cost]) -> Chart | None:
     """Return the picture; None if no single member joined or died."""
-    kinds = [kind for kind in _OPTIONS if any(_is_of(cost, kind) for cost in costs)]
+    costs_by_kind = {kind: [cost for cost in costs if _is_shown(cost, kind)] for kind in _OPTIONS}
+    kinds = [kind for kind, of_kind in costs_by_kind.items() if of_kind]
     if not kinds:
         return None
-    rows = [row for kind in kinds for row in _rows(kind, [c for c in costs if _is_of(c, kind)])]
+    rows = [row for kind in kinds for row in _rows(kind, costs_by_kind[kind])]
     return Chart(
         id="designs-growth",
         title="What a change costs as the group grows",
@@ -67,22 +69,23 @@ def growth_chart(costs: Sequence[Cost]) -> Chart | None:
     )
 
 
-def _is_of(cost: Cost, kind: ChangeKind) -> bool:
+def _is_shown(cost: Cost, kind: ChangeKind) -> bool:
     return cost.change.kind == kind and cost.change.members > 1 and cost.asked > 0
 
 
 def counts_of(cost: Cost) -> dict[str, int]:
-    """Return the counts of a cost that the picture shows, by their series."""
-    found = {
+    """Return the counts of a cost by the names of their series, without those that are 0."""
+    counts = {
         WRITES: cost.counts.writes,
         READS: cost.counts.reads,
         REQUESTS: cost.counts.requests,
         NOTIFICATIONS: cost.counts.notifications,
     }
-    return {name: count for name, count in found.items() if count}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
+    """Yield the data about one kind of change: measurements, this run's dots, laws."""
     option = _OPTIONS[kind]
     for series, counts in MEASURED[kind].items():
         for members, count in counts.items():
@@ -98,7 +101,7 @@ def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
     laws = dict.fromkeys([(1, MEASURED_BROKERS, 64), *(_size(cost) for cost in costs)])
     law = reads_of_join if kind == "join" else reads_of_death
     for number, size in enumerate(laws):
-        for members in range(2, most + 1, max(1, most // _MOST_STEPS)):
+        for members in range(2, most + 1, max(1, most // _MAX_POINTS)):
             row = _row(option, "law", READS, members, law(members, *size), "")
             yield row | {"line": number}
         _, brokers, partitions = size
@@ -122,7 +125,7 @@ def _row(option: str, mark: str, series: str, members: int, count: int, says: st
         "mark": mark,
         "series": series,
         "members": members,
-        "count": max(1, count),
+        "count": max(1, count),  # a logarithmic axis has no 0
         "says": says,
         "line": 0,
     }

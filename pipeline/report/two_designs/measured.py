@@ -1,7 +1,9 @@
-"""What one join and one death cost on Kafka 1.1.1, and the law of the reads.
+"""The cost of one join and of one death on Kafka 1.1.1, and the law of the reads.
 
-Source: MEASURED_ZOOKEEPER 1 and 2 (medians of three runs, one broker, one topic, 64 partitions),
-ZOOKEEPER_CONSUMER 13. Requests to a coordinator are without commits and heartbeats.
+The counts are medians of three runs with one broker, one topic and 64 partitions (docs/kafka,
+MEASURED_ZOOKEEPER 1 and 2). Requests to a coordinator are without commits and heartbeats. The law
+is the number of reads that follows from the consumer's algorithm (docs/kafka, ZOOKEEPER_CONSUMER
+13).
 """
 
 from collections.abc import Mapping
@@ -9,7 +11,7 @@ from collections.abc import Mapping
 from pipeline.report.two_designs.sides import ChangeKind
 
 SERIES_NAMES = ("ZooKeeper writes", "ZooKeeper reads", "coordinator requests", "notifications")
-"""In the order in which they stand at two members, from the top."""
+"""Names of the series, in the order of their counts at two members, the largest first."""
 WRITES, READS, REQUESTS, NOTIFICATIONS = SERIES_NAMES
 
 MEASURED: Mapping[ChangeKind, Mapping[str, Mapping[int, int]]] = {

@@ -1,9 +1,10 @@
-"""Lanes of the plans: who computed which plan from which view, at which moment of a change.
+"""Lanes of the plans: the plans that members computed around a change, and the views behind them.
 
-A lane for each member. A light bar: the member read nothing. On ZooKeeper a bar is an attempt, and
-the disc on it the view that the attempt computed from: the number of members that it saw. With a
-coordinator a disc is an assignment, with the number of members of its generation. Discs of one
-colour are of one view.
+A plan is an assignment of partitions to members; a view is the set of members from which a plan was
+computed. Each member has a lane. A light bar is a time in which the member read nothing. On
+ZooKeeper, a bar is an attempt, and the disc on it is its view, with the number of members in it.
+With a coordinator, a disc is an assignment, with the number of members of its generation. Discs of
+one colour have one view, or one generation.
 """
 
 import json
@@ -33,50 +34,60 @@ _ROW_HEIGHT = 20
 _NAMES_WIDTH = 84
 """Pixels to the left of the lanes, for the names of members."""
 MAX_LANES = 24
-"""Members that have a lane, those first whose attempts failed or whose view differed."""
+"""Limit of the members that have a lane; see `_shown_members` for their choice."""
 MAX_CHANGES = 12
 _BEFORE_S, _AFTER_S = 0.4, 1.0
+"""Seconds of the axis before the change, and after the end of its last attempt or rebalance."""
 _SECOND = 1_000_000
 _FILLS = {"done": SERIES[2], "no broker": SERIES[2], "conflict": WARN, "exception": BAD}
+"""Colours of attempts by their outcome."""
 _MAX_TABLE_ROWS = 200
 
 CostPair = tuple[Cost, Cost]
-"""One change, as a group on ZooKeeper met it and as one with a coordinator did."""
+"""The costs of one kind of change: for a group on ZooKeeper, and for one with a coordinator."""
 
 
 def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
-    """Return changes that a group of each design met, and after which a plan was computed."""
-    old = [cost for cost in costs if cost.side.design == "zookeeper"]
-    new = [cost for cost in costs if cost.side.design == "coordinator"]
+    """Return the pairs of corresponding changes after which a plan was computed.
+
+    Two changes correspond if they have the same kind and the same place among the changes of this
+    kind in their group, such as the second join. Of several, one in the same run is preferred, then
+    one of a group of the same size.
+    """
+    on_zookeeper = [cost for cost in costs if cost.side.design == "zookeeper"]
+    with_coordinator = [cost for cost in costs if cost.side.design == "coordinator"]
     pairs = []
-    for cost in old:
-        alike = [
-            each
-            for each in new
-            if each.change.kind == cost.change.kind and _place(each) == _place(cost)
+    for cost in on_zookeeper:
+        corresponding = [
+            other
+            for other in with_coordinator
+            if other.change.kind == cost.change.kind and _place(other) == _place(cost)
         ]
-        same_run = [each for each in alike if each.side.facts is cost.side.facts]
-        same_size = [each for each in alike if each.change.members == cost.change.members]
-        found = same_run or same_size or alike
-        if found and (cost.counts.plans or found[0].counts.plans):
-            pairs.append((cost, found[0]))
+        same_run = [other for other in corresponding if other.side.facts is cost.side.facts]
+        same_size = [
+            other for other in corresponding if other.change.members == cost.change.members
+        ]
+        preferred = same_run or same_size or corresponding
+        if preferred and (cost.counts.plans or preferred[0].counts.plans):
+            pairs.append((cost, preferred[0]))
     return pairs
 
 
 def _place(cost: Cost) -> int:
-    """Return the place of a cost's change among those of its kind."""
-    alike = [each for each in cost.side.changes if each.kind == cost.change.kind]
-    return alike.index(cost.change)
+    """Return the place of a cost's change among the group's changes of its kind."""
+    of_kind = [change for change in cost.side.changes if change.kind == cost.change.kind]
+    return of_kind.index(cost.change)
 
 
 def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
-    """Return the lanes of both designs, one chart each; the same choice of a change."""
+    """Return a chart of lanes for each design; both show the change that the reader picks."""
     # The charts have the height of the largest group, so its changes are chosen first.
     shown = sorted(pairs, key=lambda pair: -pair[0].change.members)[:MAX_CHANGES]
     if not shown:
         return []
     options = _options(shown)
     pick = Pick(param=_PICKED, label="change", options=tuple(options))
+    # The end of the axis of each change, in seconds. It is the same in both charts.
     ends = {
         option: row["to"]
         for option, pair in zip(options, shown, strict=True)
@@ -88,9 +99,9 @@ def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
         rows: list[Row] = []
         lanes = 1
         for option, pair in zip(options, shown, strict=True):
-            found, count = _lane_rows(pair[place], pair)
-            rows += [{**row, _PICKED: option} for row in found]
-            lanes = max(lanes, count)
+            change_rows, change_lanes = _lane_rows(pair[place], pair)
+            rows += [{**row, _PICKED: option} for row in change_rows]
+            lanes = max(lanes, change_lanes)
         charts.append(
             Chart(
                 id=f"designs-plans-{design}",
@@ -122,7 +133,7 @@ _ABOUT = {
 
 
 def _options(pairs: Sequence[CostPair]) -> list[str]:
-    """Return a name for each pair: its change, and what tells it from others of the kind."""
+    """Return a different name for each pair: its change, and more if several changes are alike."""
     labels = [old.change.label for old, _ in pairs]
     if len(set(labels)) == len(labels):
         return labels
@@ -139,8 +150,11 @@ def _options(pairs: Sequence[CostPair]) -> list[str]:
 
 
 def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
-    """Return the marks of one group's lanes, and how many lanes there are."""
-    ends = [each.settled_us for each in pair if each.settled_us is not None]
+    """Return the marks of one group's lanes, and the number of lanes.
+
+    `cost` is one of `pair`; the axis ends after the later end of the two.
+    """
+    ends = [other.settled_us for other in pair if other.settled_us is not None]
     to_s = max(ends, default=_SECOND) / _SECOND + _AFTER_S
     side, at_us = cost.side, cost.change.at_us
     members = _shown_members(cost)
@@ -173,7 +187,10 @@ def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
 
 
 def _shown_members(cost: Cost) -> tuple[str, ...]:
-    """Return the members that have a lane: all, or those with trouble and then the first."""
+    """Return the members that have a lane.
+
+    Of too many: first those whose attempts failed, then newcomers, then the first of the others.
+    """
     consumers = cost.side.consumers
     if len(consumers) <= MAX_LANES:
         return consumers
@@ -187,13 +204,13 @@ def _shown_members(cost: Cost) -> tuple[str, ...]:
     newcomers = {
         row["consumer"] for row in owned if cost.change.covers(row["from_us"])
     } - owners_before
-    first = sorted(consumers, key=lambda name: (name not in troubled, name not in newcomers))
-    kept = set(first[:MAX_LANES])
-    return tuple(name for name in consumers if name in kept)
+    by_interest = sorted(consumers, key=lambda name: (name not in troubled, name not in newcomers))
+    shown = set(by_interest[:MAX_LANES])
+    return tuple(name for name in consumers if name in shown)
 
 
 def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
-    """Yield when a member that lives read nothing."""
+    """Yield the times in which a living member owned no partition."""
     spans = sorted(
         (
             row["from_us"],
@@ -203,22 +220,25 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
         for row in cost.side.rows("ownership")
         if row["consumer"] == consumer
     )
-    reached_us: int | None = None
+    owned_until_us: int | None = None  # None: the member is dead, or owned nothing yet
     for from_us, to_us, ended_by in spans:
-        if reached_us is not None and from_us > reached_us:
+        if owned_until_us is not None and from_us > owned_until_us:
+            length_s = (from_us - owned_until_us) / _SECOND
             yield {
                 "consumer": consumer,
                 "mark": "empty",
-                "from_us": reached_us,
+                "from_us": owned_until_us,
                 "to_us": from_us,
-                "says": f"{consumer} reads nothing for {(from_us - reached_us) / _SECOND:.3f} s",
+                "says": f"{consumer} reads nothing for {length_s:.3f} s",
             }
-        ends = ended_by in ("killed", "stopped")
-        reached_us = None if ends else to_us if reached_us is None else max(reached_us, to_us)
+        if ended_by in ("killed", "stopped"):
+            owned_until_us = None
+        else:
+            owned_until_us = to_us if owned_until_us is None else max(owned_until_us, to_us)
 
 
 def _views(cost: Cost) -> list[Row]:
-    """Return attempts with their views: a bar and a disc each, a cross where one gave up."""
+    """Return the marks of attempts: a bar, a disc for the view, a cross if the member gave up."""
     rows = sorted(
         (
             row
@@ -228,7 +248,7 @@ def _views(cost: Cost) -> list[Row]:
         key=lambda row: row["view_us"] or row["started_us"],
     )
     colours: dict[tuple[str, ...], str] = {}
-    found: list[Row] = []
+    marks: list[Row] = []
     for row in rows:
         ended_us = row["ended_us"] or cost.change.until_us
         outcome = row["outcome"] or "cut off"
@@ -238,14 +258,14 @@ def _views(cost: Cost) -> list[Row]:
         common = {"consumer": row["consumer"], "says": says}
         fill = _FILLS.get(outcome, MUTED)
         bar = {"mark": "attempt", "from_us": row["started_us"], "to_us": ended_us, "fill": fill}
-        found.append({**common, **bar})
+        marks.append({**common, **bar})
         if row["view_us"] is not None:
             view = tuple(row["view"])
             colour = colours.setdefault(view, SERIES[len(colours) % len(SERIES)])
             text = (
                 f"{says}; saw {counted(len(view), 'member')}, planned {len(row['plan'])} partitions"
             )
-            found.append(
+            marks.append(
                 {
                     **common,
                     "mark": "disc",
@@ -259,25 +279,25 @@ def _views(cost: Cost) -> list[Row]:
             )
         if row["gave_up"] is not None:
             says = f"{row['consumer']} gave up ({row['gave_up']})"
-            found.append(
+            marks.append(
                 {**common, "mark": "cross", "from_us": ended_us, "to_us": ended_us, "says": says}
             )
-    return found
+    return marks
 
 
 def _assignments(cost: Cost) -> list[Row]:
-    """Return the assignments of generations: a disc for each member and generation."""
-    found: list[Row] = []
-    starts: dict[tuple[int, str], int] = {}
+    """Return the marks of assignments: a disc for each member and generation."""
+    marks: list[Row] = []
+    starts: dict[tuple[int, str], int] = {}  # by generation and member
     for row in cost.side.rows("ownership"):
         if cost.change.covers(row["from_us"]) and row["generation"] is not None:
             key = row["generation"], row["consumer"]
             starts[key] = min(row["from_us"], starts.get(key, row["from_us"]))
     generations = sorted({generation for generation, _ in starts})
     for (generation, consumer), at_us in sorted(starts.items()):
-        size = sum(each == generation for each, _ in starts)
+        size = sum(other == generation for other, _ in starts)
         place = generations.index(generation)
-        found.append(
+        marks.append(
             {
                 "consumer": consumer,
                 "mark": "disc",
@@ -289,7 +309,7 @@ def _assignments(cost: Cost) -> list[Row]:
                 "says": f"{consumer}: its assignment of generation {generation}",
             }
         )
-    return found
+    return marks
 
 
 def _table(pairs: Sequence[CostPair]) -> TextTable:
@@ -319,8 +339,8 @@ def _table(pairs: Sequence[CostPair]) -> TextTable:
 
 
 def _spec(data: str, lanes: int, ends: Mapping[str, float]) -> alt.TopLevelMixin:
-    """Return the picture; `ends` says where the axis of each change ends, in seconds."""
-    # Never from data: a mark that nothing is drawn with has no extent.
+    """Return the picture; `ends`: the end of the axis for each change, in seconds."""
+    # The axis has a fixed end, because data without any visible mark would have no extent.
     end_s = alt.ExprRef(f"({json.dumps(ends)})[{_PICKED}] || 1")
     height = lanes * _ROW_HEIGHT
     y_scale = alt.Scale(domain=[0, height], reverse=True, nice=False, zero=False)

@@ -46,7 +46,7 @@ def two_designs_sections(
 
 
 def designs_section(run: ReportInput) -> Section | None:
-    """Return the same of one run, in one section; None if none of its groups is on ZooKeeper."""
+    """Return these sections of one run as one section; None if no group is on ZooKeeper."""
     sections = two_designs_sections([(run.facts, run.tables)], [run.facts.manifest.run])
     if not sections:
         return None
@@ -54,10 +54,12 @@ def designs_section(run: ReportInput) -> Section | None:
     return Section(id="designs", title=_TITLE, lead=_LEAD, parts=parts)
 
 
-def _felt(chart: Part | None, found: Sequence[ComparedFigure], size: int | None) -> Section | None:
+def _felt(
+    chart: Part | None, compared: Sequence[ComparedFigure], size: int | None
+) -> Section | None:
     parts: list[Part] = [] if chart is None else [chart]
-    changed = [each for each in found if each.is_changed]
-    alike = [each for each in found if not each.is_changed]
+    changed = [figure for figure in compared if figure.is_changed]
+    alike = [figure for figure in compared if not figure.is_changed]
     of_size = "" if size is None else f", in a group of {size}"
     parts += [
         _answers_table(caption, figures)
@@ -77,15 +79,15 @@ def _felt(chart: Part | None, found: Sequence[ComparedFigure], size: int | None)
     )
 
 
-def _answers_table(caption: str, found: Sequence[ComparedFigure]) -> TextTable:
+def _answers_table(caption: str, figures: Sequence[ComparedFigure]) -> TextTable:
     return text_table(
         (
-            Column(lambda answer: answer.name, "figure"),
-            number(lambda answer: answer.texts[0], "ZooKeeper"),
-            number(lambda answer: answer.texts[1], "coordinator"),
-            number(lambda answer: answer.factor_text, "factor"),
+            Column(lambda figure: figure.name, "figure"),
+            number(lambda figure: figure.texts[0], "ZooKeeper"),
+            number(lambda figure: figure.texts[1], "coordinator"),
+            number(lambda figure: figure.factor_text, "factor"),
         ),
-        found,
+        figures,
         caption=caption,
     )
 

@@ -1,8 +1,8 @@
-"""A side: one group of one run, how it is coordinated, and the changes that it met.
+"""A side: one group of one run, its design, and its changes.
 
-A change is a moment of the plan that concerns the group: members join, a fault begins or ends. Its
-window ends at the next change of the group, or with the run. Times are microseconds of the run's
-clock.
+The design is where the members agree: on ZooKeeper, or at a coordinator. A change is a moment of
+the plan that concerns the group: members join, or a fault begins or ends. The window of a change
+ends at the next change of the group, or with the run. Times are microseconds of the run's clock.
 """
 
 import re
@@ -26,7 +26,10 @@ _ENDS_MEMBERS = ("crash", "node_loss", "power_loss", "shutdown")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """One change; `members` counts the group with the newcomer, or with the member that dies."""
+    """One change, with its window.
+
+    `members`: size of the group, including members that join or die at this moment.
+    """
 
     kind: ChangeKind
     label: str
@@ -41,7 +44,7 @@ class GroupChange:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSide:
-    """One group of one run; `title` tells it from the other sides of its design."""
+    """One group of one run; `title` distinguishes it from the other sides of its design."""
 
     title: str
     group: str
@@ -51,7 +54,7 @@ class GroupSide:
 
     @property
     def design_name(self) -> str:
-        """Where its members come to agree, for headings."""
+        """The design as text for headings."""
         return "on ZooKeeper" if self.design == "zookeeper" else "with a coordinator"
 
     @property
@@ -61,7 +64,7 @@ class GroupSide:
 
     @cached_property
     def members(self) -> int:
-        """How many members the group has once all have joined."""
+        """Number of members once all have joined."""
         return _size(self._definition)
 
     @cached_property
@@ -80,25 +83,26 @@ class GroupSide:
 
     @cached_property
     def consumers(self) -> tuple[str, ...]:
-        """Nodes of its members, in the order of their numbers."""
-        found = {row["consumer"] for row in self.rows("ownership")}
+        """Nodes of the group's members, in the order of their numbers."""
+        nodes = {row["consumer"] for row in self.rows("ownership")}
         if self.design == "zookeeper":
-            found |= {row["consumer"] for row in self.rows("zookeeper_attempts")}
-        return tuple(sorted(found, key=_number_behind))
+            nodes |= {row["consumer"] for row in self.rows("zookeeper_attempts")}
+        return tuple(sorted(nodes, key=_stem_and_number))
 
     @cached_property
     def changes(self) -> tuple[GroupChange, ...]:
-        """What the group met from the steady state on, in order."""
-        found = sorted((*self._joins(), *self._faults()), key=lambda each: each[0])
-        ends = [at_us for at_us, _, _, _ in found[1:]] + [self.end_us]
+        """The changes of the group from the steady state on, in the order of time."""
+        moments = sorted((*self._joins(), *self._faults()), key=lambda moment: moment[0])
+        ends = [at_us for at_us, _, _, _ in moments[1:]] + [self.end_us]
         members = int(self._definition.get("members", 0))
         changes = []
-        for (at_us, kind, label, by), until_us in zip(found, ends, strict=True):
-            members += max(by, 0)
+        for (at_us, kind, label, growth), until_us in zip(moments, ends, strict=True):
+            # Members that join count in this change; members that die count until the next one.
+            members += max(growth, 0)
             changes.append(
                 GroupChange(kind=kind, label=label, at_us=at_us, until_us=until_us, members=members)
             )
-            members += min(by, 0)
+            members += min(growth, 0)
         return tuple(changes)
 
     @property
@@ -106,6 +110,7 @@ class GroupSide:
         return _groups(self.facts).get(self.group, {})
 
     def _joins(self) -> Iterator[tuple[int, ChangeKind, str, int]]:
+        """Yield late joins: time, kind, label, and growth of the group."""
         for late in self._definition.get("late_members") or ():
             at_us, count = _microseconds(late["at"]), int(late["members"])
             kind: ChangeKind = "join" if count == 1 else "other"
@@ -113,36 +118,42 @@ class GroupSide:
             yield self.steady_us + at_us, kind, label, count
 
     def _faults(self) -> Iterator[tuple[int, ChangeKind, str, int]]:
-        own, members = set(self.consumers), _all_members(self.tables)
+        """Yield beginnings and ends of faults: time, kind, label, and growth of the group.
+
+        A fault that hit only members of other groups is no change of this group; one that hit no
+        member at all (but a broker, say) is a change of every group.
+        """
+        members_of_group, all_members = set(self.consumers), _all_members(self.tables)
         for row in self.tables.rows("faults"):
-            hit = {*row["nodes"], *row["from_nodes"], *row["to_nodes"]} & members
-            if hit and not hit & own:
-                continue  # another group's
-            gone = len(hit) if row["kind"] in _ENDS_MEMBERS else 0
+            hit_members = {*row["nodes"], *row["from_nodes"], *row["to_nodes"]} & all_members
+            if hit_members and not hit_members & members_of_group:
+                continue
+            gone = len(hit_members) if row["kind"] in _ENDS_MEMBERS else 0
             kind: ChangeKind = "death" if gone == 1 else "other"
-            yield row["injected_us"], kind, _fault_label(row, hit), -gone
+            yield row["injected_us"], kind, _fault_label(row, hit_members), -gone
             if row["healed_us"] is not None and row["healed_us"] < self.end_us:
-                back: ChangeKind = "return" if gone == 1 else "other"
+                end_kind: ChangeKind = "return" if gone == 1 else "other"
                 label = "the member is back" if gone == 1 else f"{row['kind']} ends"
-                yield row["healed_us"], back, label, gone
+                yield row["healed_us"], end_kind, label, gone
 
 
 def sides_of(
     runs: Sequence[tuple[RunFacts, RunTables]], titles: Sequence[str]
 ) -> tuple[GroupSide, ...]:
-    """Return the groups of all runs; `titles` name the runs. None if no group is on ZooKeeper."""
-    found = [
+    """Return the groups of all runs; () if no group is on ZooKeeper. `titles` name the runs."""
+    groups = [
         (facts, tables, title, group, definition)
         for (facts, tables), title in zip(runs, titles, strict=True)
         for group, definition in _groups(facts).items()
     ]
-    if not any(definition.get("coordination") == "zookeeper" for *_, definition in found):
+    if not any(definition.get("coordination") == "zookeeper" for *_, definition in groups):
         return ()
-    names = [group for *_, group, _ in found]
-    sizes = [f"{group} of {_size(definition)}" for *_, group, definition in found]
-    titled = [f"{group} ({title})" for _, _, title, group, _ in found]
-    # The shortest names that tell all sides apart.
-    chosen = next((each for each in (names, sizes) if len(set(each)) == len(each)), titled)
+    names = [group for *_, group, _ in groups]
+    with_sizes = [f"{group} of {_size(definition)}" for *_, group, definition in groups]
+    with_titles = [f"{group} ({title})" for _, _, title, group, _ in groups]
+    # The shortest titles that are all different.
+    different = (texts for texts in (names, with_sizes) if len(set(texts)) == len(texts))
+    chosen = next(different, with_titles)
     return tuple(
         GroupSide(
             title=name,
@@ -151,7 +162,7 @@ def sides_of(
             facts=facts,
             tables=tables,
         )
-        for name, (facts, tables, _, group, definition) in zip(chosen, found, strict=True)
+        for name, (facts, tables, _, group, definition) in zip(chosen, groups, strict=True)
     )
 
 
@@ -160,9 +171,9 @@ def _groups(facts: RunFacts) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _size(definition: Mapping[str, Any]) -> int:
-    """Return how many members a group has once all have joined."""
-    late = definition.get("late_members") or ()
-    return int(definition.get("members", 0)) + sum(int(each["members"]) for each in late)
+    """Return the number of members of a group once all have joined."""
+    late_joins = definition.get("late_members") or ()
+    return int(definition.get("members", 0)) + sum(int(late["members"]) for late in late_joins)
 
 
 def of_design(sides: Sequence[GroupSide], design: Design) -> list[GroupSide]:
@@ -176,14 +187,15 @@ def _all_members(tables: RunTables) -> set[str]:
     }
 
 
-def _fault_label(row: Row, hit: set[str]) -> str:
-    if row["kind"] in _ENDS_MEMBERS and len(hit) == 1:
+def _fault_label(row: Row, hit_members: set[str]) -> str:
+    if row["kind"] in _ENDS_MEMBERS and len(hit_members) == 1:
         return "1 member dies"
-    whom = sorted(hit, key=_number_behind)[0] if hit else row["node"]
-    return f"{row['kind']} of {whom}" if whom else str(row["kind"])
+    node = sorted(hit_members, key=_stem_and_number)[0] if hit_members else row["node"]
+    return f"{row['kind']} of {node}" if node else str(row["kind"])
 
 
-def _number_behind(name: str) -> tuple[str, int]:
+def _stem_and_number(name: str) -> tuple[str, int]:
+    """Return a node's name in two parts, so that consumer-2 is sorted before consumer-10."""
     stem, _, number = name.rpartition("-")
     return (stem, int(number)) if number.isdigit() else (name, 0)
 
