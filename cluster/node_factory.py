@@ -52,7 +52,7 @@ class SelfChecking(Protocol):
 
 
 def node_specs(cluster: ClusterSpec) -> tuple[NodeSpec, ...]:
-    """Return all nodes of the cluster, in the order of their start."""
+    """Return all nodes of the cluster, in the order of their start: servers before clients."""
     return (
         *cluster.zookeepers,
         *cluster.controllers,

@@ -201,5 +201,6 @@ async def side_by_side(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     except BaseException:
         for task in tasks:
             task.cancel()
+        # The caller may undo what the tasks did, so all of them must have ended before.
         await asyncio.gather(*tasks, return_exceptions=True)
         raise

@@ -1,7 +1,7 @@
-"""Removal of the session folders of Rays that this lab started.
+"""Removal of the session folders of Rays that this program started.
 
-Ray itself never removes a session's folder with its logs. The lab removes it at the end of its Ray;
-if the process was killed, the next start removes it.
+Ray itself never removes a session's folder with its logs. This program removes the folder at the
+end of its Ray; if the process was killed, the next start removes it.
 """
 
 import os
@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 
 OWNER_FILE = ".coordlab-owner"
-"""File with host and pid of the owner, in each folder that the lab made."""
+"""File with host and pid of the owner, in each folder that this program made."""
 
 
 def mark_as_owned(folder: Path) -> None:
@@ -32,8 +32,8 @@ def _is_abandoned(owner_file: Path) -> bool:
     try:
         host, process_id = owner_file.read_text(encoding="utf-8").split()
         if host != socket.gethostname():
-            return False
-        os.kill(int(process_id), 0)
+            return False  # processes of another machine cannot be checked
+        os.kill(int(process_id), 0)  # signal 0 only checks that the process exists
     except ProcessLookupError:
         return True
     except (OSError, ValueError, OverflowError):

@@ -68,7 +68,8 @@ class _HostTimer:
         self._host = host
         self._fn: Callable[..., None] | None = fn
         self._args = args
-        # Invariant: None once it fired or was cancelled, or timer and handle would be a cycle.
+        # Invariant: None once the timer has fired or was cancelled. Otherwise timer and handle
+        # would refer to each other, and only the garbage collector could free them.
         self._handle: asyncio.Handle | None = host.schedule(delay_us, self._due)
 
     def cancel(self) -> None:

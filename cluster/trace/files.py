@@ -50,7 +50,7 @@ class FrameTraceWriter:
     def write(self, row: TraceRow) -> None:
         """Add `row`; it is in the file after the next flush."""
         start = len(self._buffer)
-        self._buffer += b"\0\0\0\0"
+        self._buffer += bytes(FRAME_HEADER.size)  # the length, which is written below
         self._encoder.encode_into(row, self._buffer, -1)
         FRAME_HEADER.pack_into(self._buffer, start, len(self._buffer) - start - FRAME_HEADER.size)
 

@@ -176,7 +176,8 @@ def read_exchange(payload: bytes) -> Exchange:
         raise UnsupportedRequest(_unknown_api(header))
     if not offered.oldest <= version <= offered.newest:
         if api is Api.API_VERSIONS:
-            # KIP-511: the broker gets the unknown version, and its answer is encoded as v0.
+            # KIP-511: the broker answers UNSUPPORTED_VERSION to the unknown version. The client
+            # may know v0 only, so the answer is encoded as v0.
             return Exchange(header=header, api=api, answer_version=0, body=ApiVersionsRequest())
         raise UnsupportedRequest(
             f"expected {api.label} v{offered.oldest} to v{offered.newest}, got v{version}"
@@ -188,6 +189,7 @@ def read_exchange(payload: bytes) -> Exchange:
     elif isinstance(body, MetadataRequest):
         exchange.body = _whole_metadata_request(body, version)
     elif isinstance(body, FetchRequest) and body.replica_id >= 0:
+        # The broker would count it as a follower's fetch, which moves the high watermark.
         raise MalformedRequest(
             f"expected the Fetch of a consumer (replica_id -1), got replica_id {body.replica_id}"
         )

@@ -56,9 +56,9 @@ class Following:
         self.committed_zxid = committed_zxid
         self._ensemble = ensemble
         self._log = log
-        self._began_us = now_us
         self._heard_us = now_us
         self._touched: dict[SessionId, None] = {}
+        """Sessions of active clients, since the leader's last ping."""
 
     def begin(self, result: ServerResult) -> None:
         """Ask the leader for its epoch."""

@@ -211,7 +211,7 @@ class Leading:
         result: ServerResult,
     ) -> None:
         for old in [
-            each for each in self._learners.values() if each.server_id == request.server_id
+            learner for learner in self._learners.values() if learner.server_id == request.server_id
         ]:
             # The server connected again before the end of its old connection arrived here.
             del self._learners[old.connection]
@@ -244,7 +244,7 @@ class Leading:
         if self._epoch is None:
             if not self._is_majority(len(self._learners)):
                 return
-            accepted = [each.accepted_epoch for each in self._learners.values()]
+            accepted = [learner.accepted_epoch for learner in self._learners.values()]
             self._epoch = max((self._log.accepted_epoch, *accepted)) + 1
             self._log.accept_epoch(self._epoch)
             self._last_zxid = first_zxid(self._epoch)
@@ -257,7 +257,9 @@ class Leading:
             if learner.ack_epoch is not None and not learner.is_synced:
                 self._sync(learner, learner.ack_epoch, result)
         if not self.is_established:
-            if not self._is_majority(sum(each.has_history for each in self._learners.values())):
+            if not self._is_majority(
+                sum(learner.has_history for learner in self._learners.values())
+            ):
                 return
             self._establish(now_us, result)
         for learner in self._learners.values():
@@ -268,7 +270,7 @@ class Leading:
 
     def _take_history(self) -> bool:
         """Enter the epoch if a majority has promised it; fail if one of it has a newer history."""
-        promised = [each.ack_epoch for each in self._learners.values() if each.ack_epoch]
+        promised = [learner.ack_epoch for learner in self._learners.values() if learner.ack_epoch]
         if not self._is_majority(len(promised)):
             return False
         # The newer history is that of the later leader; under one leader, the longer one.
@@ -380,7 +382,7 @@ class Leading:
             return
         # Sorted from the newest, entry number `majority` is logged by a majority. The leader's own
         # log counts, too.
-        acked = [each.acked_zxid for each in self._learners.values()] + [self._log.last_zxid]
+        acked = [learner.acked_zxid for learner in self._learners.values()] + [self._log.last_zxid]
         acked.sort(reverse=True)
         majority = len(self._ensemble.servers) // 2 + 1
         if len(acked) < majority:
@@ -408,7 +410,7 @@ class Leading:
             elif learner.is_synced:
                 result.add(Notify(connection, QuorumPing()))
         if self.is_established:
-            following = sum(each.has_history for each in self._learners.values())
+            following = sum(learner.has_history for learner in self._learners.values())
             self.has_failed = self.has_failed or not self._is_majority(following)
         elif now_us - self._began_us > ensemble.init_limit_us:
             self.has_failed = True

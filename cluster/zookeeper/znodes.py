@@ -137,7 +137,7 @@ class ZnodeTree:
         )
 
     def delete(self, path: str, zxid: Zxid) -> tuple[Change, ...]:
-        """Remove a znode without children, whoever owns it (ZK-08)."""
+        """Remove a znode without children, even one of another session (ZK-08)."""
         parent_path = parent_of(path)
         parent = self._znodes[parent_path]
         znode = self._znodes.pop(path)

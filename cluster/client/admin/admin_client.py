@@ -126,8 +126,8 @@ class AdminClient:
     Units: `timeout_ms` is for all requests together; None means `default.api.timeout.ms` (60 s).
     Shape: a ClientError in a result belongs to its group, topic or partition. It is a GaveUp if the
     time was over, otherwise the error that the broker answered.
-    With `broker` all requests about groups go to this broker, whatever the others say. This shows
-    the state of a replaced coordinator that does not know that it was replaced.
+    With `broker` all requests about groups go to this broker, without a lookup. This shows the
+    state of a replaced coordinator that does not know that it was replaced.
     """
 
     def __init__(
@@ -174,6 +174,7 @@ class AdminClient:
             request=lambda _keys: request, response_type=ListGroupsResponse, outcomes=take_list
         )
         brokers = await self._brokers()
+        # Here the keys are the brokers themselves, so each key's broker is known.
         outcomes = await self._driver.ask_each(dict(zip(brokers, brokers, strict=True)), ask)
         return GroupListings(
             groups=tuple(
@@ -312,6 +313,7 @@ class AdminClient:
             outcomes=trace_answer,
             on_silence=trace_silence,
         )
+        # `waits`: the answer comes when the commit's record is replicated.
         outcomes = await self._ask((group_id,), ask, waits=True)
         return _only(outcomes)
 

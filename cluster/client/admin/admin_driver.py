@@ -120,6 +120,7 @@ class AdminDriver:
         self._controllers = tuple(
             KnownNode(controller.name, ADMIN) for controller in cluster.controllers
         )
+        # Controller that the next request goes to; after a failure it is the following one.
         self._controller_index = 0
 
     async def ask_controller(
@@ -138,6 +139,7 @@ class AdminDriver:
                 if error is not ErrorCode.NONE:
                     raise error_from_code(error)
             except ClientError as failure:
+                # NOT_CONTROLLER is retriable, as are lost connections and timeouts.
                 if failure.retriable:
                     self._controller_index = (self._controller_index + 1) % len(self._controllers)
                 raise
@@ -244,7 +246,11 @@ class _Progress(Generic[V]):
 
 
 class _KeyedRequest(Generic[K, V, A, F]):
-    """One kind of request about many keys; `timeout_us` limits the wait for one answer."""
+    """One kind of request about many keys; `timeout_us` limits the wait for one answer.
+
+    Each key goes through the steps of the module's docstring by itself. A key is "due" if no
+    request about it is in flight and its backoff is over.
+    """
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ class ToOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftBy:
-    """From the committed offset forward by `records`; back, if negative."""
+    """To the committed offset plus `records`, which may be negative."""
 
     records: int
 
@@ -108,7 +108,7 @@ def _target_offset(target: ResetTarget, log_bounds: LogBounds, current: int | No
         case ToOffset(offset=offset):
             return offset
         case ShiftBy(records=records):
-            return (current or 0) + records
+            return (current or 0) + records  # `plan_reset` has refused partitions without offset
 
 
 def _plan_offset(
@@ -117,7 +117,7 @@ def _plan_offset(
     log_bounds: LogBounds,
     committed: Mapping[TopicPartition, int],
 ) -> PlannedOffset:
-    new = min(max(wanted, log_bounds.earliest), log_bounds.latest)
+    new = min(max(wanted, log_bounds.earliest), log_bounds.latest)  # the nearest offset in the log
     return PlannedOffset(
         partition=partition,
         current=committed.get(partition),

@@ -1,7 +1,7 @@
 """Administrative operations of a run, in the form that `Runtime.ask_as_admin` takes.
 
-Each is a function of the administrator's host and the cluster, and opens an AdminClient of its own.
-The committed offsets by which a run is judged are read as a consumer reads them: from the
+Each operation is a function of the administrator's host and the cluster, and opens connections of
+its own. The committed offsets by which a run is judged are read as a consumer reads them: from the
 coordinator that the brokers name, and only stable offsets.
 """
 
@@ -26,7 +26,8 @@ from protocol.ids import UNKNOWN_MEMBER, BrokerId, GroupId, Offset, TopicPartiti
 from protocol.messages.admin import ElectionType
 
 GROUP_ORDER_TIMEOUT_MS = 2_000
-"""Limit of the retries of an order about a group: a plan waits for it while its faults are due."""
+"""Limit of the retries of an order about a group. It is short, because the plan's next faults wait
+for the order's end."""
 
 ResetTo = Literal["earliest", "latest"]
 
@@ -144,10 +145,10 @@ async def move_leader(
     Raises: as elect_preferred_leaders; ElectionFailed also for a `broker` that has no replica.
     """
     with AdminClient(host, cluster) as admin:
-        replicas_by_topic = (await admin.describe_topics((partition.topic,))).get(partition.topic)
+        replicas_by_index = (await admin.describe_topics((partition.topic,))).get(partition.topic)
         replicas = (
-            replicas_by_topic.get(partition.partition)
-            if isinstance(replicas_by_topic, dict)
+            replicas_by_index.get(partition.partition)
+            if isinstance(replicas_by_index, dict)  # otherwise it is an error
             else None
         )
         if replicas is None:
@@ -156,8 +157,10 @@ async def move_leader(
             raise ElectionFailed(
                 f"{partition}: broker {broker} has no replica, {list(replicas)} have"
             )
-        # Ordered also if the broker names `broker` first: a broker that has not learnt of the last
-        # order names an old one, and the election would then keep the leader of that order.
+        # Sent even if the answer has `broker` first already:
+        # 1. The asked broker may not have applied the last reassignment, so its answer may be old.
+        # 2. Without a new reassignment, the election would then prefer the first replica of the
+        #    last one.
         others = (other for other in replicas if other != broker)
         await _reassign(admin, partition, (broker, *others))
         await _elect_preferred(admin, (partition,))

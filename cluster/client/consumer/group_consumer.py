@@ -182,9 +182,9 @@ class GroupConsumer:
         `deadline_us` limits each lookup, and the wait for anything that must be tried again soon.
         If nothing of that kind is pending, poll waits for events until the earlier of
         - `idle_until_us()`, when the application wants control (None: never);
-        - the end of the first poll in which a held-back partition can be fetched again.
-          `poll_ends_us(at_us)` returns the end of the first application poll that ends at `at_us`
-          or later.
+        - the end of the first poll in which a partition can be fetched again that waits for a
+          backoff. `poll_ends_us(at_us)` returns the end of the first application poll that ends at
+          `at_us` or later.
         Raises: ClientError for the application.
         """
         self._heartbeat.poll_entered()
@@ -261,6 +261,7 @@ class GroupConsumer:
                     until_us = _earlier(until_us, poll_ends_us(held_until_us))
             await self.wakeup.wait(until_us)
             if until_us is not None and host.now_us() >= until_us:
+                # Records may have arrived in the last moment.
                 return self._fetcher.collect(self._config.max_poll_records)
 
     def _idle_until_us(self, application_us: int | None) -> int | None:

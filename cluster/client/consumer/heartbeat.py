@@ -45,7 +45,9 @@ class Heartbeat:
         self._is_closed = False
         self._failures = 0
         self._heartbeat_due_us = 0
+        # End of the client's own session timeout; the coordinator's may end at another time.
         self._session_ends_us = 0
+        # Time of the next lookup, while the coordinator is unknown.
         self._lookup_due_us = 0
         self._awaited_lookup: RequestFuture[None] | None = None
         """Lookup in flight at the last step that looked up; None if it was abandoned."""

@@ -210,12 +210,15 @@ class OffsetCommits:
                 # generation has changed.
                 if member.generation != sent and is_preparing:
                     return RebalanceInProgressError()
+                # After ILLEGAL_GENERATION the coordinator still knows the member's id.
                 membership.reset_and_rejoin(
                     reset_reason("OffsetCommit", code),
                     reset_member_id=code is not ErrorCode.ILLEGAL_GENERATION,
                 )
                 return CommitFailedError(code.name)
             case ErrorCode.FENCED_INSTANCE_ID:
+                # Another consumer has this instance id now, which ends the application. An error
+                # about a generation that the member has left does not.
                 if member.generation == sent:
                     return error_from_code(code)
                 return RebalanceInProgressError() if is_preparing else CommitFailedError(code.name)

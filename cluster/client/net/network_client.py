@@ -81,6 +81,7 @@ class NetworkClient:
         self._reconnect_backoff = ExponentialBackoff(
             host, config.reconnect_backoff_ms, config.reconnect_backoff_max_ms
         )
+        # ProducerConfig has no such maximum here, so a producer's timeout does not grow.
         setup_max_ms = (
             config.socket_connection_setup_timeout_max_ms
             if isinstance(config, ConsumerConfig)
@@ -124,6 +125,7 @@ class NetworkClient:
 
         connection = self._open_or_reuse(node, purpose, state)
         if connection is None:
+            # In the next event, so that the caller can add listeners to the future first.
             self._host.after(0, on_response, Disconnected(f"{node} is held back"))
         else:
             connection.send(request, timeout_us=timeout_us, on_response=on_response)
@@ -260,6 +262,8 @@ class NetworkClient:
         if state.connection is None or not state.connection.is_closed:
             return
         if state.was_open:
+            # The connection may have opened and ended between two calls of `_refresh_state`, so
+            # the counters are reset here, too.
             self._note_open(state)
         else:
             state.setup_failures += 1

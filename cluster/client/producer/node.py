@@ -79,9 +79,13 @@ class ProducerNode:
             on_disconnect=self._metadata.request_update,
         )
         self._backoff = retry_backoff(host, spec.config)
+        # Batches that are not in flight, oldest first.
         self._queues: dict[TopicPartition, deque[_Batch]] = {}
+        # Partitions with a batch in flight.
         self._in_flight: dict[TopicPartition, None] = {}
+        # Number of unanswered requests to each broker.
         self._requests_in_flight: dict[NodeName, int] = {}
+        # Number of records that are neither acknowledged nor given up.
         self._buffered = 0
         self._acknowledged = 0
         self._drain_timer: Timer | None = None

@@ -75,6 +75,7 @@ _FENCED = frozenset(
 _NOT_COORDINATOR = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}
 )
+"""Answers after which the coordinator is looked up again."""
 
 
 class ProducerFencedError(ClientError):
@@ -145,6 +146,7 @@ class TransactionalProducer:
         Raises: TransactionAborted; TransactionInDoubt.
         """
         try:
+            # After this time the transaction coordinator aborts the transaction by itself.
             deadline_us = self._host.now_us() + self._timeout_ms * MS
             if self._producer_id == NO_PRODUCER_ID:
                 await self._retry(deadline_us, self._init)
@@ -159,6 +161,7 @@ class TransactionalProducer:
             await self._abort()
             raise TransactionAborted(error.name) from error
         try:
+            # From here on the outcome is only known from an answer, so there is no deadline.
             await self._retry(FOREVER_US, lambda: self._end(is_commit=True))
         except ProducerFencedError as error:
             # A new producer's InitProducerId fences this one, and aborts its transaction unless

@@ -59,13 +59,13 @@ class ZooKeeperConsumerConnector:
         self._spec = spec
         self._zk = ZkClient(host, servers, spec.config.zookeeper_session_timeout_ms)
         self.member = ZooKeeperMember(host, spec, self._zk)
-        chosen = spec.topic_filter
-        subscribed = spec.topics if chosen is None else (chosen.regex,)
+        topic_filter = spec.topic_filter
+        subscribed = spec.topics if topic_filter is None else (topic_filter.regex,)
         self.queues = {
             name: ChunkQueue(host, spec.config.queued_max_message_chunks) for name in subscribed
         }
         """Queue of each topic's stream; with a filter one stream reads all topics."""
-        self._topics: list[str] = list(spec.topics) if chosen is None else []
+        self._topics: list[str] = list(spec.topics) if topic_filter is None else []
         """Topics whose data is watched; with a filter those that it allows."""
         is_kafka = spec.config.offsets_storage == "kafka"
         self.offsets = OffsetStore(
@@ -80,7 +80,9 @@ class ZooKeeperConsumerConnector:
             self._fetchers,
             self.offsets,
             self._lock,
-            queue_of=lambda _thread, topic: self.queues[topic if chosen is None else chosen.regex],
+            queue_of=lambda _thread, topic: self.queues[
+                topic if topic_filter is None else topic_filter.regex
+            ],
             queues=lambda: tuple(self.queues.values()),
             is_shutting_down=lambda: self._is_shutting_down,
         )
@@ -137,8 +139,8 @@ class ZooKeeperConsumerConnector:
         Raises: KeeperException; with NodeExists if another session has created it (ZK-36).
         """
         streams = dict.fromkeys(self.queues, STREAMS_PER_TOPIC)
-        chosen = self._spec.topic_filter
-        pattern = STATIC if chosen is None else chosen.pattern
+        topic_filter = self._spec.topic_filter
+        pattern = STATIC if topic_filter is None else topic_filter.pattern
         content = registration(streams, self._host.wall_us() // _MS, pattern)
         path = self.member.paths.member(self.member.consumer_id)
         try:
@@ -174,10 +176,10 @@ class ZooKeeperConsumerConnector:
 
         Source: Kafka 1.1 `WildcardStreamsHandler.handleTopicEvent`.
         """
-        chosen = self._spec.topic_filter
-        if chosen is None:
+        topic_filter = self._spec.topic_filter
+        if topic_filter is None:
             return
-        before, self._topics = self._topics, await self._allowed_topics(chosen)
+        before, self._topics = self._topics, await self._allowed_topics(topic_filter)
         if self._topics == before:
             return
         for topic in self._topics:
@@ -185,10 +187,10 @@ class ZooKeeperConsumerConnector:
                 await self._zk.subscribe_data_changes(topic_path(topic), self._changed)
         await self.rebalancer.synced_rebalance("running")
 
-    async def _allowed_topics(self, chosen: TopicFilterSpec) -> list[str]:
+    async def _allowed_topics(self, topic_filter: TopicFilterSpec) -> list[str]:
         """Read all topics, and return those that the filter allows."""
         topics = await self._zk.children(BROKER_TOPICS)
-        return allowed_topics(chosen.pattern, chosen.regex, topics)
+        return allowed_topics(topic_filter.pattern, topic_filter.regex, topics)
 
     async def _watch(self) -> None:
         while not self._is_shutting_down:
