@@ -55,11 +55,13 @@ def text_table(
     source: str = "",
     caption: str = "",
     folded: str | None = None,
+    blocks: Sequence[int] = (),
 ) -> TextTable:
     """Return rows as a text table.
 
     - `limit`: largest number of rows in it; None: all rows.
     - `source`: the Parquet table with all rows, for the sentence on the rows left out.
+    - `blocks`: as in TextTable; not with a limit.
     """
     # A column without any name is the first one of a table, whose heading is empty.
     shown = [column for column in columns if column.heading or not column.key]
@@ -71,6 +73,7 @@ def text_table(
         caption=f"{caption} {rest}".strip(),
         numeric=tuple(column.heading for column in shown if column.numeric),
         folded=folded,
+        blocks=tuple(blocks),
     )
 
 

@@ -8,6 +8,7 @@ in the dark theme and in print.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import altair as alt
@@ -33,13 +34,27 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextTable:
-    """A table of text. `numeric` names the headings of columns that are aligned right."""
+    """A table of text. `numeric` names the headings of columns that are aligned right.
+
+    `blocks`: numbers of rows, one or two, that belong together and have the same first cell. A
+    phone shows each block as a table of its own, with a line for each heading and a column for each
+    row. Empty: a phone shows the table as a desktop does.
+    """
 
     headings: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     caption: str = ""
     numeric: tuple[str, ...] = ()
     folded: str | None = None  # a summary line under which the table is folded
+    blocks: tuple[int, ...] = ()
+
+    @property
+    def bodies(self) -> tuple[tuple[tuple[Cell, ...], ...], ...]:
+        """Return the rows of each block; all rows if there are no blocks."""
+        if not self.blocks:
+            return (self.rows,)
+        rows = iter(self.rows)
+        return tuple(tuple(islice(rows, number)) for number in self.blocks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

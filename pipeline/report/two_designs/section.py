@@ -96,6 +96,7 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
     if not costs:
         return None
     growth = growth_chart(costs)
+    costs = sorted(costs, key=lambda cost: (cost.change.label, cost.change.at_us))
     parts: list[Part] = [] if growth is None else [growth]
     parts.append(
         text_table(
@@ -113,8 +114,9 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
                 number(lambda cost: cost.counts.conflicts, "conflicts"),
                 number(lambda cost: cost.counts.gave_up, "gave up"),
             ),
-            sorted(costs, key=lambda cost: (cost.change.label, cost.change.at_us)),
+            costs,
             caption="Each change, until the next one",
+            blocks=[len(block) for block in _blocks(costs)],
         )
     )
     return Section(
@@ -128,6 +130,23 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
         "Gave up: members that had no try left (rebalance.max.retries).",
         parts=tuple(parts),
     )
+
+
+def _blocks(costs: Sequence[Cost]) -> list[list[Cost]]:
+    """Return neighbours that are one change as both designs met it, in groups of one size."""
+    blocks: list[list[Cost]] = []
+    for cost in costs:
+        before = blocks[-1][0] if blocks and len(blocks[-1]) == 1 else None
+        if (
+            before is not None
+            and before.change.label == cost.change.label
+            and before.side.members == cost.side.members
+            and before.side.design != cost.side.design
+        ):
+            blocks[-1].append(cost)
+        else:
+            blocks.append([cost])
+    return blocks
 
 
 def _time(length_us: int | None) -> Cell:

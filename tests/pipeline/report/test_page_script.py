@@ -9,10 +9,18 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from pipeline.report.build import report_html, write_report
-from pipeline.report.charts.chart import Chart, Paragraph, Pick, Section, time_params, time_x
+from pipeline.report.charts.chart import (
+    Chart,
+    Paragraph,
+    Pick,
+    Section,
+    TextTable,
+    time_params,
+    time_x,
+)
 from pipeline.report.report_input import ReportInput
 from tests.support.builders.report_inputs import journal_entry, report_input, run_facts, small_chart
-from tests.support.harness.browser import PHONE, draw_all, shown_range, visit
+from tests.support.harness.browser import DESKTOP, PHONE, Screen, draw_all, shown_range, visit
 from tests.support.harness.golden import Golden
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -225,4 +233,39 @@ def test_chart_without_the_time_axis_has_no_time_bar(browser: Browser, tmp_path:
     with visit(browser, write_report(html, tmp_path / "p.html")) as seen:
         draw_all(seen.page)
         assert seen.page.locator(".timebar").count() == 0
+        assert seen.problems == []
+
+
+WIDE = TextTable(
+    headings=("change", "group", *(f"figure number {place}" for place in range(9))),
+    rows=tuple(("1 member joins", group, *range(9)) for group in ("old", "new", "alone")),
+    blocks=(2, 1),
+)
+
+
+@pytest.mark.parametrize(("screen", "beside"), [(PHONE, True), (DESKTOP, False)])
+def test_rows_of_a_block_are_beside_each_other_on_a_phone(
+    browser: Browser, tmp_path: Path, screen: Screen, beside: bool
+) -> None:
+    """Eleven columns do not fit: a reader would scroll, and lose sight of the row's name."""
+
+    def only(_run: ReportInput) -> Section:
+        return Section(id="costs", title="Costs", parts=(WIDE,))
+
+    html = report_html(report_input(), (only,))
+    with visit(browser, write_report(html, tmp_path / "p.html"), screen=screen) as seen:
+        fits = seen.page.locator("#costs .scroll").evaluate(
+            "each => each.scrollWidth <= each.clientWidth"
+        )
+        assert fits or not beside
+        tops = seen.page.locator("#costs tbody tr").evaluate_all(
+            "rows => rows.map(row => row.cells[3].getBoundingClientRect().top)"
+        )
+        assert (tops[0] == tops[1]) is beside
+        assert tops[1] < tops[2]
+        names = seen.page.locator("#costs tbody th:visible")
+        assert names.count() == (2 if beside else 3)
+        heading = seen.page.locator("#costs td[data-heading]").nth(1)
+        shown = heading.evaluate("each => getComputedStyle(each, '::before').content")
+        assert shown == ('"figure number 0"' if beside else "none")
         assert seen.problems == []

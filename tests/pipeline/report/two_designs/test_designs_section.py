@@ -91,6 +91,22 @@ def test_growth_has_runs_measured_points_and_the_law() -> None:
     assert growth.picks[0].options == ("one member joins",)
 
 
+def test_change_is_one_block_of_both_designs_of_one_size() -> None:
+    """A phone shows the two rows of a block beside each other; those of other sizes follow."""
+    runs = [
+        (two_design_facts(run=f"run-{old}", old=old, new=new), two_design_tables())
+        for old, new in ((3, 3), (9, 7))
+    ]
+    found = two_designs_sections(runs, ["a", "b"])
+    (section,) = (each for each in found if each.id == "design-costs")
+    (table,) = (part for part in section.parts if isinstance(part, TextTable))
+    assert [[row[1] for row in body] for body in table.bodies] == [
+        ["old of 3 on ZooKeeper", "new of 3 with a coordinator"],
+        ["old of 9 on ZooKeeper"],
+        ["new of 7 with a coordinator"],
+    ]
+
+
 def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
     """Discs of one colour have one view; the number is that of the members in it."""
     attempts = [
