@@ -24,21 +24,21 @@ def read_known() -> dict[str, list[str]]:
 def differences_of(conformity: FileConformity) -> list[str]:
     """Return one line for each step that differs, without values, which may depend on ids."""
     return [
-        f"{each.n} {each.api}{'' if each.version is None else f' v{each.version}'}: "
-        f"{each.what} {each.field}".rstrip()
-        for each in conformity.differences
+        f"{step.n} {step.api}{'' if step.version is None else f' v{step.version}'}: "
+        f"{step.what} {step.field}".rstrip()
+        for step in conformity.differences
     ]
 
 
 def _write() -> None:
     rules = read_rules(TRANSCRIPTS)
-    found = {}
+    known = {}
     for path in find_transcripts(TRANSCRIPTS):
         conformity = judge_transcript(read_transcript(path), rules)
         if conformity.differences:
-            found[conformity.id] = differences_of(conformity)
-    KNOWN_DIFFERENCES.write_text(json.dumps(found, indent=1) + "\n")
-    print(f"{sum(map(len, found.values()))} steps of {len(found)} transcripts differ")
+            known[conformity.id] = differences_of(conformity)
+    KNOWN_DIFFERENCES.write_text(json.dumps(known, indent=1) + "\n")
+    print(f"{sum(map(len, known.values()))} steps of {len(known)} transcripts differ")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,10 @@
-"""The comparison of answers: the differences that it finds, and those that it permits."""
+"""The comparison of answers: the differences that it finds, and those that it permits.
+
+A recording of Kafka has requests, the times at which they were sent, and Kafka's answers. Our
+cluster plays the requests; each of its answers is compared with the recorded one. Ids that Kafka
+draws, such as a member's, are symbols in a recording (`<member:1>`); a comparison binds each symbol
+to the id that our cluster drew.
+"""
 
 import pytest
 
@@ -42,6 +48,7 @@ def step(
     *,
     outcome: str | None = None,
 ) -> RequestStep:
+    """Return the recorded step `n`: a request sent at one time and answered at another."""
     return RequestStep(
         n=n,
         client="c1",
@@ -60,6 +67,7 @@ def step(
 def played(
     recorded: RequestStep, waited_ms: float | None, *, outcome: str | None = None
 ) -> PlayedStep:
+    """Return the step as played: sent at the recorded time, ended `waited_ms` later."""
     sent_us = round(recorded.at_ms * 1_000)
     return PlayedStep(
         step=recorded,
@@ -71,8 +79,9 @@ def played(
 
 
 def what_differs(*steps: PlayedStep) -> dict[int, str]:
-    found = compare(steps, RULES, "3.9.1", Bindings())
-    return {n: each.what for n, each in found.items()}
+    """Return, by the number of its step, what differs: the time, the order, or the outcome."""
+    differences = compare(steps, RULES, "3.9.1", Bindings())
+    return {n: difference.what for n, difference in differences.items()}
 
 
 def test_equal_answers_do_not_differ() -> None:
@@ -161,8 +170,10 @@ def test_symbols_that_occur_only_in_lists_are_bound_there() -> None:
 
 
 def test_unordered_list_is_compared_as_a_multiset() -> None:
+    """The order is permitted to differ, the number of equal items is not."""
+
     def members(*ids: str) -> PlainMessage:
-        return {"members": [{"member_id": each} for each in ids]}
+        return {"members": [{"member_id": member_id} for member_id in ids]}
 
     assert difference(members("a", "b"), members("b", "a")) is None
     assert difference(members("a", "a"), members("a", "b")) is not None
@@ -182,8 +193,10 @@ def test_item_of_an_unordered_list_is_reported_by_its_key() -> None:
 
 
 def test_list_that_only_kafka_4_shuffles_keeps_its_order_in_3() -> None:
+    """RULES list it in `unordered_since_4`."""
+
     def results(*ids: str) -> PlainMessage:
-        return {"results": [{"group_id": each} for each in ids]}
+        return {"results": [{"group_id": group_id} for group_id in ids]}
 
     expected, actual = results("a", "b"), results("b", "a")
     assert difference(expected, actual, api="DeleteGroups") is not None
@@ -192,10 +205,12 @@ def test_list_that_only_kafka_4_shuffles_keeps_its_order_in_3() -> None:
 
 @pytest.mark.parametrize(("waited_ms", "differs"), [(1, False), (151, False), (152, True)])
 def test_answer_later_than_the_tolerance_differs(waited_ms: float, differs: bool) -> None:
+    """The recorded answer came after 1 ms; the tolerance of RULES is 150 ms."""
     assert what_differs(played(step(1, 0, 1), waited_ms)) == ({1: "time"} if differs else {})
 
 
 def test_answer_that_comes_too_early_differs() -> None:
+    """349 ms are 151 ms less than the recorded 500 ms."""
     assert what_differs(played(step(1, 0, 500), 349)) == {1: "time"}
 
 
@@ -208,6 +223,7 @@ def test_disconnection_in_the_place_of_an_answer_differs() -> None:
 
 
 def test_answer_where_kafka_gave_none_is_a_difference_while_the_recorder_listened() -> None:
+    """The recorder listened for 400 ms; an answer after 400 + 150 ms may be Kafka's, too."""
     silent = step(1, 0, None, outcome="no answer within 400 ms")
     assert what_differs(played(silent, None)) == {}
     assert what_differs(played(silent, 399)) == {1: "answered"}
@@ -215,6 +231,7 @@ def test_answer_where_kafka_gave_none_is_a_difference_while_the_recorder_listene
 
 
 def test_refusal_is_no_disconnection() -> None:
+    """A dead broker refuses a connection; a live one may close it without an answer."""
     refused = step(1, 0, None, outcome="connection refused")
     assert what_differs(played(refused, 0, outcome="connection refused")) == {}
     assert what_differs(played(refused, 0, outcome="disconnected")) == {1: "ended"}
@@ -222,11 +239,16 @@ def test_refusal_is_no_disconnection() -> None:
 
 
 def test_answer_before_one_that_kafka_gave_well_before_it_is_out_of_order() -> None:
-    """Both answers are within the tolerance, but 160 ms apart in the recording."""
+    """Both answers are within the tolerance of their own times.
+
+    Kafka answered at 100 ms and 260 ms, more than the tolerance apart; we answered at 249 ms and
+    120 ms, in the other order.
+    """
     first = played(step(1, 0, 100), 249)
     second = played(step(2, 0, 260), 120)
     assert what_differs(first, second) == {2: "order"}
 
 
 def test_answers_within_the_tolerance_of_each_other_may_change_places() -> None:
+    """Kafka answered at 100 ms and 240 ms, 140 ms apart."""
     assert what_differs(played(step(1, 0, 100), 160), played(step(2, 0, 240), 100)) == {}

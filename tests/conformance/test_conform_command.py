@@ -21,6 +21,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def spoil(folder: Path) -> None:
+    """Change two answers of the recording, in steps 2 and 5, so that our cluster differs."""
     path = folder / "mine" / "generations.json"
     recording = json.loads(path.read_text())
     recording["steps"][1]["response"]["generation_id"] = 2
@@ -58,7 +59,7 @@ def test_conform_as_json_has_shares_and_every_difference(
     assert document["share"] == {"equal": steps - 2, "steps": steps}
     assert document["equal_files"] == 0
     (file,) = document["files"]
-    assert [each["n"] for each in file["differences"]] == [2, 5]
+    assert [difference["n"] for difference in file["differences"]] == [2, 5]
     assert document["by_api"]["JoinGroup"]["equal"] < document["by_api"]["JoinGroup"]["steps"]
     assert list(document["by_folder"]) == [str(folder / "mine")]
 

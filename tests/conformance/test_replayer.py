@@ -1,4 +1,9 @@
-"""The replayer notices each wrong answer, time and order."""
+"""The replayer notices each wrong answer, time and order.
+
+Most tests take a recording that our cluster follows without a difference, and change the recording
+in one place: our unchanged answer must then be reported as a difference. Steps count from 1, so
+that `steps[1]` is step 2.
+"""
 
 import json
 from collections.abc import Callable
@@ -19,7 +24,7 @@ RULES = read_rules(TRANSCRIPTS)
 Recording = dict[str, Any]
 
 
-def judged(
+def judge_changed(
     folder: Path, name: str, tmp_path: Path, change: Callable[[Recording], None]
 ) -> FileConformity:
     recording = json.loads((folder / f"{name}.json").read_text())
@@ -30,15 +35,16 @@ def judged(
 
 
 def differing(conformity: FileConformity) -> dict[int, str]:
-    return {each.n: each.what for each in conformity.differences}
+    """Return, by the number of its step, what differs."""
+    return {difference.n: difference.what for difference in conformity.differences}
 
 
-def nothing(_recording: Recording) -> None:
-    """Return a recording unchanged."""
+def change_nothing(_recording: Recording) -> None:
+    """Leave the recording as Kafka made it."""
 
 
 def test_followed_recording_has_no_difference(tmp_path: Path) -> None:
-    assert differing(judged(SCENARIOS, "generations", tmp_path, nothing)) == {}
+    assert differing(judge_changed(SCENARIOS, "generations", tmp_path, change_nothing)) == {}
 
 
 def test_wrong_answer_is_a_difference_of_its_step_only(tmp_path: Path) -> None:
@@ -47,13 +53,13 @@ def test_wrong_answer_is_a_difference_of_its_step_only(tmp_path: Path) -> None:
         assert answer["generation_id"] == 1
         answer["generation_id"] = 2
 
-    found = judged(SCENARIOS, "generations", tmp_path, change)
+    found = judge_changed(SCENARIOS, "generations", tmp_path, change)
     (only,) = found.differences
     assert str(only) == "step 2 JoinGroup v9: answer generation_id: expected 2, came 1"
 
 
 def test_wrong_time_of_an_answer_is_noticed(tmp_path: Path) -> None:
-    """Initial delay 500 ms: an answer 200 ms later would be another behaviour."""
+    """The group waits for the initial delay, 500 ms; 200 ms more exceed the tolerance (150 ms)."""
 
     def change(recording: Recording) -> None:
         parked = recording["steps"][1]
@@ -63,7 +69,7 @@ def test_wrong_time_of_an_answer_is_noticed(tmp_path: Path) -> None:
             later["at_ms"] += 200
             later["answered_ms"] += 200
 
-    assert differing(judged(SCENARIOS, "generations", tmp_path, change)) == {2: "time"}
+    assert differing(judge_changed(SCENARIOS, "generations", tmp_path, change)) == {2: "time"}
 
 
 def test_missing_answer_is_a_difference(tmp_path: Path) -> None:
@@ -79,7 +85,7 @@ def test_missing_answer_is_a_difference(tmp_path: Path) -> None:
             response={"throttle_time_ms": 0, "groups": []},
         )
 
-    assert differing(judged(SCENARIOS, "fetch-groups", tmp_path, change)) == {4: "no answer"}
+    assert differing(judge_changed(SCENARIOS, "fetch-groups", tmp_path, change)) == {4: "no answer"}
 
 
 def test_answer_that_kafka_did_not_give_is_a_difference(tmp_path: Path) -> None:
@@ -88,7 +94,7 @@ def test_answer_that_kafka_did_not_give_is_a_difference(tmp_path: Path) -> None:
             answered_ms=None, response=None, outcome="no answer within 3000 ms"
         )
 
-    found = judged(SCENARIOS, "find-versions", tmp_path, change)
+    found = judge_changed(SCENARIOS, "find-versions", tmp_path, change)
     assert differing(found)[1] == "answered"
 
 
@@ -96,7 +102,7 @@ def test_unknown_api_is_not_implemented_and_the_other_steps_are_played(tmp_path:
     def change(recording: Recording) -> None:
         recording["steps"][0]["api"] = "ShareFetch"
 
-    found = judged(SCENARIOS, "hb-no-group", tmp_path, change)
+    found = judge_changed(SCENARIOS, "hb-no-group", tmp_path, change)
     assert str(found.differences[0]) == "step 1 ShareFetch v4: not implemented: ShareFetch v4"
     assert found.equal == found.steps - 1
 
@@ -114,7 +120,7 @@ def test_unknown_action_is_a_step_that_differs(tmp_path: Path) -> None:
             }
         )
 
-    found = judged(SCENARIOS, "generations", tmp_path, change)
+    found = judge_changed(SCENARIOS, "generations", tmp_path, change)
     (only,) = found.differences
     assert str(only) == "step 99 shake: not carried out: not implemented"
 
@@ -123,7 +129,7 @@ def test_unknown_setting_is_reported_by_name(tmp_path: Path) -> None:
     def change(recording: Recording) -> None:
         recording["config"]["group.telepathy.enable"] = True
 
-    found = judged(SCENARIOS, "generations", tmp_path, change)
+    found = judge_changed(SCENARIOS, "generations", tmp_path, change)
     assert found.unknown_settings == ("group.telepathy.enable",)
 
 
@@ -133,21 +139,24 @@ def test_settings_of_the_recording_are_applied(tmp_path: Path) -> None:
     def change(recording: Recording) -> None:
         del recording["config"]["group.initial.rebalance.delay.ms"]
 
-    assert differing(judged(SCENARIOS, "generations", tmp_path, change))[2] == "no answer"
+    assert differing(judge_changed(SCENARIOS, "generations", tmp_path, change))[2] == "no answer"
 
 
 def test_failover_recording_is_played_on_three_brokers(tmp_path: Path) -> None:
-    """The coordinator is killed and the next one loads; each answer comes from the right broker."""
+    """The coordinator is killed and the next one loads; each answer comes from the right broker.
+
+    In the changed recording the last Heartbeat, step 15, goes to a broker that is no coordinator.
+    """
 
     def ask_the_other_broker(recording: Recording) -> None:
-        steps = [s for s in recording["steps"] if s.get("api") == "Heartbeat"]
-        assert steps[-1]["broker"] == 0
-        steps[-1]["broker"] = 1
+        heartbeats = [step for step in recording["steps"] if step.get("api") == "Heartbeat"]
+        assert heartbeats[-1]["broker"] == 0
+        heartbeats[-1]["broker"] = 1
 
-    same = judged(FAILOVER, "fo-kill-session", tmp_path, nothing)
+    same = judge_changed(FAILOVER, "fo-kill-session", tmp_path, change_nothing)
     assert not {"answer", "no answer", "ended"} & set(differing(same).values())
     assert 10 not in differing(same), "step 10 goes to the dead broker: connection refused"
-    changed = judged(FAILOVER, "fo-kill-session", tmp_path, ask_the_other_broker)
+    changed = judge_changed(FAILOVER, "fo-kill-session", tmp_path, ask_the_other_broker)
     assert set(differing(changed)) - set(differing(same)) == {15}
 
 
@@ -155,8 +164,8 @@ def test_replay_of_a_recording_with_one_seed_is_deterministic() -> None:
     transcript = read_transcript(FAILOVER / "fo-pingpong.json")
     runs = [play_transcript(transcript, RULES, seed=3) for _ in range(2)]
     assert [
-        [(each.sent_us, each.ended_us, each.response) for each in run.steps] for run in runs
-    ] == [[(each.sent_us, each.ended_us, each.response) for each in runs[0].steps]] * 2
+        [(step.sent_us, step.ended_us, step.response) for step in run.steps] for run in runs
+    ] == [[(step.sent_us, step.ended_us, step.response) for step in runs[0].steps]] * 2
 
 
 def test_recorded_leader_is_reached_by_trying_other_member_ids() -> None:
@@ -174,8 +183,9 @@ def test_leader_that_no_member_ids_lead_to_is_a_difference(tmp_path: Path) -> No
     def change(recording: Recording) -> None:
         recording["steps"][1]["response"]["leader"] = "someone"
 
-    found = judged(SCENARIOS, "generations", tmp_path, change)
-    assert [(each.n, each.field) for each in found.differences] == [(2, "leader")]
+    found = judge_changed(SCENARIOS, "generations", tmp_path, change)
+    (only,) = found.differences
+    assert (only.n, only.field) == (2, "leader")
 
 
 @pytest.mark.parametrize(
@@ -213,20 +223,23 @@ def test_bad_file_is_refused_with_step_and_field(
     change: Callable[[Recording], None], complaint: str, tmp_path: Path
 ) -> None:
     with pytest.raises(TranscriptError) as caught:
-        judged(SCENARIOS, "generations", tmp_path, change)
+        judge_changed(SCENARIOS, "generations", tmp_path, change)
     assert str(caught.value.problems[0]).startswith(f"{tmp_path / 'generations.json'}: {complaint}")
 
 
 def test_exception_of_our_own_code_leaves_no_equal_step(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The other recordings are still played, so that one bug does not hide their results."""
+    """The exception is a difference of the recording and is not raised.
+
+    So the other recordings are still played, and one bug does not hide their results.
+    """
 
     def fail(*_arguments: object) -> None:
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr("coordinator.coordinator.handle_heartbeat", fail)
-    found = judged(SCENARIOS, "hb-no-group", tmp_path, nothing)
+    found = judge_changed(SCENARIOS, "hb-no-group", tmp_path, change_nothing)
     assert found.equal == 0
     assert found.differences[0].what == "broken"
     assert "a bug" in found.differences[0].field
@@ -237,4 +250,4 @@ def test_setting_that_kafka_refuses_is_a_bad_file(tmp_path: Path) -> None:
         recording["config"]["group.max.size"] = "many"
 
     with pytest.raises(TranscriptError, match=r"config: Expected `int`, got `str`"):
-        judged(SCENARIOS, "generations", tmp_path, change)
+        judge_changed(SCENARIOS, "generations", tmp_path, change)

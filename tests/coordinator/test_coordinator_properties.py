@@ -74,7 +74,10 @@ append_errors = st.sampled_from(
 
 
 def snapshot(h: CoordinatorHarness) -> object:
-    """Return the state that an error must not change, without groups that are empty of content."""
+    """Return the state that an error must not change.
+
+    A group without members and offsets is left out: Kafka creates one for some refused requests.
+    """
     return (
         [
             _group_snapshot(h.group(summary.group_id))
@@ -88,9 +91,9 @@ def snapshot(h: CoordinatorHarness) -> object:
 
 
 def values(group: Group) -> dict[TopicPartition, OffsetCommitValue]:
-    """Return the committed offsets.
+    """Return the committed offsets, without their places in the log.
 
-    Not where they stand in the log: of two equal commits in flight Kafka keeps the first place.
+    Of two equal commits in flight Kafka keeps the first place, a load takes the second.
     """
     return {tp: stored.value for tp, stored in group.offsets.committed().items()}
 
@@ -139,8 +142,10 @@ class Coordinator(RuleBasedStateMachine):
         super().__init__()
         self.h = CoordinatorHarness(owned=())
         self.ids: dict[str, list[str]] = {group_id: [] for group_id in GROUPS}
+        """Every member id that a group has ever had."""
         self.epoch = 0
         self.log_diverged = False
+        """True once log and memory may differ, so that a load need not give equal groups."""
 
     @initialize(delay_ms=st.sampled_from([0, 3_000]), max_size=st.sampled_from([2, 100]))
     def start(self, delay_ms: int, max_size: int) -> None:
@@ -170,7 +175,7 @@ class Coordinator(RuleBasedStateMachine):
     def pick(self, group_id: str, pick: int) -> str:
         """Return a present or former member id of the group, or an id that was never assigned."""
         ids = self.ids[group_id]
-        return ids[-1 - pick % len(ids)] if ids and pick < 6 else "nobody"
+        return ids[-1 - pick % len(ids)] if ids and pick < 6 else "never-assigned"
 
     @rule(
         group_id=group_ids,
@@ -272,7 +277,7 @@ class Coordinator(RuleBasedStateMachine):
     def leave(self, group_id: str, pick: int, instance: str | None, by_instance: bool) -> None:
         member_id = "" if by_instance else self.pick(group_id, pick)
         identity = MemberIdentity(member_id=member_id, group_instance_id=instance)
-        self.submit(leave_group(identity, "nobody", group_id=group_id))
+        self.submit(leave_group(identity, "never-assigned", group_id=group_id))
 
     @rule(group_id=group_ids, pick=picks, generation_id=generations, offset=st.integers(0, 9))
     def commit(self, group_id: str, pick: int, generation_id: int, offset: int) -> None:

@@ -32,8 +32,8 @@ def preparing(*members: Member) -> Group:
     group.transition_to(
         GroupState.PREPARING_REBALANCE, now_us=0, cause=RebalanceCause.JOIN, trace=[]
     )
-    for number, m in enumerate(members):
-        group.add(m, ParkedJoin(request_id=RequestId(number), api_version=9))
+    for number, joining in enumerate(members):
+        group.add(joining, ParkedJoin(request_id=RequestId(number), api_version=9))
     return group
 
 
@@ -68,20 +68,26 @@ def test_select_protocol_follows_the_majority_of_first_choices() -> None:
     group = preparing(member("a", "range", "roundrobin"))
     assert group.select_protocol() == "range"
     group.add(member("b", "roundrobin", "range"))
-    assert group.select_protocol() in {"range", "roundrobin"}
+    assert group.select_protocol() in {"range", "roundrobin"}  # a tie
     group.add(member("c", "roundrobin", "range"))
     assert group.select_protocol() == "roundrobin"
 
 
 def test_select_protocol_breaks_a_tie_in_scalas_hash_order() -> None:
-    """Recordings `vote-tie` and `fuzz-0088` show the order: a before b, roundrobin before range."""
+    """Kafka's tie depends on the order of a Scala hash map, so the coordinator computes that order.
+
+    Recordings `vote-tie` and `fuzz-0088` show it: a before b, roundrobin before range.
+    """
     assert scala_order(["b", "a"], among=["b", "a"]) == ["a", "b"]
     group = preparing(member("m", "range", "roundrobin"), member("n", "roundrobin", "range"))
     assert group.select_protocol() == "roundrobin"
 
 
 def test_scala_order_puts_names_with_equal_hash_bits_last() -> None:
-    """The hashes of range and sticky have the same five bits, so both stand in a subtree."""
+    """Scala's map is a tree over five bits of the hash at a time; subtrees come last.
+
+    The hashes of range and sticky have the same first five bits, so both are in a subtree.
+    """
     names = ["sticky", "range", "roundrobin", "cooperative-sticky"]
     assert scala_order(names, among=names) == [
         "cooperative-sticky",
@@ -92,13 +98,13 @@ def test_scala_order_puts_names_with_equal_hash_bits_last() -> None:
 
 
 def test_scala_order_is_by_hashes_of_32_bits() -> None:
-    """Both share five bits; the next five of 0x23f2b8d9 and 0x5423dd79 are 6 and 11."""
+    """The hashes 0x5423dd79 and 0x23f2b8d9 share five bits; their next five decide (11 and 6)."""
     names = ["assignor-27", "assignor-4"]
     assert scala_order(names, among=names) == ["assignor-4", "assignor-27"]
 
 
 def test_select_protocol_takes_only_what_all_support() -> None:
-    """A protocol that most members prefer loses if one member does not support it.
+    """A protocol that most members prefer loses if one member does not support it: here range.
 
     GM-24: vote among common protocols only
     """
@@ -260,7 +266,7 @@ def test_successor_of_a_leader_follows_the_hash_order_of_ids(leaves: bool) -> No
     """
 
     def successor(ids: list[str]) -> str | None:
-        group = preparing(member("leader"), *(member(each) for each in ids))
+        group = preparing(member("leader"), *(member(member_id) for member_id in ids))
         if leaves:
             group.remove("leader")
         else:
@@ -268,14 +274,14 @@ def test_successor_of_a_leader_follows_the_hash_order_of_ids(leaves: bool) -> No
             assert group.elect_joined_leader()
         return group.leader_id
 
-    taken = set()
+    elected_places = set()
     for run in range(10):
-        ids = [f"{name}-{run}" for name in ("old", "middle", "new")]
-        chosen = successor(ids)
-        assert chosen is not None
-        assert successor(ids[::-1]) == chosen
-        taken.add(chosen.split("-")[0])
-    assert taken == {"old", "middle", "new"}
+        ids = [f"{place}-{run}" for place in ("old", "middle", "new")]
+        elected = successor(ids)
+        assert elected is not None
+        assert successor(ids[::-1]) == elected
+        elected_places.add(elected.split("-")[0])
+    assert elected_places == {"old", "middle", "new"}
 
 
 def test_elect_joined_leader_prefers_the_leader_then_any_joined_member() -> None:
@@ -402,7 +408,7 @@ def test_member_metadata_is_not_listed_while_a_rebalance_is_prepared() -> None:
 
 
 def turn() -> Turn:
-    """Return an input in progress of a coordinator without other inputs."""
+    """Return a turn, which collects the replies of one input, of an otherwise idle coordinator."""
     return Turn(CoordinatorHarness().coordinator._shared, 0)
 
 
@@ -413,27 +419,27 @@ def test_parked_join_is_answered_once_and_no_longer_counted() -> None:
     GM-44: no JoinGroup parked: nothing is answered
     """
     group = preparing(member("a"), member("b"))
-    here = turn()
+    collecting = turn()
     response = JoinGroupResponse(generation_id=1, member_id="a")
     for _ in range(2):
-        answer_parked_join(here, group, group.members["a"], response)
-        assert [(r.request_id, r.response) for r in here.result.replies] == [(0, response)]
+        answer_parked_join(collecting, group, group.members["a"], response)
+        assert [(r.request_id, r.response) for r in collecting.result.replies] == [(0, response)]
         assert group.members_awaiting_join == 1
         assert not group.has_all_members_joined
     assert group.members["a"].awaiting_join is None
 
 
-def test_parked_join_that_fails_is_answered_once_under_the_new_member_id() -> None:
+def test_parked_join_that_fails_is_answered_once_with_the_given_member_id() -> None:
     """A second failure finds no parked join.
 
     GM-44: no JoinGroup parked: nothing is answered
     """
     group = preparing(member("a"))
-    here = turn()
+    collecting = turn()
     for error in (ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID):
-        fail_parked_join(here, group, group.members["a"], "told", error)
-    assert [reply.response for reply in here.result.replies] == [
-        JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR, member_id="told")
+        fail_parked_join(collecting, group, group.members["a"], "given id", error)
+    assert [reply.response for reply in collecting.result.replies] == [
+        JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR, member_id="given id")
     ]
 
 
@@ -444,15 +450,19 @@ def test_parked_sync_is_answered_once_and_the_method_returns_whether_it_was_park
     """
     group = preparing(member("a"))
     group.members["a"].awaiting_sync = RequestId(7)
-    here = turn()
+    collecting = turn()
     response = SyncGroupResponse(assignment=b"mine")
-    answered = [answer_parked_sync(here, group, group.members["a"], response) for _ in range(2)]
-    assert answered == [True, False]
-    assert [(r.request_id, r.response) for r in here.result.replies] == [(7, response)]
+    for was_parked in (True, False):
+        answered = answer_parked_sync(collecting, group, group.members["a"], response)
+        assert answered is was_parked
+    assert [(r.request_id, r.response) for r in collecting.result.replies] == [(7, response)]
 
 
 def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
     """The age of the commits does not matter.
+
+    The commit is of day 0, the group is emptied on day 5, and the retention is one day: the offset
+    expires on day 6. A group that rebalances or is Stable keeps it at any age.
 
     GM-26: offsets do not expire right after the group was emptied, nor while it rebalances
     """

@@ -1,4 +1,7 @@
-"""Each invariant check finds its kind of damage and names it."""
+"""Each invariant check finds its kind of damage and names it.
+
+Each function `_stray_...` or `_no_...` damages a sound group in one way.
+"""
 
 from collections.abc import Callable
 
@@ -92,7 +95,7 @@ def test_check_group_names_the_damage(damage: Callable[[Group], None], name: str
 
 
 def shards_of(group: Group) -> tuple[Shards, dict[str, GroupTimer]]:
-    """Return shards with only this group, and the timers that its members need."""
+    """Return the shards of one partition, with only this group, and its members' timers."""
     shards = Shards(1)
     shards.owned[0] = Shard(0)
     shards.owned[0].groups[group.group_id] = group

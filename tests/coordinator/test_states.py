@@ -16,7 +16,7 @@ E, P, C, S, D = (
     GroupState.DEAD,
 )
 LEGAL = {(P, E), (E, P), (C, P), (S, P), (P, C), (C, S), (E, D), (P, D), (C, D), (S, D), (D, D)}
-"""From -> to, copied from BEHAVIOUR 1."""
+"""Legal transitions (from, to), copied from BEHAVIOUR 1."""
 
 
 @pytest.mark.parametrize("source", list(GroupState))
@@ -49,7 +49,7 @@ def test_transition_is_allowed_exactly_where_kafka_allows_it(
     if (source, target) in LEGAL:
         group.transition_to(target, now_us=5_000, cause=GroupStateCause.UNLOADED, trace=trace)
         assert group.state is target
-        assert group.current_state_timestamp_ms == 5
+        assert group.current_state_timestamp_ms == 5  # now_us in milliseconds
         assert [(e.kind, e.cause, e.detail) for e in trace] == [
             (TraceKind.GROUP_STATE, "unloaded", {"from": source.value, "to": target.value})
         ]
@@ -66,8 +66,8 @@ def test_can_rebalance_in_the_states_that_may_precede_preparing() -> None:
     GM-03: a preparing group cannot rebalance
     GM-04: a Dead group cannot rebalance
     """
-    able = [s for s in GroupState if Group("g", 0, s, 0).can_rebalance]
-    assert able == [E, C, S]
+    rebalancing = [state for state in GroupState if Group("g", 0, state, 0).can_rebalance]
+    assert rebalancing == [E, C, S]
 
 
 def test_states_print_as_kafka_prints_them() -> None:

@@ -1,4 +1,8 @@
-"""The table of APIs agrees with the unions and the messages; `error_of` finds each error."""
+"""The table of APIs agrees with the unions and the messages; `error_of` finds each error.
+
+`Api` has one row for each API: its key, versions, messages, and the fields of its answer that hold
+errors. AnyRequest and AnyResponse are the unions of all messages.
+"""
 
 import re
 import typing
@@ -52,7 +56,7 @@ def test_rows_and_unions_name_the_same_messages() -> None:
 
 
 def test_each_row_has_messages_of_its_own() -> None:
-    """Rows with equal messages could not be distinguished, nor their answers."""
+    """A request's class decides its row, so no two rows may have the same class."""
     assert len(API_OF_REQUEST) == len({api.response for api in Api}) == len(Api)
     for api in Api:
         assert api.response.__name__ == f"{api.label}Response"
@@ -68,7 +72,7 @@ def test_label_is_kafkas_printed_name() -> None:
 
 @pytest.mark.parametrize("api", Api, ids=lambda api: api.label)
 def test_docstring_of_a_request_names_key_and_versions_of_its_row(api: Api) -> None:
-    """The docstring is the first place to look. An API without a schema has only one version."""
+    """A reader looks at the docstring first. An API without a schema has only one version."""
     doc = api.request.__doc__ or ""
     first, last = api.versions[0], api.versions[-1]
     assert last == api.latest_version
@@ -99,13 +103,13 @@ def test_row_lists_every_error_of_its_answer(api: Api) -> None:
     Two rows leave errors out. Metadata: a partition without leader is no failure of the request.
     AckEpoch: its transactions carry the errors of other requests.
     """
-    left_out = {Api.METADATA: "topics.partitions.error_code", Api.ACK_EPOCH: "txns.body.error"}
-    paths = [path for path in error_paths(api.response) if path != left_out.get(api)]
+    omitted = {Api.METADATA: "topics.partitions.error_code", Api.ACK_EPOCH: "txns.body.error"}
+    paths = [path for path in error_paths(api.response) if path != omitted.get(api)]
     assert list(api.errors) == paths
 
 
 def test_error_of_returns_the_first_error_wherever_kafka_puts_it() -> None:
-    """Kafka has top-level errors, errors per member, per partition and per key."""
+    """Kafka puts errors at the top of an answer, or in its members, partitions or keys."""
     assert error_of(HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)) == "NOT_COORDINATOR"
     assert (
         error_of(
@@ -175,7 +179,7 @@ def test_error_of_returns_the_first_error_wherever_kafka_puts_it() -> None:
 
 
 def test_error_of_reads_one_path_after_the_other() -> None:
-    """The group's own error precedes those of its partitions, whichever group has it."""
+    """Errors of groups come before errors of partitions, also if a later group has them."""
     partition = OffsetFetchResponsePartition(
         partition_index=0, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
     )

@@ -1,4 +1,7 @@
-"""The codec of envelopes."""
+"""The codec of envelopes: a decoded request or response equals the encoded one.
+
+An envelope is what one node sends another: a request or a response with its header.
+"""
 
 import typing
 
@@ -59,7 +62,10 @@ def test_request_envelope_through_the_codec_is_equal() -> None:
     ],
 )
 def test_request_of_an_administrator_through_the_codec_is_equal(body: AnyRequest) -> None:
-    """None and the empty tuple have different meanings in both requests."""
+    """None must not become an empty tuple.
+
+    It means all partitions for ElectLeaders, and the cancellation of a reassignment otherwise.
+    """
     envelope = RequestEnvelope(
         api_key=API_OF_REQUEST[type(body)],
         api_version=API_OF_REQUEST[type(body)].latest_version,

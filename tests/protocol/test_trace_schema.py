@@ -11,15 +11,15 @@ from tests.support.builders.trace_rows import trace_row
 from tests.support.checked_stamp import checked_stamp
 
 
-def test_every_kind_stands_in_the_table_once() -> None:
-    """Readers and writers look up each kind there."""
+def test_every_kind_is_in_the_table_once() -> None:
+    """Readers and writers of traces look up each kind in this table."""
     kinds = [kind for section in TRACE_SECTIONS.values() for kind in section]
     assert kinds == list(dict.fromkeys(kinds))
     assert set(kinds) == set(TraceKind)
 
 
 def test_table_names_existing_columns() -> None:
-    """A misspelt column would never be filled."""
+    """No row could ever fill a misspelt column."""
     columns = [name for name, _ in TRACE_COLUMNS]
     assert list(COLUMN_MEANINGS) == columns
     for schema in TRACE_KINDS.values():
@@ -70,12 +70,12 @@ def test_row_with_the_columns_of_its_kind_conforms() -> None:
     ],
 )
 def test_row_with_an_undeclared_value_is_named(wrong: TraceRow, problem: str) -> None:
-    """The value is a column, a cause, or a field of the detail."""
+    """The message names the column, the cause, or the field of the detail that does not conform."""
     assert nonconformity(wrong) == problem
 
 
 def test_hosts_of_tests_refuse_undeclared_values() -> None:
-    """Every test with nodes in its process writes its rows through this check."""
+    """Every test with nodes in its process writes its rows through `checked_stamp`."""
     assert vars(base_host)["stamp"] is checked_stamp
     event = TraceEvent(kind=TraceKind.NODE_STOPPED, cause="tired")
     with pytest.raises(SimulationError, match="node_stopped fills cause"):

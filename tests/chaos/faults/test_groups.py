@@ -23,7 +23,7 @@ def order(fault: str, **args: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("fault", "asked"),
+    ("fault", "act"),
     [
         (order("remove_members"), "remove_members readers"),
         (order("delete_group"), "delete_group readers"),
@@ -34,21 +34,24 @@ def order(fault: str, **args: str) -> dict[str, Any]:
     ],
 )
 def test_order_applies_to_the_group_of_the_named_coordinator(
-    fault: dict[str, Any], asked: str
+    fault: dict[str, Any], act: str
 ) -> None:
-    """It covers all topics of the group, unless one is named."""
+    """An order about offsets covers all topics of the group, unless one is named."""
     run = Injecting(fault)
 
     entry = run.inject()
 
-    assert run.runtime.acts == [asked]
+    assert run.runtime.acts == [act]
     assert entry.outcome is FaultOutcome.HIT
     assert entry.node == "broker-0"
 
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
-    """The coordinator's other groups are unchanged."""
+    """The coordinator's other groups are unchanged.
+
+    Only `remove_members` ends members; Kafka refuses to delete a group that has some.
+    """
     run = Injecting(order(name))
 
     entry = run.inject()

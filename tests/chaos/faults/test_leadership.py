@@ -30,7 +30,10 @@ def led_by(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> Part
 
 
 def test_leadership_moves_to_the_next_in_sync_replica_that_is_up() -> None:
-    """The replica order decides, from the leader on, so that a plan has one meaning."""
+    """The order of the replicas decides, from the leader on, so that a plan has one meaning.
+
+    After leader 1 comes 2, which is paused, and then 0.
+    """
     run = Injecting(move("leader-of(orders-1)"))
     run.runtime.partitions[TopicPartition("orders", 1)] = led_by(1, (0, 1, 2), (0, 1, 2))
     run.runtime.nodes[broker_name(2)] = NodeState.PAUSED
@@ -43,7 +46,7 @@ def test_leadership_moves_to_the_next_in_sync_replica_that_is_up() -> None:
 
 
 def test_leadership_moves_to_the_replica_of_the_file() -> None:
-    """The key is `to: broker(2)`."""
+    """The fault's argument is `to: broker(2)`."""
     run = Injecting(move(to="broker(2)"))
 
     run.inject()
@@ -52,7 +55,7 @@ def test_leadership_moves_to_the_replica_of_the_file() -> None:
 
 
 def test_moved_leadership_is_momentary_and_affects_only_its_partition() -> None:
-    """Rebalances of other groups of that broker would still be needless."""
+    """A rebalance of another group of that broker would still count as needless."""
     run = Injecting(move())
 
     entry = run.inject()
@@ -101,7 +104,7 @@ def test_leadership_that_cannot_move_is_a_miss(
 
 @pytest.mark.parametrize("fault", [move("leader-of(orders-1)"), elect("all-topic-partitions")])
 def test_election_without_a_controller_is_a_miss_at_once(fault: dict[str, Any]) -> None:
-    """The last leader is known, but no controller can elect another: no wait for a timeout."""
+    """The injector knows this from the status, so that it does not wait for a timeout."""
     run = Injecting(fault)
     run.runtime.controller = None
 

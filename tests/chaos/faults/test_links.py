@@ -1,4 +1,8 @@
-"""Faults of links: the separated nodes, the rules, and their order."""
+"""Faults of links: the separated nodes, the rules, and their order.
+
+A fault in both directions has two rules: `there`, for frames from the end `from` to the end `to`,
+and `back`, for the other direction.
+"""
 
 from typing import Any
 
@@ -52,7 +56,7 @@ def test_coordinator_is_cut_from_the_controller_and_all_other_brokers() -> None:
 
 
 def test_one_way_cut_holds_only_frames_of_that_direction() -> None:
-    """The other direction passes."""
+    """The cut has one rule, here for connections of the purpose heartbeat only."""
     run = Injecting(
         fault("cut", "broker(1)", "controller", direction="one_way", purposes=["heartbeat"])
     )
@@ -77,7 +81,7 @@ def test_one_way_cut_holds_only_frames_of_that_direction() -> None:
 def test_rule_holds_delays_or_loses_frames_as_the_fault_asks(
     kind: str, args: dict[str, str], effect: LinkEffect
 ) -> None:
-    """It may apply to some APIs only."""
+    """Each of the two rules has the effect; `apis` limits them to requests of some APIs."""
     run = Injecting(fault(kind, "broker(1)", "broker(2)", apis=["Fetch"], **args))
 
     run.inject()
@@ -87,7 +91,10 @@ def test_rule_holds_delays_or_loses_frames_as_the_fault_asks(
 
 
 def test_rules_of_several_faults_apply_together_in_order_of_injection() -> None:
-    """The first rule that holds a frame decides; healing one fault keeps the others' rules."""
+    """The first rule that holds a frame decides, so that the order must be the same in each run.
+
+    Healing one fault keeps the rules of the others.
+    """
     run = Injecting(
         fault("slow", "broker(1)", "broker(2)", delay="1s"),
         fault("cut", "broker(1)", "controller", direction="one_way"),
@@ -107,7 +114,7 @@ def test_rules_of_several_faults_apply_together_in_order_of_injection() -> None:
 
 
 def test_reset_closes_connections_of_the_named_purposes_and_is_momentary() -> None:
-    """No rule remains, and nothing is undone."""
+    """A reset leaves no rule, so that its healing has nothing to undo."""
     run = Injecting(
         {
             "at": "1s",
@@ -146,7 +153,7 @@ def test_reset_of_no_connection_is_a_miss() -> None:
 
 
 def test_cut_between_a_node_and_itself_is_a_miss() -> None:
-    """Two roles, one broker: there is no link."""
+    """The coordinator of readers also leads orders-0, and a node has no link to itself."""
     run = Injecting(fault("cut", "coordinator-of(readers)", ["leader-of(orders-0)"]))
 
     assert run.inject().error == ("a node has no link to itself: both ends are broker-0 alone")
@@ -162,7 +169,7 @@ def test_end_without_a_live_node_is_a_miss() -> None:
 
 
 def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
-    """The rule applies to them when they start."""
+    """The rule then applies to the dead broker and the late member as soon as they start."""
     made_of = experiment(
         groups={
             "readers": {
@@ -196,7 +203,7 @@ def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
 def test_members_survive_unless_a_link_of_theirs_is_affected(
     source: object, destination: object, survive: bool
 ) -> None:
-    """A rebalance is needless only if no member is out of reach."""
+    """A rebalance counts as needless only if every member can reach the coordinator."""
     run = Injecting(fault("cut", source, destination))
 
     run.inject()
@@ -255,7 +262,7 @@ def test_response_loss_is_a_rule_for_each_direction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "path", "said"),
+    ("args", "path", "message"),
     [
         ({"apis": []}, "args.apis", "names no API"),
         ({"apis": ["JoinGroups"]}, "args.apis[0]", "unknown API `JoinGroups`"),
@@ -267,8 +274,9 @@ def test_response_loss_is_a_rule_for_each_direction() -> None:
     ],
 )
 def test_response_loss_of_an_unknown_api_or_error_is_refused(
-    args: dict[str, Any], path: str, said: str
+    args: dict[str, Any], path: str, message: str
 ) -> None:
+    """A fault that matches no response would lose none, and the run would prove nothing."""
     definition = FaultDefinition(
         at="1s",
         fault="response_loss",
@@ -277,6 +285,6 @@ def test_response_loss_of_an_unknown_api_or_error_is_refused(
         args=args,
     )
 
-    (wrong,) = ResponseLoss().check(definition, experiment())
+    (problem,) = ResponseLoss().check(definition, experiment())
 
-    assert (wrong.path, wrong.message) == (path, said)
+    assert (problem.path, problem.message) == (path, message)

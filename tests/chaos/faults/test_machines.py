@@ -23,6 +23,7 @@ MACHINES = [
     ["broker-2"],
 ]
 ON_0 = ("broker-0", "consumer-readers-0", "consumer-readers-1")
+"""Nodes on machine 0, which also has the coordinator of readers."""
 OTHERS = ("controller-100", "broker-1", "broker-2")
 
 
@@ -41,8 +42,11 @@ def injecting(*faults: dict[str, Any]) -> Injecting:
     return Injecting(made_of=on_machines(*faults))
 
 
-def test_lost_machine_is_silenced_and_then_all_its_nodes_end() -> None:
-    """Without power no kernel notifies the peers; coordinator and members end in one moment."""
+def test_lost_machine_is_cut_off_and_then_all_its_nodes_end() -> None:
+    """Without power no kernel closes the connections, so that the links are cut first.
+
+    Coordinator and members are on the machine, and end at the same moment.
+    """
     run = injecting({"fault": "machine_loss", "target": "machine-of(coordinator-of(readers))"})
 
     entry = run.inject()
@@ -61,7 +65,7 @@ def test_lost_machine_is_silenced_and_then_all_its_nodes_end() -> None:
     ("disk", "act"), [("same", "restart "), ("empty", "restart on an empty disk: ")]
 )
 def test_lost_machine_returns_with_or_without_its_disks(disk: str, act: str) -> None:
-    """Its links are healed last: it then resets connections to its former nodes."""
+    """The links are healed last: peers then learn that their old connections are closed."""
     run = injecting({"fault": "machine_loss", "target": "machine(0)", "args": {"disk": disk}})
 
     run.inject()
@@ -89,7 +93,7 @@ def test_node_that_another_fault_stopped_returns_with_its_machine() -> None:
 
 
 def test_node_with_a_fault_in_force_stays_down_when_its_machine_returns() -> None:
-    """Each fault undoes its own effect."""
+    """The crash of broker-0 is undone by the healing of the crash, not by that of the machine."""
     run = injecting(
         {"fault": "crash", "target": "broker(0)"},
         {"fault": "machine_loss", "target": "machine(0)"},
@@ -131,7 +135,12 @@ def test_resumed_machine_resumes_the_nodes_that_are_still_paused() -> None:
 
 
 def test_broker_whose_machine_is_paused_during_its_shutdown_is_restarted() -> None:
-    """The shutdown's duration ends while the machine stands still; the machine resumes later."""
+    """The shutdown's duration ends while the machine is paused, and the restart must wait.
+
+    1. The broker is paused in the middle of its shutdown.
+    2. The machine resumes, and the shutdown continues.
+    3. The broker is down, and can be restarted.
+    """
     run = injecting(
         {"fault": "controlled_shutdown", "target": "broker(2)"},
         {"fault": "machine_pause", "target": "machine(2)"},

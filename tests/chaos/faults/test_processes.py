@@ -1,4 +1,4 @@
-"""Faults of processes: the act on the node, and its return."""
+"""Faults of processes: what is done to the node, and how it returns."""
 
 import pytest
 
@@ -44,7 +44,7 @@ S = 1_000_000
 def test_fault_of_a_process_is_injected_and_undone(
     fault: str, target: str, acts: list[str]
 ) -> None:
-    """A fault and its undoing are one record."""
+    """The journal has one entry for the injection and the healing of a fault."""
     run = Injecting({"at": "1s", "fault": fault, "target": target})
 
     assert run.inject().outcome is FaultOutcome.HIT
@@ -77,7 +77,7 @@ def test_machine_without_power_is_cut_off_from_all_nodes() -> None:
 
 
 def test_failed_power_loss_leaves_no_rule() -> None:
-    """A half injected fault is undone."""
+    """The cut precedes the failed power loss, so that the healing must remove its rules."""
     run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
     run.runtime.power_fails_with = OSError("no such process")
 
@@ -109,7 +109,7 @@ def test_process_that_is_not_up_is_a_miss_with_the_reason(state: NodeState, reas
 
 
 def test_member_that_has_not_joined_yet_is_a_miss() -> None:
-    """It cannot be killed before its start."""
+    """A process cannot be paused before its start."""
     run = Injecting({"at": "1s", "fault": "pause", "target": "member(readers, 1)"})
     run.runtime.nodes[NodeName("consumer-readers-1")] = NodeState.NOT_STARTED
 
@@ -143,7 +143,7 @@ def test_controlled_shutdown_that_never_ends_is_killed_and_reported() -> None:
 
 
 def test_fault_that_the_runtime_cannot_inject_is_a_failure_of_the_tool() -> None:
-    """It is neither a miss nor a finding."""
+    """Such a fault is neither missed, as one without a target, nor a finding about Kafka."""
     run = Injecting({"at": "1s", "fault": "crash", "target": "broker(2)"})
     run.runtime.crash_fails_with = OSError("no such process")
 
@@ -156,7 +156,7 @@ def test_fault_that_the_runtime_cannot_inject_is_a_failure_of_the_tool() -> None
     ("target", "node"), [("broker(1)", "broker-1"), ("member(readers, 1)", "consumer-readers-1")]
 )
 def test_lost_node_is_killed_and_never_restarted(target: str, node: str) -> None:
-    """Neither its own fault, nor an earlier one, nor the healing at the end restarts it."""
+    """No healing restarts it: neither that of another fault, nor that at the end of the run."""
     run = Injecting(
         {"at": "1s", "fault": "pause", "target": target, "duration": "9s"},
         {"at": "2s", "fault": "node_loss", "target": target},

@@ -23,7 +23,7 @@ HOUR = timedelta(hours=1)
 
 
 def jumping(step: timedelta) -> Iterator[datetime]:
-    """Yield times, each a step from the last: forward, or back."""
+    """Yield times; each differs from the last by `step`, which may be negative."""
     return (datetime(2026, 6, 1, tzinfo=UTC) + step * number for number in count())
 
 

@@ -1,4 +1,7 @@
-"""Manifests of unknown format versions are refused, and the message names the version."""
+"""Manifests of unknown format versions are refused, and the message names the version.
+
+A form is a format version of a manifest: the fields of its files and their meaning.
+"""
 
 import json
 from pathlib import Path
@@ -61,14 +64,14 @@ def test_other_runs_are_listed_beside_one_of_a_later_form(tmp_path: Path) -> Non
     write_manifest(tmp_path / "small" / "a", **RUN)
     write_manifest(tmp_path / "small" / "b", **RUN, format=7)
     assert [past.path.name for past in list_runs(tmp_path)] == ["a"]
-    assert [str(each) for each in scan_runs(tmp_path) if isinstance(each, NotARun)] == [
+    assert [str(scanned) for scanned in scan_runs(tmp_path) if isinstance(scanned, NotARun)] == [
         f"{tmp_path / 'small' / 'b' / 'manifest.json'} was written in form 7, this version reads "
         "form 1: read it with the version that wrote it"
     ]
 
 
 def test_exploration_of_a_later_form_is_refused_with_its_form(tmp_path: Path) -> None:
-    """`--resume` refuses it in the same way."""
+    """`explore --resume` opens an exploration by this function, so it refuses it as well."""
     folder = write_manifest(tmp_path / "standard" / "a", format=3)
     with pytest.raises(NotAnExploration, match="was written in form 3, this version reads form 1"):
         open_exploration(folder)

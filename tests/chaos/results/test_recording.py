@@ -86,7 +86,7 @@ def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
     assert f"kept in {past.path}: manifest.json, journal.json, log.txt, results.json" in sentence
     rows = list(read_parquet(past.events / EVENTS_FILE))
     assert f"{len(rows):,} rows of the trace" in sentence
-    assert rows[-1].time_us < 40_000_000, "it ended at its next look, not at its end"
+    assert rows[-1].time_us < 40_000_000, "the run ended at its next status query, not at its end"
     check_reported_as_unknown(past, tmp_path, capsys)
 
 

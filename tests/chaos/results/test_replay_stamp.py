@@ -16,7 +16,7 @@ STAMP = ReplayStamp(
 
 
 def test_stamp_of_this_code_and_python_has_no_difference() -> None:
-    """A new file can be replayed."""
+    """So a file that was just written can be replayed."""
     assert differences(STAMP) == ()
 
 
@@ -50,17 +50,17 @@ def test_code_version_is_equal_in_another_process_and_folder() -> None:
 def test_code_version_changes_with_the_text_and_the_name_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A moved line changes it as an edited one does; a test file does not."""
+    """A renamed file changes the version as an edited one does; a file that is no code does not."""
     folder = tmp_path / "somewhere"
     folder.mkdir()
     monkeypatch.setattr(replay_stamp, "_folder_of", lambda package: folder)
-    seen = []
+    earlier_versions = []
 
     def version_with(name: str, text: str) -> str:
         (folder / name).write_text(text)
         code_version.cache_clear()
-        seen.append(code_version())
-        return seen[-1]
+        earlier_versions.append(code_version())
+        return earlier_versions[-1]
 
     try:
         first = version_with("a.py", "one\n")
@@ -70,6 +70,6 @@ def test_code_version_changes_with_the_text_and_the_name_of_a_file(
         assert version_with("b.py", "") != first
         (folder / "b.py").rename(folder / "c.py")
         code_version.cache_clear()
-        assert code_version() not in seen
+        assert code_version() not in earlier_versions
     finally:
         code_version.cache_clear()

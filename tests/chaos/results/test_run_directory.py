@@ -38,7 +38,7 @@ def test_concurrent_runs_get_directories_of_their_own(tmp_path: Path) -> None:
 
 
 def test_manifest_has_all_that_reproduces_the_run(tmp_path: Path) -> None:
-    """Config, plan and seed give an equal experiment."""
+    """Experiment, plan, seed and runtime; settings that the file omits have their defaults."""
     run = create(tmp_path)
 
     manifest = open_run(run.path).manifest
@@ -87,7 +87,7 @@ def test_ended_run_has_its_outcome(tmp_path: Path, status: RunStatus, *, incompl
 
 
 def test_journal_is_on_disk_after_every_change(tmp_path: Path) -> None:
-    """After a killed run it shows the faults that were injected."""
+    """So the journal of a killed run shows the faults that were injected."""
     run = create(tmp_path)
     journal = Journal(plan_of(experiment()), run.write_journal)
     assert open_run(run.path).journal()[0].outcome is FaultOutcome.PLANNED
@@ -102,7 +102,10 @@ def test_journal_is_on_disk_after_every_change(tmp_path: Path) -> None:
 
 
 def test_list_skips_the_latest_link_and_other_files(tmp_path: Path) -> None:
-    """Otherwise the last run would count twice."""
+    """`latest` links to the last run, which would otherwise be listed twice.
+
+    A damaged journal is no reason to leave out a run.
+    """
     first, second = create(tmp_path), create(tmp_path)
     (tmp_path / "small" / "notes").mkdir()
     (second.path / "journal.json").write_text("{")
@@ -121,7 +124,7 @@ def test_experiments_folder_opens_its_latest_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [None, "", "{}", '{"format": 99}'])
 def test_path_without_a_run_is_reported(tmp_path: Path, content: str | None) -> None:
-    """No traceback of a JSON reader is shown."""
+    """The error names the manifest: it is missing, empty, without fields, or of another format."""
     if content is not None:
         (tmp_path / "manifest.json").write_text(content)
 
@@ -130,7 +133,7 @@ def test_path_without_a_run_is_reported(tmp_path: Path, content: str | None) -> 
 
 
 def test_replay_command_quotes_what_a_shell_would_split() -> None:
-    """Users paste it."""
+    """Users paste the command into a shell, so that spaces and brackets are quoted."""
     command = run_command_line(
         "my experiment.yaml", runtime="virtual", seed=7, overrides=["faults[0].at=1s"]
     )

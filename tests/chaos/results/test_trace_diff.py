@@ -1,4 +1,8 @@
-"""The first difference of two traces: the row, the nodes, and the steps before it."""
+"""The first difference of two traces: the row, the nodes, and the steps before it.
+
+`parting` compares all rows. `story_parting` compares steps only: rows that change the course of a
+run, such as an election, without their times. Both return the first difference, called a parting.
+"""
 
 from msgspec.structs import replace
 
@@ -20,16 +24,17 @@ def row(time_us: int, node: str, kind: TraceKind = TraceKind.HIGH_WATERMARK) -> 
 
 
 def test_traces_that_differ_in_run_and_row_numbers_are_equal() -> None:
-    """The id of a run is no event; numbers differ where messages were not traced."""
+    """The id of a run is no event; row numbers differ if only one run has traced its messages."""
     one = [row(1, "x"), row(2, "y")]
+    other = [replace(same_row, run="b", seq=9) for same_row in one]
 
-    assert parting(one, [replace(each, run="b", seq=9) for each in one]) is None
+    assert parting(one, other) is None
 
 
 def test_first_different_row_is_reported_with_its_context() -> None:
-    """The context is the rows before it, and the next rows of both."""
+    """The context is the rows before it (two here), and the next rows of both (three)."""
     one = [row(time_us, "x") for time_us in range(10)]
-    other = [*one[:6], *(replace(each, offset=7) for each in one[6:])]
+    other = [*one[:6], *(replace(changed, offset=7) for changed in one[6:])]
     parts = parting(one, other, before=2, after=3)
 
     assert parts is not None
@@ -40,7 +45,7 @@ def test_first_different_row_is_reported_with_its_context() -> None:
 
 
 def test_shorter_trace_differs_at_its_end() -> None:
-    """It has no next rows."""
+    """The shorter trace has no next rows, and its node has no row beside the other's."""
     one = [row(1, "x"), row(2, "x")]
     parts = parting(one, one[:1])
 
@@ -58,7 +63,7 @@ def test_nodes_are_listed_in_the_order_of_their_first_difference() -> None:
     parts = parting(one, other)
 
     assert parts is not None
-    assert [(each.node, each.time_us) for each in parts.nodes] == [("b", 2), ("a", 5)]
+    assert [(node.node, node.time_us) for node in parts.nodes] == [("b", 2), ("a", 5)]
 
 
 def test_same_event_at_another_time_differs_only_by_time() -> None:
@@ -73,7 +78,7 @@ def test_same_event_at_another_time_differs_only_by_time() -> None:
 
 
 def test_row_counts_as_before_the_steady_state_until_that_is_reached() -> None:
-    """Groups form in an order that depends on the latencies."""
+    """Before the steady state groups form in an order that depends on the latencies."""
     rows = [row(0, "x"), STEADY, row(1, "x")]
 
     assert [is_before_steady_state(rows, index) for index in range(4)] == [True, True, False, False]
@@ -96,29 +101,29 @@ def test_steps_differ_at_the_first_step_that_the_other_run_lacks() -> None:
     other = [STEADY, replace(loaded, leader_epoch=4), replace(elected, peer="broker-1")]
     story = story_parting(one, other)
 
-    assert [(each.node, each.one, each.other) for each in story.nodes] == [
+    assert [(node.node, node.one, node.other) for node in story.nodes] == [
         ("b", loaded, other[1]),
         ("c", elected, other[2]),
     ]
 
 
 def test_different_step_is_reported_with_the_steps_before_it() -> None:
-    """They may be of any node; steps of the verifying client are left out."""
+    """Those steps may be of any node, except of the administrator's client (ADMIN_NODE)."""
     fenced, elected = row(3, "c", TraceKind.BROKER_FENCED), row(5, "b", TraceKind.BECAME_LEADER)
     admin = row(4, ADMIN_NODE, TraceKind.NODE_STARTED)
     story = story_parting([STEADY, fenced, admin, elected], [STEADY, fenced], before=4)
 
     assert story.before == (fenced,)
-    assert [(each.node, each.one, each.other) for each in story.nodes] == [("b", elected, None)]
+    assert [(node.node, node.one, node.other) for node in story.nodes] == [("b", elected, None)]
 
 
 def test_row_of_an_earlier_healing_is_no_difference_of_its_own() -> None:
-    """Without its last fault a run heals earlier: the effects of that fault are missing."""
+    """A run without its last fault heals earlier, as it must: nothing else differs there."""
     healing = replace(STEADY, time_us=2, detail='{"stage":"healing"}')
     one, other = [STEADY, row(3, "x")], [STEADY, healing, row(3, "x")]
-    ended, parted = parting(one, other), parting(one, [STEADY, row(3, "y")])
+    at_healing, at_another_node = parting(one, other), parting(one, [STEADY, row(3, "y")])
 
-    assert ended is not None
-    assert parted is not None
-    assert parts_by_itself(one, ended)
-    assert not parts_by_itself(one, parted)
+    assert at_healing is not None
+    assert at_another_node is not None
+    assert parts_by_itself(one, at_healing)
+    assert not parts_by_itself(one, at_another_node)

@@ -23,7 +23,7 @@ def fault(outcome: FaultOutcome) -> JournalEntry:
 
 
 @pytest.mark.parametrize(
-    ("checks", "outcome", "unknown", "verdict"),
+    ("check_outcome", "fault_outcome", "unknown_because", "verdict"),
     [
         (CheckOutcome.PASS, FaultOutcome.HIT, (), Verdict.PASS),
         (CheckOutcome.NOTHING_SEEN, FaultOutcome.HIT, (), Verdict.UNKNOWN),
@@ -36,15 +36,20 @@ def fault(outcome: FaultOutcome) -> JournalEntry:
     ],
 )
 def test_verdict_of_checks_faults_and_reasons(
-    checks: CheckOutcome, outcome: FaultOutcome, unknown: tuple[str, ...], verdict: Verdict
+    check_outcome: CheckOutcome,
+    fault_outcome: FaultOutcome,
+    unknown_because: tuple[str, ...],
+    verdict: Verdict,
 ) -> None:
     """A violation is proven in any case; any doubt otherwise makes the verdict unknown."""
-    given, reasons = reach_verdict(
-        reports=(report(checks, "why"),), entries=(fault(outcome),), unknown_because=unknown
+    reached, reasons = reach_verdict(
+        reports=(report(check_outcome, "why"),),
+        entries=(fault(fault_outcome),),
+        unknown_because=unknown_because,
     )
 
-    assert given is verdict
-    assert bool(reasons) == (verdict is Verdict.UNKNOWN or bool(unknown))
+    assert reached is verdict
+    assert bool(reasons) == (verdict is Verdict.UNKNOWN or bool(unknown_because))
 
 
 @pytest.mark.parametrize(

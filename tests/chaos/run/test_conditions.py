@@ -1,4 +1,4 @@
-"""Parts that a steady and a live cluster lack: groups without members, and lost members."""
+"""Parts that a cluster lacks to be steady (before the faults), or live (after the healing)."""
 
 from dataclasses import replace
 
@@ -20,12 +20,13 @@ def status_of(runtime: FakeRuntime) -> ClusterStatus:
 
 
 def test_lost_member_is_not_awaited_and_any_other_dead_one_is() -> None:
+    """A `node_loss` removes a member for good; any other dead member must return."""
     runtime = FakeRuntime(experiment())
     runtime.nodes[SECOND] = NodeState.DOWN
     status = status_of(runtime)
     (group,) = status.groups["readers"]
-    alone = replace(group, members=group.members[:1])
-    status = replace(status, groups={"readers": [alone]})
+    without_second = replace(group, members=group.members[:1])
+    status = replace(status, groups={"readers": [without_second]})
 
     assert missing_for_liveness(experiment(), status, {}, lost=(SECOND,)) == []
     assert "consumer-readers-1 does not answer" in missing_for_liveness(experiment(), status, {})
@@ -35,7 +36,7 @@ def test_lost_member_is_not_awaited_and_any_other_dead_one_is() -> None:
 
 
 def test_group_that_keeps_the_id_of_a_lost_member_is_not_live() -> None:
-    """Its session must end: until then the dead id owns partitions."""
+    """The lost member's session must end: until then its id owns partitions."""
     status = status_of(FakeRuntime(experiment()))
 
     assert "group readers has 2 of 1 members" in missing_for_liveness(
@@ -65,7 +66,7 @@ def test_group_whose_members_all_join_late_is_missed_only_at_the_end() -> None:
 
 
 def test_group_on_zookeeper_is_steady_when_every_partition_has_one_settled_reader() -> None:
-    """No znode tells that a group is stable: its members do (ZK-27)."""
+    """No znode has the state of a group (ZK-27), so the states of its members decide."""
     old = {"members": 2, "topics": ["orders"], "coordination": "zookeeper"}
     file = experiment(groups={"old": old}, faults=[])
     status = status_of(FakeRuntime(file))
@@ -86,8 +87,8 @@ def test_group_on_zookeeper_is_steady_when_every_partition_has_one_settled_reade
             for name, partitions in zip(names, assigned, strict=True)
         }
         server = ZooKeeperStatus(state="LEADING", is_serving=True, epoch=1, zxid=1, sessions=2)
-        looked = replace(status, members=members, zookeepers={zookeeper_name(1): server})
-        return missing_for_steady_state(file, looked)
+        answered = replace(status, members=members, zookeepers={zookeeper_name(1): server})
+        return missing_for_steady_state(file, answered)
 
     assert lacking((0,), (1,)) == []
     assert lacking((0,), ()) == ["0 members of old read orders-1"]

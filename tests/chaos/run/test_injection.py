@@ -1,4 +1,8 @@
-"""The injector: rows and journal of each act, and healing after any outcome."""
+"""The injector: rows and journal of each act, and healing after any outcome.
+
+An act is the injection or the healing of one planned fault. Faults have ids such as `cut-0`: the
+kind, and the place in the file.
+"""
 
 from collections.abc import Sequence
 
@@ -41,7 +45,10 @@ class SlowRuntime(FakeRuntime):
 def test_fault_is_in_force_from_the_end_of_its_injection_to_the_start_of_its_healing(
     fault: dict[str, object],
 ) -> None:
-    """Only in that time every affected node has it: a checker may rely on no more."""
+    """Only in that time every affected node has the fault: a checker may rely on no more.
+
+    Each act of the runtime takes a second: injection from 0 to 1 s, healing from 10 to 11 s.
+    """
     made_of = experiment(faults=[fault])
     run = Injecting(made_of=made_of, runtime=SlowRuntime(made_of))
 
@@ -78,7 +85,7 @@ def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
     [(CRASH, True), (PAUSE, True), ({**PAUSE, "target": "member(readers, 0)"}, False)],
 )
 def test_members_survive_faults_of_servers_only(fault: dict[str, object], survive: bool) -> None:
-    """Only then is a rebalance needless."""
+    """A check of needless rebalances reads this: a group needs none while its members survive."""
     run = Injecting(fault)
 
     entry = run.inject()
@@ -88,7 +95,7 @@ def test_members_survive_faults_of_servers_only(fault: dict[str, object], surviv
 
 
 def test_journal_of_every_kind_of_hit_is_read_back_as_it_was_written() -> None:
-    """The file has nodes, ends and moves."""
+    """A hit has nodes, the ends of links, or moves of leadership."""
     run = Injecting(
         PAUSE, CUT, {**PAUSE, "fault": "leadership_move", "target": "leader-of(orders-0)"}
     )
@@ -102,7 +109,7 @@ def test_journal_of_every_kind_of_hit_is_read_back_as_it_was_written() -> None:
 
 
 def test_random_target_depends_on_the_seed_and_the_fault_only() -> None:
-    """Another fault before it must not shift the draw."""
+    """A fault that is injected before it must not change which broker is drawn."""
     alone = Injecting({**CRASH, "target": "any-broker"})
     after_another = Injecting({**CRASH, "target": "any-broker"}, PAUSE)
     after_another.inject(1)
@@ -112,7 +119,7 @@ def test_random_target_depends_on_the_seed_and_the_fault_only() -> None:
 
 
 def test_all_faults_in_force_are_healed_links_first() -> None:
-    """A restarted node must reach the others."""
+    """Rules of links are removed before a node is restarted, because it must reach the others."""
     run = Injecting(PAUSE, CRASH, CUT)
     for index in range(3):
         run.inject(index)
@@ -126,7 +133,7 @@ def test_all_faults_in_force_are_healed_links_first() -> None:
 
 
 def test_healed_fault_is_not_healed_again() -> None:
-    """Each row of the trace is one act."""
+    """A second healing would add a second row. The rows: injected, in force, healed."""
     run = Injecting(PAUSE)
     run.inject()
     run.heal()
@@ -137,10 +144,10 @@ def test_healed_fault_is_not_healed_again() -> None:
     assert len(run.rows) == 3
 
 
-class BreaksOff(FakeRuntime):
-    """A runtime in which Ctrl-C follows each act before its return, as long as `broken`."""
+class InterruptedRuntime(FakeRuntime):
+    """A runtime in which Ctrl-C follows each act before its return, while `is_interrupted`."""
 
-    broken = True
+    is_interrupted = True
 
     async def pause(self, node: NodeName) -> HitNode:
         await super().pause(node)
@@ -152,7 +159,7 @@ class BreaksOff(FakeRuntime):
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
         await super().set_link_rules(rules)
-        if self.broken:
+        if self.is_interrupted:
             raise KeyboardInterrupt
 
 
@@ -167,15 +174,18 @@ class BreaksOff(FakeRuntime):
 def test_half_injected_fault_is_undone_by_the_state_of_its_nodes(
     fault: dict[str, object], undone: list[str]
 ) -> None:
-    """How far it came is unknown: the nodes' states are read, the rules are removed."""
+    """The injector does not know how far the injection came.
+
+    It reads the states of the nodes, and removes the rules in any case.
+    """
     made_of = experiment(faults=[fault])
-    runtime = BreaksOff(made_of)
+    runtime = InterruptedRuntime(made_of)
     run = Injecting(made_of=made_of, runtime=runtime)
     with pytest.raises(KeyboardInterrupt):
         run.inject()
     assert run.injector.may_need_healing
     runtime.acts.clear()
-    runtime.broken = False
+    runtime.is_interrupted = False
 
     run.heal_everything()
 
@@ -191,7 +201,7 @@ class NeverPaused(FakeRuntime):
 
 
 def test_fault_that_was_never_injected_leaves_nothing_to_undo() -> None:
-    """The node is up: it is neither resumed nor started a second time."""
+    """The pause failed and the node is up: it is neither resumed nor started a second time."""
     made_of = experiment(faults=[PAUSE])
     run = Injecting(made_of=made_of, runtime=NeverPaused(made_of))
     with pytest.raises(ToolFailed):

@@ -1,4 +1,8 @@
-"""Live checks, before the whole trace is read: findings are shown, failures harm nothing."""
+"""Live checks, before the whole trace is read: findings are shown, failures harm nothing.
+
+On Ray the nodes write their rows into files, which can be read during the run with a delay. Live
+checks read them for a first report; the verdict follows from the whole trace.
+"""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -27,29 +31,29 @@ def broken_rows() -> list[TraceRow]:
 
 
 def following(rows: Sequence[TraceRow]) -> TraceFollower:
-    """Yield the rows that are not younger than the clock, each once."""
-    left = list(rows)
+    """Return a follower that yields each row once, when the clock has reached its time."""
+    unread = list(rows)
 
     def follow(now_us: int) -> Iterable[TraceRow]:
-        while left and left[0].time_us <= now_us:
-            yield left.pop(0)
+        while unread and unread[0].time_us <= now_us:
+            yield unread.pop(0)
 
     return follow
 
 
 def test_finding_is_reported_when_its_rows_can_be_read() -> None:
-    """It is reported once, and not earlier."""
-    found: list[Finding] = []
+    """The second leader proves it: the finding is reported at that row, and once."""
+    reported: list[Finding] = []
     live = LiveChecks(CheckSuite(CheckContext(), SAFETY), following(broken_rows()))
-    live.report_findings_to(found.append)
+    live.report_findings_to(reported.append)
     last_us = broken_rows()[-1].time_us
 
     live.advance(last_us - 1)
-    assert found == []
+    assert reported == []
     live.advance(last_us)
     live.advance(last_us + 1)
 
-    assert [finding.check for finding in found] == ["fencing"]
+    assert [finding.check for finding in reported] == ["fencing"]
 
 
 def test_failure_of_the_live_checks_ends_only_them() -> None:

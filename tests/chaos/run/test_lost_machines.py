@@ -1,4 +1,7 @@
-"""A machine lost by accident: the run reports it, and accuses neither Kafka nor the lab."""
+"""A machine lost by accident: the run reports it, and accuses neither Kafka nor the lab.
+
+An accident is no fault of the plan: a machine is lost, or disturbed (out of reach for some time).
+"""
 
 from pathlib import Path
 
@@ -29,6 +32,7 @@ S = 1_000_000
 NODES = (NodeName("broker-2"), NodeName("consumer-readers-1"))
 LOST = MachineEvent(address="10.0.0.3", from_us=7 * S, until_us=None, nodes=NODES, is_lost=True)
 KINDS = CheckSuite(context_of(experiment()), tuple(CHECKERS)).kinds_read()
+"""Kinds of rows that each check depends on."""
 DISTURBED = MachineEvent(address="10.0.0.3", from_us=24_100_000, until_us=36_300_000, nodes=NODES)
 
 
@@ -48,7 +52,7 @@ def execute(runtime: FakeRuntime, tmp_path: Path) -> Results:
 
 
 def journal_of(tmp_path: Path) -> list[tuple[str, str | None]]:
-    (path,) = [each for each in tmp_path.rglob("journal.json") if "latest" not in each.parts]
+    (path,) = [path for path in tmp_path.rglob("journal.json") if "latest" not in path.parts]
     return [(entry.fault, entry.note) for entry in decode_journal(path.read_bytes())]
 
 
@@ -57,7 +61,9 @@ def passed(check: str) -> CheckReport:
 
 
 def violated(*times_us: int) -> CheckReport:
-    findings = tuple(Finding(check="fencing", summary="bad", time_us=at) for at in times_us)
+    findings = tuple(
+        Finding(check="fencing", summary="bad", time_us=time_us) for time_us in times_us
+    )
     return CheckReport(
         check="fencing",
         outcome=CheckOutcome.VIOLATED,
@@ -88,7 +94,7 @@ def test_lost_machine_is_no_failure_of_the_lab_and_no_verdict(
 
 
 def test_same_failure_without_a_lost_machine_is_one_of_the_lab() -> None:
-    """Exit code 255 is for defects."""
+    """Nothing but a defect of the lab explains it (INTERNAL_ERROR, exit code 255)."""
     runtime = FakeRuntime(experiment())
     runtime.crash_fails_with = OSError("actor died")
     suite = CheckSuite(context_of(runtime.experiment), ("fencing",))
@@ -104,20 +110,20 @@ def test_run_that_cannot_continue_without_the_machine_ends_at_once(tmp_path: Pat
     """It does not wait for a steady state that never comes."""
     runtime = FakeRuntime(experiment())
     why = "controller-100 was on it, whose disk held the only copy of what it knew"
-    gone = MachineEvent(
+    lost = MachineEvent(
         address="10.0.0.2", from_us=S, until_us=None, nodes=NODES, is_lost=True, ends_run=why
     )
-    runtime.machines_away = [gone]
+    runtime.machines_away = [lost]
 
     results = execute(runtime, tmp_path)
 
-    assert results.reasons[:2] == (gone.sentence, why)
+    assert results.reasons[:2] == (lost.sentence, why)
     assert results.exit_code == EXIT_UNKNOWN
     assert results.steady_at_us is None
 
 
 def test_disturbed_machine_is_listed_and_keeps_a_pass(tmp_path: Path) -> None:
-    """The journal has its beginning and end."""
+    """The journal has its beginning and end, as if it were a fault, and marks it as an accident."""
     runtime = FakeRuntime(experiment())
     runtime.machines_away = [DISTURBED]
 
@@ -135,7 +141,10 @@ def test_disturbed_machine_is_listed_and_keeps_a_pass(tmp_path: Path) -> None:
 
 
 def test_violation_after_a_disturbance_is_inconclusive_and_one_before_it_stands() -> None:
-    """Kafka does not promise to endure an accident of the machine here."""
+    """A slow or silent machine may break a promise that Kafka keeps on a sound one.
+
+    The disturbance begins at 24.1 s.
+    """
     (after,) = without_lost_evidence((violated(30 * S),), (DISTURBED,), (), KINDS)
     (both,) = without_lost_evidence((violated(5 * S, 30 * S),), (DISTURBED,), (), KINDS)
 
@@ -155,7 +164,10 @@ def test_check_whose_rows_are_lost_is_never_violated() -> None:
 
 
 def test_check_whose_rows_are_complete_is_judged() -> None:
-    """A machine with consumers only has no rows of brokers and controllers."""
+    """Only the rows of a consumer are lost, on which `fencing` does not depend.
+
+    `processing` does, so that it can no longer pass.
+    """
     (consumer,) = NODES[1:]
     reports = (
         violated(S),
@@ -164,9 +176,9 @@ def test_check_whose_rows_are_complete_is_judged() -> None:
         passed("processing"),
     )
 
-    found, *others = without_lost_evidence(reports, (LOST,), (consumer,), KINDS)
+    first, *others = without_lost_evidence(reports, (LOST,), (consumer,), KINDS)
 
-    assert found.outcome is CheckOutcome.VIOLATED
+    assert first.outcome is CheckOutcome.VIOLATED
     assert [report.outcome for report in others] == [
         CheckOutcome.PASS,
         CheckOutcome.PASS,
@@ -177,7 +189,7 @@ def test_check_whose_rows_are_complete_is_judged() -> None:
 
 @pytest.mark.parametrize("name", sorted(CHECKERS))
 def test_every_check_names_the_kinds_of_rows_that_it_depends_on(name: str) -> None:
-    """Shared evidence counts: liveness reads rows of consumers through it."""
+    """The kinds include those of the evidence that checks share, such as the faults in force."""
     kinds = CheckSuite(context_of(experiment()), (name,)).kinds_read()[name]
 
     assert kinds >= CHECKERS[name].kinds
@@ -185,7 +197,7 @@ def test_every_check_names_the_kinds_of_rows_that_it_depends_on(name: str) -> No
 
 
 def test_run_without_accidents_keeps_its_reports() -> None:
-    """All its reports are kept."""
+    """Without an accident no evidence can be lost: the reports are returned as they are."""
     reports = (violated(S),)
 
     assert without_lost_evidence(reports, (), (), KINDS) is reports

@@ -8,7 +8,10 @@ S = 1_000_000
 
 
 def test_repeated_fault_is_one_record_for_each_injection() -> None:
-    """`repeat` counts all injections; each has an id of its own for journal, trace and tables."""
+    """`repeat` counts all injections; each has an id of its own for journal, trace and tables.
+
+    Injections follow `every` 20 s: at 5, 25 and 45 s.
+    """
     plan = plan_of(
         experiment(
             faults=[
@@ -34,7 +37,7 @@ def test_repeated_fault_is_one_record_for_each_injection() -> None:
 
 
 def test_ends_of_links_are_lists_in_either_notation() -> None:
-    """One target needs no brackets."""
+    """In the file one target needs no brackets; a cut without a direction is in both."""
     both, one_way = plan_of(
         experiment(
             faults=[
@@ -57,7 +60,10 @@ def test_ends_of_links_are_lists_in_either_notation() -> None:
 
 
 def test_schedule_orders_healing_before_faults_before_late_members() -> None:
-    """Simultaneous entries must have one meaning: a cut precedes members that join with it."""
+    """Entries of one moment need an order, so that a plan has one meaning.
+
+    At 9 s the pause of 3 s + 6 s is healed, then broker 1 is crashed, then two members start.
+    """
     made_of = experiment(
         groups={
             "readers": {

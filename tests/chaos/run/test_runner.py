@@ -1,4 +1,8 @@
-"""The runner on a scripted runtime: stages, faults, healing, and the verdict of every ending."""
+"""The runner on a scripted runtime: stages, faults, healing, and the verdict of every ending.
+
+`Run.runtime.at` maps a time to a function that changes the scripted runtime at that time. The
+default experiment has one fault: it crashes broker-0, the coordinator, at 5 s.
+"""
 
 from pathlib import Path
 from typing import NoReturn
@@ -54,7 +58,7 @@ class Run:
         ).execute()
 
     def execute_alone(self) -> Results:
-        """Execute without an observer."""
+        """Execute without an observer of the progress, and without a directory."""
         return ExperimentRun(
             self.experiment,
             plan_of(self.experiment),
@@ -68,7 +72,7 @@ class Run:
 
 
 def test_run_passes_its_stages_and_heals_by_plan() -> None:
-    """The stages are in order, faults at their times after the steady state."""
+    """The stages are in order; the fault is injected 5 s after the steady state."""
     run = Run()
 
     results = run.execute()
@@ -100,10 +104,14 @@ def test_run_passes_its_stages_and_heals_by_plan() -> None:
 
 
 def test_run_continues_after_liveness_until_no_promise_waits() -> None:
-    """With a recovery_timeout, and at most that long."""
+    """With a `recovery_timeout` of 20 s the run waits for unsettled promises, and no longer.
+
+    A promise that settles after 3 s ends the wait; one that would settle after 100 s does not
+    prolong it beyond 20 s.
+    """
     for settles_s, ends_s in ((3, 3), (100, 20)):
         run = Run(experiment(run={"recovery_timeout": "20s"}))
-        waits = run.suite.unsettled
+        unscripted_unsettled = run.suite.unsettled
 
         def unsettled(now_us: int, run: Run = run, settles_s: int = settles_s) -> list[str]:
             (stage,) = [
@@ -117,7 +125,7 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
         run.suite.unsettled = unsettled  # type: ignore[method-assign]
         run.execute()
 
-        assert waits(0) == []
+        assert unscripted_unsettled(0) == []
         began, ended = (
             next(
                 row.time_us
@@ -127,12 +135,16 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
             for name in ("recovery", "verifying")
         )
         assert ended - began == ends_s * 1_000_000
-        awaited = [each for each in run.progress if each.stage == "recovery" and each.waiting_for]
-        assert {each.waiting_for for each in awaited} == {("t-0 is not whole",)}
+        waiting_for = {
+            progress.waiting_for
+            for progress in run.progress
+            if progress.stage == "recovery" and progress.waiting_for
+        }
+        assert waiting_for == {("t-0 is not whole",)}
 
 
 def test_unanswered_requests_are_listed_where_a_group_does_not_recover() -> None:
-    """A finding may then name the waiting request and its node."""
+    """A finding may then name the waiting request and its node. The first run recovers at once."""
     run = Run()
     run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5_000_000),)
     run.execute()
@@ -205,7 +217,10 @@ def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
 
 
 def test_fault_finds_its_target_while_no_controller_answers() -> None:
-    """The leaders are those that the controller named last: only it could elect others."""
+    """Targets are found by the last answer of a controller, because only it could elect others.
+
+    The controller is paused from 1 s to 21 s, and the crash at 5 s needs the coordinator.
+    """
     made_of = experiment(
         faults=[
             {"at": "1s", "fault": "pause", "target": "controller", "duration": "20s"},
@@ -250,7 +265,7 @@ def test_fault_that_hits_nothing_makes_the_verdict_unknown() -> None:
 
 
 def test_group_without_members_makes_the_verdict_unknown() -> None:
-    """Exit 2, and the missing part is named; a cluster that was never steady gets no fault."""
+    """Exit 2, and the reason names the group; a cluster that was never steady gets no fault."""
     run = Run()
     run.runtime.nobody_joined = True
 
@@ -269,7 +284,7 @@ def test_group_without_members_makes_the_verdict_unknown() -> None:
 
 
 def test_member_that_never_commits_prevents_the_steady_state() -> None:
-    """A commit gap has no beginning without a first commit."""
+    """The largest time between two commits is measured, which has no beginning without a commit."""
     run = Run()
     run.runtime.first_commit = 0
     run.runtime.commits_stand_still = True
@@ -319,7 +334,7 @@ def test_failed_tool_is_never_a_verdict_about_kafka() -> None:
 
 
 def test_fault_that_cannot_be_injected_is_a_failure_of_the_tool() -> None:
-    """It is neither a miss nor a finding."""
+    """Such a fault is neither missed, as one without a target, nor a finding about Kafka."""
     run = Run()
     run.runtime.crash_fails_with = OSError("no such process")
 
@@ -366,7 +381,10 @@ class InterruptedInjection(FakeRuntime):
 
 
 def test_fault_half_injected_when_interrupted_is_undone() -> None:
-    """How far the injection came is unknown: it is undone as if it had hit."""
+    """The runtime was interrupted after the kill, so the runner does not know whether it hit.
+
+    The fault is undone as if it had.
+    """
     run = Run()
     run.runtime = InterruptedInjection(run.experiment)
 
@@ -386,7 +404,7 @@ class StubbornBroker(FakeRuntime):
 
 
 def test_fault_that_cannot_be_undone_prevents_no_other_undoing() -> None:
-    """At the end all faults are healed as far as possible."""
+    """Broker 2 cannot be restarted; the crash of broker 1 is healed all the same."""
     run = Run(
         experiment(
             faults=[
@@ -405,7 +423,7 @@ def test_fault_that_cannot_be_undone_prevents_no_other_undoing() -> None:
 
 
 def test_interrupted_run_names_the_faults_that_it_could_not_undo() -> None:
-    """The user must know that something may be left."""
+    """The user must know that a fault may still be in force."""
     run = Run(experiment(faults=[{"at": "1s", "fault": "crash", "target": "broker(2)"}]))
     run.runtime = StubbornBroker(run.experiment)
 
@@ -421,7 +439,7 @@ def test_interrupted_run_names_the_faults_that_it_could_not_undo() -> None:
 
 
 def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() -> None:
-    """The steady state cannot wait for them, liveness must."""
+    """The steady state comes before their start, so that only liveness can wait for them."""
     made_of = experiment(
         groups={
             "readers": {
@@ -536,7 +554,10 @@ def test_observed_run_queries_the_runtime_as_often_as_an_unobserved_one() -> Non
 
 @pytest.mark.parametrize("time_limit_us", [None, 8_900_000])
 def test_unobserved_run_queries_seldom_and_counts_the_same(time_limit_us: int | None) -> None:
-    """A member counts from 0 in its next incarnation: the last query must precede its end."""
+    """A member counts its records from 0 in each incarnation.
+
+    So the runner must query its figures just before a fault ends the incarnation.
+    """
     of = experiment(
         faults=[
             {"at": "1s", "fault": "crash", "target": "member(readers, 0)", "duration": "100ms"},
@@ -560,7 +581,7 @@ def test_unobserved_run_queries_seldom_and_counts_the_same(time_limit_us: int | 
 
 
 def test_interrupted_unobserved_run_has_the_figures_of_that_moment() -> None:
-    """The last status is as old as the last act; an observed run's is 250 ms old."""
+    """An unobserved run queries the status seldom; at an interrupt it needs a query of its own."""
     alone = Run()
 
     def press(runtime: FakeRuntime) -> NoReturn:
@@ -571,6 +592,7 @@ def test_interrupted_unobserved_run_has_the_figures_of_that_moment() -> None:
     results = alone.execute_alone()
 
     assert results.outcome is RunOutcome.INTERRUPTED
+    # Two members, each with a record every 100 ms, for 12 s.
     assert results.records_consumed == 2 * 12_000_000 // 100_000
 
 

@@ -13,9 +13,9 @@ from tests.support.builders.experiments import experiment
 
 
 class _Cluster:
-    """An administrator's view of group "readers": how many partitions it can read at once.
+    """A cluster that answers for at most `at_once` partitions of group "readers".
 
-    `stuck` is never readable, alone or with others.
+    A request with the partition `stuck` times out, alone or with others.
     """
 
     def __init__(self, at_once: int, stuck: TopicPartition | None = None) -> None:
@@ -44,13 +44,17 @@ ORDERS_1 = TopicPartition("orders", 1)
         (_Cluster(at_once=3), [3], []),
         # The members of a transactional group are always busy.
         (_Cluster(at_once=1), [3, 1, 1, 1], []),
-        # The first unreadable partition decides: each costs 60 s.
+        # The first unreadable partition ends the reading, because each costs 60 s.
         (_Cluster(at_once=3, stuck=ORDERS_1), [3, 1, 1], ["orders-1"]),
     ],
 )
 def test_offsets_are_unreadable_if_one_partition_alone_is(
     cluster: _Cluster, asked: list[int], unreadable: list[str]
 ) -> None:
+    """All partitions are requested at once; without an answer each is requested alone.
+
+    `asked` has the number of partitions of each request.
+    """
     plan = experiment(
         topics={"orders": {"partitions": 3, "replication.factor": 3}},
         groups={"readers": {"members": 1, "topics": ["orders"]}},

@@ -1,4 +1,9 @@
-"""The control channel: accepted callers, broken frames, and the clusters that are up."""
+"""The control channel: accepted callers, broken frames, and the clusters that are up.
+
+A standing cluster, started by `up`, listens at a port for commands of other processes. A file with
+its name, port and token claims the name in the folder of runs. The mailbox takes requests from the
+listener's thread to the run's own loop.
+"""
 
 import socket
 import stat
@@ -63,7 +68,7 @@ def server() -> Iterator[ControlServer]:
     server.close()
 
 
-def sent_raw(port: int, content: bytes) -> bytes:
+def send_raw(port: int, content: bytes) -> bytes:
     """Send bytes, close the sending side, and return the answer."""
     with socket.create_connection((LOOPBACK, port)) as connection:
         connection.sendall(content)
@@ -88,11 +93,13 @@ def dead(name: str, run_directory: Path) -> StandingCluster:
 
 
 def test_a_request_is_answered(server: ControlServer) -> None:
+    """The server's handler answers orders; the server itself answers a request for presence."""
     assert ask_at(server.port, TOKEN, HealRequest()) == HealAnswer(faults=())
     assert ask_at(server.port, TOKEN, PresenceRequest()) == PresenceAnswer()
 
 
 def test_a_caller_without_the_token_gets_no_answer(server: ControlServer) -> None:
+    """The token is in a file that only the cluster's owner can read."""
     with pytest.raises(SilentCluster):
         ask_at(server.port, "guessed", HealRequest())
     with pytest.raises(Unreachable, match="another program"):
@@ -100,8 +107,10 @@ def test_a_caller_without_the_token_gets_no_answer(server: ControlServer) -> Non
 
 
 def test_a_caller_of_another_version_gets_a_message(server: ControlServer) -> None:
+    """A cluster may have been started by another version of the program."""
     envelope = msgspec.json.encode(Envelope(version=99, token=TOKEN, request=HealRequest()))
-    answer = sent_raw(server.port, struct.pack(">I", len(envelope)) + envelope)
+    # A frame is a length of four bytes, and a document of JSON.
+    answer = send_raw(server.port, struct.pack(">I", len(envelope)) + envelope)
     refusal = msgspec.json.decode(answer[4:], type=OrderRefusal)
     assert refusal.kind is RefusalKind.UNKNOWN
     assert "this is 99" in refusal.problems[0]
@@ -120,17 +129,20 @@ def test_a_caller_of_another_version_gets_a_message(server: ControlServer) -> No
     ids=["nothing", "half a length", "too long", "half a frame", "no JSON", "no request"],
 )
 def test_a_broken_frame_ends_only_its_connection(server: ControlServer, content: bytes) -> None:
-    assert sent_raw(server.port, content) == b""
+    """The next caller is served."""
+    assert send_raw(server.port, content) == b""
     assert ask_at(server.port, TOKEN, PresenceRequest()) == PresenceAnswer()
 
 
-def test_nothing_listens_at_a_closed_port(server: ControlServer) -> None:
+def test_closed_server_is_unreachable(server: ControlServer) -> None:
+    """A command reports this instead of waiting."""
     server.close()
     with pytest.raises(Unreachable):
         ask_at(server.port, TOKEN, PresenceRequest())
 
 
 def test_a_name_is_claimed_once_by_a_file_that_only_its_owner_can_read(tmp_path: Path) -> None:
+    """The file has the token. It is removed when the cluster ends."""
     with ClaimedName(tmp_path, "blue", runtime="local", mailbox=Mailbox()) as claimed:
         claimed.publish(run_directory=tmp_path / "blue", bootstrap=("127.0.0.1:9092",))
         path = tmp_path / FOLDER / "blue.json"
@@ -161,9 +173,10 @@ def test_a_dead_cluster_is_reported_and_its_files_removed(tmp_path: Path) -> Non
 
 
 def test_the_name_of_a_dead_cluster_can_be_claimed(tmp_path: Path) -> None:
+    """A killed cluster cannot remove its claim, so that the next one of its name does."""
     claim(tmp_path, dead("lab", tmp_path / "lab"))
     with ClaimedName(tmp_path, "lab", runtime="local", mailbox=Mailbox()) as claimed:
-        assert [each.cluster.pid for each in claimed.died] == [4711]
+        assert [report.cluster.pid for report in claimed.died] == [4711]
         assert len(clusters_up(tmp_path)[0]) == 1
 
 
@@ -199,28 +212,30 @@ def test_a_starting_cluster_refuses_orders_and_keeps_a_request_to_end(tmp_path: 
         assert cluster.ask(DownRequest()) == DOWN
 
 
-class HeardMailbox(Mailbox):
-    """A mailbox that signals a request that ends the run."""
+class SignallingMailbox(Mailbox):
+    """A mailbox that signals the arrival of a request to end the run."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard = threading.Event()
+        self.down_requested = threading.Event()
 
     def ask(self, request: Request) -> "Future[Answer]":
         answer = super().ask(request)
         if isinstance(request, DownRequest):
-            self.heard.set()
+            self.down_requested.set()
         return answer
 
 
 def test_a_cluster_that_ends_without_a_verdict_reports_it(tmp_path: Path) -> None:
+    """`down` waits for a verdict; without this answer it would wait for ever."""
     answers: list[Answer] = []
-    mailbox = HeardMailbox()
+    mailbox = SignallingMailbox()
     with ClaimedName(tmp_path, "lab", runtime="local", mailbox=mailbox):
         cluster, _ = find_cluster(tmp_path, None)
         waiting = threading.Thread(target=lambda: answers.append(cluster.ask(DownRequest())))
         waiting.start()
-        assert mailbox.heard.wait(10)
+        # The cluster must not end before the request has arrived.
+        assert mailbox.down_requested.wait(10)
     waiting.join(10)
     (answer,) = answers
     assert isinstance(answer, OrderRefusal)

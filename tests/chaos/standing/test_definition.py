@@ -1,4 +1,4 @@
-"""Experiments of standing clusters: from flags, from a file, from both."""
+"""Experiments of standing clusters: from flags of the command `up`, from a file, or from both."""
 
 from pathlib import Path
 
@@ -37,6 +37,7 @@ def problems(flags: Flags, file: str | None = None) -> str:
 
 
 def test_default_cluster_has_three_brokers_and_no_topic() -> None:
+    """`up` without a file and without flags starts it."""
     experiment = define(None, Flags()).experiment
     assert experiment.name == "lab"
     assert experiment.cluster.brokers == 3
@@ -44,7 +45,11 @@ def test_default_cluster_has_three_brokers_and_no_topic() -> None:
 
 
 def test_flags_create_topics_groups_and_producers() -> None:
-    """A topic that only a group or a producer names is created, too."""
+    """A topic that only a group or a producer names is created, too.
+
+    A topic is NAME:PARTITIONS:REPLICATION (6 and 3 if omitted), a group NAME:TOPICS:MEMBERS (3), a
+    producer TOPIC:RATE (100 records per second).
+    """
     flags = Flags(
         brokers=4,
         topics=("orders:8:2", "plain"),
@@ -64,13 +69,12 @@ def test_flags_create_topics_groups_and_producers() -> None:
         "readers": (5, ("orders",)),
         "others": (3, ("orders", "made")),
     }
-    assert [(each.topic, each.records_per_second) for each in experiment.producers] == [
-        ("orders", 250.0),
-        ("also", 100.0),
-    ]
+    rates = {producer.topic: producer.records_per_second for producer in experiment.producers}
+    assert rates == {"orders": 250.0, "also": 100.0}
 
 
 def test_replication_of_kafkas_topics_fits_a_small_cluster() -> None:
+    """Kafka's default of three replicas could not be created on one broker."""
     experiment = define(None, Flags(brokers=1, topics=("orders",))).experiment
     assert experiment.cluster.config.offsets_topic_replication_factor == 1
     assert experiment.topics["orders"].replication_factor == 1
@@ -111,6 +115,7 @@ def test_flags_change_a_file(file: str) -> None:
     ],
 )
 def test_problems_of_flags_have_the_messages_of_files(flags: Flags, expected: str) -> None:
+    """Flags become parts of an experiment, which the rules of files then check."""
     assert expected in problems(flags)
 
 

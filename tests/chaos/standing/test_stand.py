@@ -35,7 +35,13 @@ pytestmark = [pytest.mark.slow]
 
 
 def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
-    """Another program's test would use it like this: no command line, no signal, a thread."""
+    """Another program's test would use it like this: no command line, no signal, a thread.
+
+    1. A request before the start is refused.
+    2. The thread waits for the steady state, injects a crash and waits for its healing.
+    3. An order about an unknown group is refused, and changes nothing.
+    4. The last request ends the run, which has a verdict.
+    """
     experiment = quick_experiment(faults=[], run={})
     directory = create_run_directory(
         tmp_path, experiment, (), seed=0, runtime="local", replay="again"
@@ -59,7 +65,7 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
         answers.append(answer)
         return answer
 
-    def orders() -> None:
+    def send_orders() -> None:
         assert serving.wait(PATIENCE_S)
         while True:
             status = ask(StatusRequest())
@@ -74,7 +80,7 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
         mailbox.ask(DownRequest())
 
     early = mailbox.ask(StatusRequest())
-    thread = threading.Thread(target=orders)
+    thread = threading.Thread(target=send_orders)
     thread.start()
     try:
         stood = stand(
@@ -100,11 +106,11 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
     assert refusal_of(mailbox.ask(StatusRequest())) is RefusalKind.ENDING
     past = open_run(directory.path)
     assert past.manifest.status is RunStatus.COMPLETED
-    assert [each.fault_id for each in past.journal()] == ["crash-0"]
+    assert [entry.fault_id for entry in past.journal()] == ["crash-0"]
     assert (directory.path / "events" / "part-00000.parquet").stat().st_size > 0
 
 
-def refusal_of(asked: "Future[Answer]") -> RefusalKind | None:
+def refusal_of(future: "Future[Answer]") -> RefusalKind | None:
     """Return the reason of a refused request; None if it was not refused."""
-    answer = asked.result(PATIENCE_S)
+    answer = future.result(PATIENCE_S)
     return answer.kind if isinstance(answer, OrderRefusal) else None

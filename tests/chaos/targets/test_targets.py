@@ -20,7 +20,8 @@ async def _status(runtime: FakeRuntime) -> ClusterStatus:
     return await runtime.status()
 
 
-def look(runtime: FakeRuntime, *, seed: int = 0) -> Situation:
+def situation_of(runtime: FakeRuntime, *, seed: int = 0) -> Situation:
+    """Return all that a target is resolved by: experiment, status and random numbers."""
     return Situation(
         experiment=runtime.experiment,
         status=runtime.run(_status(runtime)),
@@ -29,13 +30,13 @@ def look(runtime: FakeRuntime, *, seed: int = 0) -> Situation:
 
 
 def hit(target: str, runtime: FakeRuntime) -> Hit:
-    resolved = resolve_target(target, look(runtime))
+    resolved = resolve_target(target, situation_of(runtime))
     assert isinstance(resolved, Hit), resolved
     return resolved
 
 
 def miss(target: str, runtime: FakeRuntime) -> str:
-    resolved = resolve_target(target, look(runtime))
+    resolved = resolve_target(target, situation_of(runtime))
     assert isinstance(resolved, Miss), resolved
     return resolved.reason
 
@@ -63,7 +64,7 @@ def with_late_members() -> Experiment:
 
 
 def test_coordinator_of_is_the_leader_of_the_groups_offsets_partition() -> None:
-    """`readers` is in one of two partitions; broker 1 leads all of them here."""
+    """`loaded_by` lists the brokers that have the group in memory."""
     runtime = FakeRuntime(experiment())
     runtime.leader = BrokerId(1)
 
@@ -75,11 +76,11 @@ def test_coordinator_of_is_the_leader_of_the_groups_offsets_partition() -> None:
 
 
 def test_coordinator_during_a_leadership_move_is_the_controllers_choice() -> None:
-    """The old broker still has the group: both are named, the new leader is hit."""
+    """The old broker, 0, still has the group; the new leader, 1, is hit."""
     runtime = FakeRuntime(experiment())
-    before = look(runtime).status
+    before = situation_of(runtime).status
     runtime.leader = BrokerId(1)
-    now = look(runtime)
+    now = situation_of(runtime)
     status = replace(now.status, groups=before.groups)
 
     coordinator = resolve_target("coordinator-of(readers)", replace(now, status=status))
@@ -122,7 +123,7 @@ def test_follower_of_is_the_next_in_sync_replica_that_is_up(
 
 
 def test_follower_of_a_leader_alone_is_a_miss() -> None:
-    """No node has the role."""
+    """The leader is the only replica in sync, so that no node has the role."""
     runtime = FakeRuntime(experiment())
     runtime.partitions[TopicPartition("orders", 1)] = led_by(2, (1, 2, 0), (2,))
 
@@ -131,7 +132,7 @@ def test_follower_of_a_leader_alone_is_a_miss() -> None:
 
 @pytest.mark.parametrize("target", ["coordinator-of(readers)", "leader-of(orders-0)"])
 def test_partition_without_leader_is_a_miss(target: str) -> None:
-    """No node has the role."""
+    """Leader -1 means that no broker leads the partition."""
     runtime = FakeRuntime(experiment())
     runtime.leader = BrokerId(-1)
 
@@ -144,7 +145,7 @@ def test_any_broker_is_drawn_by_the_seed_among_those_that_are_up() -> None:
     runtime.nodes[broker_name(1)] = NodeState.PAUSED
 
     def draw(seed: int) -> NodeName:
-        resolved = resolve_target("any-broker", look(runtime, seed=seed))
+        resolved = resolve_target("any-broker", situation_of(runtime, seed=seed))
         assert isinstance(resolved, Hit)
         return resolved.nodes[0]
 
@@ -155,7 +156,7 @@ def test_any_broker_is_drawn_by_the_seed_among_those_that_are_up() -> None:
 
 
 def test_any_broker_with_none_up_is_a_miss() -> None:
-    """No node has the role."""
+    """A fault of a process needs one that is up."""
     runtime = FakeRuntime(experiment())
     for broker in range(3):
         runtime.nodes[broker_name(broker)] = NodeState.DOWN
@@ -173,7 +174,7 @@ def test_controller_is_the_active_or_the_only_one() -> None:
 
 
 def test_leader_member_is_found_by_its_member_id() -> None:
-    """The coordinator has member ids, the runtime has nodes."""
+    """The coordinator knows member ids, the runtime nodes; the members' status has both."""
     runtime = FakeRuntime(experiment())
     runtime.group_leader = "id-of-consumer-readers-1"
 
@@ -200,7 +201,7 @@ def test_leader_member_that_does_not_answer_is_a_miss() -> None:
     ],
 )
 def test_sets_include_late_members_and_dead_brokers(target: str, nodes: list[str]) -> None:
-    """A rule applies to them when they start."""
+    """A rule of links applies to them when they start."""
     runtime = FakeRuntime(with_late_members())
     runtime.nodes[broker_name(1)] = NodeState.DOWN
 
@@ -221,7 +222,7 @@ def test_sets_include_late_members_and_dead_brokers(target: str, nodes: list[str
     ],
 )
 def test_spaces_in_a_target_make_no_difference(target: str) -> None:
-    """Users write both."""
+    """Users write targets with and without spaces."""
     assert check_target(target, experiment()) is None
 
 
@@ -258,7 +259,7 @@ def test_spaces_in_a_target_make_no_difference(target: str) -> None:
 def test_target_that_can_never_exist_is_unknown_with_a_near_miss(
     target: str, message: str, near_miss: str | None
 ) -> None:
-    """It is refused before the start."""
+    """The file is refused before the start, and the error suggests the target that may be meant."""
     unknown = check_target(target, experiment())
 
     assert unknown is not None
@@ -323,7 +324,7 @@ def test_group_on_zookeeper_has_no_coordinator_and_no_leader() -> None:
 def test_leader_of_the_ensemble_is_that_of_the_newest_epoch() -> None:
     """A deposed leader may not know the newer one."""
     runtime = FakeRuntime(experiment(groups=groups_of_both_kinds()))
-    situation = look(runtime)
+    situation = situation_of(runtime)
     for number, epoch in ((1, 3), (2, 2)):
         situation.status.zookeepers[zookeeper_name(number)] = ZooKeeperStatus(
             state="LEADING", is_serving=True, epoch=epoch, zxid=epoch << 32, sessions=0
@@ -343,13 +344,13 @@ def test_every_target_kind_is_read_back_from_its_own_syntax() -> None:
         example = example.replace("<group>", "readers").replace("<topic-partition>", "orders-0")
         example = example.replace("<id>", "1").replace("<index>", "1")
         assert check_target(example, both) is None, example
-        resolve_target(example, look(FakeRuntime(both)))
+        resolve_target(example, situation_of(FakeRuntime(both)))
 
 
 def test_blast_radius_of_a_broker_has_its_leaderships_and_groups() -> None:
-    """It is empty for a broker that leads nothing."""
+    """Broker 0 leads all partitions here; the radius of a broker that leads nothing is empty."""
     runtime = FakeRuntime(experiment())
-    situation = look(runtime)
+    situation = situation_of(runtime)
 
     def radius(*nodes: int) -> BlastRadius:
         names = [broker_name(node) for node in nodes]
@@ -366,13 +367,13 @@ def test_blast_radius_of_a_member_is_its_group_and_its_partitions() -> None:
     runtime = FakeRuntime(experiment())
     name = NodeName("consumer-readers-1")
 
-    assert blast_radius_of((name,), runtime.experiment, look(runtime).status) == BlastRadius(
-        groups=("readers",), partitions=("orders-1",)
-    )
+    assert blast_radius_of(
+        (name,), runtime.experiment, situation_of(runtime).status
+    ) == BlastRadius(groups=("readers",), partitions=("orders-1",))
     runtime.nodes[name] = NodeState.PAUSED
-    assert blast_radius_of((name,), runtime.experiment, look(runtime).status) == BlastRadius(
-        groups=("readers",)
-    )
+    assert blast_radius_of(
+        (name,), runtime.experiment, situation_of(runtime).status
+    ) == BlastRadius(groups=("readers",))
 
 
 def test_targets_of_kafka_clients_are_those_connected_now() -> None:
@@ -380,7 +381,7 @@ def test_targets_of_kafka_clients_are_those_connected_now() -> None:
     runtime = FakeRuntime(experiment())
     assert miss("kafka-clients", runtime) == "no Kafka client is connected"
     assert miss("kafka-client(pay)", runtime) == "client:pay has no connection; connected: none"
-    now = look(runtime)
+    now = situation_of(runtime)
     now.status.kafka_clients.update({NodeName("client:pay"): 2, NodeName("client:b"): 1})
     assert resolve_target("kafka-client(pay)", now) == Hit(
         nodes=(NodeName("client:pay"),), detail={"connections": 2}

@@ -1,7 +1,7 @@
 """Switch `commits_apply_on_append` (BEHAVIOUR 2.7, 2.8, 5.3, RT-3, RT-4).
 
-The Java coordinator applies a commit when it is appended: its state has the value written last and
-the value committed last.
+The Java coordinator applies a commit when it is appended, before the high watermark passes it. Its
+state has two values of an offset: the one written last, and the one below the high watermark.
 """
 
 from protocol.config import BrokerConfig, JavaSwitches
@@ -58,7 +58,7 @@ class Commits(CoordinatorHarness):
         }
 
     def stored(self) -> list[int | None]:
-        """Return the offsets of the trace's OFFSETS_COMMITTED rows, in order."""
+        """Return the offsets of the trace's COMMIT_STORED rows, in order."""
         return [event.offset for event in self.events(TraceKind.COMMIT_STORED)]
 
 
@@ -94,6 +94,7 @@ def test_stable_fetch_of_several_groups_waits_for_each() -> None:
         ErrorCode.NONE,
         ErrorCode.NONE,
     ]
+    # The group of partition 2 has no offsets: this coordinator does not own the partition.
     assert [
         p.committed_offset for g in response.groups for topic in g.topics for p in topic.partitions
     ] == [6, 5]

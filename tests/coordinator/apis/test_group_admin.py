@@ -89,7 +89,7 @@ def outcomes(response: OffsetDeleteResponse) -> dict[tuple[str, int], ErrorCode]
 
 def commit(h: CoordinatorHarness, *partitions: tuple[str, int]) -> None:
     """Commit offset 5 of each partition as a simple consumer, into an Empty group."""
-    body = offset_commit({each: 5 for each in partitions})
+    body = offset_commit(dict.fromkeys(partitions, 5))
     assert set(h.commit(body)) == {ErrorCode.NONE}
 
 
@@ -104,6 +104,7 @@ def empty_group(h: CoordinatorHarness) -> None:
 
 
 def test_describe_of_a_group_of_another_coordinator_has_the_error_and_no_state() -> None:
+    """Only the coordinator of the group knows whether it exists."""
     h = CoordinatorHarness(owned=())
     assert describe(h) == DescribedGroup(group_id=GROUP, error_code=ErrorCode.NOT_COORDINATOR)
 
@@ -128,7 +129,7 @@ def test_describe_answers_in_the_order_of_the_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("states", "types", "found"),
+    ("states", "types", "is_listed"),
     [
         (("Stable",), (), True),
         (("sTABLE", "Empty"), (), True),
@@ -145,12 +146,12 @@ def test_describe_answers_in_the_order_of_the_request() -> None:
     ],
 )
 def test_list_filters_by_state_and_type_whatever_the_letter_case(
-    states: tuple[str, ...], types: tuple[str, ...], found: bool
+    states: tuple[str, ...], types: tuple[str, ...], is_listed: bool
 ) -> None:
-    """Recording `list-filters`."""
+    """The group is Stable and of type classic. Kafka's answers are in recording `list-filters`."""
     h = CoordinatorHarness()
     h.stable_group(1)
-    assert bool(listed(h, *states, types=types)) is found
+    assert bool(listed(h, *states, types=types)) is is_listed
 
 
 # -- delete groups --
@@ -166,7 +167,7 @@ def test_delete_distinguishes_a_missing_group_from_a_group_of_another_coordinato
 
 
 def test_group_that_is_named_twice_is_deleted_once() -> None:
-    """Recording `delete-groups`."""
+    """The answer has the group once, at its first place, as in recording `delete-groups`."""
     h = CoordinatorHarness()
     commit(h, ("t0", 0))
     assert delete(h, GROUP, "missing", GROUP) == [
@@ -178,13 +179,14 @@ def test_group_that_is_named_twice_is_deleted_once() -> None:
 # -- delete offsets --
 
 
-def test_offset_delete_of_a_missing_group_is_not_found() -> None:
+def test_offset_delete_is_refused_without_a_group_a_coordinator_or_a_group_id() -> None:
+    """The error is that of the whole request, so no partition is listed."""
     h = CoordinatorHarness()
     assert delete_offsets(h, ("t0", 0)) == OffsetDeleteResponse(
         error_code=ErrorCode.GROUP_ID_NOT_FOUND
     )
-    away = CoordinatorHarness(owned=())
-    assert delete_offsets(away, ("t0", 0)).error_code is ErrorCode.NOT_COORDINATOR
+    elsewhere = CoordinatorHarness(owned=())
+    assert delete_offsets(elsewhere, ("t0", 0)).error_code is ErrorCode.NOT_COORDINATOR
     assert delete_offsets(h, ("t0", 0), group_id="").error_code is ErrorCode.INVALID_GROUP_ID
 
 
@@ -197,5 +199,5 @@ def test_offset_delete_in_an_empty_group_deletes_the_named_partitions() -> None:
         ("t0", 0): ErrorCode.NONE,
         ("t2", 0): ErrorCode.NONE,
     }
-    for each in (h, h.failover()):
-        assert (each.offset("t0", 0), each.offset("t1", 0)) == (-1, 5)
+    for coordinator in (h, h.failover()):
+        assert (coordinator.offset("t0", 0), coordinator.offset("t1", 0)) == (-1, 5)

@@ -17,8 +17,8 @@ from protocol.trace import TraceKind
 from tests.support.builders.requests import offset_commit
 from tests.support.harness.coordinator_harness import EPOCH_US, CoordinatorHarness, commit_errors
 
-TP = ("foo", 0)
-ONE = {TP: 5}
+ONE = {("foo", 0): 5}
+"""A commit of one partition."""
 
 
 def test_commit_without_topics_is_answered_empty_before_the_gate() -> None:

@@ -22,6 +22,7 @@ from tests.support.builders.requests import (
 from tests.support.harness.coordinator_harness import CoordinatorHarness, txn_commit_errors
 
 P, Q = 7, 8
+"""Producer ids."""
 FOO = ("foo", 0)
 BAR = ("foo", 1)
 NONE = ErrorCode.NONE
@@ -29,10 +30,11 @@ NONE = ErrorCode.NONE
 
 def unstable(h: CoordinatorHarness, *partitions: tuple[str, int]) -> list[ErrorCode]:
     """Return the errors of a fetch of stable offsets."""
-    return [h.fetched(*each, require_stable=True).error_code for each in partitions]
+    return [h.fetched(*partition, require_stable=True).error_code for partition in partitions]
 
 
 def test_transactional_commit_of_nothing_is_answered() -> None:
+    """The answer is empty: no partition is refused or stored."""
     h = CoordinatorHarness()
     assert h.txn_commit(txn_offset_commit({})) == []
 
@@ -112,8 +114,9 @@ def test_verification_guard_is_passed_to_the_append() -> None:
     h = CoordinatorHarness()
     h.holds_appends = h.holds_verifications = True
     h.submit(txn_offset_commit({FOO: 1}, producer=P, epoch=3))
-    (asked,) = h.verifying
-    assert (asked.transactional_id, asked.producer_id, asked.producer_epoch) == ("tx-7", P, 3)
+    (verification,) = h.verifying
+    assert verification.transactional_id == "tx-7"
+    assert (verification.producer_id, verification.producer_epoch) == (P, 3)
     h.verify(guard=42)
     (append,) = h.held
     assert (append.producer_id, append.producer_epoch) == (P, 3)
@@ -158,7 +161,7 @@ def test_transaction_abortable_is_sent_only_to_versions_that_have_it() -> None:
     h.holds_verifications = True
     h.submit(txn_offset_commit({FOO: 1}), version=4)
     h.submit(txn_offset_commit({FOO: 1}), version=3)
-    assert [each.tells_abortable for each in h.verifying] == [True, False]
+    assert [verification.tells_abortable for verification in h.verifying] == [True, False]
 
 
 # -- loading --
@@ -231,6 +234,6 @@ def test_load_restores_open_transactions() -> None:
     assert after.committed() == before.committed()
     assert after.producers() == before.producers() == (P,)
     h.leave(leave_group(member_id))
-    for each in (h, other):
-        each.end_transaction(P, is_commit=True)
+    for coordinator in (h, other):
+        coordinator.end_transaction(P, is_commit=True)
     assert after.committed() == before.committed()

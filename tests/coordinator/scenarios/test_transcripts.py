@@ -1,7 +1,8 @@
 """Transcripts: the files in `scenarios/`, each with a scene (a coordinator or cluster) and stories.
 
-A story is a list of commands with their expected output. Playing one gives the actual output; the
-runner compares the two, and with `--rewrite` writes the actual one into the file.
+A story is a list of steps: commands, the line `----`, and their expected output. A player executes
+the commands and returns the actual output. The runner compares the two, and with `--rewrite` writes
+the actual output into the file.
 """
 
 from pathlib import Path
@@ -19,7 +20,7 @@ TEXT = """\
 coordinator
 
 == first ==
-# Said at the head.
+# A comment of the story.
 
 # Before the command.
 join client=a
@@ -67,7 +68,10 @@ def test_story_with_another_result_fails_and_its_text_is_rewritten(
 
 
 def test_given_step_prints_the_state_alone(differing_file: StoryFile) -> None:
-    """`given` precedes commands that only lead to a state: their own output is left out."""
+    """`given` precedes commands that only lead to a state.
+
+    Its output is the state that they have led to; the output of each command is left out.
+    """
     _, second = differing_file.stories
     player = new_player(differing_file)
     (step,) = second.played(player.play).steps
@@ -96,8 +100,8 @@ def test_bytes_are_read_as_they_are_written(data: bytes) -> None:
     """A command has one word for the bytes, whatever they contain."""
     word = bytes_text(data)
     assert read_bytes(word) == data
+    # Empty bytes are written as '', of which the command's parser makes an empty word.
     (read,) = read_command(f"sync {word}").words
-    # A command without a further word has no bytes, which '' stands for.
     assert read_bytes(read or "''") == data
 
 

@@ -1,4 +1,7 @@
-"""Errors of an append as clients receive them: each row of BEHAVIOUR 5.8, and the Java column."""
+"""Errors of an append as clients receive them: each row of BEHAVIOUR 5.8, and the Java column.
+
+[S] is Kafka's Scala coordinator, [J] its Java coordinator.
+"""
 
 import pytest
 

@@ -25,6 +25,7 @@ from protocol.records.offsets import (
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
+# The steps; one that is listed twice is drawn twice as often.
 KINDS = ("commit", "commit", "commit", "delete", "group", "transaction", "end", "clean", "clean")
 PRODUCERS = (7, 8)
 GROUPS = ("g", "h")
@@ -57,7 +58,7 @@ def group_record(group_id: str, generation: int | None) -> Record:
 
 
 class Logs:
-    """Two copies of the log of some coordinators; one copy is cleaned from time to time."""
+    """Two copies of a log of groups and offsets; one copy is cleaned from time to time."""
 
     def __init__(self, data: st.DataObject) -> None:
         self.whole = PartitionLog(offsets_partition(0), MemoryLogStorage())
@@ -66,11 +67,11 @@ class Logs:
         self._draw = data.draw
         self._first_dirty = 0
         self._now_ms = NOW_MS
-        self._open: dict[int, dict[Key, None]] = {}
-        self._number = 0
+        self._open: dict[int, dict[Key, None]] = {}  # producer -> keys of its open transaction
+        self._number = 0  # of the step; also the offset or generation that it writes
 
     def step(self) -> None:
-        """Write a record, or clean one of the logs."""
+        """Write a batch to both logs, or clean the log that is cleaned."""
         self._number += 1
         match self._draw(st.sampled_from(KINDS)):
             case "commit":
@@ -107,7 +108,8 @@ class Logs:
         self, records: tuple[Record, ...], *, producer: int = -1, is_control: bool = False
     ) -> None:
         is_new_epoch = self._draw(st.integers(0, 9)) == 0
-        behind = self._draw(st.sampled_from((0, 0, 1, 4)))
+        # The high watermark may lag behind the log end by some records.
+        lag = self._draw(st.sampled_from((0, 0, 1, 4)))
         for log in (self.whole, self.cleaned):
             log.append_as_leader(
                 records,
@@ -117,7 +119,7 @@ class Logs:
                 is_transactional=producer >= 0,
                 is_control=is_control,
             )
-            log.update_high_watermark(max(log.high_watermark, log.log_end_offset - behind))
+            log.update_high_watermark(max(log.high_watermark, log.log_end_offset - lag))
 
     def _clean(self) -> None:
         self._now_ms += self._draw(st.sampled_from((0, DAY_MS // 2, 2 * DAY_MS)))
@@ -132,7 +134,7 @@ class Logs:
             now_ms=self._now_ms,
             delete_retention_ms=DAY_MS,
         )
-        while not compaction.step(200):
+        while not compaction.step(200):  # bytes: a few batches per step
             pass
         result = compaction.apply()
         assert result is not None
@@ -146,10 +148,11 @@ def groups_of(log: PartitionLog) -> dict[str, object]:
     load.read(log.read(log.log_start_offset, 2**62, up_to=log.log_end_offset))
     groups = load.finish(0)
     assert load.error is None
-    return {group.group_id: seen(group) for group in groups}
+    return {group.group_id: visible_state(group) for group in groups}
 
 
-def seen(group: Group) -> object:
+def visible_state(group: Group) -> object:
+    """Return the parts of a group that clients can observe."""
     return (
         group.state,
         group.generation_id,

@@ -1,4 +1,7 @@
-"""Loading a partition: records become groups, in chunks, under the epoch rules (BEHAVIOUR 5.4)."""
+"""Loading a partition: records become groups, in chunks, under the epoch rules (BEHAVIOUR 5.4).
+
+[S] marks what Kafka's Scala coordinator does, [J] what its Java coordinator does.
+"""
 
 import pytest
 
@@ -139,7 +142,10 @@ def test_load_of_a_group_with_members_restores_it_in_stable() -> None:
 
 
 def test_load_gives_every_member_a_full_session() -> None:
-    """A failover must not expire members that could not send heartbeats during it."""
+    """A failover must not expire members that could not send heartbeats during it.
+
+    The session is 10 s. m-1 sends a heartbeat just before its end, m-2 none.
+    """
     h = loaded((group(group_value("m-1", "m-2")),))
     h.advance(9_999)
     assert h.beat("m-1", 15) is ErrorCode.NONE
@@ -183,7 +189,10 @@ def test_load_treats_keys_of_version_0_and_1_as_one() -> None:
 
 
 def test_load_restores_the_log_offset_of_each_committed_offset() -> None:
-    """A commit that completes after the load must not bring back an older offset."""
+    """A commit that completes after the load must not bring back an older offset.
+
+    The second batch begins at log offset 1, and has the last commit of both partitions.
+    """
     h = loaded((offset(0, 1),), (offset(1, 2), offset(0, 3)))
     stored = h.group().offsets.committed()
     assert {str(tp): entry.appended_batch_offset for tp, entry in stored.items()} == {
@@ -212,14 +221,17 @@ def test_load_reads_batches_in_kafkas_format() -> None:
     h.write_marker(7, is_commit=True)
     h.write_records(offset(2, 5), producer_id=8, is_transactional=True)
     h.write_marker(8, is_commit=False)
-    h.log[0] = [each for own in h.log[0] for each in decode_batches(encode_batch(own))]
+    h.log[0] = [kafkas for own in h.log[0] for kafkas in decode_batches(encode_batch(own))]
     assert all(batch.kafka is not None for batch in h.log[0])
     h.load()
     assert [h.offset("foo", partition) for partition in range(3)] == [23, 4, -1]
 
 
-def test_load_in_the_same_epoch_may_be_repeated_by_scala_but_not_after_java_failed() -> None:
-    """[J] stays FAILED until a load in a newer epoch succeeds, and then has every group."""
+def test_java_repeats_a_failed_load_only_in_a_newer_epoch() -> None:
+    """[J] stays FAILED until a load in a newer epoch succeeds, and then has every group.
+
+    The second record has no key, which makes a load fail.
+    """
     java = JavaSwitches(failed_load_refuses=True)
     h = CoordinatorHarness(owned=(), java=java)
     h.write_records(offset(0, 5))
@@ -250,7 +262,10 @@ def test_unload_forgets_that_a_load_failed() -> None:
 def test_load_whose_leader_resigned_is_served_by_scala_and_refused_by_java(
     java: bool,
 ) -> None:
-    """The log end is then -1 (BEHAVIOUR 5.4); [S] keeps the groups read so far (KAFKA-16030)."""
+    """The load stops in the middle, because the log end of a resigned leader is -1 (BEHAVIOUR 5.4).
+
+    [S] serves the groups that it has read so far (KAFKA-16030).
+    """
     h = CoordinatorHarness(owned=(), java=JavaSwitches(failed_load_refuses=java))
     h.write_records(offset(0, 5))
     h.coordinator.begin_load(0, 3, h.now_us)
@@ -280,7 +295,9 @@ def test_load_whose_leader_resigned_is_served_by_scala_and_refused_by_java(
 def test_load_with_an_unreadable_record_serves_the_partition_without_groups(
     record: Record, error: str
 ) -> None:
-    """[S] swallows the error, so that OffsetFetch answers -1 (recipe f).
+    """[S] swallows the error, and discards also the groups of the readable records.
+
+    So an OffsetFetch is answered with -1 (recipe f).
 
     MM-29: group record of an unknown version
     """

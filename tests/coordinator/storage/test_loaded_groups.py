@@ -62,8 +62,8 @@ def loaded(*records: Record, max_size: int = 10) -> CoordinatorHarness:
     h = CoordinatorHarness(
         config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=max_size), owned=()
     )
-    for each in records:
-        h.write_records(each)
+    for written in records:
+        h.write_records(written)
     assert h.load() is None
     return h
 
@@ -82,14 +82,16 @@ def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -
     assert group.current_state_timestamp_ms == STATE_TIMESTAMP_MS
     assert group.static_members == {f"instance-{n}": f"member-{n}" for n in (0, 1)}
     assert list(group.members) == ["member-0", "member-1"]
-    for number, each in enumerate(group.members.values()):
-        assert (each.client_id, each.client_host) == (f"client-{number}", f"host-{number}")
-        assert (each.rebalance_timeout_ms, each.session_timeout_ms) == (expected_ms, SESSION_MS)
-        assert each.supported_protocols == protocols(
+    for number, loaded_member in enumerate(group.members.values()):
+        assert loaded_member.client_id == f"client-{number}"
+        assert loaded_member.client_host == f"host-{number}"
+        assert loaded_member.rebalance_timeout_ms == expected_ms
+        assert loaded_member.session_timeout_ms == SESSION_MS
+        assert loaded_member.supported_protocols == protocols(
             "range", metadata=subscription(f"topic-{number}")
         )
-        assert each.assignment == b"for-%d" % number
-        assert not each.is_new
+        assert loaded_member.assignment == b"for-%d" % number
+        assert not loaded_member.is_new
     assert group.supported_protocols == {"range": 2}
     assert group.rebalance_timeout_ms == expected_ms
 

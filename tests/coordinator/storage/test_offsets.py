@@ -45,6 +45,7 @@ def test_failure_of_the_first_of_two_leaves_the_second_pending() -> None:
 
 
 def test_success_of_the_first_of_two_leaves_the_second_pending() -> None:
+    """The append of the first value commits it; the second value waits for its own append."""
     offsets = GroupOffsets()
     offsets.prepare(TP, value(37))
     offsets.prepare(TP, value(57))
@@ -55,7 +56,10 @@ def test_success_of_the_first_of_two_leaves_the_second_pending() -> None:
 
 
 def test_completions_out_of_order_do_not_bring_back_the_older_offset() -> None:
-    """The order in the log decides (BEHAVIOUR 4.10)."""
+    """The order in the log decides (BEHAVIOUR 4.10): 90 is at log offset 9, 57 at 4.
+
+    A commit at the same log offset does not replace the value, either.
+    """
     offsets = GroupOffsets()
     offsets.load(TP, CommittedOffset(9, value(90)))
     offsets.prepare(TP, value(57))
@@ -99,7 +103,7 @@ def test_value_that_replaced_a_transactional_commit_waits_for_its_own_append() -
 
 
 def test_failed_transactional_append_forgets_the_partition_whatever_value_is_pending() -> None:
-    """Kafka also forgets a value that is in the log."""
+    """Kafka forgets the pending value although it is in the log already."""
     offsets = GroupOffsets()
     offsets.prepare_transactional(7, TP, value(37))
     offsets.transactional_append_succeeded(7, TP, CommittedOffset(3, value(37)))
@@ -108,7 +112,7 @@ def test_failed_transactional_append_forgets_the_partition_whatever_value_is_pen
 
 
 def test_transaction_without_pending_offsets_keeps_its_group_until_the_marker() -> None:
-    """Kafka keeps the producer's empty map (BEHAVIOUR 4.10)."""
+    """Kafka keeps the producer's empty map of pending offsets (BEHAVIOUR 4.10)."""
     offsets = GroupOffsets()
     offsets.prepare_transactional(7, TP, value(37))
     offsets.remove((TP,))

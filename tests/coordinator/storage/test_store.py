@@ -88,7 +88,7 @@ def test_group_with_members_is_stored_with_one_append() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "group", "offset"),
+    ("version", "group_version", "offset_version"),
     [
         ("0.9.0", 0, 1),
         ("0.10.2", 1, 1),
@@ -99,7 +99,7 @@ def test_group_with_members_is_stored_with_one_append() -> None:
     ],
 )
 def test_values_are_written_in_the_version_of_inter_broker_protocol_version(
-    version: str, group: int, offset: int
+    version: str, group_version: int, offset_version: int
 ) -> None:
     """Only version 2 and later of a group's record have the state's timestamp.
 
@@ -113,15 +113,16 @@ def test_values_are_written_in_the_version_of_inter_broker_protocol_version(
     (member_id,) = h.stable_group(1)
     h.commit(offset_commit({("foo", 0): 5}, member_id, 1, leader_epoch=2))
     stored, committed = written(h)
-    assert record_version(value_of(stored)) == group
+    assert record_version(value_of(stored)) == group_version
     timestamp_ms = decode_group_metadata_value(value_of(stored)).current_state_timestamp_ms
-    assert timestamp_ms == (EPOCH_US // 1_000 if group >= 2 else -1)
-    assert record_version(value_of(committed)) == offset
+    assert timestamp_ms == (EPOCH_US // 1_000 if group_version >= 2 else -1)
+    assert record_version(value_of(committed)) == offset_version
+    # Version 3 of a commit's record is the first with a leader epoch.
     epoch = decode_offset_commit_value(value_of(committed)).leader_epoch
-    assert epoch == (2 if offset == 3 else -1)
+    assert epoch == (2 if offset_version == 3 else -1)
     after = h.failover()
     assert (after.state(), after.offset("foo", 0)) == (GroupState.STABLE, 5)
-    assert (after.group().current_state_timestamp_ms is None) == (group < 2)
+    assert (after.group().current_state_timestamp_ms is None) == (group_version < 2)
 
 
 @pytest.mark.parametrize("version", ["1.1", "2.1-IV0", "3.9"])
@@ -159,11 +160,11 @@ def test_adding_a_group_keeps_the_existing_group_of_its_id() -> None:
 def test_removing_a_group_keeps_a_successor_of_its_id() -> None:
     """Only the given instance is removed; the successor under the same id is another group."""
     shard = Shard(0)
-    gone = shard.create_group("g", 1)
-    assert shard.remove(gone)
-    assert not shard.remove(gone)
+    removed = shard.create_group("g", 1)
+    assert shard.remove(removed)
+    assert not shard.remove(removed)
     successor = shard.create_group("g", 2)
-    assert not shard.remove(gone)
+    assert not shard.remove(removed)
     assert shard.groups == {"g": successor}
 
 
@@ -184,6 +185,7 @@ def test_commit_with_one_metadata_too_large_shows_the_other_to_a_stable_fetch() 
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
         ErrorCode.NONE,
     ]
-    fetched = [h.fetched("foo", index, require_stable=True) for index in (0, 1)]
-    assert [(each.committed_offset, each.metadata) for each in fetched] == [(-1, ""), (6, "fits")]
-    assert [each.error_code for each in fetched] == [ErrorCode.NONE] * 2
+    refused, stored = (h.fetched("foo", index, require_stable=True) for index in (0, 1))
+    assert (refused.error_code, stored.error_code) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert (refused.committed_offset, refused.metadata) == (-1, "")
+    assert (stored.committed_offset, stored.metadata) == (6, "fits")

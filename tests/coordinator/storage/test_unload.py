@@ -67,10 +67,14 @@ def test_unload_forgets_pending_ids_with_their_timers() -> None:
 def test_unload_leaves_other_partitions_unchanged() -> None:
     """Each partition has its own groups and timers."""
     h = CoordinatorHarness(num_partitions=2, owned=(0, 1))
+    # One group of each partition: of eight names, some belong to either.
     by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(8)}
-    ids = {p: h.stable_group(1, group_id=g) for p, g in by_partition.items()}
+    ids = {
+        partition: h.stable_group(1, group_id=group_id)
+        for partition, group_id in by_partition.items()
+    }
     h.unload(0)
-    assert [s.group_id for s in h.coordinator.groups()] == [by_partition[1]]
+    assert [summary.group_id for summary in h.coordinator.groups()] == [by_partition[1]]
     assert h.timer_keys() == [f"heartbeat-{by_partition[1]}-{ids[1][0]}"]
 
 
@@ -87,7 +91,10 @@ def test_unload_of_an_older_epoch_is_ignored() -> None:
 
 
 def test_unload_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
-    """leader_epoch_guard prevents this; without it the new leader serves no group (recipe e)."""
+    """leader_epoch_guard prevents this.
+
+    Without it a delayed unload stops the coordinator that has just been elected (recipe e).
+    """
     h = CoordinatorHarness(owned=(), guards=Guards(leader_epoch_guard=False))
     h.load(epoch=2)
     assert h.unload(epoch=1) is None
@@ -122,7 +129,7 @@ def test_unload_of_a_loading_partition_cancels_the_load() -> None:
 
 
 def test_commit_acknowledged_after_the_unload_is_still_answered() -> None:
-    """The record is in the log: the client may learn this, and the trace must show it."""
+    """The record is in the log, so the client gets a success, and the trace has its row."""
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(offset_commit({("foo", 0): 5}))
@@ -160,7 +167,7 @@ def test_assignment_stored_after_the_unload_is_ignored() -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 def test_static_replacement_that_ends_after_the_unload_is_answered(error: ErrorCode) -> None:
-    """Its JoinGroup is parked in Stable, where an unload answers only SyncGroups."""
+    """The JoinGroup waits for its append in Stable, where an unload answers only SyncGroups."""
     h = CoordinatorHarness()
     h.submit(join_group(instance="i"))
     h.advance(0)
@@ -175,14 +182,17 @@ def test_static_replacement_that_ends_after_the_unload_is_answered(error: ErrorC
 
 
 def test_completion_of_an_unknown_append_is_misuse() -> None:
-    """A second completion of the same append is misuse, too."""
+    """Only a bug of the broker completes an append that is not in flight."""
     h = CoordinatorHarness()
     with pytest.raises(SimulationError, match="not in flight"):
         h.coordinator.append_completed(AppendCompleted(append_id=AppendId(7)), h.now_us)
 
 
 def test_group_loaded_again_has_no_state_of_its_first_life() -> None:
-    """The partition moves away and back; timers and appends of the first tenure have no effect."""
+    """The partition moves away and back; appends of the first tenure have no effect on the second.
+
+    The commit was in flight at the unload: its client gets the success, the new group no offset.
+    """
     h = CoordinatorHarness()
     ids = h.stable_group()
     h.holds_appends = True

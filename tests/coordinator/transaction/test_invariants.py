@@ -1,4 +1,7 @@
-"""Each invariant check of transactional ids finds its kind of damage and names it."""
+"""Each invariant check of transactional ids finds its kind of damage and names it.
+
+Each function with a leading underscore damages the state of a coordinator in one way.
+"""
 
 from collections.abc import Callable
 
@@ -13,45 +16,45 @@ from protocol.messages.transaction import AddOffsetsToTxnRequest
 from tests.support.harness.transaction_harness import TX, TransactionHarness
 
 
-def _loading_too(h: TransactionHarness) -> None:
+def _load_an_owned_partition(h: TransactionHarness) -> None:
     h.coordinator._shared.loading[0] = TransactionLoad(0, 1)
 
 
-def _other_number(h: TransactionHarness) -> None:
+def _change_the_partition_number(h: TransactionHarness) -> None:
     h.coordinator._shared.owned[0].partition = 3
 
 
-def _other_name(h: TransactionHarness) -> None:
+def _store_the_id_under_another_name(h: TransactionHarness) -> None:
     transactions = h.coordinator._shared.owned[0].transactions
     transactions["other"] = transactions.pop(TX)
 
 
-def _pending_for_ever(h: TransactionHarness) -> None:
+def _add_a_pending_step_without_an_append(h: TransactionHarness) -> None:
     h.metadata().pending_state = TransactionState.ONGOING
 
 
-def _began_never(h: TransactionHarness) -> None:
+def _remove_the_start_of_the_transaction(h: TransactionHarness) -> None:
     h.metadata().txn_start_timestamp_ms = NO_TIMESTAMP
 
 
-def _nobody_looks(h: TransactionHarness) -> None:
+def _remove_the_abort_timer(h: TransactionHarness) -> None:
     del h.coordinator._shared.in_flight.timers["transaction-abort"]
 
 
-def _other_key(h: TransactionHarness) -> None:
+def _add_a_timer_under_another_key(h: TransactionHarness) -> None:
     h.coordinator._shared.in_flight.timers["x"] = CompletionTimer(TX)
 
 
 @pytest.mark.parametrize(
     ("damage", "name"),
     [
-        (_loading_too, "owned_or_loading"),
-        (_other_number, "partition_under_its_number"),
-        (_other_name, "id_in_its_partition"),
-        (_pending_for_ever, "pending_step_is_written"),
-        (_began_never, "ongoing_has_begun"),
-        (_nobody_looks, "periodic_timer"),
-        (_other_key, "timer_under_its_key"),
+        (_load_an_owned_partition, "owned_or_loading"),
+        (_change_the_partition_number, "partition_under_its_number"),
+        (_store_the_id_under_another_name, "id_in_its_partition"),
+        (_add_a_pending_step_without_an_append, "pending_step_is_written"),
+        (_remove_the_start_of_the_transaction, "ongoing_has_begun"),
+        (_remove_the_abort_timer, "periodic_timer"),
+        (_add_a_timer_under_another_key, "timer_under_its_key"),
     ],
 )
 def test_check_transactions_names_the_damage(
@@ -91,7 +94,8 @@ def test_check_refuses_a_waiting_append_of_an_answered_request() -> None:
             transactional_id=TX, producer_id=0, producer_epoch=0, group_id="group"
         )
     )
-    (pending,) = h.coordinator._shared.in_flight.appends.values()
-    pending.purpose.answer.missing = 0  # type: ignore[union-attr]
+    (append,) = h.coordinator._shared.in_flight.appends.values()
+    # No part of the answer is missing any more: the request counts as answered.
+    append.purpose.answer.missing = 0  # type: ignore[union-attr]
     with pytest.raises(InvariantViolation, match="answered_once"):
         h.coordinator.check_invariants()

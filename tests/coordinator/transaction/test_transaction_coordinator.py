@@ -1,5 +1,6 @@
 """The transaction coordinator: ids, epochs, fencing, ends and markers.
 
+Producer ids are assigned from blocks of ten, which the coordinator requests from the controller.
 Mirrors Kafka's TransactionCoordinatorTest, TransactionMetadataTest and
 TransactionMarkerChannelManagerTest.
 """
@@ -41,16 +42,17 @@ def ongoing(**settings: int) -> TransactionHarness:
 def test_next_block_of_producer_ids_is_requested_before_the_last_id_is_assigned() -> None:
     """The request is sent at nine tenths of a block, so that no producer waits."""
     h = TransactionHarness()
-    given = [h.init(None).producer_id for _ in range(25)]
-    assert given == list(range(25))
+    producer_ids = [h.init(None).producer_id for _ in range(25)]
+    assert producer_ids == list(range(25))
 
 
 def test_init_producer_id_without_free_ids_gets_a_retriable_error() -> None:
+    """The first block has ten ids. The eleventh producer must ask again, until a block has come."""
     h = TransactionHarness()
     h.gives_producer_ids = False
-    given = [h.init(f"tx-{i}") for i in range(11)]
-    assert [each.error_code for each in given[:10]] == [NONE] * 10
-    refused = given[10]
+    answers = [h.init(f"tx-{i}") for i in range(11)]
+    assert [answer.error_code for answer in answers[:10]] == [NONE] * 10
+    refused = answers[10]
     assert refused.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
     h.gives_producer_ids = True
@@ -60,6 +62,7 @@ def test_init_producer_id_without_free_ids_gets_a_retriable_error() -> None:
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_transaction_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
+    """The largest timeout is transaction.max.timeout.ms, by default 900,000 ms."""
     h = TransactionHarness()
     assert h.init(timeout_ms=timeout_ms).error_code is ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert h.coordinator.metadata(TX) is None
@@ -67,32 +70,36 @@ def test_transaction_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
 
 
 def test_id_without_its_epoch_is_invalid() -> None:
+    """A producer that continues names both, a new producer neither (KIP-360)."""
     h = TransactionHarness()
     assert h.init(producer_id=5).error_code is ErrorCode.INVALID_REQUEST
     assert h.init(epoch=5).error_code is ErrorCode.INVALID_REQUEST
 
 
 def test_producer_whose_epochs_are_exhausted_gets_another_id() -> None:
+    """An epoch is an int16. After the largest the producer gets the next id, with epoch 0."""
     h = TransactionHarness()
     h.init()
     h.metadata().producer_epoch = EPOCH_MAX
     rotated = h.init(producer_id=0, epoch=EPOCH_MAX)
     assert (rotated.producer_id, rotated.producer_epoch) == (1, 0)
     # The answer was lost: the producer sends the id that it knows again.
-    again = h.init(producer_id=0, epoch=EPOCH_MAX)
-    assert (again.error_code, again.producer_id, again.producer_epoch) == (NONE, 1, 0)
+    retried = h.init(producer_id=0, epoch=EPOCH_MAX)
+    assert (retried.error_code, retried.producer_id, retried.producer_epoch) == (NONE, 1, 0)
 
 
 # -- a transaction --
 
 
-def test_request_outside_of_a_transaction_is_answered_with_an_error() -> None:
+def test_request_without_transactions_is_answered_empty() -> None:
+    """AddPartitionsToTxn has a list of transactions since v4; an empty list is no error."""
     h = TransactionHarness()
     request_id = h.submit(AddPartitionsToTxnRequest(transactions=()))
     assert h.responses[request_id] == AddPartitionsToTxnResponse()
 
 
 def test_append_of_a_step_times_out_with_the_transaction() -> None:
+    """As in Kafka, the append's timeout is the producer's transaction timeout."""
     h = TransactionHarness()
     h.holds_appends = True
     h.submit(InitProducerIdRequest(transactional_id=TX, transaction_timeout_ms=33_000))
@@ -103,6 +110,7 @@ def test_append_of_a_step_times_out_with_the_transaction() -> None:
 
 
 def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None:
+    """The transaction stays prepared until then; the retry has the failed partition only."""
     h = ongoing()
     h.add_partitions(0, 0, DATA)
     h.holds_markers = True
@@ -114,8 +122,8 @@ def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None
             TX, 0, {OFFSETS: NONE, DATA: ErrorCode.NOT_LEADER_OR_FOLLOWER}, h.now_us
         )
     )
-    (again,) = h.markers
-    assert (again.partitions, again.is_retry, markers.is_retry) == ((DATA,), True, False)
+    (retried,) = h.markers
+    assert (retried.partitions, retried.is_retry, markers.is_retry) == ((DATA,), True, False)
     h.answer_markers(ErrorCode.NETWORK_EXCEPTION)
     assert h.state() is TransactionState.PREPARE_COMMIT
     h.answer_markers()
@@ -123,6 +131,7 @@ def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None
 
 
 def test_outcome_of_markers_of_another_tenure_is_ignored() -> None:
+    """A tenure is the time in one coordinator epoch; the answer of epoch 7 is of another one."""
     h = ongoing()
     h.holds_markers = True
     h.end(0)
@@ -137,6 +146,7 @@ def test_outcome_of_markers_of_another_tenure_is_ignored() -> None:
 
 
 def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> None:
+    """Both errors are retriable; the first makes the producer look up its coordinator again."""
     h = TransactionHarness(epoch=None)
     assert h.init().error_code is ErrorCode.NOT_COORDINATOR
     h.coordinator.begin_load(0, 3)
@@ -151,15 +161,18 @@ def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> N
 
 
 def test_next_coordinator_knows_open_transactions() -> None:
-    """The beginning is in the log, so the next coordinator aborts the transaction in time."""
+    """The beginning is in the log, so the next coordinator aborts the transaction in time.
+
+    The timeout is 60 s, of which 50 s have passed before the failover.
+    """
     h = ongoing()
     h.advance(50_000)
     other = h.failover()
     assert (other.state(), other.verify(0)) == (TransactionState.ONGOING, NONE)
     assert other.end(0) is NONE
-    late = h.failover()
-    late.advance(20_000)
-    assert late.state() is TransactionState.COMPLETE_ABORT
+    another = h.failover()
+    another.advance(20_000)
+    assert another.state() is TransactionState.COMPLETE_ABORT
 
 
 def test_next_coordinator_completes_a_decided_transaction_without_partitions_at_once() -> None:
@@ -205,6 +218,7 @@ def test_partition_that_has_moved_away_is_no_longer_served() -> None:
 
 
 def test_load_with_an_unreadable_record_keeps_the_records_before_it() -> None:
+    """Kafka's load of transactions stops at the record, and serves what it has read."""
     h = TransactionHarness()
     h.init()
     h.write(Record(encode_transaction_key("other"), b"\x00\x09", 0))
@@ -216,6 +230,7 @@ def test_load_with_an_unreadable_record_keeps_the_records_before_it() -> None:
 
 
 def test_load_ignores_records_of_an_unknown_kind() -> None:
+    """A newer coordinator may have written them."""
     h = TransactionHarness()
     h.init()
     h.write(Record(b"\x00\x07x", b"\x00\x00", 0))
@@ -223,6 +238,7 @@ def test_load_ignores_records_of_an_unknown_kind() -> None:
 
 
 def test_timer_or_batch_that_was_not_requested_is_misuse() -> None:
+    """Only a bug of the broker feeds the coordinator such an input."""
     h = TransactionHarness()
     with pytest.raises(SimulationError, match="never set"):
         h.coordinator.timer_fired("other", 0)
@@ -257,35 +273,37 @@ def test_state_machine_allows_the_steps_of_the_table(state: TransactionState, st
         "fence": TransactionState.PREPARE_EPOCH_FENCE,
         "dead": TransactionState.DEAD,
     }[step]
-    it = metadata(state)
+    stepping = metadata(state)
 
-    def take() -> None:
+    def prepare_step() -> None:
         match step:
             case "new epoch":
-                it.prepare_new_epoch(txn_timeout_ms=1, expected_epoch=None, now_ms=0)
+                stepping.prepare_new_epoch(txn_timeout_ms=1, expected_epoch=None, now_ms=0)
             case "add":
-                it.prepare_add_partitions((OFFSETS,), now_ms=0)
+                stepping.prepare_add_partitions((OFFSETS,), now_ms=0)
             case "commit":
-                it.prepare_abort_or_commit(is_commit=True, now_ms=0)
+                stepping.prepare_abort_or_commit(is_commit=True, now_ms=0)
             case "fence":
-                it.prepare_fence_producer_epoch()
+                stepping.prepare_fence_producer_epoch()
             case _:
-                it.prepare_dead()
+                stepping.prepare_dead()
 
+    # A step changes the state only when it is in the log; until then the target is pending.
     if state in VALID_PREVIOUS_STATES[target]:
-        take()
-        assert (it.state, it.pending_state) == (state, target)
+        prepare_step()
+        assert (stepping.state, stepping.pending_state) == (state, target)
     else:
         with pytest.raises(IllegalTransition, match=target.value):
-            take()
-        assert (it.state, it.pending_state) == (state, None)
+            prepare_step()
+        assert (stepping.state, stepping.pending_state) == (state, None)
 
 
 def test_second_step_while_one_is_pending_is_misuse() -> None:
-    it = metadata(TransactionState.EMPTY)
-    step = it.prepare_add_partitions((OFFSETS,), now_ms=0)
+    """The handlers refuse such a request before, with CONCURRENT_TRANSACTIONS."""
+    stepping = metadata(TransactionState.EMPTY)
+    step = stepping.prepare_add_partitions((OFFSETS,), now_ms=0)
     with pytest.raises(IllegalTransition, match="pending"):
-        it.prepare_add_partitions((DATA,), now_ms=0)
-    it.complete_transition_to(step)
+        stepping.prepare_add_partitions((DATA,), now_ms=0)
+    stepping.complete_transition_to(step)
     with pytest.raises(IllegalTransition, match="None is pending"):
-        it.complete_transition_to(step)
+        stepping.complete_transition_to(step)

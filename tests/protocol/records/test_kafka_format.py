@@ -1,4 +1,8 @@
-"""Kafka's format of batches: batches of an independent library are reproduced byte for byte."""
+"""Kafka's format of batches: batches of an independent library are reproduced byte for byte.
+
+The bytes of a batch: base offset 0 to 7, length 8 to 11, leader epoch 12 to 15, magic 16, CRC 17 to
+20, attributes 21 and 22, other fields up to 60, and records from 61 on. The CRC covers all from 21.
+"""
 
 import struct
 from contextlib import suppress
@@ -81,7 +85,7 @@ def test_leader_changes_only_base_offset_and_leader_epoch(recorded: RecordedBatc
 
 def test_batches_are_read_up_to_a_truncated_one() -> None:
     """Kafka reads a fetch response like this: its last batch may be truncated."""
-    whole = b"".join(each.data for each in RECORDED)
+    whole = b"".join(recorded.data for recorded in RECORDED)
     assert len(decode_batches(whole)) == len(RECORDED)
     for cut in (1, 11, 17, 60, len(RECORDED[-1].data) - 1):
         assert len(decode_batches(whole[: len(whole) - cut])) == len(RECORDED) - 1
@@ -110,13 +114,13 @@ def test_own_batch_reads_the_same_in_kafkas_format(
     assert encode_batch(read) == encode_batch(batch, CODECS)
 
 
-def test_own_batch_equals_the_one_that_an_independent_library_writes() -> None:
+def test_own_record_equals_the_one_that_an_independent_library_writes() -> None:
     """Records of the lab have no headers, so only one encoding exists."""
-    (recorded,) = (each for each in RECORDED if each.name == "nulls")
-    parts = [(key, value, time) for key, value, time in recorded.records]
-    own = build_batch(tuple(Record(*part) for part in parts[:1]))
+    (recorded,) = (batch for batch in RECORDED if batch.name == "nulls")
+    own = build_batch((Record(*recorded.records[0]),))
     (first,) = decode_batches(encode_batch(own))
-    # The first recorded batch has a header of 61 bytes, then its records, which have no headers.
+    # The recorded batch begins with a header of 61 bytes. The first byte of a record is its length,
+    # a zigzag varint: twice the number of the bytes that follow.
     length = 1 + (recorded.data[61] >> 1)
     assert first.records == recorded.data[61 : 61 + length]
 
@@ -138,11 +142,14 @@ def test_marker_is_encoded_as_a_control_batch() -> None:
 
 
 def test_cleaned_batch_keeps_its_offsets() -> None:
-    """The deltas of the records have gaps; the last offset is that before the cleaning."""
-    records = tuple(Record(b"k%d" % n, b"v", n) for n in range(5))
+    """The batch had the offsets 40 to 44. Records 1 and 3 keep their offsets 41 and 43.
+
+    The last offset remains 44, even if no record is left.
+    """
+    records = tuple(Record(b"k%d" % number, b"v", number) for number in range(5))
     batch = place_batch(build_batch(records), base_offset=40, leader_epoch=1)
-    left = cleaned_batch(batch, Cleaned((1, 3)), [records[1], records[3]])
-    (read,) = decode_batches(encode_batch(left))
+    cleaned = cleaned_batch(batch, Cleaned((1, 3)), [records[1], records[3]])
+    (read,) = decode_batches(encode_batch(cleaned))
     assert records_of(read) == [(41, records[1]), (43, records[3])]
     assert (read.last_offset, read.record_count) == (44, 2)
     empty = cleaned_batch(batch, Cleaned(()), [])
@@ -151,8 +158,8 @@ def test_cleaned_batch_keeps_its_offsets() -> None:
 
 
 def test_log_append_time_is_the_time_of_each_record() -> None:
-    """The bit in the attributes decides, not the timestamps of the records."""
-    (batch,) = decode_batches(RECORDED[5].data)
+    """The bit in the attributes decides: every record has the batch's largest timestamp."""
+    (batch,) = decode_batches(RECORDED[5].data)  # a batch of several records
     assert batch.kafka is not None
     changed = replace(
         batch,
@@ -183,7 +190,7 @@ def test_log_append_time_is_the_time_of_each_record() -> None:
 def test_damaged_batch_is_refused_with_kafkas_error(
     name: str, data: bytes, error: ErrorCode
 ) -> None:
-    """A truncated batch is no error: Kafka leaves it out."""
+    """Magic 0 and 1 are Kafka's old formats, which this broker does not read."""
     assert refusal(data) is error
 
 
@@ -193,16 +200,17 @@ def test_damaged_batch_is_refused_with_kafkas_error(
 )
 def test_payload_that_contradicts_the_record_count_is_refused(records: bytes) -> None:
     """Payloads: empty, a length too large, one byte too many, a negative length, no varint."""
+    # A batch of the header only, 61 bytes; its field `length` counts the 49 bytes behind itself.
     (batch,) = decode_batches(sealed(PLAIN[:8] + struct.pack(">i", 49) + PLAIN[12:61]))
     assert batch.kafka is not None
-    one = replace(batch, records=records, kafka=replace(batch.kafka, record_count=1))
+    one_record = replace(batch, records=records, kafka=replace(batch.kafka, record_count=1))
     with pytest.raises(ValueError, match=r"record|number|key"):
-        records_of(one)
+        records_of(one_record)
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused_as_an_invalid_batch(data: bytes) -> None:
-    """The listener can answer any bytes of a client."""
+    """No other exception escapes, so that the listener can answer any bytes of a client."""
     with suppress(InvalidBatch):
         for batch in decode_batches(data):
             assert encode_batch(batch) in data
@@ -216,16 +224,19 @@ def test_any_bytes_are_read_or_refused_as_an_invalid_batch(data: bytes) -> None:
 def test_any_damage_to_a_batch_is_an_invalid_batch_or_unreadable_records(
     recorded: RecordedBatch, damage: list[tuple[int, int]], with_crc: bool
 ) -> None:
-    """This holds also where the CRC is right: the leader reads the records before it appends."""
+    """This holds also where the CRC is right: the leader reads the records before it appends.
+
+    InvalidBatch is a ValueError, as is the error of unreadable records.
+    """
     data = bytearray(recorded.data)
-    for place, byte in damage:
-        data[place % len(data)] = byte
+    for index, byte in damage:
+        data[index % len(data)] = byte
     with suppress(ValueError):
         for batch in decode_batches(sealed(bytes(data)) if with_crc else bytes(data)):
             assert len(records_of(batch, CODECS)) == batch.record_count
 
 
-def test_batches_of_both_kinds_are_unequal() -> None:
+def test_batch_of_the_lab_differs_from_its_kafka_format() -> None:
     """Equal records do not make equal batches: a log stores the batch as it was sent."""
     own = build_batch((Record(b"k", b"v", 5),))
     (read,) = decode_batches(encode_batch(own))

@@ -1,4 +1,8 @@
-"""Kafka's encoding of records: two readers that agree, and a writer that another library reads."""
+"""Kafka's encoding of records: two readers that agree, and a writer that another library reads.
+
+`parse_records` decodes each record. `scan_records` is the leader's faster check: it returns the
+largest timestamp and the records without a key, and refuses what the other reader refuses.
+"""
 
 import pytest
 from hypothesis import given
@@ -18,6 +22,7 @@ from protocol.records.kafka_records import (
 from tests.support.recorded_batches import RecordedBatch, recorded_batches
 
 RECORDED = recorded_batches()
+# 8,192 is the first length whose zigzag varint needs three bytes.
 BYTES = st.none() | st.binary(max_size=70) | st.sampled_from([b"x" * 8_180, b"y" * 8_192])
 
 
@@ -45,11 +50,14 @@ def expected_scan(payload: bytes, count: int) -> object:
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
 def test_scan_equals_a_full_reading(recorded: RecordedBatch) -> None:
+    """With a wrong number of records both fail."""
     (batch,) = decode_batches(recorded.data)
     payload, count = payload_of(batch, CODECS), batch.record_count
-    assert scanned(payload, count) == expected_scan(payload, count) is not None
-    for other in (0, count - 1, count + 1):
-        assert scanned(payload, other) is None or other == count
+    expected = expected_scan(payload, count)
+    assert expected is not None
+    assert scanned(payload, count) == expected
+    for wrong_count in (0, count - 1, count + 1):
+        assert scanned(payload, wrong_count) is None
 
 
 @given(st.lists(st.tuples(st.integers(-(2**40), 2**40), BYTES, BYTES), max_size=9), st.data())
@@ -64,17 +72,20 @@ def test_scan_refuses_what_a_full_reading_refuses(
     )
     count = len(records)
     whole = bytes(payload)
-    assert scanned(whole, count) == expected_scan(whole, count) is not None
+    expected = expected_scan(whole, count)
+    assert expected is not None
+    assert scanned(whole, count) == expected
     if not payload:
         return
-    for place in data.draw(st.lists(st.integers(0, len(payload) - 1), max_size=3)):
-        payload[place] = data.draw(st.integers(0, 255))
+    for index in data.draw(st.lists(st.integers(0, len(payload) - 1), max_size=3)):
+        payload[index] = data.draw(st.integers(0, 255))
     damaged = bytes(payload)[: data.draw(st.integers(0, len(payload)))]
     assert scanned(damaged, count) == expected_scan(damaged, count)
 
 
 @given(st.binary(max_size=60), st.integers(0, 4))
 def test_both_readers_agree_on_any_bytes(payload: bytes, count: int) -> None:
+    """A client may send any bytes; the scan must not accept what a consumer cannot read."""
     assert scanned(payload, count) == expected_scan(payload, count)
 
 
@@ -113,8 +124,8 @@ def test_kafka_python_reads_what_the_lab_writes(
     batch = read.next_batch()
     assert batch.validate_crc()
     assert (batch.base_offset, batch.leader_epoch, batch.magic) == (77, 3, 2)
-    found = [(each.offset, each.key, each.value, each.timestamp) for each in batch]
-    assert found == [
+    read_records = [(record.offset, record.key, record.value, record.timestamp) for record in batch]
+    assert read_records == [
         (77 + index, record.key, record.value, record.timestamp_ms)
         for index, record in enumerate(records)
     ]

@@ -140,6 +140,7 @@ def test_offset_value_is_written_in_the_given_version(version: int, epoch: int) 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_offset_value_with_expiry_is_version_1_whatever_version_is_given(version: int) -> None:
+    """Only version 1 has a field for the expiry."""
     value = OffsetCommitValue(offset=9, commit_timestamp_ms=77, expire_timestamp_ms=99)
     data = encode_offset_commit_value(value, version)
     assert record_version(data) == 1
@@ -147,20 +148,22 @@ def test_offset_value_with_expiry_is_version_1_whatever_version_is_given(version
 
 
 INT32, INT64 = 1 << 31, 1 << 63
+"""The smallest numbers that are too large for the type."""
 OFFSET_BODY = (7, "", 1_000, 2_000)
+"""An offset's value of version 1: offset, metadata, commit timestamp, expire timestamp."""
 GROUP_BODY = ("consumer", 5, None, None, 1_234, ())
-"""An offset's value of version 1, a group's of version 2."""
+"""A group's value of version 2; the second field is the generation, the fifth the timestamp."""
 
 
-def at(body: tuple[object, ...], place: int, value: int) -> tuple[object, ...]:
+def with_integer(body: tuple[object, ...], index: int, value: int) -> tuple[object, ...]:
     """Return the body with another integer at an index."""
-    return (*body[:place], value, *body[place + 1 :])
+    return (*body[:index], value, *body[index + 1 :])
 
 
-@pytest.mark.parametrize("place", [0, 2, 3], ids=["offset", "commit timestamp", "expire timestamp"])
-def test_integer_of_an_offset_value_is_an_int64(place: int) -> None:
+@pytest.mark.parametrize("index", [0, 2, 3], ids=["offset", "commit timestamp", "expire timestamp"])
+def test_integer_of_an_offset_value_is_an_int64(index: int) -> None:
     """Kafka's schema has int64: the largest is read, the next larger one is corrupt."""
-    largest = decode_offset_commit_value(versioned(1, *at(OFFSET_BODY, place, INT64 - 1)))
+    largest = decode_offset_commit_value(versioned(1, *with_integer(OFFSET_BODY, index, INT64 - 1)))
 
     assert INT64 - 1 in (
         largest.offset,
@@ -168,19 +171,19 @@ def test_integer_of_an_offset_value_is_an_int64(place: int) -> None:
         largest.expire_timestamp_ms,
     )
     with pytest.raises(CorruptRecord):
-        decode_offset_commit_value(versioned(1, *at(OFFSET_BODY, place, INT64)))
+        decode_offset_commit_value(versioned(1, *with_integer(OFFSET_BODY, index, INT64)))
 
 
 @pytest.mark.parametrize(
-    ("place", "limit"), [(1, INT32), (4, INT64)], ids=["generation", "state timestamp"]
+    ("index", "limit"), [(1, INT32), (4, INT64)], ids=["generation", "state timestamp"]
 )
-def test_integer_of_a_group_value_has_kafkas_width(place: int, limit: int) -> None:
+def test_integer_of_a_group_value_has_kafkas_width(index: int, limit: int) -> None:
     """A generation is an int32, the time of the state an int64."""
-    largest = decode_group_metadata_value(versioned(2, *at(GROUP_BODY, place, limit - 1)))
+    largest = decode_group_metadata_value(versioned(2, *with_integer(GROUP_BODY, index, limit - 1)))
 
     assert limit - 1 in (largest.generation, largest.current_state_timestamp_ms)
     with pytest.raises(CorruptRecord):
-        decode_group_metadata_value(versioned(2, *at(GROUP_BODY, place, limit)))
+        decode_group_metadata_value(versioned(2, *with_integer(GROUP_BODY, index, limit)))
 
 
 @pytest.mark.parametrize("version", [-1, 0, 4])
@@ -191,7 +194,7 @@ def test_offset_value_is_refused_in_any_other_version(version: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "lost"),
+    ("version", "defaults"),
     [
         (0, {"rebalance_timeout_ms": -1, "group_instance_id": None}),
         (1, {"group_instance_id": None}),
@@ -200,13 +203,13 @@ def test_offset_value_is_refused_in_any_other_version(version: int) -> None:
     ],
 )
 def test_group_value_is_written_in_the_given_version(
-    version: int, lost: dict[str, int | None]
+    version: int, defaults: dict[str, int | None]
 ) -> None:
-    """Fields that an old version lacks are not read back."""
+    """Fields that an old version lacks are read back with their defaults."""
     data = encode_group_metadata_value(GROUP, version)
     assert record_version(data) == version
     timestamp_ms = -1 if version < 2 else 1_234
-    member = msgspec.structs.replace(MEMBER, **lost)
+    member = msgspec.structs.replace(MEMBER, **defaults)
     assert decode_group_metadata_value(data) == msgspec.structs.replace(
         GROUP, members=(member,), current_state_timestamp_ms=timestamp_ms
     )
@@ -292,6 +295,7 @@ def test_group_value_of_every_version_is_read(
 
 
 def test_group_value_of_an_unknown_version_is_an_error_that_names_it() -> None:
+    """A value of an unknown layout cannot be read."""
     with pytest.raises(CorruptRecord, match="group value version 5"):
         decode_group_metadata_value(versioned(5, "x"))
 

@@ -14,6 +14,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
+    """A value with `note` and `items` since version 1; items have a rank since version 2."""
+
     number: int
     note: str | None = None
     data: bytes
@@ -36,6 +38,7 @@ VALUE = Value(number=7, note="n", data=b"d", items=(Item(name="a", rank=3), Item
 
 
 def body(data: bytes) -> object:
+    """Return the decoded fields, which follow a version of two bytes."""
     return msgspec.msgpack.decode(data[2:])
 
 
@@ -69,7 +72,7 @@ def test_field_that_a_version_lacks_is_read_as_its_default(version: int, expecte
 
 
 def test_read_only_version_has_the_fields_of_the_newest_written_version_below_it() -> None:
-    """A newer broker wrote such a value, with tagged fields at its end."""
+    """Version 3 is only read: a newer broker wrote it, with tagged fields at its end."""
     data = b"\0\3" + msgspec.msgpack.encode(["n", 7, b"d", [["a", 3, {}], ["b", 4]], {0: b""}])
     assert CODEC.decode(data) == VALUE
     with pytest.raises(SimulationError, match="values are not written in version 3"):
@@ -78,7 +81,7 @@ def test_read_only_version_has_the_fields_of_the_newest_written_version_below_it
 
 @pytest.mark.parametrize(("number", "fits"), [(-32_768, True), (32_767, True), (32_768, False)])
 def test_integer_wider_than_its_field_is_corrupt(number: int, *, fits: bool) -> None:
-    """Kafka never writes such a value."""
+    """`number` has 16 bits. Kafka never writes such a value."""
     data = b"\0\0" + msgspec.msgpack.encode([number, b"d"])
     if fits:
         assert CODEC.decode(data).number == number

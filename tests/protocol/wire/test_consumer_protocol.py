@@ -25,7 +25,10 @@ FULL = ConsumerProtocolSubscription(
 
 
 def test_subscription_of_a_recording_is_read_and_written() -> None:
-    """These bytes stand in recording `fuzz-0106` of Kafka 3.9.1: v1, no owned partitions."""
+    """The bytes are from recording `fuzz-0106` of Kafka 3.9.1: version 1, no owned partitions.
+
+    They are the version (2 bytes), two topics, user data "1.0", and an empty array.
+    """
     data = bytes.fromhex("000100000002000274300002743100000003312e3000000000")
     subscription = decode_subscription(data)
     assert subscription == ConsumerProtocolSubscription(topics=("t0", "t1"), user_data=b"1.0")
@@ -46,16 +49,16 @@ def test_subscription_of_each_version_keeps_the_fields_of_the_version(version: i
 
 
 def test_subscription_without_user_data_has_length_minus_one() -> None:
-    """Null and empty user data differ."""
+    """The length -1 means null, so that null and empty user data differ."""
     data = encode_subscription(ConsumerProtocolSubscription(topics=()), 0)
     assert data == bytes.fromhex("000000000000ffffffff")
     assert decode_subscription(data).user_data is None
 
 
 def test_subscription_of_a_later_version_is_read_as_the_newest() -> None:
-    """A client may be newer than the assignor: unknown fields stand at the end."""
+    """A client may be newer than the assignor: unknown fields are at the end."""
     data = bytearray(encode_subscription(FULL, 3)) + b"more"
-    data[:2] = b"\x00\x09"
+    data[:2] = b"\x00\x09"  # version 9
     assert decode_subscription(bytes(data)) == FULL
 
 
@@ -71,13 +74,13 @@ def test_assignment_has_kafkas_bytes_and_is_read_back() -> None:
 
 
 def test_subscribed_topics_are_read_with_the_fields_of_version_0() -> None:
-    """The coordinator reads v0's fields in every version (BEHAVIOUR 4.7)."""
-    data = b"\xff\xff" + encode_subscription(FULL, 3)[2:]
+    """The coordinator reads the fields of version 0 in every version (BEHAVIOUR 4.7)."""
+    data = b"\xff\xff" + encode_subscription(FULL, 3)[2:]  # version -1
     assert decode_subscribed_topics(data) == ("t0", "t1")
 
 
 @pytest.mark.parametrize("length", range(12))
-def test_truncated_subscription_raises_one_of_our_two_errors(length: int) -> None:
+def test_truncated_subscription_is_a_consumer_protocol_error(length: int) -> None:
     """No prefix is a valid subscription, and no other exception escapes."""
     data = encode_subscription(ConsumerProtocolSubscription(topics=("ab",)), 0)[:length]
     with pytest.raises(ConsumerProtocolError):
