@@ -1,4 +1,8 @@
-"""Sensors: Kafka's rates, maxima and averages of recent values."""
+"""Sensors: Kafka's rates, maxima and averages of recent values.
+
+A SampledSensor keeps two windows of 30 s, as Kafka's metrics do. A Meter is Yammer's: its rates
+decay exponentially, and change only at its ticks, every 5 s.
+"""
 
 import math
 
@@ -8,6 +12,7 @@ from cluster.metrics.sensors import Meter, SampledSensor
 
 
 def test_sensor_without_values_has_no_values() -> None:
+    """A maximum or average of no values is NaN, as in Kafka; a rate and a count are 0."""
     sensor = SampledSensor()
     assert (sensor.count, sensor.rate(1_000)) == (0, 0.0)
     assert math.isnan(sensor.max(1_000))
@@ -15,7 +20,10 @@ def test_sensor_without_values_has_no_values() -> None:
 
 
 def test_first_values_are_averaged_over_a_whole_window() -> None:
-    """Three values in the first second are 0.1 a second, not 3: no burst at the start."""
+    """Three values in the first second are 0.1 a second, not 3: a start is no burst.
+
+    At 1 s the rate counts a whole window (30 s) and the second that has passed: 3 / 31.
+    """
     sensor = SampledSensor()
     for now_ms in (0, 500, 1_000):
         sensor.record(1, now_ms)
@@ -24,6 +32,10 @@ def test_first_values_are_averaged_over_a_whole_window() -> None:
 
 
 def test_rate_covers_the_last_two_windows() -> None:
+    """Of 90 values, one a second, the rate counts the 60 of the last two windows.
+
+    At 89 s the second of these windows has lasted 29 s: 60 / (30 + 29).
+    """
     sensor = SampledSensor()
     for now_ms in range(0, 90_000, 1_000):
         sensor.record(1, now_ms)
@@ -32,6 +44,7 @@ def test_rate_covers_the_last_two_windows() -> None:
 
 
 def test_values_are_forgotten_after_two_windows_and_the_count_is_not() -> None:
+    """Both values are in one window, whose last value was at 10 s: it is dropped 60 s later."""
     sensor = SampledSensor()
     sensor.record(250, 0)
     sensor.record(50, 10_000)
@@ -42,13 +55,17 @@ def test_values_are_forgotten_after_two_windows_and_the_count_is_not() -> None:
 
 
 def test_meter_without_marks_has_rates_of_zero() -> None:
+    """A rate of nothing is 0 and not NaN, however long the meter exists."""
     meter = Meter(1_000)
     assert set(meter.attributes("m", 1_000).values()) == {0}
     assert set(meter.attributes("m", 600_000).values()) == {0}
 
 
 def test_rates_of_a_meter_change_only_at_its_ticks() -> None:
-    """It ticks every 5 s from its beginning; its count and mean are always current."""
+    """The meter begins at 1 s and first ticks at 6 s; its count and mean are always current.
+
+    Three marks in 4.999 s are the mean rate. The first tick sets the rates to 3 / 5 = 0.6.
+    """
     meter = Meter(1_000)
     for now_ms in (1_000, 3_000, 5_999):
         meter.mark(now_ms)
@@ -67,24 +84,30 @@ def test_rates_of_a_meter_change_only_at_its_ticks() -> None:
 
 @pytest.mark.parametrize(("name", "minutes"), [("One", 1), ("Five", 5), ("Fifteen", 15)])
 def test_rates_of_a_meter_decay_over_their_minutes(name: str, minutes: int) -> None:
-    """They fall to 1/e in that time, whether or not they were read."""
-    asked, left_alone = Meter(0), Meter(0)
-    for meter in (asked, left_alone):
+    """A rate of `minutes` falls to 1/e in that time, whether or not the meter was read meanwhile.
+
+    50 marks in the first 5 s are 10 a second.
+    """
+    read_often, read_once = Meter(0), Meter(0)
+    for meter in (read_often, read_once):
         for _ in range(50):
             meter.mark(4_999)
     end_ms = 5_000 + minutes * 60_000
     for now_ms in range(5_000, end_ms, 5_000):
-        asked.attributes("m", now_ms)
-    rate = left_alone.attributes("m", end_ms)[f"m.{name}MinuteRate"]
+        read_often.attributes("m", now_ms)
+    rate = read_once.attributes("m", end_ms)[f"m.{name}MinuteRate"]
     assert rate == pytest.approx(10 / math.e, abs=1e-5)
-    assert asked.attributes("m", end_ms)[f"m.{name}MinuteRate"] == pytest.approx(rate)
+    assert read_often.attributes("m", end_ms)[f"m.{name}MinuteRate"] == pytest.approx(rate)
 
 
-def test_steady_marks_bring_every_rate_of_a_meter_to_their_own_rate() -> None:
-    """After a quiet first tick the one-minute rate rises first."""
+def test_steady_marks_raise_the_one_minute_rate_of_a_meter_first() -> None:
+    """Two marks a second for a minute, after a quiet first tick.
+
+    The one-minute rate has come to 1 - 1/e of 2; the rates of longer times are lower.
+    """
     meter = Meter(0)
     for now_ms in range(5_000, 65_000, 500):
         meter.mark(now_ms)
-    said = meter.attributes("m", 65_000)
-    assert said["m.OneMinuteRate"] == pytest.approx(2 * (1 - 1 / math.e), abs=1e-6)
-    assert said["m.OneMinuteRate"] > said["m.FiveMinuteRate"] > said["m.FifteenMinuteRate"] > 0
+    rates = meter.attributes("m", 65_000)
+    assert rates["m.OneMinuteRate"] == pytest.approx(2 * (1 - 1 / math.e), abs=1e-6)
+    assert rates["m.OneMinuteRate"] > rates["m.FiveMinuteRate"] > rates["m.FifteenMinuteRate"] > 0

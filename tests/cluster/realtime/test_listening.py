@@ -62,7 +62,7 @@ def test_later_incarnation_has_the_port_of_the_former_and_its_own_numbers() -> N
 
 
 def test_host_is_the_runtimes_unless_the_spec_names_one() -> None:
-    """The default is the loopback address, or the address of a machine."""
+    """A runtime has a default host: the loopback address, or the address of a machine."""
     default, named = binding_of(ListenerSpec()), binding_of(ListenerSpec(host="127.0.0.2"))
     assert default is not None
     assert named is not None
@@ -78,7 +78,7 @@ def test_no_node_listens_without_a_listener_in_the_spec_and_no_controller_does()
 
 
 def test_cluster_id_has_kafkas_form_and_is_constant_in_a_run() -> None:
-    """22 characters of base64, as of a UUID."""
+    """Kafka's cluster id is a UUID of 128 bits in base64: 22 characters."""
     assert len(cluster_id("one")) == 22
     assert cluster_id("one") == cluster_id("one") != cluster_id("two")
 

@@ -1,4 +1,8 @@
-"""An agent's work on its machine, without Ray: signals to real processes, and files."""
+"""An agent's work on its machine, without Ray: signals to real processes, and files.
+
+A run has an agent on each machine. A ProcessRef is a pid with the process's start time, because the
+system reuses pids.
+"""
 
 import asyncio
 import signal
@@ -49,7 +53,10 @@ def ref_of(child: "subprocess.Popen[bytes]") -> ProcessRef:
 
 
 def test_kill_returns_when_the_process_has_ended(child: "subprocess.Popen[bytes]") -> None:
-    """A process that only waits to be reaped has ended: it sends nothing and holds nothing."""
+    """A killed process that its parent has not reaped yet counts as ended.
+
+    It sends nothing and holds no socket or file.
+    """
     process = ref_of(child)
     assert is_alive(process)
     asyncio.run(kill(process, 10.0))
@@ -140,7 +147,10 @@ def test_wait_gone_names_the_remaining_processes() -> None:
 
 
 def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> None:
-    """Its files need not be fetched; only the disks are deleted."""
+    """On the driver's machine the run directory is there: no file is fetched, disks are deleted.
+
+    The agent knows the machine by the file `marker` in that directory.
+    """
 
     async def main() -> None:
         (tmp_path / "marker").touch()

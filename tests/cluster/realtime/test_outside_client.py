@@ -58,7 +58,7 @@ def listeners(
 
 
 def beating(count: int = 1) -> Question[list[AnyResponse]]:
-    """A question of that many heartbeats to the server, on one connection."""
+    """Return a question that sends `count` heartbeats to the server, on one connection."""
 
     async def ask_server(host: Host) -> list[AnyResponse]:
         connection = host.connect(SERVER, "admin", setup_timeout_us=10 * SECOND_US)
@@ -74,14 +74,14 @@ async def ask(lab: Lab, question: Question[T]) -> T:
 
 
 async def serve(lab: Lab, process_id: str = "p0", incarnation: int = 0) -> None:
-    """Start the server in a process of its own, and return its address."""
+    """Start the server in a process of its own, and write the run's listeners file."""
     await lab.process(process_id)
     lab.node(process_id, SERVER, incarnation)
     write_listeners(lab.run_dir, listeners(lab.directory))
 
 
 def test_outside_client_is_answered_by_nodes_whose_directory_lacks_it(tmp_path: Path) -> None:
-    """It sends its own address; the run's trace gets a file with its rows."""
+    """The client sends its own address with its requests; its rows become a file of the trace."""
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -97,7 +97,10 @@ def test_outside_client_is_answered_by_nodes_whose_directory_lacks_it(tmp_path: 
 
 
 def test_outside_client_may_return_and_nodes_continue_without_it(tmp_path: Path) -> None:
-    """At its end its connections are closed, the others' are not."""
+    """When a client from outside ends, its connections are closed and no others.
+
+    It may come a second time, and the server counts no failure.
+    """
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -143,7 +146,10 @@ def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path:
 
 
 def test_outside_client_fails_when_the_run_stops_before_the_answer(tmp_path: Path) -> None:
-    """Otherwise it would wait for its timeout."""
+    """The removal of the listeners file tells the client that the run stops.
+
+    Without it the client would wait for its timeout of 60 s.
+    """
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -177,7 +183,7 @@ def test_outside_client_with_another_token_is_refused(tmp_path: Path) -> None:
 
 
 def test_question_that_breaks_a_task_of_the_outside_client_is_our_failure(tmp_path: Path) -> None:
-    """The question must fail at once instead of hanging."""
+    """A task that dies ends the question at once, instead of leaving it to wait for 60 s."""
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -196,7 +202,10 @@ def test_question_that_breaks_a_task_of_the_outside_client_is_our_failure(tmp_pa
 
 
 def test_listeners_file_is_readable_only_by_its_owner_from_the_first_moment(tmp_path: Path) -> None:
-    """It has the token. A file that another writer left half done is not reused."""
+    """The file has the run's token, so its mode is 0600 before anything is written.
+
+    A half-written file of another writer, which others may read, is not used again.
+    """
     left = tmp_path / f".{FILE_NAME}.unfinished"
     left.write_text("open to all")
     left.chmod(0o666)
@@ -212,23 +221,23 @@ def test_listeners_file_is_readable_only_by_its_owner_from_the_first_moment(tmp_
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [(None, "there is no"), (b"{", "cannot be read")],
 )
 def test_run_without_a_listeners_file_cannot_be_asked(
-    tmp_path: Path, content: bytes | None, told: str
+    tmp_path: Path, content: bytes | None, message: str
 ) -> None:
     """The run has not started its nodes, or is stopping, or is over."""
     if content is not None:
         (tmp_path / FILE_NAME).write_bytes(content)
-    with pytest.raises(NoListeners, match=told):
+    with pytest.raises(NoListeners, match=message):
         read_listeners(tmp_path)
-    with pytest.raises(NotReachable, match=told):
+    with pytest.raises(NotReachable, match=message):
         ask_as_guest(tmp_path, beating())
 
 
 def test_run_with_another_version_of_the_links_is_not_called(tmp_path: Path) -> None:
-    """Its nodes would close the connection without a reason."""
+    """Nodes of another version would close the connection without a reason, so none is opened."""
     write_listeners(tmp_path, listeners({}, link_version=LINK_VERSION + 1))
     with pytest.raises(NotReachable, match=f"got version {LINK_VERSION + 1}"):
         ask_as_guest(tmp_path, beating())

@@ -193,7 +193,10 @@ def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path
 
 
 def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Path) -> None:
-    """Its kernel knows it long before; the process handles it last, when it resumes."""
+    """The kernel of a paused client has the end of the connection long before the client resumes.
+
+    The client handles it then, after its timers and waiting frames.
+    """
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -261,11 +264,13 @@ def test_paused_node_has_flushed_its_trace_and_writes_no_row(tmp_path: Path) -> 
 
 
 async def asked_to_stop(node: EchoNode) -> None:
+    """Wait until the node's shutdown has begun."""
     while node.on_done is None:
         await asyncio.sleep(0)
 
 
 def finish(node: EchoNode) -> None:
+    """End the node's shutdown, as a broker does when its leaders have moved."""
     assert node.on_done is not None
     node.on_done()
 

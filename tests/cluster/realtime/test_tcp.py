@@ -117,7 +117,7 @@ async def raw_call(address: ProcessAddress, data: bytes) -> None:
     writer.write(data)
     async with asyncio.timeout(10):
         with contextlib.suppress(ConnectionResetError):
-            assert await reader.read() == b"", "a listener says nothing to a caller"
+            assert await reader.read() == b"", "a listener sends nothing to a caller"
     writer.close()
 
 
@@ -170,7 +170,10 @@ def test_listener_refuses_a_wrong_token_and_goes_on() -> None:
 
 
 def test_listener_refuses_a_caller_that_expects_another_process() -> None:
-    """A new process may have the port of an old address that is still in use."""
+    """A new process may have the port of an old one whose address a caller still uses.
+
+    The second call has another version of the links.
+    """
 
     async def body(pair: Pair) -> None:
         await raw_call(pair.to_b, hello(target="b-of-yesterday"))

@@ -43,9 +43,10 @@ def row(time_us: int, *, node: str = "broker-0", seq: int = 0, incarnation: int 
 
 
 def written(path: Path, rows: list[TraceRow]) -> Path:
+    """Write a file of frames, one for each row, and return its path."""
     writer = FrameTraceWriter(path)
-    for each in rows:
-        writer.write(each)
+    for trace_row in rows:
+        writer.write(trace_row)
     writer.close()
     return path
 
@@ -84,7 +85,7 @@ def test_frame_file_cut_anywhere_loses_only_the_torn_frame_and_counts_it(tmp_pat
 def test_frame_file_with_garbage_inside_is_refused_by_name(tmp_path: Path) -> None:
     """A damaged file must not pass for a short one: a verdict depends on it."""
     content = bytearray(written(tmp_path / "whole", [row(0), row(1, seq=1)]).read_bytes())
-    content[4:10] = b"\xc1" * 6
+    content[4:10] = b"\xc1" * 6  # behind the length of the first frame; no msgpack has this byte
     (tmp_path / "bad").write_bytes(bytes(content))
     with pytest.raises(TraceFileCorrupt, match="bad"):
         read_frames(tmp_path / "bad")
@@ -133,15 +134,15 @@ def test_parquet_round_trip_keeps_every_value_and_the_declared_types(tmp_path: P
     )
     path = tmp_path / "events" / "trace.parquet"
     with ParquetTraceWriter(path, rows_per_chunk=4) as writer:
-        for each in rows:
-            writer(each)
+        for trace_row in rows:
+            writer(trace_row)
         assert not path.exists(), "readers must never see half a file"
     assert list(read_parquet(path)) == rows
     assert writer.rows_written == 11
     schema = pq.read_schema(path)
     assert [(f.name, str(f.type)) for f in schema] == list(TRACE_COLUMNS)
     with pq.ParquetFile(path) as file:
-        assert file.metadata.num_row_groups == 3
+        assert file.metadata.num_row_groups == 3  # 11 rows in chunks of 4
 
 
 def test_parquet_of_an_empty_trace_has_the_columns(tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_parquet_of_an_empty_trace_has_the_columns(tmp_path: Path) -> None:
 
 
 def test_parquet_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
-    """Its causes are free text, which no reader parses any more."""
+    """An earlier version had no `cause_text`; its causes are free text, which no reader parses."""
     path = tmp_path / "old.parquet"
     write_parquet([row(1)], path)
     pq.write_table(pq.read_table(path).drop_columns(["cause_text"]), path)

@@ -24,11 +24,14 @@ def writer(trace_dir: Path, node: str = "broker-0") -> FrameTraceWriter:
 
 
 def times(rows: tuple[TraceRow, ...]) -> list[int]:
-    return [each.time_us for each in rows]
+    return [trace_row.time_us for trace_row in rows]
 
 
 def test_tail_returns_each_row_once_when_it_is_old_enough(tmp_path: Path) -> None:
-    """An older row may still be in another buffer while a row is younger than the lag."""
+    """A row is returned when it is older than the lag of the watermark.
+
+    Until then an older row may still be in the buffer of another node.
+    """
     tail, file = TraceTail(tmp_path), writer(tmp_path)
     assert tail.poll(0) == ()
     file.write(row(1, seq=0))
@@ -43,7 +46,7 @@ def test_tail_returns_each_row_once_when_it_is_old_enough(tmp_path: Path) -> Non
 
 
 def test_tail_waits_for_the_rest_of_a_frame(tmp_path: Path) -> None:
-    """It may read while a node is in the middle of a write."""
+    """The tail may read while a node is in the middle of a write: the frame is cut anywhere."""
     whole = tmp_path / "whole"
     file = writer(whole)
     file.write(row(1))
@@ -69,7 +72,10 @@ def test_tail_follows_files_that_appear_later(tmp_path: Path) -> None:
 
 
 def test_tail_drops_and_counts_rows_behind_its_watermark(tmp_path: Path) -> None:
-    """A process stopped between stamping and flushing must not turn a checker's time back."""
+    """A process that is stopped between stamping a row and flushing it writes the row too late.
+
+    Checkers need rows in the order of time, so such rows are dropped and counted: two of three.
+    """
     tail = TraceTail(tmp_path)
     punctual, stopped = writer(tmp_path, "broker-0"), writer(tmp_path, "broker-1")
     punctual.write(row(5 * SECOND_US))

@@ -1,4 +1,7 @@
-"""Link rules and resets on virtual hosts: their effects at both ends of a connection."""
+"""Link rules and resets on virtual hosts: their effects at both ends of a connection.
+
+A frame takes LATENCY_US in each direction: `run_for(2 * LATENCY_US)` is a round trip.
+"""
 
 import pytest
 
@@ -132,7 +135,7 @@ def test_requests_of_a_connection_that_timed_out_in_a_cut_are_never_served() -> 
 
 
 def test_a_new_connection_hangs_in_a_cut_until_its_setup_timeout() -> None:
-    """Only socket.connection.setup.timeout.ms ends it: no host refuses it."""
+    """No host refuses the connection, so only socket.connection.setup.timeout.ms ends it."""
     world = World()
     world.cut()
     connection = world.client.connect()
@@ -180,7 +183,7 @@ def test_a_cut_of_one_direction_does_not_touch_the_other() -> None:
 
 
 def test_a_cut_hides_a_death_until_healing() -> None:
-    """The kernel's reset is held, too; it arrives at healing."""
+    """The reset that a killed process's kernel sends is held by the cut, and arrives at healing."""
     world = World()
     lab, client = world.lab, world.client
     world.cut()
@@ -277,7 +280,7 @@ def test_a_rule_for_an_api_holds_it_and_later_frames_of_its_connection() -> None
 
 
 def test_a_rule_for_an_api_selects_its_answers_on_the_way_back() -> None:
-    """The request passes, its answer is held."""
+    """A rule for Heartbeat frames of the server holds the answers to Heartbeats."""
     world = World()
     world.lab.set_rules(to_client(Cut(), apis=("Heartbeat",)))
     world.client.send(world.connection, "g")
@@ -287,7 +290,7 @@ def test_a_rule_for_an_api_selects_its_answers_on_the_way_back() -> None:
 
 
 def test_a_rule_for_a_purpose_spares_other_connections() -> None:
-    """The server's end knows the purpose of a connection, and holds its answers, too."""
+    """The server's end knows the purpose of a connection, so it can hold answers by purpose."""
     world = World()
     lab, client = world.lab, world.client
     fetch = client.connect("fetch")
@@ -301,7 +304,7 @@ def test_a_rule_for_a_purpose_spares_other_connections() -> None:
 
 
 def test_a_reset_is_seen_at_both_ends_and_loses_frames_in_flight() -> None:
-    """It applies at once; frames of the connection are dropped on arrival."""
+    """A reset ends both ends at once; frames that are on their way are dropped on arrival."""
     world = World("parked")
     lab, client = world.lab, world.client
     other = client.connect("fetch")

@@ -251,7 +251,7 @@ def test_discard_removes_only_the_ready_steps_of_one_context() -> None:
 
 
 def test_a_loop_refuses_to_run_inside_another_or_after_close() -> None:
-    """Misuse raises at once."""
+    """Either misuse raises RuntimeError at once."""
     loop, inner = VirtualLoop(), VirtualLoop()
 
     async def main() -> None:

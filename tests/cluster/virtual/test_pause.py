@@ -37,7 +37,10 @@ class Calls:
 
 
 def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
-    """SIGSTOP gives no answer and no end; a client waits for its own timeout, or the resume."""
+    """A process stopped by SIGSTOP neither answers nor closes its connections.
+
+    A client waits for its own timeout, or for the resume.
+    """
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     calls, late = Calls(lab, client), Calls(lab, client)
@@ -62,7 +65,11 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
 
 
 def test_an_open_to_a_paused_host_hangs_until_a_timeout_or_the_resume() -> None:
-    """The kernel accepts the connection, and the process does not answer on it."""
+    """The kernel accepts a connection to a stopped process, which does not answer on it.
+
+    The first client waits until its setup timeout; the second one began later and is answered
+    after the resume.
+    """
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     server.host.pause()

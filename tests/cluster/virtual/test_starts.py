@@ -27,7 +27,10 @@ SESSION_US = 2_000_000
 SEEDS = range(400)
 BROKER = NodeName("broker-1")
 LIKELY = 0.01
-"""Values whose probability, if they are uniform, is below this count as not uniform."""
+"""Least probability of values that count as uniform.
+
+`p_of_uniform` returns the probability that uniform values are as uneven as the given ones.
+"""
 CRASH_US = 5 * SECOND_US
 REGISTERED_US = 60_000
 """A starting broker sends its first heartbeat as a serving one within this time."""

@@ -1,4 +1,7 @@
-"""The tree and the sessions: the effects of a transaction, and refused writes."""
+"""The tree and the sessions: the effects of a transaction, and refused writes.
+
+ZK-... in brackets are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
+"""
 
 import pytest
 from hypothesis import given, settings
@@ -95,7 +98,7 @@ def test_znode_keeps_versions_owner_and_the_zxids_of_its_changes() -> None:
 def test_refused_write_has_a_zxid_and_changes_nothing(
     request_: ZooKeeperWrite, error: KeeperError
 ) -> None:
-    """`create` of an existing path fails with NodeExists (ZK-08); other errors behave alike."""
+    """A write that fails, such as `create` of an existing path, still takes a zxid (ZK-08)."""
     writer = Writer()
     session = writer.session()
     writer.write(CreateRequest(path="/owners/mine", ephemeral=True), session)
@@ -109,7 +112,7 @@ def test_refused_write_has_a_zxid_and_changes_nothing(
 
 
 def test_delete_ignores_the_owner_of_an_ephemeral_node() -> None:
-    """Any session can delete any other's (ZK-08)."""
+    """Any session can delete the ephemeral node of another session (ZK-08)."""
     writer = Writer()
     owner, other = writer.session(), writer.session()
     writer.write(CreateRequest(path="/owners/0", data="owner", ephemeral=True), owner)
@@ -139,7 +142,7 @@ def test_end_of_a_session_removes_all_its_ephemerals_in_one_step() -> None:
 
 
 def test_write_of_an_ended_session_is_refused() -> None:
-    """Expiry: the session is gone for good, with ephemerals and watches (ZK-15)."""
+    """A session that has ended or expired never returns (ZK-15)."""
     writer = Writer()
     session = writer.session()
     writer.write(CloseSessionRequest(), session)
@@ -150,10 +153,10 @@ def test_write_of_an_ended_session_is_refused() -> None:
 
 
 def test_transaction_is_applied_once_and_in_order() -> None:
-    """All writes get one total order, the zxid (ZK-01)."""
+    """All writes have one total order, the zxid: a zxid is never applied twice (ZK-01)."""
     writer = Writer()
     writer.session()
-    writer.zxid -= 1
+    writer.zxid -= 1  # so that the next write has the zxid of the last one
 
     with pytest.raises(SimulationError):
         writer.write(ConnectRequest(timeout_ms=6_000))

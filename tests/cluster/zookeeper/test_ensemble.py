@@ -1,4 +1,8 @@
-"""An ensemble on its hosts: order, lag, sessions and connections, under faults."""
+"""An ensemble on its hosts: order, lag, sessions and connections, under faults.
+
+ZK-... in brackets are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. The session timeout is 6 s and a
+tick 2 s; `run_ensemble(scenario, 3)` has three servers, without a number it has one.
+"""
 
 import pytest
 
@@ -44,7 +48,10 @@ async def children(client: Client, path: str, *, watch: bool = False) -> tuple[s
 
 
 def test_requests_of_a_session_are_carried_out_in_the_order_sent() -> None:
-    """Answers come in that order, and a read after an own write sees that write (ZK-04)."""
+    """Answers come in the order of requests, and a read sees the client's own writes (ZK-04).
+
+    The follower gets the leader's messages late, and answers the read only after the writes.
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         leader = await lab.leader()
@@ -72,10 +79,10 @@ def test_requests_of_a_session_are_carried_out_in_the_order_sent() -> None:
 
 
 def test_read_of_a_lagging_follower_shows_its_applied_writes() -> None:
-    """A read may lag behind the leader. Between two clients there is no guarantee (ZK-03, ZK-05).
+    """A read may lag behind the leader; between two clients there is no guarantee (ZK-03, ZK-05).
 
-    A server answers the writer after applying the write itself, so the leader's client is told
-    long before the follower's could see it. (ZK-02)
+    A server answers its client after applying the write itself. So the leader's client has its
+    answer long before the follower applies the write and its client can read it (ZK-02).
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -94,7 +101,7 @@ def test_read_of_a_lagging_follower_shows_its_applied_writes() -> None:
         assert reader.events == []
         await lab.runtime.sleep(LAG_US + LAG_US // 4)
         assert await children(reader, "/consumers") == ("g",)
-        # It fires on the server of its client, when that server applies the change. (ZK-17)
+        # A watch fires on the server of its client, when that server applies the change (ZK-17).
         assert reader.events == [
             WatcherEvent(event_type=WatchType.NODE_CHILDREN_CHANGED, path="/consumers")
         ]
@@ -111,34 +118,41 @@ def test_read_of_a_lagging_follower_shows_its_applied_writes() -> None:
 
 
 def test_event_is_delivered_before_any_answer_that_shows_the_change() -> None:
-    """On one connection the event comes first (ZK-19)."""
+    """On one connection the event arrives before an answer that shows the change (ZK-19).
+
+    The watcher reads again and again until an answer has the new child.
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.client(0), lab.client(1)
         await connected(lab, watcher)
         await connected(lab, writer)
-        heard: list[object] = []
-        watcher.handle._on_event = heard.append
+        received: list[object] = []
+        watcher.handle._on_event = received.append
         await children(watcher, "/consumers", watch=True)
         writer.handle.send(CreateRequest(path="/consumers/g"), lambda _answer: None)
 
         def read_again(answer: ZooKeeperResponse | KeeperError) -> None:
             assert isinstance(answer, GetChildrenResponse)
-            heard.append(answer.children)
+            received.append(answer.children)
             if not answer.children:
                 watcher.handle.send(GetChildrenRequest(path="/consumers"), read_again)
 
         watcher.handle.send(GetChildrenRequest(path="/consumers"), read_again)
         await lab.runtime.sleep(SECOND // 10)
-        shown = heard.index(("g",))
-        assert any(isinstance(each, WatcherEvent) for each in heard[:shown])
+        before_the_change = received[: received.index(("g",))]
+        assert any(isinstance(message, WatcherEvent) for message in before_the_change)
 
     for seed in range(5):
         run_ensemble(scenario, seed=seed)
 
 
 def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
-    """A server that has applied less refuses the session (ZK-05)."""
+    """A server that has applied fewer transactions than the client has seen refuses it (ZK-05).
+
+    The client is moved between the leader and a follower that lags by 1.5 s. The number of children
+    that it reads never decreases, and in some seeds the follower refuses it.
+    """
     lag_us = SECOND * 3 // 2
     refused = 0
     for seed in range(4):
@@ -199,9 +213,10 @@ def test_session_outlives_its_connection_and_its_server() -> None:
 
 
 def test_death_of_a_client_is_noticed_after_four_to_eight_seconds() -> None:
-    """A closed socket (kill -9) shortens nothing: the session lives until its deadline (ZK-11).
+    """A closed socket (kill -9) does not end a session: it lives until its deadline (ZK-11).
 
-    A killed process is noticed 4 to 8 s after its death. (ZK-10)
+    The deadline of 6 s counts from the last ping, at most 2 s before the death, and is rounded up
+    to a tick of 2 s: 4 to 8 s after the death (ZK-10).
     """
     for seed, wait_us in enumerate(range(0, 2 * SECOND, SECOND // 4)):
 
@@ -226,7 +241,7 @@ def test_death_of_a_client_is_noticed_after_four_to_eight_seconds() -> None:
 
 
 def test_clean_close_ends_the_session_at_once() -> None:
-    """A clean `close` ends it at once (ZK-11)."""
+    """A client that closes its session does not leave its nodes until a deadline (ZK-11)."""
 
     async def scenario(lab: EnsembleRun) -> None:
         client, witness = lab.client(0), lab.client(1)
@@ -242,9 +257,10 @@ def test_clean_close_ends_the_session_at_once() -> None:
 
 
 def test_client_that_is_cut_off_learns_of_its_expiry_only_from_a_server() -> None:
-    """A client cut off for an hour stays Disconnected; it is never told Expired (ZK-13).
+    """A client that is cut off for an hour stays Disconnected (ZK-13).
 
-    Three moments: the last packet heard, the end of the session, the old owner hears it. (ZK-14)
+    Three moments differ: the last packet, the end of the session at the servers, and the moment at
+    which the client learns of that end, after the healing (ZK-14).
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -286,7 +302,10 @@ def test_lost_connection_fails_requests_in_flight_that_may_have_been_applied() -
 
 
 def test_silent_connection_is_dropped_after_two_thirds_of_the_timeout() -> None:
-    """It drops a silent connection after 4 s, and sleeps a random time below 1 s (ZK-13)."""
+    """A client drops a silent connection after 4 s, two thirds of 6 s (ZK-13).
+
+    It then sleeps a random time below 1 s and connects to the next server.
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         leader = await lab.leader()
@@ -336,7 +355,11 @@ def test_watches_are_registered_again_at_a_reconnection_and_missed_changes_fire_
 
 
 def test_new_leader_gives_every_session_a_full_timeout() -> None:
-    """No server answers for a while, then all sessions get a fresh deadline (section 14)."""
+    """A new leader knows no deadlines, so every session gets a full timeout.
+
+    (ZOOKEEPER_CONSUMER 14)
+    The client died 3 s before the leader; its node lives 6 s longer than the change of the leader.
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         leader = await lab.leader()
@@ -363,7 +386,11 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_answered_write_survives_the_power_loss_of_its_leader(seed: int) -> None:
-    """It is committed when a majority has logged it (ZK-02)."""
+    """An answered write is committed: a majority of the servers has logged it (ZK-02).
+
+    The leader loses its power in the middle of twenty writes. Every server then shows at least the
+    answered ones.
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         leader = await lab.leader()
@@ -391,7 +418,7 @@ def test_answered_write_survives_the_power_loss_of_its_leader(seed: int) -> None
 
 
 def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
-    """A write is committed when a majority has logged it (ZK-02)."""
+    """A write without a majority is not committed, and is undone after the healing (ZK-02)."""
 
     async def scenario(lab: EnsembleRun) -> None:
         leader = await lab.leader()

@@ -1,4 +1,7 @@
-"""Watches of one server: which fire, for which connection, and their registration again."""
+"""Watches of one server: which fire, for which connection, and their registration again.
+
+ZK-... in brackets are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
+"""
 
 from cluster.host.incoming_request import AcceptedConnection
 from cluster.zookeeper.watches import WatchTable
@@ -17,7 +20,7 @@ B = AcceptedConnection(NodeName("b"), 0)
 
 
 def test_watch_is_one_shot_and_registered_twice_counts_once() -> None:
-    """It is one-shot and belongs to (session's connection, path) as a set (ZK-16)."""
+    """A watch fires once; a connection has at most one of a kind on a path (ZK-16)."""
     watches = WatchTable()
     watches.add_data_watch(A, "/t")
     watches.add_data_watch(A, "/t")
@@ -30,7 +33,10 @@ def test_watch_is_one_shot_and_registered_twice_counts_once() -> None:
 
 
 def test_exists_watch_fires_on_the_creation_and_a_child_watch_on_the_child_list() -> None:
-    """exists/getData: create, data change, delete; getChildren: child list, delete (ZK-16)."""
+    """A watch of `exists` fires when its path is created, one of `getChildren` for a new child.
+
+    (ZK-16)
+    """
     watches = WatchTable()
     watches.add_data_watch(A, "/ids/c")
     watches.add_child_watch(B, "/ids")
@@ -45,7 +51,7 @@ def test_exists_watch_fires_on_the_creation_and_a_child_watch_on_the_child_list(
 
 
 def test_deletion_fires_both_kinds_of_watches_as_one_event_a_connection() -> None:
-    """A connection that has left both kinds on a znode hears of its end once (ZK-16)."""
+    """A connection with both kinds of watches on a znode gets one event of its deletion (ZK-16)."""
     watches = WatchTable()
     watches.add_data_watch(A, "/ids")
     watches.add_child_watch(A, "/ids")
@@ -57,7 +63,7 @@ def test_deletion_fires_both_kinds_of_watches_as_one_event_a_connection() -> Non
 
 
 def test_watches_of_a_connection_are_removed_with_it() -> None:
-    """It belongs to (session's connection, path) (ZK-16)."""
+    """A watch belongs to a connection, and cannot fire without it (ZK-16)."""
     watches = WatchTable()
     watches.add_data_watch(A, "/ids")
     watches.add_child_watch(A, "/ids")
@@ -69,7 +75,10 @@ def test_watches_of_a_connection_are_removed_with_it() -> None:
 
 
 def test_watch_registered_again_fires_at_once_if_its_path_has_changed_since() -> None:
-    """The server fires at once those whose path has changed since (ZK-20)."""
+    """A client registers its watches again with the last zxid that it has seen, here 4 (ZK-20).
+
+    The server fires at once those whose path has changed since, and keeps the others.
+    """
     tree = ZnodeTree([("/ids", ""), ("/t", ""), ("/quiet", "")])
     tree.set_data("/t", "new", Zxid(5))
     tree.create("/ids/c", "", NO_SESSION, Zxid(6))

@@ -1,4 +1,9 @@
-"""The layer over the sessions: retries, listeners, and the next session after an expiry."""
+"""ZkClient, the layer above a session: retries, listeners, and the session after an expiry.
+
+It imitates the library zkclient of Kafka's old consumer. ZK-... in brackets are rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md. An ensemble of one server answers, unless a test says otherwise;
+the session timeout is 6 s.
+"""
 
 import pytest
 
@@ -23,14 +28,14 @@ def requests_of(lab: EnsembleRun, node: str, after_us: int = 0) -> list[str]:
 
 
 def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
-    """For each child event zkclient does `exists(path)` and `getChildren(path)` first (ZK-22)."""
+    """For each child event zkclient sends `exists(path)` and `getChildren(path)` first (ZK-22)."""
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)
-        sent_when_heard: list[list[str]] = []
+        sent_before_each_call: list[list[str]] = []
 
         async def listener(_path: str) -> None:
-            sent_when_heard.append(requests_of(lab, "client-0", began_us))
+            sent_before_each_call.append(requests_of(lab, "client-0", began_us))
 
         await watcher.subscribe_child_changes("/consumers", listener)
         assert requests_of(lab, "client-0") == ["Exists", "GetChildren"]
@@ -39,14 +44,14 @@ def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
             await writer.create(f"/consumers/{name}", "")
             await lab.runtime.sleep(SECOND // 10)
         # The two reads have registered the watch again, so the second change is notified, too.
-        assert sent_when_heard == [["Exists", "GetChildren"], ["Exists", "GetChildren"] * 2]
+        assert sent_before_each_call == [["Exists", "GetChildren"], ["Exists", "GetChildren"] * 2]
         assert watcher.notifications == 2
 
     run_ensemble(scenario)
 
 
 def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
-    """For a data event `exists(path, watch)` and `getData(path, watch)` (ZK-22)."""
+    """A subscription sends `exists`; a data event then costs `exists` and `getData` (ZK-22)."""
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)
@@ -65,7 +70,10 @@ def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
 
 
 def test_listeners_run_one_after_the_other_and_an_exception_is_dropped() -> None:
-    """One ZkEventThread runs all listeners one after the other (ZK-21)."""
+    """One ZkEventThread runs all listeners one after the other (ZK-21).
+
+    The first listener fails after a second; the second one runs all the same.
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)
@@ -117,7 +125,13 @@ def test_operation_that_meets_a_connection_loss_is_tried_again_when_connected() 
 
 
 def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
-    """The retry may run in the next session: it deletes the claim of another (ZK-23, ZK-74)."""
+    """A late delete may remove the node of another client (ZK-23, ZK-74).
+
+    1. `late` owns a node and is cut off; its delete waits for a connection.
+    2. Its session ends, so that its node is removed, and `other` creates the same path.
+    3. After the healing `late` gets a new session and sends its delete, which removes the node of
+       `other`.
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         late, other = lab.zk_client(0), lab.zk_client(1)
@@ -140,7 +154,10 @@ def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
 
 
 def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
-    """It queues handleNewSession, and then all child and data listeners (ZK-24)."""
+    """After an expiry zkclient calls handleNewSession, then all child and data listeners (ZK-24).
+
+    No node changed: listeners are called because changes may have been missed.
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         client = lab.zk_client(0)
@@ -165,7 +182,10 @@ def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
 
 
 def test_write_creates_the_znode_and_its_parents() -> None:
-    """First time: NoNode, then create (section 7, R3)."""
+    """A write sets the data; if the node is missing, it creates the node with its parents.
+
+    (ZOOKEEPER_CONSUMER 7, R3)
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         client = lab.zk_client(0)
@@ -180,10 +200,10 @@ def test_write_creates_the_znode_and_its_parents() -> None:
 
 
 def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
-    """The event carries type and path, not the new data (ZK-18).
+    """The event has a type and a path, but not the new data, so the listener reads it (ZK-18).
 
-    Changes between the event and the re-arming read fall together into what that read returns:
-    states are skipped, changes are never missed for good.
+    That read registers the watch again. Changes between the event and the read are seen as one:
+    "1" and "2" are skipped, but the last state is never missed.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
