@@ -32,7 +32,7 @@ CREATED = "created"
 async def offset_of(
     lab: BrokerLab, broker_id: int, timestamp: int, *, leader_epoch: int = -1
 ) -> ListOffsetsPartitionResponse:
-    """Ask a broker for the offset of a time in orders-0."""
+    """Ask a broker for the offset of a time in orders-0; -1 stands for the log's end."""
     answer = await lab.client.call(
         broker_id,
         ListOffsetsRequest(
@@ -84,15 +84,16 @@ def test_offset_of_a_time_is_that_of_the_first_record_not_older() -> None:
         for timestamp in (10, 20, 30):
             batch = client_batch("a", "b", timestamp_ms=timestamp)
             assert (await lab.client.produce_batch(0, batch)).error_code is ErrorCode.NONE
-        found = [await offset_of(lab, 0, timestamp) for timestamp in (0, 10, 11, 30, 31)]
-        assert [(each.offset, each.timestamp) for each in found] == [
+        # Batches of two records: times 10, 20 and 30 begin at the offsets 0, 2 and 4.
+        answers = [await offset_of(lab, 0, timestamp) for timestamp in (0, 10, 11, 30, 31)]
+        assert [(answer.offset, answer.timestamp) for answer in answers] == [
             (0, 10),
             (0, 10),
             (2, 20),
             (4, 30),
             (-1, -1),
         ]
-        assert {each.error_code for each in found} == {ErrorCode.NONE}
+        assert {answer.error_code for answer in answers} == {ErrorCode.NONE}
 
     BrokerLab(broker_cluster()).run(story)
 
@@ -107,6 +108,7 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
         while (await end_of_epoch(lab, 1, 0)).error_code is not ErrorCode.NONE:
             await lab.seconds(0.1)
         await lab.client.produce(1, b"b")
+        # Broker 1 leads in epoch 1: a client in epoch 0 is behind, one in epoch 2 is ahead of it.
         for epoch, error in (
             (0, ErrorCode.FENCED_LEADER_EPOCH),
             (2, ErrorCode.UNKNOWN_LEADER_EPOCH),
@@ -114,8 +116,9 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
         ):
             assert (await offset_of(lab, 1, -1, leader_epoch=epoch)).error_code is error
             assert (await end_of_epoch(lab, 1, 0, current=epoch)).error_code is error
+        # Each epoch has one record; no record has epoch 5.
         ends = [await end_of_epoch(lab, 1, epoch) for epoch in (0, 1, 5)]
-        assert [(each.leader_epoch, each.end_offset) for each in ends] == [(0, 1), (1, 2), (-1, -1)]
+        assert [(end.leader_epoch, end.end_offset) for end in ends] == [(0, 1), (1, 2), (-1, -1)]
         assert (await end_of_epoch(lab, 2, 0)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     BrokerLab(broker_cluster()).run(story)
@@ -135,7 +138,10 @@ def test_unknown_fetch_session_is_not_found() -> None:
 
 
 def test_metadata_request_creates_its_topic_if_it_allows_it() -> None:
-    """The lab's own clients never allow it."""
+    """The answer to the request that creates the topic is still UNKNOWN_TOPIC_OR_PARTITION.
+
+    A request without `allow_auto_topic_creation` creates nothing.
+    """
 
     async def story(lab: BrokerLab) -> None:
         async def metadata(*, may_create: bool) -> tuple[ErrorCode, int]:
@@ -157,7 +163,7 @@ def test_metadata_request_creates_its_topic_if_it_allows_it() -> None:
 
 
 def test_creation_is_forwarded_until_the_controller_returns() -> None:
-    """A broker tries for 60 s."""
+    """A broker repeats the request for up to 60 s. Here the controller returns after 5 s."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.runtime.crash(lab.controller)
@@ -176,7 +182,7 @@ def test_creation_is_forwarded_until_the_controller_returns() -> None:
         await lab.seconds(5)
         (created,) = answers
         assert isinstance(created, CreateTopicsResponse)
-        assert [each.error_code for each in created.topics] == [ErrorCode.NONE]
+        assert [topic.error_code for topic in created.topics] == [ErrorCode.NONE]
 
     BrokerLab(broker_cluster()).run(story)
 
@@ -192,6 +198,6 @@ def test_creation_times_out_without_a_controller() -> None:
             timeout_us=100_000_000,
         )
         assert isinstance(answer, CreateTopicsResponse)
-        assert [each.error_code for each in answer.topics] == [ErrorCode.REQUEST_TIMED_OUT]
+        assert [topic.error_code for topic in answer.topics] == [ErrorCode.REQUEST_TIMED_OUT]
 
     BrokerLab(broker_cluster()).run(story)

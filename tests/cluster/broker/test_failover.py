@@ -25,7 +25,10 @@ def moved(status: ClusterStatus) -> bool:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_broker_is_fenced_between_session_minus_heartbeat_and_session(seed: int) -> None:
-    """The session runs from the last heartbeat, up to 2 s before the kill: 7.0 to 9.5 s."""
+    """The session of 9 s runs from the last heartbeat, which was sent up to 2 s before the kill.
+
+    Each seed kills at another phase of the heartbeats. The upper bound has 0.5 s for the election.
+    """
 
     async def story(lab: BrokerLab) -> int:
         await lab.seconds(1 + 0.45 * seed)
@@ -59,7 +62,11 @@ def test_new_coordinator_is_named_before_it_serves() -> None:
 
 
 def test_phases_of_a_failover_are_close_to_a_real_cluster() -> None:
-    """MEASURED_FAILOVER kill: decided to elected 42-142 ms, elected to loaded 8-142 ms."""
+    """A real cluster needs 42 to 142 ms from the decision to the election's line in a broker's log.
+
+    It needs 8 to 142 ms from there to the end of the load (docs/kafka, MEASURED_FAILOVER kill). The
+    lower bounds are those of the CostModel: `publish_us` is 30 ms, `load_fixed_us` 5 ms.
+    """
 
     async def story(lab: BrokerLab) -> tuple[int, int]:
         await lab.kill(OLD)
@@ -83,9 +90,9 @@ def test_large_log_lengthens_the_load_while_the_broker_sends_heartbeats() -> Non
         await lab.kill(OLD)
         await lab.until(moved)
         await lab.seconds(0.06)
-        # In the middle of the load the broker serves another group's commit and a data partition.
-        mine = group_ids(spec, 3)[0]
-        answer = await lab.client.commit(NEW, mine, 1)
+        # In the middle of the load the broker answers a commit and serves a data partition.
+        preloaded_group = group_ids(spec, 3)[0]
+        answer = await lab.client.commit(NEW, preloaded_group, 1)
         assert answer.topics[0].partitions[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         produced = await lab.client.produce(NEW, b"a", partition=NEW)
         assert produced.error_code is ErrorCode.NONE
@@ -93,11 +100,12 @@ def test_large_log_lengthens_the_load_while_the_broker_sends_heartbeats() -> Non
         (started,) = _of_epoch_1(lab.events(TraceKind.LOAD_STARTED))
         (completed,) = _of_epoch_1(lab.events(TraceKind.LOAD_COMPLETED))
         assert completed.offset == 200_000
-        assert len(lab.events(TraceKind.BROKER_FENCED)) == 1
+        assert len(lab.events(TraceKind.BROKER_FENCED)) == 1  # the killed broker only
         status = await lab.runtime.status()
-        assert [group.coordinator for group in status.groups[mine]] == [NEW]
+        assert [group.coordinator for group in status.groups[preloaded_group]] == [NEW]
         return completed.time_us - started.time_us
 
+    # The CostModel's 300 ns for each of 200,000 records are 60 ms.
     assert 60_000 <= BrokerLab(broker_cluster(preload=(spec,))).run(story) <= 1_000_000
 
 

@@ -15,12 +15,12 @@ REFUSED_US = 2 * LATENCY_US
 
 
 def test_backoff_doubles_up_to_half_the_session() -> None:
-    """As Kafka BrokerLifecycleManager.resendExponentialBackoff, without its jitter."""
+    """Source: Kafka BrokerLifecycleManager.resendExponentialBackoff, here without its jitter."""
     lab = HostLab()
     host = lab.host("broker-0")
 
-    async def nothing() -> None:
-        raise AssertionError("nobody answered")
+    async def on_caught_up() -> None:
+        raise AssertionError("the broker never registers, so it never catches up")
 
     heartbeats = BrokerHeartbeats(
         host,
@@ -29,9 +29,9 @@ def test_backoff_doubles_up_to_half_the_session() -> None:
         BrokerSpec(broker_id=0),
         BrokerConfig(broker_session_timeout_ms=1_000),
         lambda: 0,
-        nothing,
+        on_caught_up,
     )
-    attempts: list[int] = []
+    attempts: list[int] = []  # time of each attempt to connect, exact to 10 ms
 
     async def main() -> None:
         host.spawn(heartbeats.run(), name="heartbeats")
@@ -42,6 +42,7 @@ def test_backoff_doubles_up_to_half_the_session() -> None:
 
     lab.run(main())
 
+    # From 100 ms (retry.backoff.ms) to 500 ms, half the session of 1 s.
     waits = [later - earlier - REFUSED_US for earlier, later in pairwise(attempts)]
     assert [round(wait_us, -4) for wait_us in waits[:5]] == [
         100_000,

@@ -1,4 +1,4 @@
-"""A deleted topic, from the controller to disks, waiting requests, groups and clients."""
+"""Deletion of topics by an administrator, and by a Kafka client through any broker."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_broker_forwards_a_deletion_to_the_controller() -> None:
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(0, DeleteTopicsRequest(topic_names=(ORDERS, "b")))
         assert isinstance(answer, DeleteTopicsResponse)
-        assert [(each.name, each.error_code) for each in answer.responses] == [
+        assert [(result.name, result.error_code) for result in answer.responses] == [
             (ORDERS, ErrorCode.NONE),
             ("b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ]

@@ -24,10 +24,13 @@ TX = "tx-1"
 STATE = partition_for(TX, 3)
 """Partition of __transaction_state: its first leader is broker STATE, then the next one."""
 TC, NEXT_TC = STATE, (STATE + 1) % 3
+"""The transaction coordinator, and the broker that succeeds it."""
 GROUP = next(name for name in ("a", "b", "c", "d") if partition_for(name, 3) == (STATE + 1) % 3)
 OFFSETS = partition_for(GROUP, 3)
+"""The group's offsets partition. The group is chosen so that GC is not TC."""
 GC, NEXT_GC = OFFSETS, (OFFSETS + 1) % 3
-BROKERS = tuple(broker_name(each) for each in range(3))
+"""The group coordinator, and the broker that succeeds it."""
+BROKERS = tuple(broker_name(broker_id) for broker_id in range(3))
 
 
 def producer(lab: BrokerLab) -> TransactionalClient:
@@ -42,7 +45,7 @@ def between_brokers(rule_id: str, purpose: str, effect: Cut | Clog, *sources: No
 
 
 def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
-    """On Ray every message is encoded: a value that only a reference carries would be lost."""
+    """On Ray every message is encoded, so no value may depend on a reference to an object."""
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)
@@ -61,7 +64,12 @@ def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
 
 
 def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
-    """It was cut off when it decided to abort; its successor accepted another commit."""
+    """A late marker must not abort the transaction that the next coordinator has begun.
+
+    1. The coordinator decides to abort; its marker is held on its way.
+    2. The next coordinator takes over, and accepts another commit in a new transaction.
+    3. The old marker arrives and is refused: the commit is still pending.
+    """
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)
@@ -104,12 +112,17 @@ def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -
 
 
 def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the_log() -> None:
-    """KIP-890: the commit would open a transaction that no marker ends."""
+    """The commit would open a transaction that no marker ends (KIP-890).
+
+    The answer to the verification is held while the transaction is aborted.
+    """
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)
         await tx.init(TC)
-        await tx.commit_offset(GC, GROUP, 40)  # refused; the connection is open from here on
+        # Refused, because no transaction has begun. It opens the connection for verifications,
+        # whose purpose the rule below selects.
+        await tx.commit_offset(GC, GROUP, 40)
         await tx.add_offsets(TC, GROUP)
         answers = between_brokers("late", TRANSACTION_VERIFICATION, Clog(), broker_name(TC))
         await lab.runtime.set_link_rules((answers,))
@@ -120,9 +133,9 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
 
         lab.client.host.spawn(commit(), name="commit")
         await lab.seconds(0.5)
-        end = TransactionalClient(lab, TX)
-        end.id, end.epoch = tx.id, tx.epoch
-        assert await end.end(TC, is_commit=False) is NONE
+        same_producer = TransactionalClient(lab, TX)
+        same_producer.id, same_producer.epoch = tx.id, tx.epoch
+        assert await same_producer.end(TC, is_commit=False) is NONE
         await lab.seconds(0.5)
         await lab.runtime.set_link_rules(())
         await lab.seconds(0.5)
@@ -133,7 +146,10 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
 
 
 def test_completion_of_a_transaction_waits_behind_a_load() -> None:
-    """KAFKA-10614: both use one queue; the marker is in the log long before."""
+    """Both use one queue (KAFKA-10614); the marker is in the log long before the completion.
+
+    The load of 300,000 records takes 3 s, at 10,000 ns for each.
+    """
     other = (OFFSETS + 1) % 3
     preload = (PreloadSpec(partition=other, commit_records=300_000, groups=5),)
     base = broker_cluster(config=NO_BALANCING, preload=preload)
@@ -168,19 +184,20 @@ def test_producer_ids_are_never_assigned_twice() -> None:
     """Blocks come from the metadata log: a killed broker loses the rest of its block."""
 
     async def story(lab: BrokerLab) -> None:
-        given = []
+        assigned_ids = []
         for number in range(3):
             tx = producer(lab)
             other = TransactionalClient(lab, f"other-{number}")
             coordinator = (await other.coordinator()).node_id
             await other.init(coordinator)
-            given.append(other.id)
+            assigned_ids.append(other.id)
             await tx.init(TC)
-            given.append(tx.id)
+            assigned_ids.append(tx.id)
             await lab.kill(NEXT_GC)
             await lab.restart(NEXT_GC)
             await lab.seconds(12)
-        assert len(set(given)) == 4  # three others, and the one transactional id of `producer`
+        # Three other producers, and one transactional id that keeps its producer id.
+        assert len(set(assigned_ids)) == 4
 
     BrokerLab(transactional_cluster()).run(story)
 

@@ -8,7 +8,10 @@ BROKER = broker_name(BrokerId(0))
 
 
 def registrations(lab: GroupLab, after_us: int = 0) -> list[tuple[int, str, str]]:
-    """Return time, operation and path of each write of a broker's znode."""
+    """Return time, operation and path of each write of a broker's znode, once per write.
+
+    Each ZooKeeper server applies each write; the first server's rows stand for all.
+    """
     writes = [
         (row.time_us, detail_of(row))
         for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=after_us)
@@ -34,7 +37,7 @@ def test_death_of_a_broker_starts_no_rebalance() -> None:
 
     lab = GroupLab(2, 4, brokers=2, brokers_register=True).run(scenario)
 
-    assert len(registrations(lab)) == 2
+    assert len(registrations(lab)) == 2  # one for each broker, at its start
     (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.joined_us)
     assert 4 * SECOND <= expired.time_us - lab.joined_us <= 8 * SECOND
     assert lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us) == []
@@ -42,9 +45,9 @@ def test_death_of_a_broker_starts_no_rebalance() -> None:
 
 
 def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> None:
-    """It watches `/brokers/ids` only after a rebalance that found no broker at all (ZK-40).
+    """A consumer watches `/brokers/ids` only after a rebalance that found no broker at all (ZK-40).
 
-    That rebalance has succeeded, with nothing assigned.
+    That rebalance succeeds with no partition assigned. The watch starts the next one.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -54,17 +57,17 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
         await lab.runtime.start_node(member_name(0))
         await lab.runtime.sleep(5 * SECOND)
         status = (await lab.status())[member_name(0)]
-        found.append((status.state, len(status.assigned)))
+        states_and_sizes.append((status.state, len(status.assigned)))
         lab.settled_us = lab.runtime.now_us()
         await lab.runtime.restart(BROKER)
         await lab.runtime.sleep(15 * SECOND)
         status = (await lab.status())[member_name(0)]
-        found.append((status.state, len(status.assigned)))
+        states_and_sizes.append((status.state, len(status.assigned)))
 
-    found: list[tuple[str, int]] = []
+    states_and_sizes: list[tuple[str, int]] = []
     lab = GroupLab(1, 4, late_from=0, brokers_register=True).run(scenario)
 
-    assert found == [("STABLE", 0), ("STABLE", 4)]
+    assert states_and_sizes == [("STABLE", 0), ("STABLE", 4)]
     (registered,) = registrations(lab, lab.settled_us)
     (fired,) = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.settled_us)
     assert registered[1:] == ("create", "/brokers/ids/0")
@@ -91,7 +94,7 @@ def test_broker_that_restarts_at_once_registers_when_its_earlier_session_has_end
 
 
 def test_broker_that_stops_leaves_zookeeper_at_once() -> None:
-    """A clean `close` ends it at once (ZK-11)."""
+    """A clean `close` ends the broker's session at once (ZK-11), so the session never expires."""
 
     async def scenario(lab: GroupLab) -> None:
         lab.joined_us = lab.runtime.now_us()

@@ -30,7 +30,7 @@ COORDINATOR = partition_for(GROUP, 3)
 
 
 def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
-    """The check precedes all others; Kafka's LeaveGroup has none (BEHAVIOUR 2.0)."""
+    """Kafka's handlers check this first; only LeaveGroup's has no such check (BEHAVIOUR 2.0)."""
     error = ErrorCode.UNSUPPORTED_VERSION
     joined = static_member_refusal(envelope(join_group(instance="i"), version=5))
     assert isinstance(joined, JoinGroupResponse)
@@ -38,9 +38,9 @@ def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
     synced = static_member_refusal(envelope(sync_group("m", 1, instance="i")))
     assert isinstance(synced, SyncGroupResponse)
     assert synced.error_code is error
-    beaten = static_member_refusal(envelope(heartbeat("m", 1, instance="i")))
-    assert isinstance(beaten, HeartbeatResponse)
-    assert beaten.error_code is error
+    alive = static_member_refusal(envelope(heartbeat("m", 1, instance="i")))
+    assert isinstance(alive, HeartbeatResponse)
+    assert alive.error_code is error
     committed = static_member_refusal(
         envelope(offset_commit({("t", 0): 1, ("u", 2): 3}, "m", 1, instance="i"))
     )
@@ -71,7 +71,10 @@ def test_member_without_instance_id_is_accepted_by_an_old_broker() -> None:
 def test_old_broker_refuses_static_members_before_the_coordinator(
     version: str, error: ErrorCode
 ) -> None:
-    """The coordinator receives no request."""
+    """From 2.3 on the coordinator gets the request, and answers that it knows no such member.
+
+    A member without an instance id reaches the coordinator in every version.
+    """
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(COORDINATOR, heartbeat("m", 1, instance="i"))

@@ -43,12 +43,13 @@ def sampled(run: VirtualRun, node: str | None = None) -> list[TraceRow]:
     ]
 
 
-def coordinator_of(run: VirtualRun, kind: TraceKind) -> TraceRow:
+def first_group_row(run: VirtualRun, kind: TraceKind) -> TraceRow:
     """Return the first row of a kind that a broker wrote about the group."""
     return next(row for row in run.rows if row.kind == kind and row.group == "orders-readers")
 
 
 def test_every_broker_samples_every_ten_seconds() -> None:
+    """Ten seconds are the default of the cluster's metrics interval."""
     rows = sampled(crash())
     times = [row.time_us for row in rows if row.node == "broker-0" and row.incarnation == 0]
     assert len(times) > 2
@@ -59,10 +60,12 @@ def test_every_broker_samples_every_ten_seconds() -> None:
 def test_gauges_count_the_group_at_its_coordinator() -> None:
     """After the failover the broker that loaded the group counts it, with its offsets."""
     run = crash()
-    before = coordinator_of(run, TraceKind.ASSIGNMENT_STORED).node
-    after = coordinator_of(run, TraceKind.GROUP_LOADED).node
+    before = first_group_row(run, TraceKind.ASSIGNMENT_STORED).node
+    after = first_group_row(run, TraceKind.GROUP_LOADED).node
     assert before != after
     first, last = samples(run, before)[0], samples(run, after)[-1]
+    # The group has twelve members and twelve partitions. Each member has a session timer, which
+    # counts as a waiting operation.
     for sample in (first, last):
         assert sample["NumGroups"] == sample["NumGroupsStable"] == 1
         assert sample["NumOffsets"] == 12
@@ -74,13 +77,19 @@ def test_gauges_count_the_group_at_its_coordinator() -> None:
 
 
 def test_counts_equal_the_rows_of_the_trace() -> None:
+    """A commit counts once, although each of its offsets has a row.
+
+    The new coordinator completes no rebalance; the first generation's is counted by the old one.
+    """
     run = crash()
-    after = coordinator_of(run, TraceKind.GROUP_LOADED).node
-    last = sampled(run, after)[-1].time_us
+    after = first_group_row(run, TraceKind.GROUP_LOADED).node
+    last_sample_us = sampled(run, after)[-1].time_us
     appends = {
         row.correlation_id
         for row in run.rows
-        if row.kind == TraceKind.COMMIT_STORED and row.node == after and row.time_us <= last
+        if row.kind == TraceKind.COMMIT_STORED
+        and row.node == after
+        and row.time_us <= last_sample_us
     }
     sample = samples(run, after)[-1]
     assert sample["offset-commit-count"] == len(appends) > 100
@@ -91,14 +100,18 @@ def test_counts_equal_the_rows_of_the_trace() -> None:
 
 
 def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> None:
-    """Kafka answers NaN before the first one.
+    """Kafka answers NaN before the first load.
 
     MM-67: time of a load is measured from its scheduling
     """
     run = crash()
     loads = [row for row in run.rows if row.kind == TraceKind.LOAD_COMPLETED]
-    after = coordinator_of(run, TraceKind.GROUP_LOADED)
-    (load,) = [row for row in loads if row.node == after.node and row.partition == after.partition]
+    group_loaded = first_group_row(run, TraceKind.GROUP_LOADED)
+    (load,) = [
+        row
+        for row in loads
+        if (row.node, row.partition) == (group_loaded.node, group_loaded.partition)
+    ]
     scheduled = [
         row
         for row in run.rows
@@ -108,15 +121,15 @@ def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> N
     took_ms = (load.time_us - scheduled[-1].time_us) / 1_000
     sample = next(
         json.loads(row.detail or "{}")
-        for row in sampled(run, after.node)
+        for row in sampled(run, group_loaded.node)
         if row.time_us > load.time_us
     )
     assert sample["partition-load-time-max"] >= took_ms > 0
     assert sample["partition-load-time-avg"] <= sample["partition-load-time-max"]
-    before = CoordinatorMetrics(
+    without_loads = CoordinatorMetrics(
         HostLab().host("broker-0"), CoordinatorHarness().coordinator, interval_us=0
     )
-    values = before.values()
+    values = without_loads.values()
     assert [name for name, value in values.items() if value is None] == [
         "partition-load-time-max",
         "partition-load-time-avg",
@@ -124,6 +137,7 @@ def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> N
 
 
 def test_sample_interval_of_zero_disables_samples() -> None:
+    """The run itself is as before: its verdict is a pass."""
     experiment = load_experiment("coordinator_crash").experiment
     quiet: Experiment = replace(
         experiment, cluster=replace(experiment.cluster, metrics_interval="0s")

@@ -1,4 +1,7 @@
-"""Steps of the API layer and the append path around the coordinator (BEHAVIOUR 2.0, 2.1, 5.3)."""
+"""Steps of the API layer and the append path around the coordinator.
+
+Source: docs/kafka, BEHAVIOUR 2.0, 2.1, 5.3.
+"""
 
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS
@@ -22,7 +25,7 @@ FOLLOWERS = [broker_id for broker_id in range(3) if broker_id != COORDINATOR]
 
 
 def test_commit_is_acknowledged_when_the_high_watermark_passed_it() -> None:
-    """BEHAVIOUR 5.3: APPEND_STARTED and APPEND_COMPLETED name the epoch of each append."""
+    """The rows of an append have its epoch, and its ISR at the acknowledgement (BEHAVIOUR 5.3)."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.commit(COORDINATOR, GROUP, 7)
@@ -35,13 +38,14 @@ def test_commit_is_acknowledged_when_the_high_watermark_passed_it() -> None:
         assert (completed.offset, completed.error) == (0, "NONE")
         assert started.correlation_id == completed.correlation_id
         assert started.detail == '{"epoch_start_offset":0,"records":1}'
+        # The coordinator is broker 2, the first replica of partition 2.
         assert completed.detail == '{"epoch_start_offset":0,"isr":[2,0,1],"records":1}'
 
     BrokerLab(broker_cluster()).run(story)
 
 
 def test_commit_of_an_unknown_partition_is_refused_for_that_partition_only() -> None:
-    """BEHAVIOUR 2.0: only partitions that exist reach the coordinator."""
+    """Only partitions that exist reach the coordinator (BEHAVIOUR 2.0)."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.commit(COORDINATOR, GROUP, 7, partitions=(0, 9))
@@ -53,7 +57,7 @@ def test_commit_of_an_unknown_partition_is_refused_for_that_partition_only() -> 
 
 
 def test_commit_of_unknown_partitions_only_does_not_reach_the_coordinator() -> None:
-    """No group is created; the broker asked is not even the coordinator."""
+    """The broker is not even the coordinator, and still does not answer NOT_COORDINATOR."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.commit(FOLLOWERS[0], GROUP, 7, partitions=(8, 9))
@@ -96,6 +100,7 @@ def test_metadata_lists_live_brokers_and_leaders() -> None:
         assert isinstance(answer, MetadataResponse)
         assert sorted(broker.node_id for broker in answer.brokers) == [0, 1]
         orders, nothing = answer.topics
+        # Partition 2 has the replicas 2, 0, 1: without broker 2, broker 0 leads it.
         assert [p.leader_id for p in orders.partitions] == [0, 1, 0]
         assert orders.partitions[0].offline_replicas == (2,)
         assert nothing.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -116,7 +121,7 @@ def test_broker_is_not_the_controller() -> None:
 
 
 def test_commit_record_carries_the_wall_clock() -> None:
-    """BEHAVIOUR 5.1: timestamps are CreateTime; retention counts from them after a failover."""
+    """Timestamps are CreateTime; retention counts from them after a failover (BEHAVIOUR 5.1)."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, GROUP, 7)
@@ -129,7 +134,7 @@ def test_commit_record_carries_the_wall_clock() -> None:
 
 
 def test_consumer_group_heartbeat_is_refused_while_the_protocol_is_off() -> None:
-    """Recording `kip848-refused`: 3.9 enables the classic protocol only."""
+    """Kafka 3.9 enables the classic protocol only; the recording `kip848-refused` shows it."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(

@@ -25,7 +25,10 @@ NEXT = BrokerId((COORDINATOR + 1) % 3)
 
 @pytest.mark.parametrize("codec", list(CompressionType))
 def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: CompressionType) -> None:
-    """The next coordinator reads the records of the last one, cleaned or not."""
+    """The next coordinator reads the records of the last one, those that were cleaned included.
+
+    Two groups share the partition: GROUP has a member with an assignment, OTHER commits offsets.
+    """
     config = msgspec.structs.replace(
         NO_BALANCING,
         offsets_topic_compression_codec=codec,
@@ -47,6 +50,7 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
     )
 
     async def story(lab: BrokerLab) -> None:
+        # The first JoinGroup returns a member id, with which the second joins (KIP-394).
         first = await lab.client.call(COORDINATOR, join_group())
         assert isinstance(first, JoinGroupResponse)
         joined = await lab.client.call(COORDINATOR, join_group(first.member_id))
@@ -65,9 +69,9 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
         fetched = await lab.client.call(NEXT, offset_fetch((ORDERS, 1), group_id=OTHER))
         assert isinstance(fetched, OffsetFetchResponse)
         assert fetched.groups[0].topics[0].partitions[0].committed_offset == 59
-        again = await lab.client.call(NEXT, sync_group(first.member_id, 1))
-        assert isinstance(again, SyncGroupResponse)
-        assert (again.error_code, again.assignment) == (ErrorCode.NONE, b"mine")
+        synced = await lab.client.call(NEXT, sync_group(first.member_id, 1))
+        assert isinstance(synced, SyncGroupResponse)
+        assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"mine")
 
     BrokerLab(cluster).run(story)
 
@@ -77,11 +81,12 @@ OTHER = next(
     for name in (f"other-{number}" for number in range(99))
     if partition_for(name, 3) == COORDINATOR
 )
+"""A second group in the offsets partition of GROUP."""
 
 
 def test_preloaded_log_is_compressed_and_a_load_reads_fewer_bytes() -> None:
     """The number of records, which makes most of the cost, is the same."""
-    read = {}
+    details_by_codec = {}
     for codec in (CompressionType.NONE, CompressionType.GZIP):
         config = msgspec.structs.replace(NO_BALANCING, offsets_topic_compression_codec=codec)
         preload = PreloadSpec(partition=COORDINATOR, commit_records=5_000)
@@ -95,7 +100,9 @@ def test_preloaded_log_is_compressed_and_a_load_reads_fewer_bytes() -> None:
             detail: dict[str, int] = json.loads(row.detail or "{}")
             return detail
 
-        read[codec] = BrokerLab(broker_cluster(config=config, preload=(preload,))).run(story)
-    plain, compressed = read[CompressionType.NONE], read[CompressionType.GZIP]
+        lab = BrokerLab(broker_cluster(config=config, preload=(preload,)))
+        details_by_codec[codec] = lab.run(story)
+    plain = details_by_codec[CompressionType.NONE]
+    compressed = details_by_codec[CompressionType.GZIP]
     assert (compressed["records"], compressed["groups"]) == (plain["records"], plain["groups"])
     assert compressed["bytes"] < plain["bytes"] / 3

@@ -16,7 +16,7 @@ SPEC = PreloadSpec(partition=1, commit_records=1_234, groups=3, records_per_batc
 
 
 def test_batches_are_a_log_of_epoch_0_with_every_record() -> None:
-    """Contiguous, with valid CRCs: recovery and followers check them as any other batch."""
+    """The batches are contiguous and have valid CRCs, as recovery and followers demand."""
     batches = preloaded_batches(SPEC, 3)
     assert all(check_batch(batch) is ErrorCode.NONE for batch in batches)
     storage = MemoryStorage()
@@ -27,7 +27,7 @@ def test_batches_are_a_log_of_epoch_0_with_every_record() -> None:
 
 
 def test_records_are_commits_of_groups_of_that_partition() -> None:
-    """A load must find the records that an old cluster would have."""
+    """The groups map to the partition, and commit in the order of `group_ids`."""
     assert all(partition_for(group, 3) == 1 for group in group_ids(SPEC, 3))
     groups = {}
     for batch in preloaded_batches(SPEC, 3):
@@ -41,7 +41,7 @@ def test_records_are_commits_of_groups_of_that_partition() -> None:
 
 
 def test_deleted_offsets_end_with_a_tombstone_each() -> None:
-    """A load of them must leave no offset."""
+    """Each key ends with a tombstone, so a load of the batches must leave no offset."""
     spec = PreloadSpec(partition=1, commit_records=5, deleted=(("g", "t", 0), ("g", "t", 1)))
     batches = preloaded_batches(spec, 3)
     assert all(check_batch(batch) is ErrorCode.NONE for batch in batches)
@@ -51,6 +51,7 @@ def test_deleted_offsets_end_with_a_tombstone_each() -> None:
             assert record.key is not None
             values[record.key] = record.value is not None
     assert list(values.values()) == [False, False]
+    # The last batch has the two tombstones, after the five commits.
     assert (batches[-1].base_offset, batches[-1].next_offset) == (5, 7)
 
 
@@ -60,9 +61,9 @@ def test_preload_writes_only_to_an_empty_disk_of_a_replica() -> None:
     storage = MemoryStorage()
     preload(storage, BrokerId(0), cluster)
     length = len(storage.log(offsets_partition(1)))
-    assert length == 13
+    assert length == 13  # 1,234 records in batches of 100
     preload(storage, BrokerId(0), cluster)
     assert len(storage.log(offsets_partition(1))) == length
-    stranger = MemoryStorage()
-    preload(stranger, BrokerId(9), cluster)
-    assert len(stranger.log(offsets_partition(1))) == 0
+    other_disk = MemoryStorage()
+    preload(other_disk, BrokerId(9), cluster)
+    assert len(other_disk.log(offsets_partition(1))) == 0

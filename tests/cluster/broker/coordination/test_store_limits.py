@@ -45,7 +45,10 @@ def small_messages() -> BrokerConfig:
 
 
 def test_too_large_commit_is_refused_as_a_whole() -> None:
-    """Each metadata is within its bound, the batch is not: INVALID_COMMIT_OFFSET_SIZE."""
+    """Each metadata is within its own limit; the batch of both exceeds message.max.bytes.
+
+    Kafka's error for it is INVALID_COMMIT_OFFSET_SIZE.
+    """
 
     async def story(lab: BrokerLab) -> None:
         body = offset_commit({(ORDERS, 0): 1, (ORDERS, 1): 1}, metadata="m" * 300)
@@ -74,7 +77,7 @@ def test_too_large_commit_is_refused_as_a_whole() -> None:
     ids=["group", "commit"],
 )
 def test_append_without_a_replica_fails_on_the_broker(record: Record) -> None:
-    """The log's NOT_LEADER_OR_FOLLOWER becomes NOT_COORDINATOR for clients.
+    """The append fails with NOT_LEADER_OR_FOLLOWER, which clients get as NOT_COORDINATOR.
 
     MM-36: storing a group without a replica
     """
@@ -97,14 +100,14 @@ def test_append_without_a_replica_fails_on_the_broker(record: Record) -> None:
 
 
 def test_periodic_expiry_traces_only_expired_offsets() -> None:
-    """Thousands of rows of checks without a result would hide the one with a result.
+    """Ten checks run in 100 s; only the one at which the offsets have expired writes rows.
 
     MM-01: cleanup tells only of what has expired
     """
     config = msgspec.structs.replace(
         NO_BALANCING, offsets_retention_minutes=1, offsets_retention_check_interval_ms=10_000
     )
-    told: list[str] = []
+    log_lines: list[str] = []
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, GROUP, 7, partitions=(0, 1, 2))
@@ -112,16 +115,20 @@ def test_periodic_expiry_traces_only_expired_offsets() -> None:
         assert len(lab.events(TraceKind.OFFSET_REMOVED)) == 3
 
     lab = BrokerLab(
-        broker_cluster(config=config), log=lambda _at, node, line: told.append(f"{node}: {line}")
+        broker_cluster(config=config),
+        log=lambda _time_us, node, line: log_lines.append(f"{node}: {line}"),
     )
     lab.run(story)
-    expired = [line for line in told if "expired" in line]
+    expired = [line for line in log_lines if "expired" in line]
     assert expired == [f"broker-{COORDINATOR}: removed 3 expired offsets"]
 
 
 @pytest.mark.parametrize("refuses", [False, True])
 def test_unreadable_record_fails_every_load_of_its_partition(refuses: bool) -> None:
-    """Recipe f: [S] serves the partition without its groups and accepts new ones, [J] refuses."""
+    """The Scala coordinator serves the partition without its groups, and accepts new groups.
+
+    The Java coordinator refuses the partition (docs/kafka, BEHAVIOUR 6.6, recipe f).
+    """
     preload = PreloadSpec(partition=COORDINATOR, commit_records=1_000, unreadable=True)
     cluster = msgspec.structs.replace(
         broker_cluster(preload=(preload,)), java=JavaSwitches(failed_load_refuses=refuses)
@@ -135,8 +142,8 @@ def test_unreadable_record_fails_every_load_of_its_partition(refuses: bool) -> N
         answer = await lab.client.commit(COORDINATOR, GROUP, 7)
         error = answer.topics[0].partitions[0].error_code
         assert error is (ErrorCode.NOT_COORDINATOR if refuses else ErrorCode.NONE)
-        found = await lab.client.find_coordinator(0, GROUP)
-        assert found.node_id == COORDINATOR
+        coordinator = await lab.client.find_coordinator(0, GROUP)
+        assert coordinator.node_id == COORDINATOR
         await lab.runtime.ask_as_admin(
             move_leader, offsets_partition(COORDINATOR), BrokerId((COORDINATOR + 1) % 3)
         )

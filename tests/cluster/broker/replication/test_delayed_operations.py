@@ -47,7 +47,7 @@ def follower_has(partition: Partition, offset: int) -> None:
 
 
 def test_appends_complete_in_log_order_up_to_the_high_watermark() -> None:
-    """One follower's Fetch may acknowledge several appends, and not the last one."""
+    """One Fetch of the follower acknowledges two appends, and not the third."""
     partition, appends = leader(), DelayedAppends()
     done: list[tuple[str, ErrorCode]] = []
     for name in ("a", "b", "c"):
@@ -64,7 +64,7 @@ def test_appends_complete_in_log_order_up_to_the_high_watermark() -> None:
 
 
 def test_expired_append_is_not_completed_again() -> None:
-    """Its caller got REQUEST_TIMED_OUT, although the record may be committed later."""
+    """The caller has REQUEST_TIMED_OUT as the outcome, although the record is committed later."""
     partition, appends = leader(), DelayedAppends()
     done: list[ErrorCode] = []
     delayed = appends.park(partition, append(partition), done.append)
@@ -76,7 +76,7 @@ def test_expired_append_is_not_completed_again() -> None:
 
 
 def test_lost_leadership_ends_every_delayed_operation() -> None:
-    """The new leader decides whether the records survive."""
+    """Whether the records survive depends on the new leader's log, so their outcome is an error."""
     partition, appends = leader(), DelayedAppends()
     done: list[ErrorCode] = []
     for _ in range(2):
@@ -89,7 +89,7 @@ def test_lost_leadership_ends_every_delayed_operation() -> None:
 
 
 def test_timer_with_the_same_key_replaces_the_pending_one() -> None:
-    """A member's heartbeat extends its session like this."""
+    """A member's heartbeat extends its session by setting its timer again."""
     lab = HostLab()
     fired: list[tuple[int, str]] = []
     timers = KeyedTimers(lab.host("a"), lambda key: fired.append((lab.loop.now_us(), key)))
@@ -126,7 +126,7 @@ def test_invariant_names_a_waiting_append_below_the_high_watermark() -> None:
 
 
 def test_invariant_names_a_waiting_append_that_is_complete() -> None:
-    """Its timeout would pass unnoticed, and its request would never be answered."""
+    """An append that is done does not expire, so its request would never be answered."""
     partition, appends = leader(), DelayedAppends()
     delayed = appends.park(partition, append(partition), lambda error: None)
     delayed.is_done = True

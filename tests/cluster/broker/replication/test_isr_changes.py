@@ -1,4 +1,4 @@
-"""ISR changes go through the controller, and only through it (BEHAVIOUR 6.1)."""
+"""A leader changes its ISR only with the controller's consent (docs/kafka, BEHAVIOUR 6.1)."""
 
 import json
 
@@ -69,7 +69,7 @@ class LossyCluster:
         )
 
     def lose_alter_partition(self, frame: Frame) -> bool:
-        """Return True for an AlterPartition of a leader, and for the dropped Fetches."""
+        """Return True for an AlterPartition, and for a Fetch of broker 2 to broker 0."""
         return self.lose_fetches_of_broker_2(frame) or (
             isinstance(frame, RequestFrame)
             and isinstance(frame.envelope.body, AlterPartitionRequest)
@@ -91,10 +91,9 @@ class LossyCluster:
             for row in self.lab.rows
             if row.kind == TraceKind.METRICS and row.node == node
         ]
-        found: dict[str, float] = json.loads(
-            next(said for said in reversed(samples) if "PartitionCount" in said)
-        )
-        return found
+        latest = next(sample for sample in reversed(samples) if "PartitionCount" in sample)
+        metrics: dict[str, float] = json.loads(latest)
+        return metrics
 
     def produce(self, *, seconds: int, topic: str = ORDERS) -> Outcome | None:
         """Produce a record to broker 0 and return the answer within `seconds`."""
@@ -122,7 +121,11 @@ class LossyCluster:
 
 
 def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> None:
-    """It leaves after replica.lag.time.max.ms, and returns with its first Fetch at the log end."""
+    """It leaves after replica.lag.time.max.ms, and returns with its first Fetch at the log end.
+
+    The lag limit is 4 s here. It counts from the last Fetch, up to 0.5 s before the test begins;
+    the check runs every 2 s, half the limit.
+    """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
     begun_us = cluster.lab.loop.now_us()
@@ -143,7 +146,11 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
 
 
 def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
-    """Until then it reports the number of its partitions that lack a replica."""
+    """A proposal without an answer counts as no change.
+
+    Of six partitions, orders and __consumer_offsets with three each, broker 0 leads two. One of
+    them, orders-0, lacks broker 2 in its ISR.
+    """
     cluster = LossyCluster(metrics_interval_us=1_000_000)
     cluster.lab.lose = cluster.lose_alter_partition
     cluster.produce(seconds=9)
@@ -175,7 +182,7 @@ def test_record_is_acknowledged_when_the_shrink_is_confirmed() -> None:
 
 
 def test_leader_that_cannot_reach_the_controller_never_shrinks_its_isr() -> None:
-    """A zombie therefore never acknowledges a record alone."""
+    """So a leader that is cut off from the controller never acknowledges a record alone."""
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_alter_partition
     assert cluster.produce(seconds=40) is None
@@ -186,18 +193,21 @@ def test_leader_that_cannot_reach_the_controller_never_shrinks_its_isr() -> None
 
 
 def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
-    """Changes in the meantime travel with the next request, as in Kafka's AlterPartitionManager."""
+    """As in Kafka's AlterPartitionManager, later proposals wait for the next request.
+
+    Two partitions of broker 0 propose at the same time, and the second waits for the first answer.
+    """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
     cluster.produce(seconds=0)
     cluster.produce(seconds=9, topic=CONSUMER_OFFSETS)
-    story = [
+    messages = [
         type(frame.envelope.body).__name__
         for frame in cluster.lab.frames
         if isinstance(frame, RequestFrame | ResponseFrame)
         and isinstance(frame.envelope.body, AlterPartitionRequest | AlterPartitionResponse)
     ]
-    assert story == [
+    assert messages == [
         "AlterPartitionRequest",
         "AlterPartitionResponse",
         "AlterPartitionRequest",
@@ -214,6 +224,7 @@ def test_invariant_finds_a_proposal_that_was_never_sent(where: str) -> None:
     cluster.lab.lose = cluster.lose_alter_partition
     changes = cluster.brokers[0]._replicas._isr_changes
     cluster.produce(seconds=1)
+    # Until the proposal is in the queue or in flight: it moves between the two at each timeout.
     for _ in range(6_000):
         cluster.lab.run_for(10_000)
         if getattr(changes, where):
@@ -239,7 +250,10 @@ def test_invariant_finds_a_proposal_that_was_never_sent(where: str) -> None:
 def test_invariant_finds_a_replica_that_contradicts_its_metadata(
     broker: int, changes: dict[str, int]
 ) -> None:
-    """Planted bugs: a replica keeps an older epoch, or invents one. Broker 0 leads orders-0."""
+    """Planted bugs: a replica has an epoch that the metadata does not have.
+
+    Broker 0 leads orders-0. Only a leader may have a newer partition epoch, as the next test shows.
+    """
     cluster = LossyCluster()
     replicas = cluster.brokers[broker]._replicas
     replicas.check_follows_metadata()
@@ -254,7 +268,7 @@ def test_invariant_finds_a_replica_that_contradicts_its_metadata(
 
 
 def test_leader_may_have_a_newer_partition_epoch_than_its_metadata() -> None:
-    """The answer to its proposal arrives before the metadata record."""
+    """The answer to a leader's proposal may arrive before the metadata record."""
     cluster = LossyCluster()
     replicas = cluster.brokers[0]._replicas
     partition = replicas.partition(P0)

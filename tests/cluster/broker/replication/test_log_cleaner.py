@@ -68,8 +68,9 @@ async def committed(lab: BrokerLab, broker_id: int) -> int:
 
 
 def detail(row: TraceRow) -> dict[str, int]:
-    found: dict[str, int] = json.loads(row.detail or "{}")
-    return found
+    """Return a row's detail, which is JSON."""
+    numbers: dict[str, int] = json.loads(row.detail or "{}")
+    return numbers
 
 
 def loaded(lab: BrokerLab, broker_id: int) -> dict[str, int]:
@@ -83,7 +84,10 @@ def loaded(lab: BrokerLab, broker_id: int) -> dict[str, int]:
 
 
 def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> None:
-    """Compaction bounds the number of records that a load reads."""
+    """Compaction bounds the number of records that a load reads.
+
+    All 60 commits have one key, so the newest one of the cleaned records remains.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
@@ -91,20 +95,21 @@ def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> No
         cleaned = lab.events(TraceKind.LOG_CLEANED)
         assert sorted({row.node for row in cleaned}) == [broker_name(i) for i in range(3)]
         assert {row.partition for row in cleaned} == {str(PARTITION)}
-        removed = detail(cleaned[0])
-        assert removed["records"] == 1
-        assert removed["removed_records"] >= 15
-        assert (cleaned[0].offset or 0) == removed["records"] + removed["removed_records"]
+        counts = detail(cleaned[0])
+        assert counts["records"] == 1
+        assert counts["removed_records"] >= 15
+        # The row's offset is the end of the cleaned part, which begins at 0.
+        assert (cleaned[0].offset or 0) == counts["records"] + counts["removed_records"]
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
-        assert loaded(lab, NEXT)["records"] < 60 - removed["removed_records"] + 2
+        assert loaded(lab, NEXT)["records"] < 60 - counts["removed_records"] + 2
         assert await committed(lab, NEXT) == 60
 
     BrokerLab(compacted()).run(story)
 
 
 def test_log_within_one_segment_is_not_cleaned() -> None:
-    """A segment has 100 MB by default, which short runs never fill."""
+    """The active segment is never cleaned. With 100 MB, the default, a short run never fills it."""
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
@@ -117,7 +122,7 @@ def test_log_within_one_segment_is_not_cleaned() -> None:
 
 @pytest.mark.parametrize("off", ["cleaner", "policy"])
 def test_cleaner_without_compacted_topics_or_switched_off_does_nothing(off: str) -> None:
-    """Settings: log.cleaner.enable and cleanup.policy."""
+    """The settings are log.cleaner.enable and the topic's cleanup.policy."""
     config = msgspec.structs.replace(
         NO_BALANCING,
         offsets_topic_segment_bytes=2_000,
@@ -134,7 +139,7 @@ def test_cleaner_without_compacted_topics_or_switched_off_does_nothing(off: str)
 
 
 def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
-    """It fetches from its log end, where the leader's records were removed."""
+    """The follower fetches from its log end, a place where the leader's records were removed."""
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 5)
@@ -145,10 +150,9 @@ def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
         assert lab.events(TraceKind.LOG_CLEANED, broker_name(COORDINATOR))
         await lab.restart(NEXT)
         await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 3)
-        own = lab.storages[broker_name(NEXT)].log(PARTITION)
-        bases = [own.batch(index).base_offset for index in range(len(own))]
-        assert len(bases) < 60
-        assert own.batch(len(own) - 1).next_offset == 85
+        copy = lab.storages[broker_name(NEXT)].log(PARTITION)
+        assert len(copy) < 60
+        assert copy.batch(len(copy) - 1).next_offset == 85  # 5 commits, then 80
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
         assert await committed(lab, NEXT) == 80
@@ -161,7 +165,7 @@ def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
 
 
 def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None:
-    """The file is cleaner-offset-checkpoint."""
+    """With the offset of the checkpoint the restarted broker finds nothing that is dirty enough."""
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
@@ -183,7 +187,10 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
 
 
 def test_preloaded_log_is_cleaned_like_any_other() -> None:
-    """Of 20,000 commits of 1,000 keys a little more than a tenth remains to be loaded."""
+    """Of 20,000 commits of 1,000 keys less than a quarter remains to be loaded.
+
+    The keys are 20 groups with 50 partitions each.
+    """
     preload = PreloadSpec(partition=COORDINATOR, commit_records=20_000)
     config = msgspec.structs.replace(
         NO_BALANCING, offsets_topic_segment_bytes=100_000, log_cleaner_backoff_ms=1_000
@@ -218,9 +225,10 @@ def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
 
 
 def test_batch_larger_than_a_segment_is_refused() -> None:
-    """BEHAVIOUR 5.8: RECORD_LIST_TOO_LARGE reaches the client as INVALID_COMMIT_OFFSET_SIZE."""
+    """RECORD_LIST_TOO_LARGE reaches the client as INVALID_COMMIT_OFFSET_SIZE (BEHAVIOUR 5.8)."""
 
     async def story(lab: BrokerLab) -> None:
+        # Three times 1,000 bytes of metadata exceed a segment of 2,000 bytes.
         body = offset_commit({(ORDERS, index): 1 for index in range(3)}, metadata="m" * 1_000)
         answer = await lab.client.call(COORDINATOR, body)
         assert isinstance(answer, OffsetCommitResponse)

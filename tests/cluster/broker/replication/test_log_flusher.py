@@ -19,7 +19,7 @@ PAYMENTS = TopicPartition("payments", 0)
 
 
 class FlusherLab:
-    """A flusher on a host of its own, with two logs."""
+    """A flusher on a host of its own, with two logs; `topic` has the settings of payments."""
 
     def __init__(
         self,
@@ -55,7 +55,11 @@ class FlusherLab:
 
 
 def test_system_writes_back_data_that_is_dirty_for_30_seconds() -> None:
-    """Linux: data expires after 30 s, and the flusher's next wake-up is up to 5 s later."""
+    """In Linux dirty data expires after 30 s, and the kernel's flusher wakes up every 5 s.
+
+    A check first notes that a log is dirty, up to 5 s after the append. The write-back follows at
+    the first check 30 s after that.
+    """
     lab = FlusherLab()
     lab.seconds(12)
     lab.append(lab.orders)
@@ -63,7 +67,7 @@ def test_system_writes_back_data_that_is_dirty_for_30_seconds() -> None:
     assert lab.orders.storage.flushed_length == 0
     lab.seconds(10)
     assert lab.orders.storage.flushed_length == 1
-    assert lab.orders.recovery_point == 0, "Kafka did not flush it"
+    assert lab.orders.recovery_point == 0, "Kafka itself did not flush"
 
 
 def test_system_writes_back_the_whole_file() -> None:
@@ -83,6 +87,7 @@ def test_write_back_counts_from_the_first_append_after_a_flush() -> None:
     lab.orders.flush()
     lab.append(lab.orders)
     lab.seconds(20)
+    # 41 s after the first append, but only 20 s after the second.
     assert lab.orders.storage.flushed_length == 1
     lab.seconds(16)
     assert lab.orders.storage.flushed_length == 2
@@ -99,7 +104,7 @@ def test_write_back_interval_is_a_setting_of_the_cluster() -> None:
 
 
 def test_log_flush_interval_messages_applies_to_every_log() -> None:
-    """The topic's own setting has precedence."""
+    """The setting of the topic takes precedence over that of the broker."""
     lab = FlusherLab(
         BrokerConfig(log_flush_interval_messages=2), topic=TopicConfig(flush_messages=3)
     )
@@ -109,7 +114,10 @@ def test_log_flush_interval_messages_applies_to_every_log() -> None:
 
 
 def test_logs_are_not_flushed_by_time_unless_the_scheduler_is_on() -> None:
-    """log.flush.interval.ms alone has no effect: log.flush.scheduler.interval.ms is Long.MAX."""
+    """log.flush.interval.ms alone has no effect.
+
+    The default of log.flush.scheduler.interval.ms is Long.MAX: the scheduler never runs.
+    """
     lab = FlusherLab(BrokerConfig(log_flush_interval_ms=1))
     lab.append(lab.orders)
     lab.seconds(600)
@@ -117,7 +125,10 @@ def test_logs_are_not_flushed_by_time_unless_the_scheduler_is_on() -> None:
 
 
 def test_scheduler_flushes_logs_whose_last_flush_is_older_than_the_interval() -> None:
-    """Kafka's kafka-log-flusher runs after 30 s, then at its own interval."""
+    """Kafka's kafka-log-flusher runs first after 30 s, then at its own interval of 2 s here.
+
+    At 30 s the interval of payments, 1 s, is over. That of orders, 40 s, is over at 40 s.
+    """
     config = BrokerConfig(log_flush_interval_ms=40_000, log_flush_scheduler_interval_ms=2_000)
     lab = FlusherLab(config, topic=TopicConfig(flush_ms=1_000))
     lab.append(lab.orders)
@@ -143,11 +154,11 @@ def test_flush_by_number_of_messages_delays_the_flush_by_time() -> None:
     lab.seconds(35)
     lab.append(lab.orders)
     lab.append(lab.orders)
-    assert lab.orders.recovery_point == 2
+    assert lab.orders.recovery_point == 2  # flushed by the number of messages
     lab.seconds(1)
     lab.append(lab.orders)
     lab.seconds(8)
-    assert lab.orders.recovery_point == 2
+    assert lab.orders.recovery_point == 2  # 9 s after that flush, less than the interval of 10 s
     lab.seconds(3)
     assert lab.orders.recovery_point == 3
 

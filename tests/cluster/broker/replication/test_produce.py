@@ -26,6 +26,8 @@ from tests.support.recorded_batches import recorded_batches
 
 P0 = TopicPartition(ORDERS, 0)
 PRODUCER = 7
+BROKERS_HEADER_BYTES = 16
+"""Base offset, length and leader epoch: the part of Kafka's batch header that a broker writes."""
 
 
 def produced(*values: str, sequence: int = 0) -> RecordBatch:
@@ -50,7 +52,7 @@ def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
     """The records pass the leader, its followers and a restart of all brokers."""
 
     async def story(lab: BrokerLab) -> None:
-        sent = [each for each in recorded_batches() if not each.is_transactional]
+        sent = [recorded for recorded in recorded_batches() if not recorded.is_transactional]
         for recorded in sent:
             (batch,) = decode_batches(recorded.data)
             answer = await lab.client.produce_batch(0, batch)
@@ -62,13 +64,16 @@ def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
         await lab.seconds(15)
         leader = (await lab.runtime.status()).partitions[P0].leader
         fetched = await lab.client.fetch(leader)
-        assert [encode_batch(batch)[16:] for batch in fetched.records] == [
-            recorded.data[16:] for recorded in sent
+        assert [encode_batch(batch)[BROKERS_HEADER_BYTES:] for batch in fetched.records] == [
+            recorded.data[BROKERS_HEADER_BYTES:] for recorded in sent
         ]
+        # Each batch begins at the number of records before it.
         assert [batch.base_offset for batch in fetched.records] == [
-            sum(len(each.records) for each in sent[:index]) for index in range(len(sent))
+            sum(len(earlier.records) for earlier in sent[:index]) for index in range(len(sent))
         ]
-        assert values_of(fetched) == [value for each in sent for _, value, _ in each.records]
+        assert values_of(fetched) == [
+            value for recorded in sent for _, value, _ in recorded.records
+        ]
 
     BrokerLab(broker_cluster(), copy_messages=True).run(story)
 
@@ -77,12 +82,12 @@ def test_answer_has_the_offsets_and_the_errors_of_records() -> None:
     """A compacted topic refuses records without a key."""
 
     async def story(lab: BrokerLab) -> None:
-        taken = await lab.client.produce_batch(0, client_batch("a", "b"))
-        assert taken == PartitionProduceResponse(index=0, base_offset=0, log_start_offset=0)
+        accepted = await lab.client.produce_batch(0, client_batch("a", "b"))
+        assert accepted == PartitionProduceResponse(index=0, base_offset=0, log_start_offset=0)
         refused = await lab.client.produce_batch(0, client_batch("a", has_keys=False))
         assert (refused.error_code, refused.base_offset) == (ErrorCode.INVALID_RECORD, -1)
         assert refused.error_message == "1 of 1 records have no key, and the topic is compacted"
-        assert [each.batch_index for each in refused.record_errors] == [0]
+        assert [error.batch_index for error in refused.record_errors] == [0]
 
     BrokerLab(with_settings(topic_config=TopicConfig(cleanup_policy="compact"))).run(story)
 
@@ -104,11 +109,11 @@ def test_topic_may_override_message_size_and_timestamp_type(is_topics_own: bool)
         )
 
     async def story(lab: BrokerLab) -> None:
-        taken = await lab.client.produce_batch(0, client_batch("a"))
+        accepted = await lab.client.produce_batch(0, client_batch("a"))
         now_ms = lab.client.host.wall_us() // 1_000
-        assert now_ms - 1_000 < taken.log_append_time_ms <= now_ms
+        assert now_ms - 1_000 < accepted.log_append_time_ms <= now_ms
         (stored,) = (await lab.client.fetch(0)).records
-        assert stored.max_timestamp_ms == taken.log_append_time_ms
+        assert stored.max_timestamp_ms == accepted.log_append_time_ms
         large = await lab.client.produce_batch(0, client_batch("a" * 100))
         assert large.error_code is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -117,7 +122,7 @@ def test_topic_may_override_message_size_and_timestamp_type(is_topics_own: bool)
 
 @pytest.mark.parametrize("topic", INTERNAL_TOPICS)
 def test_only_coordinators_write_to_internal_topics(topic: str) -> None:
-    """A client could forge groups. Source: Kafka ReplicaManager.appendToLocalLog."""
+    """Otherwise a client could forge groups. Source: Kafka ReplicaManager.appendToLocalLog."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.produce(0, b"a", topic=topic)
@@ -129,7 +134,10 @@ def test_only_coordinators_write_to_internal_topics(topic: str) -> None:
 
 
 def test_duplicate_is_acknowledged_like_the_first_append() -> None:
-    """It waits while the first append waits for its replicas; after that it is answered at once."""
+    """It waits as long as the first append waits for its replicas; later it is answered at once.
+
+    The followers are paused, so that no append is acknowledged until they resume.
+    """
 
     async def story(lab: BrokerLab) -> None:
         for broker_id in (1, 2):
@@ -169,7 +177,12 @@ def test_duplicate_is_acknowledged_like_the_first_append() -> None:
 
 @pytest.mark.parametrize("has_power_loss", [False, True])
 def test_next_leader_recognises_batches_sent_to_the_last_one(has_power_loss: bool) -> None:
-    """A retry after a failover or a restart is not written twice."""
+    """A retry after a failover or a restart is not written twice.
+
+    1. Broker 0 dies; the next leader knows the batch "a", "b" and refuses a gap in the sequence.
+    2. Broker 0 restarts, and copies the batch "c".
+    3. The other brokers die; broker 0 leads again, and knows "c" as well.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce_batch(0, produced("a", "b"))
@@ -191,15 +204,15 @@ def test_next_leader_recognises_batches_sent_to_the_last_one(has_power_loss: boo
             await lab.kill(broker_id)
         await lab.until(lambda status: status.partitions[P0].leader == 0)
         await lab.seconds(1)
-        kept = await lab.client.produce_batch(0, produced("c", sequence=2), acks=1)
-        assert (kept.error_code, kept.base_offset) == (ErrorCode.NONE, 2)
+        retried = await lab.client.produce_batch(0, produced("c", sequence=2), acks=1)
+        assert (retried.error_code, retried.base_offset) == (ErrorCode.NONE, 2)
         assert values_of(await lab.client.fetch(0)) == [b"a", b"b", b"c"]
 
     BrokerLab(broker_cluster()).run(story)
 
 
 def test_expired_producer_may_continue_with_any_sequence() -> None:
-    """producer.id.expiration.ms; the check runs at producer.id.expiration.check.interval.ms."""
+    """A producer expires after producer.id.expiration.ms, 2 s here; the check runs every second."""
     config = BrokerConfig(
         auto_leader_rebalance_enable=False,
         producer_id_expiration_ms=2_000,
@@ -249,13 +262,16 @@ def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
         await lab.seconds(12)
         for broker_id in (1, 0, 1):
             await ask(broker_id)
-        assert len(set(ids)) == len(ids) == 9
+        assert len(set(ids)) == len(ids) == 9  # six requests before the restarts, three after
 
     BrokerLab(broker_cluster()).run(story)
 
 
 def test_repeated_append_completes_with_the_first_one() -> None:
-    """A duplicate needs less progress of the replicas than appends after the first one."""
+    """A duplicate waits for the offset of its first append, so it may pass appends before it.
+
+    The follower fetches from offset 1: it has the first record, and not the second.
+    """
     log = PartitionLog(P0, MemoryLogStorage())
     partition = Partition(P0, BrokerId(0), log, ReplicaConfig())
     replicas = (BrokerId(0), BrokerId(1))

@@ -45,6 +45,7 @@ class Leader:
         self.proposals: dict[PartitionKey, IsrProposal] = {}
         self.epoch = 1
         self.log: list[object] = []
+        """Effects of all Fetches and proposals so far."""
         for index in range(PARTITIONS):
             name = TopicPartition(TOPIC, index)
             partition = Partition(
@@ -77,11 +78,13 @@ class Leader:
         )
 
     def append(self, index: int, now_us: int) -> None:
+        """Append one record to a partition."""
         name = TopicPartition(TOPIC, index)
         self.partitions[name].append_records(records("v"), required_acks=ACKS_ALL, now_us=now_us)
         self.quiet.changed(name)
 
     def fetched(self, partition: Partition, result: FetchResult) -> None:
+        """Take the effects of a follower's progress, as a ReplicaManager does."""
         name = partition.topic_partition
         self.log.append((name, result.new_high_watermark, result.proposal))
         if result.new_high_watermark is not None:
@@ -90,6 +93,7 @@ class Leader:
             self.proposals[name] = result.proposal
 
     def shrink(self, now_us: int) -> None:
+        """Propose the ISRs without the followers that lag."""
         for name, partition in self.partitions.items():
             proposal = partition.maybe_shrink_isr(now_us)
             self.log.append(proposal)
@@ -117,6 +121,7 @@ class Leader:
         self.proposals.clear()
 
     def state(self) -> list[object]:
+        """Return the state of each partition that Fetches may change."""
         return [
             (partition.isr, partition.high_watermark, partition.isr_in_flight)
             for partition in self.partitions.values()
@@ -130,10 +135,12 @@ class Follower:
         self.broker = broker
         self.epoch = epoch
         self.ends = dict.fromkeys(range(PARTITIONS), 0)
-        self.asked = FetchTopic(topic=TOPIC, partitions=())
+        self.last_topic = FetchTopic(topic=TOPIC, partitions=())
         self.parked: tuple[FetchRequest, FetchResponse, FetchResponse] | None = None
+        """A Fetch that waits, with the first answers of both leaders."""
 
     def request(self, leader: Leader) -> FetchRequest:
+        """Return a Fetch from the follower's log ends; equal positions are the same object."""
         positions = []
         for index, end in self.ends.items():
             partition = leader.partitions[TopicPartition(TOPIC, index)]
@@ -145,13 +152,17 @@ class Follower:
                     last_fetched_epoch=-1,
                 )
             )
-        if tuple(positions) != self.asked.partitions:
-            self.asked = FetchTopic(topic=TOPIC, partitions=tuple(positions))
+        if tuple(positions) != self.last_topic.partitions:
+            self.last_topic = FetchTopic(topic=TOPIC, partitions=tuple(positions))
         return FetchRequest(
-            replica_id=self.broker, replica_epoch=self.epoch, max_wait_ms=1, topics=(self.asked,)
+            replica_id=self.broker,
+            replica_epoch=self.epoch,
+            max_wait_ms=1,
+            topics=(self.last_topic,),
         )
 
     def take(self, response: FetchResponse) -> None:
+        """Append the records of an answer, of which only the ends matter here."""
         for data in response.responses[0].partitions:
             for batch in data.records:
                 self.ends[data.partition_index] = batch.last_offset + 1
@@ -161,10 +172,10 @@ def fetch_again(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -
     """Read a parked Fetch again, as the growth of a log causes."""
     if follower.parked is None:
         return
-    request, of_quiet, of_plain = follower.parked
+    request, quiet_answer, plain_answer = follower.parked
     reads = (
-        quiet.reader.read(request, now_us, previous=of_quiet),
-        plain.reader.read(request, now_us, previous=of_plain),
+        quiet.reader.read(request, now_us, previous=quiet_answer),
+        plain.reader.read(request, now_us, previous=plain_answer),
     )
     assert reads[0] == reads[1]
     follower.take(reads[0].response)
@@ -172,6 +183,7 @@ def fetch_again(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -
 
 
 def fetch(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None:
+    """Send a Fetch to both leaders; park it if they would let it wait."""
     request = follower.request(quiet)
     reads: tuple[FetchRead, FetchRead] = (
         quiet.reader.read(request, now_us),
@@ -186,7 +198,10 @@ def fetch(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None
 
 @pytest.mark.parametrize("seed", range(30))
 def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> None:
-    """Events: appends, slow followers, new leader epochs and ISRs, replaced incarnations."""
+    """The drawn events: appends, Fetches, ISR changes, new leader epochs, restarts of followers.
+
+    `quiet` is a leader that skips quiet partitions, `plain` one that reads all of them.
+    """
     rng = random.Random(seed)
     quiet, plain = Leader(QuietFetches), Leader(NeverQuiet)
     followers = [Follower(B, 101), Follower(C, 102)]
@@ -212,7 +227,7 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
         elif act < 0.98:
             for leader in (quiet, plain):
                 leader.lead(index, (A, B, C), now_us=now_us)
-        else:
+        else:  # the follower's broker restarts, which gives it a new broker epoch
             follower.epoch += 10
             for leader in (quiet, plain):
                 leader.eligible[follower.broker] = BrokerEpoch(follower.epoch)
@@ -223,30 +238,30 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
 def test_quiet_partition_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower of hundreds of partitions usually lacks records of one."""
     leader, follower = Leader(QuietFetches), Follower(B, 101)
-    for now_us in (1, 2):
+    for now_us in (1, 2):  # all partitions become quiet
         leader.reader.read(follower.request(leader), now_us)
-    read: list[int] = []
-    original = Partition.fetch_nothing
+    read_partitions: list[int] = []
+    fetch_nothing = Partition.fetch_nothing
 
-    def counted(partition: Partition, request: FetchPartition, *args: int) -> object:
-        read.append(request.partition)
-        return original(partition, request, *args)
+    def record_and_fetch(partition: Partition, request: FetchPartition, *args: int) -> object:
+        read_partitions.append(request.partition)
+        return fetch_nothing(partition, request, *args)
 
-    monkeypatch.setattr(Partition, "fetch_nothing", counted)
+    monkeypatch.setattr(Partition, "fetch_nothing", record_and_fetch)
     leader.reader.read(follower.request(leader), 3)
-    assert read == []
-    leader.append(4, 4)
+    assert read_partitions == []
+    leader.append(4, now_us=4)
     leader.reader.read(follower.request(leader), 5)
-    assert read == [4]
+    assert read_partitions == [4]
 
 
 @pytest.mark.parametrize("seed", [1, 3])
 def test_whole_run_is_unchanged_without_the_skipping(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Every change of a partition must be reported, or the digests of the two runs differ."""
+    """If a broker did not report a change of a partition, the digests of the runs would differ."""
     space = load_space("reference")
-    remembered = play_seed(space, seed)
+    with_skipping = play_seed(space, seed)
     monkeypatch.setattr(QuietFetches, "topic", NeverQuiet.topic)
 
-    assert play_seed(space, seed) == remembered
+    assert play_seed(space, seed) == with_skipping

@@ -41,8 +41,8 @@ class Lab:
 
     def __init__(self) -> None:
         self.hosts = HostLab()
-        self.asked: list[tuple[int, tuple[int, ...]]] = []
-        """Times of the source's Fetches, in us, with their partitions."""
+        self.fetches: list[tuple[int, tuple[int, ...]]] = []
+        """Time of each Fetch at the source, in us, and its partitions."""
         self.wrong: tuple[int, ...] = ()
         """Partitions that the source does not lead."""
         host = self.hosts.host(broker_name(FOLLOWER))
@@ -88,7 +88,7 @@ class Lab:
         assert isinstance(body, FetchRequest)
         (topic,) = body.topics
         indexes = tuple(position.partition for position in topic.partitions)
-        self.asked.append((self.hosts.loop.now_us(), indexes))
+        self.fetches.append((self.hosts.loop.now_us(), indexes))
         data = tuple(
             PartitionData(
                 partition_index=index,
@@ -99,15 +99,17 @@ class Lab:
             for index in indexes
         )
         answer = FetchResponse(responses=(FetchableTopicResponse(topic="orders", partitions=data),))
+        # An error is answered at once; without records the answer waits, as in a long poll.
         delay_us = 0 if set(self.wrong) & set(indexes) else body.max_wait_ms * MS
         self.source.after(delay_us, self.source.reply, request.request_id, answer)
 
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    made = Lab()
-    yield made
-    for host in made.hosts.hosts:
+    """Return a lab whose fetchers, which never end by themselves, are disposed of at the end."""
+    lab = Lab()
+    yield lab
+    for host in lab.hosts.hosts:
         host.retire()
         host.dispose()
 
@@ -120,26 +122,27 @@ def test_partition_with_an_error_is_left_out_and_delays_no_other(
     lab.wrong = (0,)
     lab.follow(0)
     lab.run_for(300 * MS)
-    assert [indexes for _, indexes in lab.asked] == [(0,)]
+    assert [indexes for _, indexes in lab.fetches] == [(0,)]
     lab.follow(1)
     lab.run_for(2 * LATENCY_US)
-    assert [indexes for _, indexes in lab.asked] == [(0,), (1,)]
+    assert [indexes for _, indexes in lab.fetches] == [(0,), (1,)]
     lab.wrong = ()
     lab.run_for(2_000 * MS)
-    first_us = lab.asked[0][0]
-    again_us = next(at_us for at_us, indexes in lab.asked[1:] if 0 in indexes)
+    first_us = lab.fetches[0][0]
+    again_us = next(time_us for time_us, indexes in lab.fetches[1:] if 0 in indexes)
+    # The long poll for partition 1, up to 500 ms, must end before the next Fetch.
     assert BACKOFF_US <= again_us - first_us <= BACKOFF_US + 500 * MS + 4 * LATENCY_US
 
 
 def test_partition_added_while_the_source_backs_off_is_fetched_at_once(
     lab: Lab,
 ) -> None:
-    """A failed request delays only the partitions that it contained."""
+    """A failed request delays only the partitions that were followed when it failed."""
     lab.follow(0)
-    lab.run_for(300 * MS)
+    lab.run_for(300 * MS)  # the source does not run yet: the Fetch of partition 0 fails
     lab.start_source()
     lab.follow(1)
     lab.run_for(4 * LATENCY_US)
-    assert [indexes for _, indexes in lab.asked] == [(1,)]
+    assert [indexes for _, indexes in lab.fetches] == [(1,)]
     lab.run_for(2_000 * MS)
-    assert (0, 1) in {tuple(sorted(indexes)) for _, indexes in lab.asked}
+    assert (0, 1) in {tuple(sorted(indexes)) for _, indexes in lab.fetches}

@@ -1,4 +1,7 @@
-"""Metrics of a broker's replicas under Kafka's names (BEHAVIOUR 8.3); see test_isr_changes."""
+"""Metrics of a broker's replicas under Kafka's names (docs/kafka, BEHAVIOUR 8.3).
+
+`test_isr_changes` tests the counters of ISR changes.
+"""
 
 import pytest
 
@@ -21,7 +24,7 @@ GAUGES = (
 
 
 def partition(index: int, *isr: int, leader: int = ME, checks: bool = True) -> Partition:
-    """Return a replica of a partition with min.insync.replicas of 2."""
+    """Return this broker's replica of a partition: three replicas, min.insync.replicas of 2."""
     name = TopicPartition("orders", index)
     config = ReplicaConfig(min_insync_replicas=2, min_insync_check=checks)
     replica = Partition(name, ME, PartitionLog(name, MemoryLogStorage()), config)
@@ -43,8 +46,11 @@ def partition(index: int, *isr: int, leader: int = ME, checks: bool = True) -> P
 
 @pytest.mark.parametrize("checks", [True, False])
 def test_partition_that_lacks_replicas_is_counted_by_its_leader_only(checks: bool) -> None:
-    """Otherwise a partition would count three times; the guard makes no difference."""
-    held = [
+    """If its followers counted it, too, a partition would count three times.
+
+    The guard `min_insync_check` makes no difference.
+    """
+    replicas = [
         partition(0, 0, 1, 2, checks=checks),
         partition(1, 0, 1, checks=checks),
         partition(2, 0, checks=checks),
@@ -53,10 +59,12 @@ def test_partition_that_lacks_replicas_is_counted_by_its_leader_only(checks: boo
     ]
     metrics = ReplicaMetrics(
         HostLab().host("broker-0"),
-        {replica.topic_partition: replica for replica in held},
+        {replica.topic_partition: replica for replica in replicas},
         interval_us=0,
     )
     values = metrics.values()
+    # Five partitions, of which this broker leads 0, 1 and 2. Of these, 1 and 2 lack a replica in
+    # their ISR, and the ISR of 2 is below min.insync.replicas.
     assert [values[name] for name in GAUGES] == [5, 3, 2, 1]
 
 

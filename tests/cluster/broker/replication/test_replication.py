@@ -34,13 +34,13 @@ def test_produce_is_acknowledged_within_a_fetch_round_trip() -> None:
     async def story(lab: BrokerLab) -> None:
         begun_us = lab.runtime.now_us()
         await lab.client.produce(0, b"a")
-        assert lab.runtime.now_us() - begun_us < 30_000
+        assert lab.runtime.now_us() - begun_us < 30_000  # a long poll waits for up to 500 ms
 
     BrokerLab(broker_cluster()).run(story)
 
 
 def test_parked_consumer_fetch_is_answered_when_the_high_watermark_advances() -> None:
-    """Otherwise records would reach consumers up to fetch.max.wait.ms late."""
+    """The parked Fetch must not wait for the end of its max_wait_ms, 20 s here."""
 
     async def story(lab: BrokerLab) -> None:
         host = lab.client.host
@@ -86,11 +86,11 @@ def test_replicas_have_byte_identical_logs() -> None:
 
 
 def test_high_watermark_checkpoint_survives_a_restart_while_fenced() -> None:
-    """A broker that dies again before it is unfenced must still know its high watermark."""
+    """A broker that dies again before it has metadata must still know its high watermark."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"a")
-        await lab.seconds(6)
+        await lab.seconds(6)  # the checkpoint is written every 5 s
         written = lab.storages[broker_name(0)].read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
         assert decode_offset_checkpoint(written or b"")[P0] == 1
         await lab.kill(0)
