@@ -1,4 +1,7 @@
-"""`conform`: plays recordings of real Kafka against this cluster, and lists the differences."""
+"""`conform`: plays recordings of real Kafka against this cluster, and lists the differences.
+
+A transcript is a recording: requests and answers of one cluster, with their times.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +32,7 @@ from coordlab.options import json_option, with_examples
 from results_schema.results import EXIT_PASS, EXIT_VIOLATED
 
 _DIFFERENCE_MAX = 320
-"""Printed characters of a difference; `--json` has the whole text."""
+"""Limit of the characters printed of a difference; `--json` has the whole text."""
 
 
 @click.command(

@@ -1,6 +1,9 @@
 """`diff`: the first event in which two runs differ, played or read from run directories.
 
 Data flow: words of the command line -> two `Side`s -> `TraceDifference` -> text or a JSON document.
+
+A comparison row by row shows nothing if all times differ, as under another seed. Then the command
+compares stories: the steps of each node in their order, without times, offsets and ids.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +46,9 @@ from results_schema.results import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED, Resul
 
 _MAX_NODES = 10
 _NO_MORE = "(no more)"
-_Claim = tuple[int, str, str]  # when, by which check, what
+"""Cell of a trace that has ended before the other one."""
+_Claim = tuple[int, str, str]
+"""A finding: its time, its check, and its summary."""
 _ROWS = click.IntRange(min=0, max=10_000)
 
 
@@ -66,8 +71,8 @@ class DiffOptions:
 class Side:
     """One of the two traces.
 
-    Shape: `result` is None of a run that ended without one; `claim` is what its earliest finding
-    says, empty without findings.
+    - `result`: None if the run ended without a result.
+    - `claim`: a line on the run's earliest finding; "" without findings.
     """
 
     name: str
@@ -80,8 +85,9 @@ class Side:
 class TraceDifference:
     """The comparison of two traces.
 
-    Shape: `parts` is None if they are equal. `by_itself` is true if the first row that differs
-    shows no cause (`parts_by_itself`); then `story` has the first step in which a node differs.
+    - `parts`: the first rows that differ; None if the traces are equal.
+    - `by_itself`: True if these rows show no cause (see `parts_by_itself`).
+    - `story`: the first step in which each node differs; None unless `by_itself`.
     """
 
     one: Side
@@ -148,6 +154,7 @@ def compare_sides(one: Side, other: Side, *, before: int, after: int) -> TraceDi
 
 
 def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
+    """Return the two traces to compare; None if no passing run was found."""
     if options.other is not None:
         return _side(options.one, options), _side(options.other, options)
     if _is_run(options.one):
@@ -164,6 +171,7 @@ def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
     )
     if neighbour is None:
         return None
+    # A change is a phrase such as `network seed 7` or `without crash-1`.
     _, other = _played(
         f"the same with {neighbour.change}".replace("with without", "without"),
         schedule,
@@ -174,6 +182,7 @@ def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
 
 
 def _side(word: str, options: DiffOptions) -> Side:
+    """Return the trace that a word of the command line names: of a schedule, or of a run."""
     if not _is_run(word):
         if options.messages:
             raise click.UsageError("--messages: only run directories hold messages")
@@ -197,7 +206,7 @@ def _side(word: str, options: DiffOptions) -> Side:
 
 
 def _is_run(word: str) -> bool:
-    """Return whether a word names a run: a directory, or what `list` shows."""
+    """Return whether a word names a run: a directory, or a name such as `list` prints."""
     return Path(word).is_dir() or ("/" in word and not word.endswith((".yaml", ".yml")))
 
 
@@ -223,14 +232,17 @@ def _played(
     )
     if played.result is PlayResult.INTERRUPTED:
         raise KeyboardInterrupt
-    found = ((each.time_us, each.signature.check, each.summary) for each in played.findings)
-    claim = _first_claim(found)
+    claims = (
+        (finding.time_us, finding.signature.check, finding.summary) for finding in played.findings
+    )
+    claim = _first_claim(claims)
     return played, Side(name=name, rows=tuple(rows), result=played.result.value, claim=claim)
 
 
 def _first_claim(claims: Iterable[_Claim]) -> str:
-    """Return the earliest claim as a line; empty without any."""
-    return next((f"{clock(at)} {check}: {said}" for at, check, said in sorted(claims)), "")
+    """Return the earliest claim as a line; "" without any."""
+    lines = (f"{clock(time_us)} {check}: {summary}" for time_us, check, summary in sorted(claims))
+    return next(lines, "")
 
 
 def _document(difference: TraceDifference) -> dict[str, object]:
@@ -271,11 +283,11 @@ def _rows(rows: Iterable[TraceRow | None]) -> list[dict[str, object] | None]:
 
 
 def _nodes(nodes: Iterable[NodeParting]) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
-    for each in nodes:
-        one, other = _rows((each.one, each.other))
-        found.append({"node": each.node, "time_us": each.time_us, "one": one, "other": other})
-    return found
+    documents: list[dict[str, object]] = []
+    for node in nodes:
+        one, other = _rows((node.one, node.other))
+        documents.append({"node": node.node, "time_us": node.time_us, "one": one, "other": other})
+    return documents
 
 
 def print_difference(console: Console, difference: TraceDifference) -> None:
@@ -302,7 +314,7 @@ def print_difference(console: Console, difference: TraceDifference) -> None:
 
 
 def _print_story(console: Console, story: StoryParting) -> None:
-    """Print where the stories part: what both did, then each node's first step that differs."""
+    """Print the steps that led to the first difference, then each node's first different step."""
     if not story.nodes:
         print_lines(
             console,
@@ -356,7 +368,7 @@ def _first_time(parts: Parting) -> str:
 
 def _print_nodes(console: Console, heading: str, nodes: Sequence[NodeParting]) -> None:
     print_lines(console, [heading], style="bold")
-    console.print(_side_by_side([(each.one, each.other) for each in nodes[:_MAX_NODES]]))
+    console.print(_side_by_side([(node.one, node.other) for node in nodes[:_MAX_NODES]]))
     if len(nodes) > _MAX_NODES:
         print_lines(console, [f"and {len(nodes) - _MAX_NODES} more nodes"])
 
@@ -366,7 +378,7 @@ def _side_by_side(pairs: Iterable[tuple[TraceRow | None, TraceRow | None]]) -> T
     table.add_column("A", ratio=1, overflow="fold")
     table.add_column("B", ratio=1, overflow="fold")
     for one, other in pairs:
-        style = "" if _same(one, other) else "bold"
+        style = "" if _reads_alike(one, other) else "bold"
         table.add_row(_cell(one, style), _cell(other, style))
     return table
 
@@ -375,5 +387,5 @@ def _cell(row: TraceRow | None, style: str) -> Text:
     return Text(_NO_MORE, style="dim") if row is None else Text(row_words(row), style=style)
 
 
-def _same(one: TraceRow | None, other: TraceRow | None) -> bool:
+def _reads_alike(one: TraceRow | None, other: TraceRow | None) -> bool:
     return one is not None and other is not None and row_words(one) == row_words(other)

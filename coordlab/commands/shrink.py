@@ -1,7 +1,9 @@
 """`shrink`: makes a failing schedule small, and writes it as a file with its story.
 
-This module only connects parts: `chaos` has the search. The live view shows the part that is being
-left out, and the size of the schedule so far; without a terminal each smaller size is one line.
+A schedule is an experiment with its faults and a seed. `chaos.exploration.shrink` searches the
+smaller one; this module connects the search with command line, live view and file. The live view
+shows the part that is being left out, and the size of the schedule so far. Without a terminal, it
+prints one line for each smaller size.
 """
 
 import time
@@ -67,7 +69,10 @@ class ShrinkOptions:
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Document of `--json`. Shape: `shrunk` is None if the schedule does not fail."""
+    """The document of `--json`. `said`: sizes, or why the schedule was not shrunk.
+
+    `shrunk` None: the schedule does not fail.
+    """
 
     origin: str
     said: str
@@ -180,7 +185,7 @@ def shrink_command(options: ShrinkOptions) -> int:
         )
         print_document(console, document, indented=True)
     else:
-        _tell(console, output, shrunk, robustness, written)
+        _print_shrunk(console, output, shrunk, robustness, written)
     return EXIT_INTERRUPTED if shrunk.end is ShrinkEnd.INTERRUPTED else EXIT_PASS
 
 
@@ -216,16 +221,20 @@ def finding_to_keep(
 ) -> PlayedFinding | None:
     """Return the finding to keep: that of `check` if given, else of the stamp, else the earliest.
 
-    Other code than the file's may describe the same violation in other words.
+    A finding of the stamp has its line, or at least its check: another version of coordlab may
+    describe the same violation in other words.
     """
-    about = "" if stamp is None else stamp.finding or ""
-    found = [each for each in played.findings if check in {None, each.signature.check}]
+    stamped_line = "" if stamp is None else stamp.finding or ""
+    stamped_check = stamped_line.partition(":")[0]
+    candidates = [
+        finding for finding in played.findings if check in {None, finding.signature.check}
+    ]
     return min(
-        found,
-        key=lambda each: (
-            finding_line(each) != about,
-            each.signature.check != about.partition(":")[0],
-            each.time_us,
+        candidates,
+        key=lambda finding: (  # False sorts before True
+            finding_line(finding) != stamped_line,
+            finding.signature.check != stamped_check,
+            finding.time_us,
         ),
         default=None,
     )
@@ -252,7 +261,7 @@ def _not_shrunk(
     return EXIT_INTERNAL_ERROR if played.result is PlayResult.BROKEN else EXIT_UNKNOWN
 
 
-def _tell(
+def _print_shrunk(
     console: Console,
     output: Path,
     shrunk: Shrunk,
@@ -295,7 +304,7 @@ def shrink_view(console: Console, origin: str, *, shown: bool = True) -> LiveVie
 
 
 def sizes_line(sizes: Sizes) -> str:
-    """Return how large a schedule is, in a line."""
+    """Return the size of a schedule as one line."""
     counts = (
         (sizes.faults, "fault"),
         (sizes.brokers, "broker"),

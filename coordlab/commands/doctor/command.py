@@ -1,8 +1,8 @@
 """`doctor`: checks whether this machine has what runs, analyses and reports need.
 
-For each missing thing it prints how to install it, and the commands that work without it. It
-changes nothing, and starts no program but `java -version`. `CHECKS` has all checks, by the names
-that `--only` accepts.
+For each missing thing, the command prints how to install it, and the commands that work without it.
+`doctor` changes nothing, and the only program that it starts is `java -version`. `CHECKS` has all
+checks, by the names that `--only` accepts.
 """
 
 import platform
@@ -46,6 +46,7 @@ REQUIRED_DISTRIBUTIONS = (
 )
 _VIRTUAL = "`run --runtime virtual`"
 _NO_LIMIT = 2**62
+"""Stands for "no limit" in comparisons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,8 +108,8 @@ class ThisMachine:
 
         Source: /proc/meminfo's MemAvailable.
         """
-        known = [each for each in (self._meminfo(), self.memory_granted()) if each is not None]
-        return min(known, default=None)
+        limits = (self._meminfo(), self.memory_granted())
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def _meminfo(self) -> int | None:
         with suppress(OSError, ValueError, IndexError):
@@ -119,10 +119,11 @@ class ThisMachine:
         return None
 
     def memory_granted(self) -> int | None:
-        """Return the smallest rest of this process's control groups' limits; None without a limit.
+        """Return the memory that this process's control groups still grant; None without a limit.
 
-        The kernel counts the page cache as used, but frees it when memory is short, so it is added
-        here.
+        Each group from this process's up to the root may have a limit; the smallest rest counts.
+        The kernel counts the page cache as used but frees it when memory is short, so the cache is
+        added to the rest.
         Source: the kernel's cgroup-v2.rst (memory.max, memory.current).
         """
         left = []

@@ -1,7 +1,7 @@
-"""`explore`: searches a space within limits; writes an exploration's directory, prints a summary.
+"""`explore`: searches a space for violations, writes the exploration's directory and a summary.
 
-This module only connects parts: `chaos` has the search, `cluster` the workers, `live_view` the
-display.
+A space describes the schedules that seeds draw. This module connects the search (in
+`chaos.exploration`), its worker processes (in `cluster`), and the live view.
 """
 
 import os
@@ -62,9 +62,9 @@ EXIT_CODES_OF_A_SEARCH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExploreOptions:
-    """The options of a search; None if the command line lacks them.
+    """The options of a search; None: the command line does not have the option.
 
-    A resumed search takes a missing option from its manifest, a new one the default.
+    A new search then takes the default, a resumed one the value in its manifest.
     Units: `time_limit_us` is real time. `workers` None: one per processor.
     """
 
@@ -184,7 +184,7 @@ def explore_command(options: ExploreOptions) -> int:
     space = store.space()
     manifest = store.manifest
     if options.resume is not None:
-        store.drop_torn_line()
+        store.drop_torn_line()  # a killed search may have written only a part of its last record
     tally = Tally(manifest.recheck_percent)
     guidance = Guidance(manifest.mutated_percent / 100, manifest.first_seed)
     for record in store.records():
@@ -202,6 +202,7 @@ def explore_command(options: ExploreOptions) -> int:
         """Write the replay file of a finding, and again when a better example was found."""
         store.write_finding(group.name, finding_text(group, space, manifest.commit))
 
+    # A killed search may have died between a record and the file of its finding.
     for group in tally.groups.values():
         write_finding(group)
     results = _search(options, store, space, tally, guidance, limits, write_finding, console)
@@ -285,17 +286,18 @@ def _store(options: ExploreOptions) -> ExplorationStore:
         )
     store = open_exploration(options.resume)
     manifest = store.manifest
-    for what, asked, has in (
+    # Seeds of one exploration must be comparable, so these options cannot change.
+    for option, given, begun_with in (
         ("space", options.space, manifest.space),
         ("--first-seed", options.first_seed, manifest.first_seed),
         ("--recheck", options.recheck, manifest.recheck_percent),
         ("--mutated", options.mutated, manifest.mutated_percent),
         ("--var", options.var or None, manifest.overrides),
     ):
-        if asked is not None and asked != has:
+        if given is not None and given != begun_with:
             raise CannotResume(
-                f"{store.path} was begun with {what} {_shown(has)}, and goes on with it; "
-                f"got {_shown(asked)}"
+                f"{store.path} was begun with {option} {_shown(begun_with)}, and goes on with it; "
+                f"got {_shown(given)}"
             )
     check_resumable(store)
     return store
@@ -314,6 +316,7 @@ def _new_count(options: ExploreOptions) -> int | None:
 
 
 def _workers(options: ExploreOptions, space: Space, code: str) -> Workers:
+    """Return the workers: this process, or processes on Ray that run the same `code`."""
     work = partial(play_seeds, space)
     size = options.workers
     if options.ray_address == LOCAL_RAY:

@@ -1,7 +1,7 @@
-"""An exploration as JUnit XML: a test case for each check, for determinism, and for the search.
+"""An exploration as JUnit XML: a test case for each check, and one for the search itself.
 
-A check that was violated is a failure with all its findings; the search is an error if it proved
-nothing, was interrupted, or the lab failed. So it is green if and only if the exit code is 0.
+A violated check is a failure with all its findings. The search is an error if it proved nothing,
+was interrupted, or if coordlab itself failed. So all cases pass if and only if the exit code is 0.
 """
 
 from pathlib import Path
@@ -22,8 +22,8 @@ def junit_of_exploration(
     """Return the document of an exploration that ended: completely, interrupted or failed."""
     cases = [_case_of_search(results)]
     for check in dict.fromkeys((*CHECKERS, *(found.check for found in results.findings))):
-        found = [each for each in results.findings if each.check == check]
-        cases.append(_case_of_check(check, found))
+        of_check = [finding for finding in results.findings if finding.check == check]
+        cases.append(_case_of_check(check, of_check))
     properties = {
         "space": manifest.space,
         "verdict": results.verdict.value,
@@ -50,23 +50,23 @@ def _case_of_search(results: ExplorationResults) -> Case:
             name=SEARCH_CASE, kind="error", type="interrupted", message="it was interrupted"
         )
     if results.outcome is RunOutcome.INTERNAL_ERROR:
-        reasons = [each.reason for each in results.broken]
+        reasons = [broken.reason for broken in results.broken]
         reasons += [f"seed {seed}: {why}" for seed, why in results.lost.items()]
         reasons += [
-            f"seed {each.seed} is not deterministic: {each.digest}, {each.digest_again}"
-            for each in results.rechecks.different
+            f"seed {recheck.seed} is not deterministic: {recheck.digest}, {recheck.digest_again}"
+            for recheck in results.rechecks.different
         ]
-        said = "coordlab itself failed; this says nothing about Kafka"
         return Case(
             name=SEARCH_CASE,
             kind="error",
             type="internal_error",
-            message=said,
+            message="coordlab itself failed; this says nothing about Kafka",
             story="\n".join(reasons),
         )
     if results.verdict is Verdict.UNKNOWN:
-        reasons = [each.reason for each in results.unknown if not each.allowed]
-        runs = sum(each.runs for each in results.unknown if not each.allowed)
+        not_allowed = [unknown for unknown in results.unknown if not unknown.allowed]
+        reasons = [unknown.reason for unknown in not_allowed]
+        runs = sum(unknown.runs for unknown in not_allowed)
         return Case(
             name=SEARCH_CASE,
             kind="error",
@@ -77,15 +77,15 @@ def _case_of_search(results: ExplorationResults) -> Case:
     return Case(name=SEARCH_CASE)
 
 
-def _case_of_check(check: str, found: list[FoundGroup]) -> Case:
-    if not found:
+def _case_of_check(check: str, findings: list[FoundGroup]) -> Case:
+    if not findings:
         return Case(name=check)
-    more = len(found) - 1
-    stories = [f"{each.name}: {each.summary}\n  {each.replay}" for each in found]
+    more = len(findings) - 1
+    stories = [f"{finding.name}: {finding.summary}\n  {finding.replay}" for finding in findings]
     return Case(
         name=check,
         kind="failure",
         type="violated",
-        message=found[0].summary + (f" (and {more} more)" if more else ""),
+        message=findings[0].summary + (f" (and {more} more)" if more else ""),
         story="\n".join(stories),
     )

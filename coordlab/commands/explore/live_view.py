@@ -1,7 +1,7 @@
 """The live view of an exploration.
 
-Without a terminal it prints a line for each new finding and each failure of the lab, and every
-`LINE_EVERY_S` seconds a line with the progress.
+Without a terminal, the view prints a line for each new finding and each failure of coordlab itself,
+and every `LINE_EVERY_S` seconds a line with the progress.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ class _SearchLines:
     """Yields the lines to print for a new progress: new findings, lab failures, the progress."""
 
     def __init__(self) -> None:
-        self._progress_s: float | None = None  # when a line last said how far it is
+        self._progress_s: float | None = None  # time of the last line with the progress
         self._groups = 0
         self._broken_runs = 0
 
@@ -72,7 +72,7 @@ def exploration_panel(space: str, progress: SearchProgress) -> Group:
         Text(progress_text(progress)),
         Text(f"{marks_text(tally)}; {rechecks_text(tally)}", style="dim"),
     ]
-    parts += [_group_line(group) for group in _loudest(tally)]
+    parts += [_group_line(group) for group in _most_frequent(tally)]
     hidden = len(tally.groups) - _MAX_GROUPS
     if hidden > 0:
         parts.append(Text(f"and {hidden} more findings", style="dim"))
@@ -90,24 +90,24 @@ def exploration_panel(space: str, progress: SearchProgress) -> Group:
 def progress_text(progress: SearchProgress) -> str:
     """Return runs, speed, findings and the time left in one line."""
     tally = progress.tally
-    of = "" if progress.runs_wanted is None else f" of {progress.runs_wanted:,}"
-    said = [f"{tally.runs:,}{of} runs", f"{progress.runs_per_minute:,.0f} runs/min"]
+    of_wanted = "" if progress.runs_wanted is None else f" of {progress.runs_wanted:,}"
+    texts = [f"{tally.runs:,}{of_wanted} runs", f"{progress.runs_per_minute:,.0f} runs/min"]
     violated = tally.results[PlayResult.VIOLATED]
     if tally.groups:
-        said.append(f"{counted(len(tally.groups), 'finding')} in {violated:,} runs")
+        texts.append(f"{counted(len(tally.groups), 'finding')} in {violated:,} runs")
     else:
-        said.append("no finding")
+        texts.append("no finding")
     if unknown := tally.results[PlayResult.UNKNOWN]:
-        said.append(f"{unknown:,} unknown")
+        texts.append(f"{unknown:,} unknown")
     if tally.broken_runs:
-        said.append(f"{tally.broken_runs:,} BROKEN")
+        texts.append(f"{tally.broken_runs:,} BROKEN")
     if progress.left_s is not None and progress.stop is None:
-        said.append(f"{_duration(progress.left_s)} left")
-    return "  ".join(said)
+        texts.append(f"{_duration(progress.left_s)} left")
+    return "  ".join(texts)
 
 
 def marks_text(tally: Tally) -> str:
-    """Return the number of coverage marks that were reached, of all."""
+    """Return the number of coverage marks (situations to reach) that were reached, of all."""
     expected = len(expected_marks(reached_marks(tally)))
     return f"coverage marks {expected - len(unreached(tally))}/{expected}"
 
@@ -117,7 +117,7 @@ def rechecks_text(tally: Tally) -> str:
     return f"played twice, equal {tally.rechecked - len(tally.differences):,}/{tally.rechecked:,}"
 
 
-def _loudest(tally: Tally) -> list[FindingGroup]:
+def _most_frequent(tally: Tally) -> list[FindingGroup]:
     return sorted(tally.groups.values(), key=lambda group: (-len(group.seeds), group.name))[
         :_MAX_GROUPS
     ]

@@ -33,8 +33,9 @@ def print_exploration(
     _print_verdict(console, manifest, results)
     _print_unknown(console, results)
     print_lines(console, _figures(results))
-    for found in sorted(results.findings, key=lambda each: (-each.runs, each.name))[:_MAX_FINDINGS]:
-        _print_finding(console, found, results)
+    by_runs = sorted(results.findings, key=lambda finding: (-finding.runs, finding.name))
+    for finding in by_runs[:_MAX_FINDINGS]:
+        _print_finding(console, finding, results)
     if len(results.findings) > _MAX_FINDINGS:
         more = len(results.findings) - _MAX_FINDINGS
         console.print(f"and {counted(more, 'finding')} more: results.json has them all")
@@ -52,8 +53,8 @@ def print_exploration(
     print_path(console, "exploration", path)
     if results.outcome is RunOutcome.INTERRUPTED or _is_unfinished(manifest, results):
         # The command stays on one line, so that it can be copied.
-        again = f"to go on: {called_as()} explore --resume {path}"
-        console.print(Text(again), soft_wrap=True)
+        command = f"to go on: {called_as()} explore --resume {path}"
+        console.print(Text(command), soft_wrap=True)
 
 
 def _print_verdict(
@@ -64,18 +65,18 @@ def _print_verdict(
         word = f"INTERRUPTED, {word} so far"
     elif results.outcome is RunOutcome.INTERNAL_ERROR:
         word = f"THE LAB FAILED, {word} beside that"
-    what = f"  {counted(results.seeds, 'run')} of {manifest.space} from seed {manifest.first_seed}"
-    line = Text(word, style=_STYLES[results.verdict]).append(what, style="")
+    runs = f"  {counted(results.seeds, 'run')} of {manifest.space} from seed {manifest.first_seed}"
+    line = Text(word, style=_STYLES[results.verdict]).append(runs, style="")
     console.print(line.append(f": {results.stopped_because}", style=""), soft_wrap=True)
 
 
 def _print_unknown(console: Console, results: ExplorationResults) -> None:
-    """Print the runs that prove nothing; they come first, because below a PASS they are missed."""
+    """Print the runs that prove nothing, first of all: a reader of a PASS may stop reading."""
     for unknown in results.unknown[:_MAX_REASONS]:
-        said = f"unknown in {counted(unknown.runs, 'run')} ({_seeds(unknown.seeds, results)})"
+        line = f"unknown in {counted(unknown.runs, 'run')} ({_seeds(unknown.seeds, results)})"
         if unknown.allowed:
-            said += ", as the space allows"
-        print_lines(console, [f"{said}: {unknown.reason}"], style="yellow")
+            line += ", as the space allows"
+        print_lines(console, [f"{line}: {unknown.reason}"], style="yellow")
     more = len(results.unknown) - _MAX_REASONS
     if more > 0:
         print_lines(console, [f"and {counted(more, 'reason')} more: results.json"], style="yellow")
@@ -100,41 +101,45 @@ def _virtual_time(time_us: int) -> str:
 
 
 def _rechecks_line(rechecks: Rechecks) -> str:
-    said = (
+    line = (
         f"{counted(rechecks.runs, 'seed')} played twice ({rechecks.in_another_process:,} in "
         f"another process): {rechecks.equal:,} gave the same"
     )
     if rechecks.still_to_do:
-        said += f"; {rechecks.still_to_do:,} still to be compared"
-    return said
+        line += f"; {rechecks.still_to_do:,} still to be compared"
+    return line
 
 
-def _print_finding(console: Console, found: FoundGroup, results: ExplorationResults) -> None:
+def _print_finding(console: Console, finding: FoundGroup, results: ExplorationResults) -> None:
     console.print()
-    head = Text(found.name, style="bold red")
-    seeds = "seed" if len(found.seeds) == 1 else "seeds"
-    head.append(f"  {counted(found.runs, 'run')}, {seeds} {_seeds(found.seeds, results)}", style="")
+    head = Text(finding.name, style="bold red")
+    word = "seed" if len(finding.seeds) == 1 else "seeds"
+    seeds = _seeds(finding.seeds, results)
+    head.append(f"  {counted(finding.runs, 'run')}, {word} {seeds}", style="")
     console.print(head, soft_wrap=True)
     lines = [
-        f"  {found.summary}",
-        f"  seed {_seed(found.example_seed, results)}, {counted(found.example_faults, 'fault')}, "
-        f"at {clock_seconds(found.time_us)}",
+        f"  {finding.summary}",
+        f"  seed {_seed(finding.example_seed, results)}, "
+        f"{counted(finding.example_faults, 'fault')}, at {clock_seconds(finding.time_us)}",
     ]
-    if found.story:
-        lines.append(f"  story: {', then '.join(found.story)}")
+    if finding.story:
+        lines.append(f"  story: {', then '.join(finding.story)}")
     print_lines(console, lines)
-    for command in (found.replay, found.shrink):
+    for command in (finding.replay, finding.shrink):
         console.print(Text(f"  {to_paste(command)}"), soft_wrap=True)
 
 
 def _print_effort(console: Console, results: ExplorationResults) -> None:
-    """Print the effort of the runs, for a comparison with other versions; it is no violation."""
-    told = (
-        f"{name.replace('_', ' ').replace('isr', 'ISR')} {each.p50}, {each.p90}, {each.max}"
-        for name, each in results.effort.items()
-        if each.sum
+    """Print the effort of the runs: numbers of requests, rebalances and the like.
+
+    They are for a comparison with other versions of coordlab; no number is a violation.
+    """
+    texts = (
+        f"{name.replace('_', ' ').replace('isr', 'ISR')} {effort.p50}, {effort.p90}, {effort.max}"
+        for name, effort in results.effort.items()
+        if effort.sum
     )
-    if text := "; ".join(told):
+    if text := "; ".join(texts):
         print_lines(console, [f"a run needed (median, p90, max): {text}"])
 
 
@@ -148,10 +153,10 @@ def _print_failures(console: Console, results: ExplorationResults) -> None:
         for seed, why in results.lost.items()
     ]
     lines += [
-        f"seed {_seed(each.seed, results)} is not deterministic: digest {each.digest} by "
-        f"{each.worker}, {each.digest_again} by {each.worker_again}; what differs: "
-        f"{', '.join(each.fields)}"
-        for each in results.rechecks.different
+        f"seed {_seed(recheck.seed, results)} is not deterministic: digest {recheck.digest} by "
+        f"{recheck.worker}, {recheck.digest_again} by {recheck.worker_again}; what differs: "
+        f"{', '.join(recheck.fields)}"
+        for recheck in results.rechecks.different
     ]
     if lines:
         console.print()
@@ -174,7 +179,10 @@ def _print_marks(console: Console, results: ExplorationResults) -> None:
 
 
 def _print_guided(console: Console, results: ExplorationResults) -> None:
-    """Print the rare marks and pairs of marks, and how many of their runs had mutated plans."""
+    """Print the rare marks and pairs of marks, with the number of their runs with mutated plans.
+
+    A mutated plan is a changed copy of a plan that reached a rare mark.
+    """
     guided = results.guided
     if guided is None:
         return

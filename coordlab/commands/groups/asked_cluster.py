@@ -1,7 +1,8 @@
 """Clusters that answer an administrator: one in real time, or one at a moment of a replay.
 
-Both answer the same questions, which use a client's Host. Data flow: question -> cluster -> answer,
-with the times of question and answer, and the rebalances in the trace so far.
+A question is a coroutine that sends requests as a client of the cluster. Both kinds of cluster run
+the same questions. With the answer they return the times of question and answer, and if required
+the rebalances in the trace so far.
 """
 
 import asyncio
@@ -51,8 +52,10 @@ class NoAnswer(Exception):
 class Asked(Generic[T_co]):
     """An answer.
 
-    Units: both times are on the run's clock. Shape: `rebalances` are those in the trace until the
-    answer, None if they were not requested; `unseen` names the part of the trace that is missing.
+    - `where`: the run or schedule that was asked.
+    - `asked_at_us`, `answered_at_us`: on the run's clock.
+    - `rebalances`: those in the trace until the answer; None if they were not requested.
+    - `unseen`: a sentence on the part of the trace that is missing; None: no part is.
     """
 
     answer: T_co
@@ -185,7 +188,10 @@ class RunningCluster(AskedCluster):
         )
 
     def _rebalances(self, until_us: int) -> RebalanceLog:
-        """Read the rows that the nodes have written so far; their files lag by a moment."""
+        """Return the rebalances in the rows that the nodes have written to their files so far.
+
+        These files lag by a moment, so the latest rows may be missing.
+        """
         log = RebalanceLog()
         files = sorted((self._past.path / TRACE_FOLDER).glob("*.frames"))
         for row in merge_rows([FrameReader(file) for file in files]):
@@ -270,7 +276,12 @@ class ReplayedCluster(AskedCluster):
 
 
 class _Played(Generic[T]):
-    """One run of an experiment that ends with an answer."""
+    """One run of an experiment that ends with an answer.
+
+    1. At the given moment, `_begin` starts the question in a task of the cluster.
+    2. `_ask` stores the answer, or the exception of the question.
+    3. `_end_the_run` interrupts the run, which then heals and stops the cluster.
+    """
 
     def __init__(
         self, experiment: Experiment, seed: int, question: Question[T], at_us: int
@@ -304,6 +315,7 @@ class _Played(Generic[T]):
             self._suite,
             seed=self._seed,
         ).execute()
+        # Without an answer it was the user who interrupted the run, and not `_end_the_run`.
         if results.outcome is RunOutcome.INTERRUPTED and not self._is_over:
             raise KeyboardInterrupt
         return results
@@ -313,7 +325,7 @@ class _Played(Generic[T]):
         return self.answered_at_us is not None
 
     def _observe(self, row: TraceRow) -> None:
-        if not self._is_over:  # the question is not about the rows of healing and stopping
+        if not self._is_over:  # rows of healing and stopping are later than the answer
             self.log.observe(row)
 
     def _begin(self) -> None:
@@ -326,11 +338,12 @@ class _Played(Generic[T]):
             self.answers.append(await self._question(host, self._spec))
         except (HostDead, asyncio.CancelledError):
             raise
-        except Exception as error:  # any error of the question; the run itself did not fail
+        except Exception as error:  # an error of the question must not end the run as its own
             self.failure = error
         self.answered_at_us = self._runtime.now_us()
         self._runtime.at(self.answered_at_us, _end_the_run)
 
 
 def _end_the_run() -> None:
+    """Interrupt the run as Ctrl-C does: the runner then heals and stops the cluster in order."""
     raise KeyboardInterrupt

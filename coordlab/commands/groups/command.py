@@ -241,9 +241,10 @@ def list_groups_command(
 
     asked = where.ask(question, follows=why)
     found = asked.answer
-    named = [each.group for each in found.groups]
+    named = [group.group for group in found.groups]
     if asked.rebalances is not None and not states and not types:
-        named += asked.rebalances.groups()  # also groups without a coordinator now
+        # The trace also has groups that no live broker lists, because they have no coordinator now.
+        named += asked.rebalances.groups()
     return _conclude(
         where,
         asked,
@@ -295,7 +296,7 @@ def describe_command(
         failures: Mapping[int, str] = {}
         if all_groups:
             listed = await list_groups(admin)
-            names, failures = [each.group for each in listed.groups], listed.failures
+            names, failures = [group.group for group in listed.groups], listed.failures
         with_offsets = not (members or state)
         return await describe_groups(admin, names, with_offsets=with_offsets), failures
 
@@ -314,8 +315,8 @@ def describe_command(
         asked,
         {"groups": found, "failures": failures},
         print_answer,
-        groups=tuple(each.group for each in found),
-        complete=not failures and all(each.error is None for each in found),
+        groups=tuple(group.group for group in found),
+        complete=not failures and all(group.error is None for group in found),
     )
 
 
@@ -355,7 +356,7 @@ def delete_command(where: Where, groups: tuple[str, ...]) -> int:
         asked,
         {"groups": deleted},
         lambda console: print_deleted_groups(console, deleted),
-        complete=all(each.error is None for each in deleted),
+        complete=all(group.error is None for group in deleted),
     )
 
 
@@ -383,7 +384,7 @@ def delete_offsets_command(where: Where, group: str, topics: tuple[ChosenTopic, 
         asked,
         msgspec.structs.asdict(deleted),
         lambda console: print_deleted_offsets(console, deleted),
-        complete=deleted.error is None and all(each.error is None for each in deleted.offsets),
+        complete=deleted.error is None and all(offset.error is None for offset in deleted.offsets),
     )
 
 
@@ -450,7 +451,7 @@ def reset_offsets_command(
         asked,
         msgspec.structs.asdict(reset),
         lambda console: print_reset(console, reset, execute=execute),
-        complete=reset.error is None and all(each.error is None for each in reset.offsets),
+        complete=reset.error is None and all(offset.error is None for offset in reset.offsets),
     )
 
 

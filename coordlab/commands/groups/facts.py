@@ -16,7 +16,10 @@ WHOLE_TOPIC = -1
 
 
 class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A group as one broker lists it; two brokers that both act as its coordinator list it each."""
+    """A group as one broker lists it.
+
+    If two brokers act as the coordinator of a group, each of them lists it.
+    """
 
     group: str
     type: str
@@ -45,9 +48,10 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
 class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
     """A partition of which a group has committed an offset, or which is assigned to a member.
 
-    `current_offset` None: no offset is committed; `log_end_offset` None: it is not known, and
-    `error` has the reason; `lag` None: one of the two is None. `member_id`, `host`, `client_id`
-    None: the partition is assigned to no member.
+    - `current_offset`: None if no offset is committed.
+    - `log_end_offset`: None if it is not known; `error` then has the reason.
+    - `lag`: None if one of these two offsets is None.
+    - `member_id`, `host`, `client_id`: None if the partition is assigned to no member.
     """
 
     topic: str
@@ -64,7 +68,7 @@ class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A group. With an `error` only the fields answered before the error are set.
 
-    `offsets` None: the command was not asked for them.
+    `offsets` None: the command line did not ask for offsets.
     """
 
     group: str
@@ -103,9 +107,10 @@ class DeletedOffsets(msgspec.Struct, frozen=True, kw_only=True):
 class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
     """Offset that a reset gives to one partition.
 
-    `current_offset` None: no offset was committed; `asked_for` is the requested offset if it lies
-    outside of the log, None if `new_offset` is the requested one; `new_offset` None: there is none,
-    and `error` has the reason.
+    - `current_offset`: None if no offset was committed.
+    - `new_offset`: None if the partition gets none; `error` then has the reason.
+    - `asked_for`: the requested offset if it lies outside of the log, so that `new_offset` is
+      another one; otherwise None.
     """
 
     topic: str
@@ -117,7 +122,7 @@ class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OffsetReset(msgspec.Struct, frozen=True, kw_only=True):
-    """A reset, planned or done (`executed`). With an `error` here no offset was changed."""
+    """A reset: a plan, or with `executed` a change. With an `error` no offset was changed."""
 
     group: str
     executed: bool

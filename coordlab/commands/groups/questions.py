@@ -1,4 +1,4 @@
-"""Questions of `groups`, command by command: calls of an administrator's client become facts."""
+"""The questions of each subcommand of `groups`: they call an AdminClient, and return facts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,12 +34,12 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
 CONSUMER_PROTOCOL_TYPES = ("consumer", "")
-"""Groups of other types hold no consumers: Kafka's tool leaves them out too."""
+"""Groups of other types have no consumers; Kafka's tool leaves them out, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenTopic:
-    """A topic on the command line; `partitions` None means every one."""
+    """A topic on the command line; `partitions` None: all of its partitions."""
 
     topic: str
     partitions: tuple[int, ...] | None
@@ -53,14 +53,14 @@ async def list_groups(
     return GroupList(
         groups=tuple(
             CoordinatedGroup(
-                group=each.group_id,
-                type=each.group_type,
-                protocol_type=each.protocol_type,
-                state=each.state,
-                coordinator=each.broker,
+                group=listed.group_id,
+                type=listed.group_type,
+                protocol_type=listed.protocol_type,
+                state=listed.state,
+                coordinator=listed.broker,
             )
-            for each in listings.groups
-            if each.protocol_type in CONSUMER_PROTOCOL_TYPES
+            for listed in listings.groups
+            if listed.protocol_type in CONSUMER_PROTOCOL_TYPES
         ),
         failures={broker: _error_text(error) for broker, error in listings.failures.items()},
     )
@@ -69,25 +69,36 @@ async def list_groups(
 async def describe_groups(
     admin: AdminClient, groups: Sequence[str], *, with_offsets: bool
 ) -> tuple[GroupFacts, ...]:
-    """Return each group, in that order."""
-    found = await admin.describe_groups(tuple(dict.fromkeys(groups)))
-    described = {group: _described(group, each) for group, each in found.items()}
+    """Return the facts about each group, in the order of `groups`.
+
+    The requests are sent in three steps, each for all groups at once: descriptions, committed
+    offsets of the groups that exist, log ends of all their partitions.
+    """
+    descriptions = await admin.describe_groups(tuple(dict.fromkeys(groups)))
+    facts = {group: _described(group, answer) for group, answer in descriptions.items()}
     if not with_offsets:
-        return tuple(described.values())
-    there = [each.group for each in described.values() if each.error is None]
-    committed = await admin.list_consumer_group_offsets(there)
-    read = {group: each for group, each in committed.items() if not isinstance(each, ClientError)}
-    wanted = {group: _partitions(described[group], offsets) for group, offsets in read.items()}
-    every = tuple(sorted({each: None for partitions in wanted.values() for each in partitions}))
-    ends = await admin.list_offsets(every, OffsetSpec.LATEST)
+        return tuple(facts.values())
+    existing = [group.group for group in facts.values() if group.error is None]
+    committed = await admin.list_consumer_group_offsets(existing)
+    partitions_by_group = {
+        group: _partitions(facts[group], offsets)
+        for group, offsets in committed.items()
+        if not isinstance(offsets, ClientError)
+    }
+    all_partitions = {
+        partition: None for partitions in partitions_by_group.values() for partition in partitions
+    }
+    ends = await admin.list_offsets(tuple(sorted(all_partitions)), OffsetSpec.LATEST)
     return tuple(
-        _with_offsets(each, committed.get(each.group), wanted.get(each.group, ()), ends)
-        for each in described.values()
+        _with_offsets(
+            group, committed.get(group.group), partitions_by_group.get(group.group, ()), ends
+        )
+        for group in facts.values()
     )
 
 
 async def delete_groups(admin: AdminClient, groups: Sequence[str]) -> tuple[DeletedGroup, ...]:
-    """Delete groups; of one that has members, say which."""
+    """Delete groups. A group that stays because of its members is returned with these members."""
     outcomes = await admin.delete_groups(tuple(dict.fromkeys(groups)))
     held = [
         group
@@ -95,8 +106,8 @@ async def delete_groups(admin: AdminClient, groups: Sequence[str]) -> tuple[Dele
         if error is not None and error.name == ErrorCode.NON_EMPTY_GROUP.name
     ]
     members = {
-        group: found.members if isinstance(found, GroupDescription) else ()
-        for group, found in (await admin.describe_groups(held)).items()
+        group: answer.members if isinstance(answer, GroupDescription) else ()
+        for group, answer in (await admin.describe_groups(held)).items()
     }
     return tuple(
         DeletedGroup(
@@ -112,23 +123,18 @@ async def delete_group_offsets(
     admin: AdminClient, group: str, topics: Sequence[ChosenTopic]
 ) -> DeletedOffsets:
     """Delete the committed offsets of some partitions. Raises: TimeoutError."""
-    partitions, unknown = await _chosen(admin, topics)
+    partitions, problems = await _chosen(admin, topics)
     try:
-        errors = await admin.delete_consumer_group_offsets(group, partitions) if partitions else {}
+        codes = await admin.delete_consumer_group_offsets(group, partitions) if partitions else {}
     except ClientError as error:
         return DeletedOffsets(group=group, error=_error_text(error))
+    errors = {partition: _name(code) for partition, code in codes.items()} | problems
     return DeletedOffsets(
         group=group,
         error=None,
-        offsets=(
-            *(
-                DeletedOffset(topic=each.topic, partition=each.partition, error=_name(code))
-                for each, code in errors.items()
-            ),
-            *(
-                DeletedOffset(topic=each.topic, partition=each.partition, error=why)
-                for each, why in unknown.items()
-            ),
+        offsets=tuple(
+            DeletedOffset(topic=deleted.topic, partition=deleted.partition, error=error_name)
+            for deleted, error_name in errors.items()
         ),
     )
 
@@ -143,24 +149,25 @@ async def reset_group_offsets(
 ) -> OffsetReset:
     """Plan new offsets for a group without members; commit them if `execute`.
 
-    `topics` None means those of which it has committed offsets. Nothing is committed unless
-    everything can be planned. Raises: TimeoutError.
+    `topics` None: the partitions with committed offsets. No offset is committed unless every
+    partition gets one. Raises: TimeoutError.
     """
-    (found,) = (await admin.describe_groups((group,))).values()
-    if isinstance(found, ClientError):
-        return OffsetReset(group=group, executed=False, error=_error_text(found))
-    if found.state not in (EMPTY, DEAD):
+    (described,) = (await admin.describe_groups((group,))).values()
+    if isinstance(described, ClientError):
+        return OffsetReset(group=group, executed=False, error=_error_text(described))
+    # The next commit of a member would overwrite the new offsets.
+    if described.state not in (EMPTY, DEAD):
         return OffsetReset(
             group=group,
             executed=False,
             error=ErrorCode.NON_EMPTY_GROUP.name,
-            state=found.state,
-            held_by=tuple(map(_member, found.members)),
+            state=described.state,
+            held_by=tuple(map(_member, described.members)),
         )
     (committed,) = (await admin.list_consumer_group_offsets((group,))).values()
     if isinstance(committed, ClientError):
         return OffsetReset(
-            group=group, executed=False, error=_error_text(committed), state=found.state
+            group=group, executed=False, error=_error_text(committed), state=described.state
         )
     if topics is None:
         partitions, problems = tuple(sorted(committed)), dict[TopicPartition, str]()
@@ -178,38 +185,38 @@ async def reset_group_offsets(
     if executes:
         try:
             errors = await admin.alter_consumer_group_offsets(
-                group, {each.partition: each.new for each in planned}
+                group, {plan.partition: plan.new for plan in planned}
             )
         except ClientError as refused:
             return OffsetReset(
-                group=group, executed=False, error=_error_text(refused), state=found.state
+                group=group, executed=False, error=_error_text(refused), state=described.state
             )
     return OffsetReset(
         group=group,
         executed=executes,
         error=None,
-        state=found.state,
+        state=described.state,
         offsets=(
             *(
                 ResetOffset(
-                    topic=each.partition.topic,
-                    partition=each.partition.partition,
-                    current_offset=each.current,
-                    new_offset=each.new,
-                    asked_for=each.asked_for,
-                    error=_name(errors.get(each.partition, ErrorCode.NONE)),
+                    topic=plan.partition.topic,
+                    partition=plan.partition.partition,
+                    current_offset=plan.current,
+                    new_offset=plan.new,
+                    asked_for=plan.asked_for,
+                    error=_name(errors.get(plan.partition, ErrorCode.NONE)),
                 )
-                for each in planned
+                for plan in planned
             ),
             *(
                 ResetOffset(
-                    topic=each.topic,
-                    partition=each.partition,
-                    current_offset=committed.get(each),
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    current_offset=committed.get(partition),
                     new_offset=None,
-                    error=why,
+                    error=problem,
                 )
-                for each, why in problems.items()
+                for partition, problem in problems.items()
             ),
         ),
     )
@@ -218,70 +225,70 @@ async def reset_group_offsets(
 async def _chosen(
     admin: AdminClient, topics: Sequence[ChosenTopic]
 ) -> tuple[tuple[TopicPartition, ...], dict[TopicPartition, str]]:
-    """Return the partitions that were chosen, and why others cannot be."""
-    replicas = await admin.describe_topics(tuple(dict.fromkeys(each.topic for each in topics)))
-    found: dict[TopicPartition, None] = {}
-    unknown: dict[TopicPartition, str] = {}
-    for each in topics:
-        described = replicas.get(each.topic, {})
-        known = 0 if isinstance(described, ClientError) else len(described)
-        for index in range(known) if each.partitions is None else each.partitions:
-            partition = TopicPartition(each.topic, index)
-            if index < known:
-                found[partition] = None
+    """Return the chosen partitions that exist, and an error for each one that does not."""
+    replicas = await admin.describe_topics(tuple(dict.fromkeys(topic.topic for topic in topics)))
+    existing: dict[TopicPartition, None] = {}
+    errors: dict[TopicPartition, str] = {}
+    for chosen in topics:
+        described = replicas.get(chosen.topic, {})
+        number = 0 if isinstance(described, ClientError) else len(described)
+        for index in range(number) if chosen.partitions is None else chosen.partitions:
+            partition = TopicPartition(chosen.topic, index)
+            if index < number:
+                existing[partition] = None
             else:
-                unknown[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
-        if isinstance(described, ClientError) and each.partitions is None:
-            unknown[TopicPartition(each.topic, WHOLE_TOPIC)] = _error_text(described)
-    return tuple(found), unknown
+                errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
+        if isinstance(described, ClientError) and chosen.partitions is None:
+            errors[TopicPartition(chosen.topic, WHOLE_TOPIC)] = _error_text(described)
+    return tuple(existing), errors
 
 
 async def _bounds(
     admin: AdminClient, partitions: Sequence[TopicPartition]
 ) -> tuple[dict[TopicPartition, LogBounds], dict[TopicPartition, str]]:
-    """Return where each partition's log begins and ends, and why that of others is not known."""
+    """Return the first and the last offset of each log, and an error where they are not known."""
     earliest = await admin.list_offsets(partitions, OffsetSpec.EARLIEST)
     latest = await admin.list_offsets(partitions, OffsetSpec.LATEST)
     bounds: dict[TopicPartition, LogBounds] = {}
-    unknown: dict[TopicPartition, str] = {}
+    errors: dict[TopicPartition, str] = {}
     for partition in partitions:
         begin, end = earliest[partition], latest[partition]
         if isinstance(begin, ClientError):
-            unknown[partition] = _error_text(begin)
+            errors[partition] = _error_text(begin)
         elif isinstance(end, ClientError):
-            unknown[partition] = _error_text(end)
+            errors[partition] = _error_text(end)
         else:
             bounds[partition] = LogBounds(earliest=begin, latest=end)
-    return bounds, unknown
+    return bounds, errors
 
 
-def _described(group: str, found: GroupDescription | ClientError) -> GroupFacts:
-    if isinstance(found, ClientError):
-        return GroupFacts(group=group, error=_error_text(found))
+def _described(group: str, answer: GroupDescription | ClientError) -> GroupFacts:
+    if isinstance(answer, ClientError):
+        return GroupFacts(group=group, error=_error_text(answer))
     return GroupFacts(
         group=group,
-        error=ErrorCode.GROUP_ID_NOT_FOUND.name if found.state == DEAD else None,
-        state=found.state,
-        coordinator=found.coordinator,
-        assignment_strategy=found.protocol_name,
-        members=tuple(map(_member, found.members)),
+        error=ErrorCode.GROUP_ID_NOT_FOUND.name if answer.state == DEAD else None,
+        state=answer.state,
+        coordinator=answer.coordinator,
+        assignment_strategy=answer.protocol_name,
+        members=tuple(map(_member, answer.members)),
     )
 
 
-def _member(found: MemberDescription) -> GroupMember:
+def _member(member: MemberDescription) -> GroupMember:
     return GroupMember(
-        member_id=found.member_id,
-        group_instance_id=found.group_instance_id,
-        client_id=found.client_id,
-        host=found.client_host,
-        assigned=found.assigned,
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assigned=member.assigned,
     )
 
 
 def _partitions(
     group: GroupFacts, committed: Mapping[TopicPartition, int]
 ) -> tuple[TopicPartition, ...]:
-    """Return what is committed or assigned, by name."""
+    """Return the partitions that have a committed offset or a member, sorted by name."""
     assigned = [partition for member in group.members for partition in member.assigned]
     return tuple(sorted(dict.fromkeys([*committed, *assigned])))
 
@@ -296,9 +303,10 @@ def _with_offsets(
         return group
     if isinstance(committed, ClientError):
         return msgspec.structs.replace(group, error=_error_text(committed))
-    owners = {each: member for member in group.members for each in member.assigned}
+    owners = {partition: member for member in group.members for partition in member.assigned}
     offsets = tuple(
-        _offset(each, committed.get(each), ends[each], owners.get(each)) for each in partitions
+        _offset(partition, committed.get(partition), ends[partition], owners.get(partition))
+        for partition in partitions
     )
     return msgspec.structs.replace(group, offsets=offsets)
 
@@ -309,13 +317,13 @@ def _offset(
     end: int | ClientError,
     owner: GroupMember | None,
 ) -> GroupOffset:
-    known = None if isinstance(end, ClientError) else end
+    end_offset = None if isinstance(end, ClientError) else end
     return GroupOffset(
         topic=partition.topic,
         partition=partition.partition,
         current_offset=current,
-        log_end_offset=known,
-        lag=None if current is None or known is None else known - current,
+        log_end_offset=end_offset,
+        lag=None if current is None or end_offset is None else end_offset - current,
         member_id=None if owner is None else owner.member_id,
         host=None if owner is None else owner.host,
         client_id=None if owner is None else owner.client_id,
@@ -328,7 +336,7 @@ def _name(code: ErrorCode) -> str | None:
 
 
 def _error_text(error: ClientError) -> str:
-    """Return an error's name, and how long it was asked for in vain where it was."""
+    """Return an error's name; if the client retried until it gave up, with the time of this."""
     if isinstance(error, GaveUp):
         return f"{error.name}, still after {error.waited_us / 1e6:g} s"
     return error.name

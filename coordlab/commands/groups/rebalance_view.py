@@ -13,10 +13,10 @@ from pipeline.summary.outcomes import listed
 def print_rebalances(console: Console, log: RebalanceLog, groups: Sequence[str]) -> None:
     """Print the rebalances so far of each group."""
     for group in groups:
-        found = log.of_group(group)
-        count = f"{len(found)} rebalance" + ("s" if len(found) != 1 else "")
+        rebalances = log.of_group(group)
+        count = f"{len(rebalances)} rebalance" + ("s" if len(rebalances) != 1 else "")
         print_lines(console, [f"{group}: {count} so far"], style="bold")
-        for rebalance in found:
+        for rebalance in rebalances:
             print_lines(console, (f"  {line}" for line in rebalance_lines(rebalance, log)))
 
 
@@ -24,16 +24,20 @@ def rebalances_document(log: RebalanceLog, groups: Sequence[str]) -> dict[str, l
     """Return the rebalances so far of each group, with their lengths, as plain data."""
     return {
         group: [
-            msgspec.structs.asdict(each)
-            | {"join_us": each.join_us, "sync_us": each.sync_us, "length_us": each.length_us}
-            for each in log.of_group(group)
+            msgspec.structs.asdict(rebalance)
+            | {
+                "join_us": rebalance.join_us,
+                "sync_us": rebalance.sync_us,
+                "length_us": rebalance.length_us,
+            }
+            for rebalance in log.of_group(group)
         ]
         for group in groups
     }
 
 
 def rebalance_lines(rebalance: Rebalance, log: RebalanceLog) -> Iterator[str]:
-    """Yield a rebalance as lines: when and where, why, what changed."""
+    """Yield a rebalance as lines: time and coordinator, reason, changed members."""
     yield f"{clock(rebalance.started_us)} on {rebalance.coordinator}: {_course(rebalance)}"
     names = log.client_ids
     yield f"  because: {_why(rebalance, names)}"
@@ -52,7 +56,7 @@ def rebalance_lines(rebalance: Rebalance, log: RebalanceLog) -> Iterator[str]:
 
 
 def _course(rebalance: Rebalance) -> str:
-    """Return from which generation to which, and how long that took."""
+    """Return the old and the new generation, and the length of the rebalance."""
     begun = f"generation {rebalance.generation}"
     if rebalance.new_generation is not None:
         begun = f"{begun} to {rebalance.new_generation}"
@@ -74,12 +78,12 @@ def _why(rebalance: Rebalance, names: Mapping[str, str]) -> str:
     """
     if rebalance.member is None:
         return f"{rebalance.reason} ({rebalance.cause})"
-    said = "" if rebalance.client_reason is None else f"; it says: {rebalance.client_reason}"
-    return f"{rebalance.reason} of {_name(rebalance.member, names)}{said}"
+    quoted = "" if rebalance.client_reason is None else f"; it says: {rebalance.client_reason}"
+    return f"{rebalance.reason} of {_name(rebalance.member, names)}{quoted}"
 
 
 def _name(member: str, names: Mapping[str, str]) -> str:
-    """Return the client behind a member id, where the trace tells it."""
+    """Return the client id of a member; the member id itself if the trace does not have it."""
     return names.get(member, member)
 
 

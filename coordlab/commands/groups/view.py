@@ -1,6 +1,6 @@
 """Answers of `groups` as columns with the headings of Kafka's own tool.
 
-Lines are as wide as their words: a broken member id can be neither read nor copied.
+Lines are never broken at the console's width, because a broken member id cannot be copied.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,13 @@ from coordlab.console import clock, print_lines
 from protocol.ids import TopicPartition, broker_name
 
 NOTHING = "-"
+"""Text of an empty cell, as in Kafka's tool."""
 _GAP = " "
 _MEMBERS_SHOWN = 5
 
 
 def print_asked(console: Console, asked: Asked[object]) -> None:
-    """Print who was asked, and when on its clock."""
+    """Print the cluster that answered, and the times of question and answer on its clock."""
     took_us = asked.answered_at_us - asked.asked_at_us
     print_lines(
         console,
@@ -39,18 +40,21 @@ def print_asked(console: Console, asked: Asked[object]) -> None:
     )
 
 
-def print_list(console: Console, found: GroupList) -> None:
-    """Print the listed groups, and whose list is missing."""
-    rows = [(each.group, each.type, each.state, _broker(each.coordinator)) for each in found.groups]
+def print_list(console: Console, listed: GroupList) -> None:
+    """Print the listed groups, and the brokers whose lists are missing or incomplete."""
+    rows = [
+        (group.group, group.type, group.state, _broker(group.coordinator))
+        for group in listed.groups
+    ]
     if rows:
         print_columns(console, ("GROUP", "TYPE", "STATE", "COORDINATOR (ID)"), rows)
     else:
         print_lines(console, ["no groups"])
-    print_failures(console, found.failures)
+    print_failures(console, listed.failures)
 
 
 def print_failures(console: Console, failures: Mapping[int, str]) -> None:
-    """Print whose list is missing, or not whole."""
+    """Print the brokers whose lists are missing or incomplete, with the reasons."""
     print_errors(
         console,
         [f"the list of {broker_name(broker)}: {why}" for broker, why in failures.items()],
@@ -63,7 +67,7 @@ def print_offsets(console: Console, group: GroupFacts) -> None:
         *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
         *("CONSUMER-ID", "HOST", "CLIENT-ID"),
     )
-    _print_standing(console, group)
+    _print_unstable(console, group)
     rows = [
         (
             group.group,
@@ -93,7 +97,7 @@ def print_offsets(console: Console, group: GroupFacts) -> None:
 
 
 def print_members(console: Console, group: GroupFacts, *, verbose: bool) -> None:
-    """Print who is in a group; `verbose` says what each is assigned."""
+    """Print the members of a group; with `verbose`, also the partitions of each."""
     is_static = any(member.group_instance_id for member in group.members)
     headings = (
         *("GROUP", "CONSUMER-ID"),
@@ -101,7 +105,7 @@ def print_members(console: Console, group: GroupFacts, *, verbose: bool) -> None
         *("HOST", "CLIENT-ID", "#PARTITIONS"),
         *(("ASSIGNMENT",) if verbose else ()),
     )
-    _print_standing(console, group)
+    _print_unstable(console, group)
     rows = [
         (
             *(group.group, member.member_id),
@@ -149,7 +153,7 @@ def print_group_errors(console: Console, groups: Sequence[GroupFacts]) -> None:
 
 
 def print_deleted_groups(console: Console, groups: Sequence[DeletedGroup]) -> None:
-    """Print what became of groups that were to go."""
+    """Print which groups were deleted, and why others were not."""
     print_lines(
         console, [f"group {each.group} was deleted" for each in groups if each.error is None]
     )
@@ -164,7 +168,7 @@ def print_deleted_groups(console: Console, groups: Sequence[DeletedGroup]) -> No
 
 
 def print_deleted_offsets(console: Console, deleted: DeletedOffsets) -> None:
-    """Print what became of offsets that were to go."""
+    """Print which offsets were deleted, and why others were not."""
     if deleted.error is not None:
         print_errors(console, [f"no offset of {deleted.group} was deleted: {deleted.error}"])
         return
@@ -176,7 +180,7 @@ def print_deleted_offsets(console: Console, deleted: DeletedOffsets) -> None:
 
 
 def print_reset(console: Console, reset: OffsetReset, *, execute: bool) -> None:
-    """Print the plan of a reset, or what became of it."""
+    """Print the plan of a reset, or with `execute` its outcome."""
     if reset.error is not None:
         in_state = "" if reset.state is None else f", it is {reset.state}"
         print_errors(
@@ -230,12 +234,15 @@ def print_columns(console: Console, headings: Sequence[str], rows: Sequence[Sequ
 
 
 def print_errors(console: Console, lines: Sequence[str]) -> None:
-    """Print what went wrong."""
+    """Print lines as errors."""
     print_lines(console, (f"Error: {line}" for line in lines), style="red")
 
 
-def _print_standing(console: Console, group: GroupFacts) -> None:
-    """Print that a group has no members, or rebalances: its rows are not assignments then."""
+def _print_unstable(console: Console, group: GroupFacts) -> None:
+    """Print a line above the rows of a group that is empty or rebalances.
+
+    The assignments in these rows are then not in force.
+    """
     if group.state == EMPTY:
         print_lines(console, [f"group {group.group} has no members"])
     elif group.state not in (STABLE, None):
@@ -246,8 +253,8 @@ def _assignment(partitions: Sequence[TopicPartition]) -> str:
     by_topic: dict[str, list[int]] = {}
     for partition in partitions:
         by_topic.setdefault(partition.topic, []).append(partition.partition)
-    said = (f"{topic}({','.join(map(str, each))})" for topic, each in by_topic.items())
-    return ", ".join(said) or NOTHING
+    texts = (f"{topic}({','.join(map(str, indexes))})" for topic, indexes in by_topic.items())
+    return ", ".join(texts) or NOTHING
 
 
 def _held_by(members: Sequence[GroupMember]) -> str:
@@ -255,7 +262,7 @@ def _held_by(members: Sequence[GroupMember]) -> str:
     if not members:
         return ""
     more = len(members) - _MEMBERS_SHOWN
-    shown = ", ".join(f"{each.member_id} on {each.host}" for each in members[:_MEMBERS_SHOWN])
+    shown = ", ".join(f"{member.member_id} on {member.host}" for member in members[:_MEMBERS_SHOWN])
     return f", held by {shown}" + (f" and {more} more" if more > 0 else "")
 
 
