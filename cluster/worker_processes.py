@@ -100,15 +100,16 @@ class WorkerProcesses:
         working = [worker for worker in self._workers if worker.items is not None]
         ready = wait(_handles(working), timeout_s)
         return [
-            self._outcome(worker)
+            self._take_outcome(worker)
             for worker in working
             if worker.connection in ready or worker.process.sentinel in ready
         ]
 
-    def _outcome(self, worker_process: _Worker) -> Finished | Died:
+    def _take_outcome(self, worker_process: _Worker) -> Finished | Died:
+        """Return the outcome of a worker's items; a dead worker is replaced."""
         items = worker_process.items or ()
         try:
-            # A process may have answered and died afterwards.
+            # First the answer: a process may have answered and died afterwards.
             answer, busy_s = worker_process.connection.recv()
         except (EOFError, OSError):
             return self._replace(worker_process, items)

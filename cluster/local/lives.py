@@ -189,6 +189,7 @@ class LocalLives(NodeLives[LocalLife]):
         self._on_moved()
 
     def _bring_up(self, life: LocalLife) -> None:
+        """Start the next incarnation of a node. Raises: ClusterStartError."""
         incarnation = Incarnation(life.incarnations)
         life.incarnations += 1
         try:

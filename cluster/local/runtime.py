@@ -175,11 +175,11 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
 
     async def _watch(self, process: NodeProcess) -> None:
         """Record the failures of the process until the run ends."""
-        known = 0
+        known_failures = 0
         while True:
-            news = await process.next_failures(known)
-            known += len(news)
-            for failure in news:
+            new_failures = await process.next_failures(known_failures)
+            known_failures += len(new_failures)
+            for failure in new_failures:
                 self._disk_trouble = self._disk_trouble or failure.disk_trouble
                 self._failed(failure.text)
 

@@ -52,27 +52,27 @@ class SampledSensor:
 
     def rate(self, now_ms: int) -> float:
         """Return the recent total per second; 0 without recent values."""
-        live = self._live(now_ms)
-        if not live:
+        samples = self._recent_samples(now_ms)
+        if not samples:
             return 0.0
-        elapsed_ms = now_ms - live[0].start_ms
+        elapsed_ms = now_ms - samples[0].start_ms
         # All windows except the current one count as elapsed. Otherwise a single value, read 1 ms
         # later, would be a rate of 1000 per second.
         missing_windows = NUM_SAMPLES - 1 - elapsed_ms // WINDOW_MS
         elapsed_ms += max(0, missing_windows) * WINDOW_MS
-        return sum(sample.total for sample in live) * 1_000 / elapsed_ms
+        return sum(sample.total for sample in samples) * 1_000 / elapsed_ms
 
     def max(self, now_ms: int) -> float:
         """Return the largest recent value, NaN without one."""
-        return max((sample.largest for sample in self._live(now_ms)), default=math.nan)
+        return max((sample.largest for sample in self._recent_samples(now_ms)), default=math.nan)
 
     def average(self, now_ms: int) -> float:
         """Return the mean of the recent values, NaN without any."""
-        live = self._live(now_ms)
-        number = sum(sample.count for sample in live)
-        return sum(sample.total for sample in live) / number if number else math.nan
+        samples = self._recent_samples(now_ms)
+        number = sum(sample.count for sample in samples)
+        return sum(sample.total for sample in samples) / number if number else math.nan
 
-    def _live(self, now_ms: int) -> list[_Sample]:
+    def _recent_samples(self, now_ms: int) -> list[_Sample]:
         return [s for s in self._samples if now_ms - s.last_ms < NUM_SAMPLES * WINDOW_MS]
 
 

@@ -154,6 +154,7 @@ class ControlPlane:
         return await side_by_side(self._status_of(p) for p in self._processes if p.is_up)
 
     async def _push(self, state: ControlState) -> None:
+        """Make `state` the newest state, and send it to every process."""
         self.state = replace(state, version=self.state.version + 1)
         await side_by_side(self._control_process(p, self.state) for p in self._processes)
 

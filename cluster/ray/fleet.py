@@ -105,13 +105,19 @@ class Fleet:
         self._silence = silence or SilenceLimits()
         self._contacts = MachineWatch(self._silence)
         self._beats: list[asyncio.Task[None]] = []
+        """Tasks that query the machines, and the one that finds silent ones."""
         self._token = secrets.token_hex(16)
+        """Secret by which the run's processes recognise each other."""
         self._places: dict[str, Machine] = {}
+        """Machine of each process, by the name of the process's plan."""
         self._agents: list[AgentHandle] = []
         self._starts: dict[str, int] = {}
+        """Number of the last start of each process, from 0, by the name of its plan."""
         self._watchers: list[asyncio.Task[None]] = []
+        """One task for each process, which records the process's failures."""
         self._owns_ray = False
         self._pause_orders = 0
+        """Number of pauses and resumes so far."""
 
     async def connect(self, plans: Sequence[ProcessPlan]) -> None:
         """Start Ray or join it, start an agent on each machine, and choose each process's machine.
@@ -186,7 +192,7 @@ class Fleet:
     async def pause(self, process: FleetProcess, node: NodeName) -> None:
         """Pause a node; SIGSTOP its process if the process hosts no other node.
 
-        1. The node's host is paused by a call. From now on it holds timers and messages.
+        1. The node's host is paused by a call. From then on it holds timers and messages.
         2. A millisecond later SIGSTOP stops the process. The node does nothing by then, so it is
            never stopped in the middle of a loop turn.
         3. At the end, SIGCONT lets the process run, and `resume` sends it the newest state. Because
@@ -197,6 +203,7 @@ class Fleet:
         order = self._next_pause_order()
         await process.handle.pause_node(node, order, CALL_TIMEOUT_S)
         if process.plan.name == node:
+            # Before the signal: from now on no call to the process is awaited.
             if not process.is_stopped:
                 process.stopped.set_result(None)
             await process.agent.stop(process.listening.process, SIGNAL_TIMEOUT_S)
@@ -271,6 +278,7 @@ class Fleet:
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers.clear()
+        # Processes of silent machines are not waited for: they may never answer.
         for process in self.processes:
             if process.is_up and process.line.is_silent:
                 self.give_up(process)
@@ -332,6 +340,8 @@ class Fleet:
             machine: asyncio.create_task(self._start_agent(machine, marker)) for machine in machines
         }
         try:
+            # Wait for the first agent, then for the others. A machine that has died stays in Ray's
+            # list for a while, and its agent never starts.
             await asyncio.wait(
                 starts.values(), timeout=START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
             )
@@ -357,6 +367,7 @@ class Fleet:
         )
 
     async def _try_start(self, plan: ProcessPlan) -> FleetProcess:
+        """Start a process once. Raises: ActorGone, TimeoutError, ClusterStartError."""
         await self._await_decision(plan)
         machine = self.choose_machine(plan)
         attempt = self._starts[plan.name] = self._starts.get(plan.name, -1) + 1
@@ -380,7 +391,7 @@ class Fleet:
         try:
             listening = await state.line.result(handle.listen(START_TIMEOUT_S))
         except BaseException:
-            handle.end()
+            handle.end()  # a process that starts too late must not stay beside the next attempt
             raise
         process = FleetProcess(
             process_id=process_id,
@@ -422,10 +433,10 @@ class Fleet:
            reports this. During this query the run may have ended the process, so
            `is_expected_to_end` is read again.
         """
-        known = 0
+        known_failures = 0
         while True:
             try:
-                news = await process.handle.next_failures(known)
+                new_failures = await process.handle.next_failures(known_failures)
             except ActorGone as error:
                 process.is_up = False
                 if process.is_expected_to_end or not await self._machine_answers(process):
@@ -433,8 +444,9 @@ class Fleet:
                 if not process.is_expected_to_end:
                     self._on_failure(f"process {process.process_id} died by itself: {error}")
                 return
-            known += len(news)
-            for failure in news:
+            known_failures += len(new_failures)
+            for failure in new_failures:
+                # Only the first sentence is kept: later ones usually have the same cause.
                 self.disk_trouble = self.disk_trouble or failure.disk_trouble
                 self._on_failure(failure.text)
 
@@ -525,6 +537,7 @@ class Fleet:
         )
 
     async def _continue_process(self, process: FleetProcess) -> None:
+        """SIGCONT a process; do nothing if it is not stopped."""
         if process.is_stopped:
             await process.agent.send_signal(process.listening.process, signal.SIGCONT)
             process.stopped = asyncio.Future()
@@ -540,6 +553,7 @@ class Fleet:
         return self._pause_orders
 
     async def _stop_nodes(self, process: FleetProcess) -> None:
+        """End the nodes of a process in an orderly way; a failure is reported, not raised."""
         process.is_expected_to_end = True
         try:
             await process.handle.stop(STOP_TIMEOUT_S)

@@ -150,7 +150,7 @@ class RayLives(NodeLives[RayLife]):
         process = life.live_process()
         hit = life.hit()
         is_stopping = life.shutting_down is not None
-        self._end_incarnation(life)
+        self._end_incarnation(life)  # also cancels the task that waits for a shutdown
         try:
             if life.has_own_process:
                 process.is_expected_to_end = True
@@ -229,12 +229,15 @@ class RayLives(NodeLives[RayLife]):
         return ""
 
     async def _start_elsewhere(self, lives: Sequence[RayLife]) -> None:
+        """Start the nodes of a lost machine on other machines, one after the other."""
         try:
             for life in lives:
+                # The fleet keeps the new machine; the calls below use it.
                 self._fleet.choose_machine(life.plan)
                 if has_disk(life.spec):
+                    # If the machines share a file system, the old disk is still there.
                     await self._fleet.remove_disk(life.plan.name, life.name)
-                if life.state is NodeState.DOWN:  # a fault's end may have started it
+                if life.state is NodeState.DOWN:  # the end of a fault may have started it already
                     await self._bring_up(life)
             # Without lost nodes in it, no life above has started this process again.
             if self._process_named(ADMIN_PROCESS) is None:
@@ -285,6 +288,7 @@ class RayLives(NodeLives[RayLife]):
             self._on_failure(f"{life.name} could not be shut down: {error!r}")
 
     async def _bring_up(self, life: RayLife) -> None:
+        """Start a node, and before it its process if that is not up. Raises: ClusterStartError."""
         process = self._process_named(life.plan.name)
         if process is None:
             process = await self._fleet.start_process(life.plan)
@@ -301,6 +305,7 @@ class RayLives(NodeLives[RayLife]):
             raise
 
     async def _start_in_process(self, life: RayLife) -> None:
+        """Start the next incarnation of a node in its running process."""
         process = life.process
         if process is None:
             raise ClusterStartError(f"{life.name} has no process")
@@ -329,6 +334,7 @@ class RayLives(NodeLives[RayLife]):
             raise ClusterStartError(f"{life.name} could not be started: {error!r}") from error
 
     async def _push_directory(self) -> None:
+        """Publish the addresses of all live nodes, and of the runtime's own client."""
         directory: dict[NodeName, ProcessAddress] = {
             name: life.process.listening.address
             for name, life in self._lives.items()

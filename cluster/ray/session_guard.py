@@ -54,21 +54,21 @@ def processes_of(folder: Path, proc: Path = Path("/proc")) -> list[int]:
     return [
         int(entry.name)
         for entry in proc.iterdir()
-        if entry.name.isdecimal() and _is_of(entry, folder.resolve())
+        if entry.name.isdecimal() and _belongs_to(entry, folder.resolve())
     ]
 
 
-def _is_of(process: Path, folder: Path) -> bool:
+def _belongs_to(process: Path, folder: Path) -> bool:
     try:
         if _STARTED_BY_RAYLET not in (process / "environ").read_bytes():
             return False
         opened = list((process / "fd").iterdir())
     except OSError:  # it has ended, or belongs to another user
         return False
-    return any(_lies_below(folder, descriptor) for descriptor in opened)
+    return any(_is_open_below(folder, descriptor) for descriptor in opened)
 
 
-def _lies_below(folder: Path, descriptor: Path) -> bool:
+def _is_open_below(folder: Path, descriptor: Path) -> bool:
     try:
         return descriptor.readlink().is_relative_to(folder)
     except OSError:  # closed meanwhile

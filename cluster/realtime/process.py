@@ -100,9 +100,9 @@ class NodeProcess:
             events=TransportEvents(
                 on_frame=self._deliver,
                 on_peer_lost=self._process_lost,
-                on_refused=self._refused,
+                on_refused=self._report_refusal,
                 before_write=self._flush_traces,
-                on_guest=self._guest_called,
+                on_guest=self._note_guest,
             ),
             nodes=self._own_nodes,
             is_guest=is_guest,
@@ -184,9 +184,9 @@ class NodeProcess:
             storage=storage,
             callbacks=HostCallbacks(
                 send_frame=self._send_frame,
-                traced=self._traced,
-                failed=self._node_failed,
-                serving=self._serving,
+                traced=self._schedule_flush,
+                failed=self._record_failure,
+                serving=self._start_listener,
             ),
             listeners=() if listener is None else (listener.end_point,),
         )
@@ -215,14 +215,17 @@ class NodeProcess:
         Raises: SimulationError if the node does not run here.
         """
         host = self._host(name)
-        sent, unread = host.kernel_frames()
+        # The kernel of a killed process resets its connections (`kernel_sends`), and answers frames
+        # that the process has not read (`unread`). Here the process lives on, so this is done for
+        # the node alone.
+        kernel_sends, unread = host.kernel_frames()
         self._remove(host, is_orderly=False)
-        for frame in sent:
+        for frame in kernel_sends:
             self._send_frame(frame)
         for frame in unread:
             # Unread frames include requests to open a connection. The kernel of a dead process
             # resets connections that the process had not accepted yet, too.
-            self._undeliverable(frame)
+            self._answer_undeliverable(frame)
 
     def pause_node(self, name: NodeName) -> None:
         """Pause one node, as SIGSTOP does: its connections stay open and silent.
@@ -309,6 +312,7 @@ class NodeProcess:
         self._remove(host, is_orderly=True)
 
     def _remove(self, host: RealHost, *, is_orderly: bool) -> None:
+        """End a node's incarnation: its host, its listener, and the wait for its shutdown."""
         del self._hosts[host.name]
         self._nodes.pop(host.name, None)
         host.retire()
@@ -345,7 +349,7 @@ class NodeProcess:
         with suppress(OSError):
             self._reserved[name] = bind(listener.bound_host, listener.port)
 
-    def _serving(self, host: RealHost) -> None:
+    def _start_listener(self, host: RealHost) -> None:
         listener = self._listeners.get(host.name)
         if listener is not None:
             listener.start()
@@ -370,18 +374,18 @@ class NodeProcess:
         address = self._address_of(frame.destination)
         # A directory that still names this process for a node means that the node has just ended.
         if address is None or address.process_id == self.process_id:
-            self._loop.call_soon(self._undeliverable, frame)
+            self._loop.call_soon(self._answer_undeliverable, frame)
         else:
             self._transport.send(address, frame)
 
     def _deliver(self, frame: Frame) -> None:
         host = self._hosts.get(frame.destination)
         if host is None:
-            self._undeliverable(frame)
+            self._answer_undeliverable(frame)
         else:
             host.receive(frame)
 
-    def _undeliverable(self, frame: Frame) -> None:
+    def _answer_undeliverable(self, frame: Frame) -> None:
         """Answer for a node that does not run here, as the kernel of its machine would.
 
         A connection ends with its process. During a cut its peers learn this late, and until then
@@ -389,17 +393,17 @@ class NodeProcess:
         """
         match frame:
             case OpenFrame():
-                self._refuse(
+                self._answer_with_close(
                     frame, by_client=False, reason="connection refused: no such node is up"
                 )
             case RequestFrame():
-                self._refuse(frame, by_client=False, reason="its process is gone")
+                self._answer_with_close(frame, by_client=False, reason="its process is gone")
             case OpenedFrame() | ResponseFrame() | NoticeFrame():
-                self._refuse(frame, by_client=True, reason="its process is gone")
+                self._answer_with_close(frame, by_client=True, reason="its process is gone")
             case CloseFrame() | ResetFrame():
                 pass
 
-    def _refuse(
+    def _answer_with_close(
         self,
         frame: OpenFrame | OpenedFrame | RequestFrame | ResponseFrame | NoticeFrame,
         *,
@@ -417,6 +421,7 @@ class NodeProcess:
         )
 
     def _route_answer(self, frame: CloseFrame) -> None:
+        """Send a frame in the name of a node that does not run here; drop it without a receiver."""
         host = self._hosts.get(frame.destination)
         if host is not None:
             host.receive(frame)
@@ -425,7 +430,7 @@ class NodeProcess:
         if address is not None and address.process_id != self.process_id:
             self._transport.send(address, frame)
 
-    def _guest_called(self, address: ProcessAddress, nodes: tuple[NodeName, ...]) -> None:
+    def _note_guest(self, address: ProcessAddress, nodes: tuple[NodeName, ...]) -> None:
         """Remember the address of a guest's nodes. A name in the directory takes precedence."""
         self._guests.update(dict.fromkeys(nodes, address))
 
@@ -440,7 +445,7 @@ class NodeProcess:
             for name in nodes:
                 host.peer_lost(name)
 
-    def _refused(self, caller: str, reason: str) -> None:
+    def _report_refusal(self, caller: str, reason: str) -> None:
         """Log and trace a refused link, at the process's first node."""
         for host in self._hosts.values():
             host.log(f"refused the link from {caller}: {reason}")
@@ -451,7 +456,8 @@ class NodeProcess:
             )
             return
 
-    def _traced(self, host: RealHost) -> None:
+    def _schedule_flush(self, host: RealHost) -> None:
+        """Flush the host's new trace rows in the next turn of the loop, with those of others."""
         if not self._unflushed:
             self._loop.call_soon(self._flush_traces)
         self._unflushed[host] = None
@@ -467,9 +473,10 @@ class NodeProcess:
             try:
                 host.flush()
             except OSError as error:
-                self._node_failed(f"{host.name}: its trace cannot be written: {error}", error)
+                self._record_failure(f"{host.name}: its trace cannot be written: {error}", error)
 
-    def _node_failed(self, line: str, error: BaseException) -> None:
+    def _record_failure(self, line: str, error: BaseException) -> None:
+        """Record a failure of the tool, and wake `next_failures`."""
         if len(self.failures) < MAX_FAILURES_KEPT:
             trouble = None
             if isinstance(error, OSError) and is_of_the_disk(error):

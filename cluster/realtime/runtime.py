@@ -156,12 +156,14 @@ class RealtimeRuntime(Runtime):
     # -- failures and the end --------------------------------------------------------------------
 
     async def _supervise(self, main: Coroutine[Any, Any, T]) -> T:
+        """Await `main`. Raises: NodeTaskFailed if a failure of the tool has cancelled it."""
         task = asyncio.ensure_future(main)
         self._main = task
         was_broken = self._is_broken
         try:
             return await task
         except asyncio.CancelledError:
+            # `_failed` cancels `main` once. In a later `run` a cancellation is a Ctrl-C.
             if self._is_broken and not was_broken:
                 raise NodeTaskFailed("; ".join(self._failures)) from None
             raise

@@ -45,7 +45,7 @@ class TraceDigest:
     def __call__(self, row: TraceRow) -> None:
         """Take the next row of the trace."""
         if row.time_us >= self._next_us:
-            self._mark(row.time_us)
+            self._add_marks(row.time_us)
         chunk = self._chunk
         chunk.append(row)
         if len(chunk) == _ROWS_PER_CHUNK:
@@ -69,8 +69,10 @@ class TraceDigest:
         self._rows_hashed += len(self._chunk)
         self._chunk.clear()
 
-    def _mark(self, time_us: int) -> None:
-        # Ends the chunk here. Where chunks end depends on the rows alone, not on the calls.
+    def _add_marks(self, time_us: int) -> None:
+        """Add the marks of all steps that end before a row at `time_us`."""
+        # Ends the chunk here. The ends of chunks depend on the rows alone, not on the calls of
+        # `hexdigest`, so equal rows give equal digests.
         self._hash_chunk()
         mark = self.hexdigest()[:MARK_DIGITS]
         while self._next_us <= time_us:

@@ -281,6 +281,7 @@ def _struct_in(annotation: object) -> type[msgspec.Struct]:
 
 
 def _value_writer(field: WireField, version: int, *, plain: bool) -> Writer:
+    """Return a writer of a field's value; its structures are plain data, or Structs."""
     match field.kind:
         case Kind.INT:
             item = _int_writer(field.bits)
@@ -317,6 +318,10 @@ def _fields_writer(fields: tuple[WireField, ...], version: int, *, plain: bool) 
 
 
 def _getter(field: WireField) -> Callable[[Any], Any]:
+    """Return a function that reads a field of a Struct, with a default if the Struct may lack it.
+
+    The default makes the read slower, so other fields are read without one.
+    """
     get, absent, name = attrgetter(field.name), field.absent, field.name
     if absent is None and not field.is_nullable:
         return get
@@ -328,6 +333,7 @@ def _getter(field: WireField) -> Callable[[Any], Any]:
 
 @cache
 def _request_reader(api: Api, version: int) -> Reader:
+    """Return the reader of an API's requests: by plain data if the version is reshaped."""
     schema = OFFERED[api].schema
     if schema.lift is not None and version < schema.reshaped_below:
         read_plain = _dict_reader(schema.request_fields, version)
@@ -337,6 +343,7 @@ def _request_reader(api: Api, version: int) -> Reader:
 
 @cache
 def _response_writer(api: Api, version: int) -> Writer:
+    """Return the writer of an API's responses: by plain data if the version is reshaped."""
     schema = OFFERED[api].schema
     if schema.lower is not None and version < schema.reshaped_below:
         write_plain = _fields_writer(schema.response_fields, version, plain=True)

@@ -155,6 +155,7 @@ class WireConnection(asyncio.Protocol):
     # -- requests --------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
+        """Call `_serve_next` in the next turn of the loop."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._serve_next)
@@ -185,6 +186,7 @@ class WireConnection(asyncio.Protocol):
             self._set_reading(True)
 
     def _illegal_size(self, first_bytes: bytes, size: int) -> str:
+        """Return the message about a size that no request has, or about another protocol."""
         foreign = foreign_protocol(first_bytes) if self._is_first else None
         return foreign or (
             f"expected a request of at most {self._owner.request_max_bytes} bytes "

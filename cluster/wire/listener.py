@@ -172,8 +172,10 @@ class WireListener:
         self._next_number = binding.first_number
         self._limits = ConnectionLimits(binding.config)
         self._links: ClientLinks | None = None
+        """Link rules at the clients' ends; None before `attach`."""
         self._rules: tuple[LinkRule, ...] = ()
         self._connections: dict[WireConnection, None] = {}
+        """All accepted connections, also those without a request so far."""
         self._named: dict[ConnectionName, WireConnection] = {}
         """Connections that are open at the broker, by client and number."""
         self._server: asyncio.Server | None = None
@@ -195,7 +197,7 @@ class WireListener:
     def start(self) -> None:
         """Begin to listen."""
         task = self._loop.create_task(self._listen(), name="kafka-listener")
-        task.add_done_callback(self._listening)
+        task.add_done_callback(self._report_listen_failure)
         self._check_idle()
 
     def stop(self) -> None:
@@ -236,11 +238,12 @@ class WireListener:
         if host is None or (reset.purposes and KAFKA_CLIENT not in reset.purposes):
             return ()
         peers = reset.peers_of(host.name)
-        names = tuple(name for name in self._named if name[0] in peers)
-        for name in names:
-            connection = self._named.pop(name)
+        names = tuple((client, number) for client, number in self._named if client in peers)
+        for client, number in names:
+            connection = self._named.pop((client, number))
             if self._links is not None:
-                self._links.reset(name[0], (self._close_frame(name, by_client=False),))
+                close_frame = self._close_frame((client, number), by_client=False)
+                self._links.reset(client, (close_frame,))
             connection.end(reset=True)
         return names
 
@@ -261,7 +264,7 @@ class WireListener:
         connection = self._named.get((frame.destination, frame.connection_id))
         exchange = None if connection is None else connection.exchange
         if connection is None or exchange is None:
-            return
+            return  # the client has closed the connection
         response = frame.envelope.body
         if exchange.expects_answer:
             answer = exchange.answer_bytes(response, self._cluster_id)
@@ -326,7 +329,7 @@ class WireListener:
             self._introduce(connection, exchange.header.client_id, host.name)
         client = connection.client
         if client is None:
-            return
+            return  # never: `_introduce` has set it
         connection.exchange = exchange
         self._links.send(
             client,
@@ -413,7 +416,8 @@ class WireListener:
             server.close()
         self._server = server
 
-    def _listening(self, task: "asyncio.Task[None]") -> None:
+    def _report_listen_failure(self, task: "asyncio.Task[None]") -> None:
+        """Report an exception of `_listen` as a failure of the broker."""
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception) and self._host is not None:
             self._host.callback_failed(error, task.get_name())

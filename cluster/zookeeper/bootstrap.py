@@ -42,6 +42,7 @@ def broker_znode(broker_id: BrokerId) -> tuple[str, str]:
 
 
 def _replicas(topic: TopicSpec, partition: int, brokers: int) -> tuple[int, ...]:
+    """Return the brokers with a replica of a partition, by the controller's rule (TopicSpec)."""
     if topic.assignments:
         return topic.assignments[partition]
     return tuple((partition + index) % brokers for index in range(topic.replication_factor))

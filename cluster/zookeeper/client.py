@@ -247,6 +247,7 @@ class ZooKeeperHandle:
         )
 
     def _expire(self) -> None:
+        """End the session: a server has answered that it has expired."""
         connection, self._connection = self._connection, None
         self._cancel_timer()
         self._enter(KeeperState.EXPIRED)
@@ -255,6 +256,7 @@ class ZooKeeperHandle:
             connection.close()
 
     def _stop(self) -> None:
+        """End this handle after `close`."""
         self._is_closed = True
         connection, self._connection = self._connection, None
         self._cancel_timer()
@@ -263,6 +265,7 @@ class ZooKeeperHandle:
             connection.close()
 
     def _enter(self, state: KeeperState) -> None:
+        """Set the state, trace it, and report it to the owner."""
         self.state = state
         peer = None if self._connection is None else self._connection.peer
         self._host.trace(client_state(state.value, self.session_id, peer, self.last_zxid))

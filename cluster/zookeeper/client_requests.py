@@ -175,7 +175,7 @@ class ClientRequests:
         if isinstance(txn.body, CloseSessionTxn):
             connection = self._connections.get(txn.session_id)
             if connection is not None:
-                self._end(connection, result)
+                self._close_connection(connection, result)
 
     def revalidated(
         self, session_id: SessionId, timeout_ms: int | None, result: ServerResult
@@ -246,11 +246,11 @@ class ClientRequests:
         """Assign a session to a connection, and close the session's older connection if any."""
         old = self._connections.get(session_id)
         if old is not None and old != connection:
-            self._end(old, result)
+            self._close_connection(old, result)
         self._sessions[connection] = session_id
         self._connections[session_id] = connection
 
-    def _end(self, connection: AcceptedConnection, result: ServerResult) -> None:
+    def _close_connection(self, connection: AcceptedConnection, result: ServerResult) -> None:
         result.add(HangUp(connection))
         self.connection_ended(connection)
 
@@ -330,4 +330,4 @@ class ClientRequests:
                 response = CloseSessionResponse(zxid=txn.zxid, error_code=error)
         result.add(Reply(request_id=pending.request_id, response=response))
         if error in _ENDS_CONNECTION:
-            self._end(pending.connection, result)
+            self._close_connection(pending.connection, result)

@@ -102,6 +102,7 @@ class ZooKeeperDatabase:
                 return SetDataTxn(path=path, data=data)
 
     def _refusal_of_change(self, path: str, version: int) -> KeeperError:
+        """Return the error of a deletion or a new content at `path`; NONE if it is legal."""
         if path == ROOT:
             return KeeperError.BadArguments
         stat = self.tree.stat(path)

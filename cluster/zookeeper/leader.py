@@ -250,12 +250,12 @@ class Leading:
             self._last_zxid = first_zxid(self._epoch)
         for learner in self._learners.values():
             if learner.ack_epoch is None:
-                self._answer(learner, FollowerInfoResponse(epoch=self._epoch), result)
+                self._answer_parked(learner, FollowerInfoResponse(epoch=self._epoch), result)
         if not self._history_is_newest and not self._take_history():
             return
         for learner in self._learners.values():
             if learner.ack_epoch is not None and not learner.is_synced:
-                self._sync(learner, learner.ack_epoch, result)
+                self._send_history(learner, learner.ack_epoch, result)
         if not self.is_established:
             if not self._is_majority(
                 sum(learner.has_history for learner in self._learners.values())
@@ -264,7 +264,7 @@ class Leading:
             self._establish(now_us, result)
         for learner in self._learners.values():
             if learner.has_history:
-                self._answer(
+                self._answer_parked(
                     learner, AckNewLeaderResponse(committed_zxid=self.committed_zxid), result
                 )
 
@@ -283,11 +283,12 @@ class Leading:
         self._log.enter_epoch(self.epoch)
         return True
 
-    def _sync(self, learner: _Learner, ack: AckEpochRequest, result: ServerResult) -> None:
+    def _send_history(self, learner: _Learner, ack: AckEpochRequest, result: ServerResult) -> None:
+        """Answer a learner's AckEpochRequest with the transactions that its log lacks."""
         keep_zxid = self._log.common_with(ack.epoch_ends)
         learner.is_synced = True
         learner.acked_zxid = NO_ZXID
-        self._answer(
+        self._answer_parked(
             learner, AckEpochResponse(keep_zxid=keep_zxid, txns=self._log.after(keep_zxid)), result
         )
 
@@ -299,12 +300,13 @@ class Leading:
             self._sessions.add(session_id, timeout_ms * 1_000, now_us)
         self._set_expiry_timer(now_us, result)
 
-    def _answer(
+    def _answer_parked(
         self,
         learner: _Learner,
         response: FollowerInfoResponse | AckEpochResponse | AckNewLeaderResponse,
         result: ServerResult,
     ) -> None:
+        """Answer the learner's parked request; do nothing if it has none."""
         if learner.parked is not None:
             result.add(Reply(request_id=learner.parked, response=response))
             learner.parked = None

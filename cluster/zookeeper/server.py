@@ -315,6 +315,7 @@ class ServerCore:
             self._count_votes(now_us, result)
 
     def _own_vote(self) -> VoteResponse:
+        """Return this server's vote. Until it serves, it counts as a server without a leader."""
         return VoteResponse(
             state=self.state if self.is_serving else ServerState.LOOKING,
             current_epoch=self._log.current_epoch,
@@ -351,4 +352,5 @@ class ServerCore:
 
 
 def _newness(vote: VoteResponse) -> tuple[int, int]:
+    """Return a sort key: the history of a later leader is newer; of one leader, the longer one."""
     return (vote.current_epoch, vote.last_zxid)
