@@ -1,4 +1,4 @@
-"""Actions of a transcript: steps on the cluster or on a client that are no request."""
+"""Actions of a transcript: steps that are no request, such as a broker's death."""
 
 from collections.abc import Mapping, Sequence
 
@@ -38,7 +38,8 @@ POLL_INTERVAL_US = 2_000
 WAIT_MAX_US = 60_000_000
 """Limit of the wait for a new coordinator, or for a broker that starts again."""
 PROBE = "probe"
-PROBE_VERSION = 9
+"""Client id of requests that only find out whether a broker coordinates."""
+PROBE_VERSION = 9  # of OffsetFetch
 NOT_SERVING = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -53,8 +54,8 @@ class NotCarriedOut(Exception):
 class Actions:
     """Carries out the actions of one transcript on its cluster.
 
-    `group_ids` are the groups that the transcript's requests name. A broker counts as serving when
-    it serves all of them that it coordinates. Broker `first` coordinates all of them at the start.
+    `group_ids` are the groups that the transcript's requests name. Broker `first` coordinates all
+    of them at the start. A broker counts as serving once it serves all groups that it coordinates.
     """
 
     def __init__(
@@ -70,11 +71,11 @@ class Actions:
         self._group_ids = tuple(group_ids)
         self._offsets_partitions = offsets_partitions
         self._coordinators = dict.fromkeys(map(self._partition_of, group_ids), first)
-        """Current or last coordinator, by offsets partition."""
+        """By offsets partition: its coordinator, also if that broker is dead now."""
         self._killed: int | None = None
 
     async def carry_out(self, step: ActionStep) -> None:
-        """Carry out a step; returns when it has taken effect. Raises: NotCarriedOut."""
+        """Carry out a step; return when it has taken effect. Raises: NotCarriedOut."""
         try:
             match step.action:
                 case "kill_broker":
@@ -104,9 +105,10 @@ class Actions:
             await self._runtime.sleep(POLL_INTERVAL_US)
 
     async def until_coordinating(self, coordinators: Mapping[str, int]) -> None:
-        """Wait until each transactional id's broker serves it and has producer ids.
+        """Wait until the coordinator of each transactional id serves it and has producer ids.
 
-        The recorded brokers had served transactions before the recording. Raises: TimeoutError.
+        The recorded brokers had served transactions before the recording, so they already had a
+        block of producer ids from the controller. Raises: TimeoutError.
         """
         deadline_us = self._runtime.now_us() + WAIT_MAX_US
         for transactional_id, broker_id in coordinators.items():
@@ -116,7 +118,11 @@ class Actions:
                 await self._runtime.sleep(POLL_INTERVAL_US)
 
     async def _coordinates(self, transactional_id: str, broker_id: int) -> bool:
-        """Probe without side effects (EndTxn without a begin) whether the broker serves the id."""
+        """Return True if the broker serves the transactional id, and can give producer ids.
+
+        The probes change nothing that a transcript can see: EndTxn with an unknown producer id
+        fails, and InitProducerId without a transactional id only takes the next number.
+        """
         probe = Address(client=PROBE, client_id=PROBE, number=0, broker_id=broker_id)
         end_txn = await self._clients.ask(
             probe,
@@ -169,7 +175,10 @@ class Actions:
             await self._runtime.sleep(POLL_INTERVAL_US)
 
     async def _take_over(self, broker_id: int) -> None:
-        """Wait until a broker serves the groups of the broker that was killed last."""
+        """Make a broker the coordinator of the killed broker's groups, and wait until it serves.
+
+        The controller elects the broker by itself; here only `_coordinators` is updated.
+        """
         for partition, coordinator in self._coordinators.items():
             if coordinator == self._killed:
                 self._coordinators[partition] = broker_id

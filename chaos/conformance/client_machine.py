@@ -1,6 +1,7 @@
-"""The machine of the recorded clients: a node that sends given requests on many connections.
+"""ClientMachine: the node that stands for all recorded clients, with many connections.
 
-It knows nothing of groups and retries nothing.
+It sends each request when the replayer says so. It knows nothing of groups and retries nothing,
+because a recording has every request that the clients sent, retries included.
 """
 
 from collections.abc import Callable
@@ -15,13 +16,13 @@ from protocol.ids import broker_name
 
 SETUP_TIMEOUT_US = 10_000_000
 REQUEST_TIMEOUT_US = 86_400_000_000
-"""A day: the recorder waited for an answer until its scenario ended."""
+"""A day, which no scenario lasts: like the recorder, the client waits until the scenario's end."""
 HANDSHAKE_US = 1_000
 """Time after which a connection over loopback is open or refused."""
 PURPOSE = "transcript"
 
 Ended = Callable[[AnyResponse | str], None]
-"""Takes the answer, or the outcome without an answer, as named in `comparison`."""
+"""Takes the answer, or the outcome of a request without an answer (a text of `comparison`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +37,14 @@ class Address:
 
 @dataclass(slots=True)
 class _Channel:
-    """A connection, and facts about it that outlive its end."""
+    """A connection, and the facts that name the outcome of a request when the connection ends."""
 
     connection: Connection
     was_open: bool = False
     is_closed_by_client: bool = False
 
     def note_open(self) -> None:
-        """Note whether the connection has opened."""
+        """Note that the connection is open, if it is. Without this a later end means REFUSED."""
         self.was_open = self.was_open or self.connection.is_open
 
 
@@ -65,7 +66,7 @@ class ClientMachine:
         """Add nothing to `status`."""
 
     def send(self, to: Address, request: AnyRequest, version: int, on_end: Ended) -> None:
-        """Send a request on one of a client's connections to a broker, opened if needed."""
+        """Send a request on one of a client's connections; open the connection if necessary."""
         channel = self._channels.get(to)
         if channel is None or channel.connection.is_closed:
             channel = self._channels[to] = _Channel(

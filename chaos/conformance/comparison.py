@@ -1,11 +1,12 @@
 """Comparison of our brokers' answers with Kafka's, step by step.
 
 Answers are compared field by field:
-1. Ids that brokers generate are renamed to symbols.
-2. Lists whose order Kafka does not define are compared as sets.
+1. A generated id differs in each run, so the recording has a symbol in its place. A symbol is equal
+   to the id of ours that is bound to it (`Bindings`).
+2. Lists whose order Kafka does not define are compared as multisets.
 3. Times must agree within a tolerance. Answers that are farther apart than the tolerance must come
    in the same order.
-Must not know how a transcript is played.
+This module does not know how a transcript is played.
 """
 
 import re
@@ -22,21 +23,23 @@ REFUSED = "connection refused"
 DISCONNECTED = "disconnected"
 CLIENT_CLOSED = "client closed the connection"
 NO_ANSWER = "no answer"
-"""Outcomes of a request without an answer; the recorder adds the duration to the last."""
+"""Outcomes of a request without an answer. Of the last one the recorder also writes the time that
+it waited: "no answer within 500 ms"."""
 
 KAFKA_4 = "4."
+"""Beginning of the versions of Kafka in which some lists have no order any more."""
 US_PER_MS = 1_000
 
 
-ANSWER = "answer"
-TIME = "time"
-ORDER = "order"
-MISSING = "no answer"
-UNEXPECTED = "answered"
-ENDED = "ended"
-NOT_IMPLEMENTED = "not implemented"
-NOT_CARRIED_OUT = "not carried out"
-BROKEN = "broken"
+ANSWER = "answer"  # a field of the answer
+TIME = "time"  # the time of the answer
+ORDER = "order"  # the order of two answers
+MISSING = "no answer"  # Kafka answered, our broker did not
+UNEXPECTED = "answered"  # our broker answered, Kafka did not
+ENDED = "ended"  # both did not answer, but the requests ended in different ways
+NOT_IMPLEMENTED = "not implemented"  # the API or its version
+NOT_CARRIED_OUT = "not carried out"  # an action
+BROKEN = "broken"  # an error of this project ended the replay
 WHAT_DIFFERS = (
     ANSWER,
     TIME,
@@ -53,8 +56,10 @@ WHAT_DIFFERS = (
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """A difference between a played step and Kafka's.
 
-    Shape: `what` is one of WHAT_DIFFERS; `field` is a path into the answer (`members[0].metadata`),
-    or "" if none applies; `expected` and `came` are texts for people.
+    - `what`: one of WHAT_DIFFERS.
+    - `field`: a path into the answer (`members[0].metadata`). For NOT_IMPLEMENTED, NOT_CARRIED_OUT
+      and BROKEN it is the API or the reason; otherwise "".
+    - `expected`, `came`: texts for people.
     """
 
     what: str
@@ -75,8 +80,10 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 class PlayedStep:
     """One request of a transcript as played in our cluster.
 
-    Units: microseconds of the run's clock. Shape: `response` is None until, or without, an answer;
-    `outcome` is the end without an answer, in the recordings' words.
+    Units: microseconds of the run's clock.
+    - `response`: the answer; None until it comes, or if none comes.
+    - `outcome`: the end of a request without an answer, a text such as REFUSED.
+    - `not_implemented`: the API and version, if the request could not be sent.
     """
 
     step: RequestStep
@@ -88,14 +95,15 @@ class PlayedStep:
 
     @property
     def is_over(self) -> bool:
-        """True once nothing more can happen to the request."""
+        """True once the request has ended, or if it was never sent."""
         return self.ended_us is not None or self.not_implemented is not None
 
 
 class Bindings:
     """Our id for each symbol of a transcript.
 
-    `nested` are symbols that occur in lists only: they are bound at their first comparison.
+    The replayer binds a symbol with the answer that gives its id. `nested` are symbols for which no
+    answer does so, because they occur in lists only: the first comparison binds them.
     """
 
     def __init__(self, nested: Iterable[str] = ()) -> None:
@@ -106,8 +114,9 @@ class Bindings:
     def bind(self, symbol: str, ours: str | int) -> None:
         """Bind `symbol` to an id of ours, unless the symbol is bound.
 
-        An id keeps its first symbol. If Kafka gave two ids where we gave one, the second symbol is
-        sent as that one id, and no answer equals it.
+        An id keeps its first symbol. Suppose Kafka gave two ids where our broker gave one. Then
+        requests have our id in place of both symbols, but only the first symbol is equal to it: the
+        second differs in each answer, which shows the error.
         """
         if symbol not in self._ours:
             self._ours[symbol] = ours
@@ -149,7 +158,7 @@ class Bindings:
         return value
 
     def to_symbols(self, value: PlainValue) -> PlainValue:
-        """Return a message with symbols for our ids, for people."""
+        """Return a message with symbols in place of our ids, for the text of a difference."""
         if isinstance(value, dict):
             return {name: self.to_symbols(item) for name, item in value.items()}
         if isinstance(value, list):
@@ -165,15 +174,16 @@ class AnswerComparison:
     ) -> None:
         self._rules = rules
         self._api = api
+        # These lists have an order in Kafka 3.9, and none in Kafka 4.
         self._ordered_lists = (
             frozenset() if kafka_version.startswith(KAFKA_4) else rules.unordered_since_4
         )
         self._bindings = bindings
 
     def difference(self, expected: PlainMessage, came: PlainMessage) -> Difference | None:
-        """Return the first difference, None if there is none.
+        """Return the first difference, or None.
 
-        Effects: binds nested symbols (`"found": "nested"`) to the ids at their place.
+        Effects: binds nested symbols (`"found": "nested"` in the file) to the ids at their place.
         """
         return self._compare_message(expected, came, "", self._api)
 
@@ -214,8 +224,9 @@ class AnswerComparison:
     def _compare_list(
         self, expected: list[PlainValue], came: list[PlainValue], path: str, list_path: str
     ) -> Difference | None:
-        for index, (one, other) in enumerate(zip(expected, came, strict=False)):
-            difference = self._compare_value(one, other, f"{path}[{index}]", f"{list_path}[]")
+        # Items before lengths: the first different item says more than the two lists.
+        for index, (item, our_item) in enumerate(zip(expected, came, strict=False)):
+            difference = self._compare_value(item, our_item, f"{path}[{index}]", f"{list_path}[]")
             if difference is not None:
                 return difference
         if len(expected) != len(came):
@@ -230,19 +241,22 @@ class AnswerComparison:
         list_path: str,
         key: str,
     ) -> Difference | None:
-        """Compare as multisets; items with unbound symbols are matched last."""
+        """Compare as multisets. `key` is the field that identifies an item."""
         unmatched_ours = list(came)
-        unmatched: list[tuple[int, PlainValue]] = []
+        unmatched: list[tuple[int, PlainValue]] = []  # with their indexes
         has_unbound = self._bindings.has_unbound
-        for index, item in sorted(enumerate(expected), key=lambda each: has_unbound(each[1])):
+        # Items with unbound symbols come last: an unbound symbol equals any id without a symbol, so
+        # such an item could take the partner of an item that has only one.
+        for index, item in sorted(enumerate(expected), key=lambda entry: has_unbound(entry[1])):
             match = self._position_of_equal(item, unmatched_ours, list_path)
             if match is None:
                 unmatched.append((index, item))
             else:
                 unmatched_ours.pop(match)
         if unmatched:
-            index, item = min(unmatched, key=lambda each: each[0])
+            index, item = min(unmatched, key=lambda entry: entry[0])
             place = f"{path}[{index}]"
+            # Name the field that differs, if our list has an item of the same key.
             same_key_item = next(
                 (other for other in unmatched_ours if self._has_same_key(item, other, key)), None
             )
@@ -254,7 +268,7 @@ class AnswerComparison:
     def _position_of_equal(
         self, item: PlainValue, among: list[PlainValue], list_path: str
     ) -> int | None:
-        """Return the position of an equal item; bindings of failed trials are undone."""
+        """Return the position of an equal item, or None. Undo bindings of items that differ."""
         for position, other in enumerate(among):
             bound = self._bindings.snapshot()
             if self._compare_value(item, other, "", f"{list_path}[]") is None:
@@ -268,6 +282,7 @@ class AnswerComparison:
         return self._bindings.to_ours(item.get(key)) == other.get(key)
 
     def _unordered_by(self, list_path: str) -> str | None:
+        """Return the key of a list without order, or None for a list with an order."""
         unordered = self._rules.unordered
         if list_path in self._ordered_lists:
             return None
@@ -286,9 +301,9 @@ class AnswerComparison:
 def compare(
     played: Sequence[PlayedStep], rules: ComparisonRules, kafka_version: str, bindings: Bindings
 ) -> dict[int, Difference]:
-    """Return the first difference of each differing step, by the step's number.
+    """Return the first difference of each step that differs, by the step's number.
 
-    Effects: binds nested symbols.
+    Effects: binds nested symbols. So the steps are compared in the order of Kafka's answers.
     """
     differences: dict[int, Difference] = {}
     for step in _as_answered(played):
@@ -302,7 +317,9 @@ def compare(
 
 def _as_answered(played: Sequence[PlayedStep]) -> list[PlayedStep]:
     """Return the steps in the order of Kafka's answers; steps without an answer come last."""
-    return sorted(played, key=lambda each: each.step.answer_seq or len(played) + each.step.n)
+    return sorted(
+        played, key=lambda request: request.step.answer_seq or len(played) + request.step.n
+    )
 
 
 def _difference(
@@ -333,7 +350,11 @@ def _difference(
 
 
 def _without_answer(played: PlayedStep, tolerance_ms: float) -> Difference | None:
-    """Compare a step that Kafka did not answer."""
+    """Return the difference of a step that Kafka did not answer, or None.
+
+    The recorder may have stopped waiting (NO_ANSWER). Then an answer of our broker after that time
+    is no difference.
+    """
     expected = played.step.outcome or NO_ANSWER
     if expected.startswith(NO_ANSWER):
         wait_ms = wait_of(expected)
@@ -352,9 +373,9 @@ def _without_answer(played: PlayedStep, tolerance_ms: float) -> Difference | Non
 
 
 def wait_of(outcome: str) -> float | None:
-    """Return the milliseconds in "no answer within N ms", None without them."""
-    found = re.search(r"within (\d+(?:\.\d+)?) ms", outcome)
-    return None if found is None else float(found[1])
+    """Return N of the outcome "no answer within N ms", or None for another outcome."""
+    match = re.search(r"within (\d+(?:\.\d+)?) ms", outcome)
+    return None if match is None else float(match[1])
 
 
 def _waited_ms(played: PlayedStep) -> float:
@@ -362,37 +383,41 @@ def _waited_ms(played: PlayedStep) -> float:
 
 
 def _out_of_order(played: Sequence[PlayedStep], tolerance_ms: float) -> Iterator[PlayedStep]:
-    """Yield steps answered before a step that Kafka answered earlier by more than the tolerance."""
+    """Yield the steps that our broker answered too early in comparison with other steps.
+
+    A step is too early if Kafka answered some other step more than the tolerance before it, and our
+    broker answered that other step after it.
+    """
     answered = sorted(
         (
-            (each.step.answered_ms, each.ended_us, each)
-            for each in played
-            if each.step.answered_ms is not None
-            and each.response is not None
-            and each.ended_us is not None
+            (request.step.answered_ms, request.ended_us, request)
+            for request in played
+            if request.step.answered_ms is not None
+            and request.response is not None
+            and request.ended_us is not None
         ),
-        key=lambda each: each[0],
+        key=lambda entry: entry[0],
     )
-    latest_us = -1
-    earlier = 0
-    for answered_ms, ended_us, each in answered:
+    latest_us = -1  # our latest answer to the steps before index `earlier`
+    earlier = 0  # steps below this index are more than the tolerance before the current one
+    for answered_ms, ended_us, request in answered:
         while answered[earlier][0] < answered_ms - tolerance_ms:
             latest_us = max(latest_us, answered[earlier][1])
             earlier += 1
         if ended_us < latest_us:
-            yield each
+            yield request
 
 
-def _order_of(late: PlayedStep, played: Sequence[PlayedStep]) -> dict[str, str]:
-    """Return the texts of a difference in the order of answers."""
-    before = [
-        each.step.n
-        for each in played
-        if each.response is not None
-        and (each.step.answer_seq or 0) < (late.step.answer_seq or 0)
-        and (each.ended_us or 0) > (late.ended_us or 0)
+def _order_of(early: PlayedStep, played: Sequence[PlayedStep]) -> dict[str, str]:
+    """Return the texts of a difference in order: the steps that `early` should have followed."""
+    overtaken = [
+        request.step.n
+        for request in played
+        if request.response is not None
+        and (request.step.answer_seq or 0) < (early.step.answer_seq or 0)
+        and (request.ended_us or 0) > (early.ended_us or 0)
     ]
-    names = ", ".join(str(n) for n in before)
+    names = ", ".join(str(n) for n in overtaken)
     return {"expected": f"its answer after that of step {names}", "came": "before it"}
 
 

@@ -1,4 +1,7 @@
-"""Conformity of our cluster with Kafka: the shares of equal steps over a folder's transcripts."""
+"""Conformity of our cluster with Kafka: the share of equal steps in the transcripts of a folder.
+
+A step is equal if our answer has no difference from Kafka's (`comparison`).
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,11 +15,14 @@ from chaos.conformance.transcript import ActionStep, ComparisonRules, Transcript
 from protocol.errors import InvariantViolation, SimulationError
 
 LEADER_TRIES_MAX = 64
-"""Limit of runs in search of one whose group leaders are those of the recording."""
+"""Limit of the runs of one transcript, with different ids, until group leaders are as recorded."""
 
 
 class StepDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that differs from Kafka's. For an action, `api` is the action's name."""
+    """A step that differs from Kafka's: the step, then the fields of its Difference.
+
+    For an action, `api` is the action's name and `version` None.
+    """
 
     n: int
     api: str
@@ -47,10 +53,12 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileConformity(msgspec.Struct, frozen=True, kw_only=True):
-    """Result for one transcript. Shape: `differences` are in the order of the steps.
+    """Result for one transcript.
 
-    A step is a request, or an action that could not be carried out. `seed` is that of the compared
-    run.
+    - `steps`: number of requests, and of actions that could not be carried out. Other actions are
+      not counted: there is nothing to compare.
+    - `differences`: in the order of the steps, at most one for each step.
+    - `seed`: the seed of the compared run.
     """
 
     file: str
@@ -78,19 +86,19 @@ class FileConformity(msgspec.Struct, frozen=True, kw_only=True):
 def judge_transcript(transcript: Transcript, rules: ComparisonRules) -> FileConformity:
     """Play a transcript and return its differences.
 
-    When the leader of a group leaves, Kafka's next leader depends on the hash order of random ids:
-    it differs from run to run. So a run with another leader than the recorded one is repeated with
-    other ids. The first run with the recorded leaders counts, or, if there is none, the run with
-    the fewest differences.
+    When the leader of a group leaves, Kafka chooses the next leader by the hash order of random
+    member ids, so the choice differs from run to run. A run with another leader than the recorded
+    one is therefore repeated with other ids. The first run with the recorded leaders counts; if no
+    run has them, the run with the fewest differences.
     Raises: TranscriptError for settings that Kafka would refuse.
     """
     best: FileConformity | None = None
     for seed in range(1, LEADER_TRIES_MAX + 1):
-        differences_by_step = judge_run(transcript, rules, seed=seed)
-        if not differences_by_step.chose_another_leader:
-            return differences_by_step
-        if best is None or len(differences_by_step.differences) < len(best.differences):
-            best = differences_by_step
+        result = judge_run(transcript, rules, seed=seed)
+        if not result.chose_another_leader:
+            return result
+        if best is None or len(result.differences) < len(best.differences):
+            best = result
     if best is None:
         raise ValueError("no run was tried")
     return best
@@ -99,16 +107,16 @@ def judge_transcript(transcript: Transcript, rules: ComparisonRules) -> FileConf
 def judge_run(transcript: Transcript, rules: ComparisonRules, *, seed: int) -> FileConformity:
     """Play a transcript once, with ids from `seed`, and return its differences.
 
-    If our own code breaks the run, no step counts as equal, and each has the reason.
+    If an error of this project ends the run, no step counts as equal, and each has the reason.
     Raises: TranscriptError for settings that Kafka would refuse.
     """
     try:
-        return _played(transcript, rules, seed)
+        return _play_and_compare(transcript, rules, seed)
     except (SimulationError, InvariantViolation) as error:
-        return _broken(transcript, seed, repr(error))
+        return _all_broken(transcript, seed, repr(error))
 
 
-def _broken(transcript: Transcript, seed: int, why: str) -> FileConformity:
+def _all_broken(transcript: Transcript, seed: int, why: str) -> FileConformity:
     steps_by_api: dict[str, int] = {}
     for step in transcript.requests:
         steps_by_api[step.api] = steps_by_api.get(step.api, 0) + 1
@@ -134,7 +142,7 @@ def _broken(transcript: Transcript, seed: int, why: str) -> FileConformity:
     )
 
 
-def _played(transcript: Transcript, rules: ComparisonRules, seed: int) -> FileConformity:
+def _play_and_compare(transcript: Transcript, rules: ComparisonRules, seed: int) -> FileConformity:
     played = play_transcript(transcript, rules, seed=seed)
     differences_by_step = compare(played.steps, rules, transcript.kafka, played.bindings)
     differences: list[StepDifference] = []

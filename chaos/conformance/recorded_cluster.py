@@ -24,13 +24,14 @@ CONTROLLER_ID = 100
 LOOPBACK = LinkModel(base_us=50, jitter_us=0, tail_us=0, tail_one_in=0)
 """Latency over loopback: the recorder measured about a millisecond for both directions."""
 TRANSACTION_COORDINATOR_APIS = ("InitProducerId", "AddOffsetsToTxn", "EndTxn")
-"""Requests that show nothing of which broker coordinates groups."""
+"""Requests to the coordinator of a transactional id, which need not be that of a group."""
 
 
 def cluster_of(transcript: Transcript) -> ClusterSpec:
-    """Return the cluster of a transcript, with a node for its clients in the producer's place.
+    """Return the cluster of a transcript. Its only producer stands for the recorded clients.
 
-    Settings that we do not have are left out; `unknown_settings` returns them.
+    The replayer builds its ClientMachine in place of that producer. Settings that this project does
+    not have are left out; `unknown_settings` returns them.
     Raises: TranscriptError if a setting has a value that Kafka would refuse.
     """
     config = _config(transcript)
@@ -44,8 +45,9 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
         name=CONSUMER_OFFSETS,
         partitions=count,
         replication_factor=transcript.brokers,
-        # Unused partitions are spread over the brokers: then followers have fetches in flight to
-        # each broker, as in the recording, when a leader moves.
+        # The partitions of the recorded groups have the recorded coordinator. All others are spread
+        # over the brokers: then each broker has fetches of followers in flight when a leader moves,
+        # as in the recording.
         assignments=tuple(
             _replicas(first if partition in used_partitions else partition, transcript.brokers)
             for partition in range(count)
@@ -68,9 +70,10 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
 
 
 def _transaction_state(transcript: Transcript, config: BrokerConfig) -> tuple[TopicSpec, ...]:
-    """Return the topic of transactions, for a transcript that uses a transaction coordinator.
+    """Return `__transaction_state` for a transcript that uses a transaction coordinator.
 
-    Each transactional id belongs to the broker that the recorded clients asked.
+    The coordinator of each transactional id is the broker to which the recorded clients sent its
+    requests.
     """
     coordinators = transaction_coordinators(transcript)
     asks_for_coordinator = any(
@@ -107,7 +110,7 @@ def transaction_coordinators(transcript: Transcript) -> dict[str, int]:
 
 
 def unknown_settings(transcript: Transcript) -> tuple[str, ...]:
-    """Return the names of the recorded settings that we do not have."""
+    """Return the names of the recorded settings that this project does not have."""
     known = _known_settings()
     return tuple(sorted(name for name in transcript.config if name not in known))
 
@@ -128,19 +131,23 @@ def _config(transcript: Transcript) -> BrokerConfig:
 
 def recorded_group_ids(transcript: Transcript) -> tuple[str, ...]:
     """Return the groups in the transcript's requests to a coordinator, each once."""
-    found = (step.request.get("group_id") for step in transcript.requests)
-    return tuple(dict.fromkeys(each for each in found if isinstance(each, str) and each))
+    group_ids = (step.request.get("group_id") for step in transcript.requests)
+    return tuple(
+        dict.fromkeys(group_id for group_id in group_ids if isinstance(group_id, str) and group_id)
+    )
 
 
 def _replicas(leader: int, brokers: int) -> tuple[int, ...]:
+    """Return all brokers in the order of replicas, the leader first."""
     return tuple((leader + index) % brokers for index in range(brokers))
 
 
 def first_coordinator(transcript: Transcript) -> int:
-    """Return the broker that coordinates at the start: the first that answered as a coordinator.
+    """Return the broker that coordinates the recorded groups at the start.
 
-    Recordings do not contain the initial replicas of a partition, only later moves. The answers are
-    the only source.
+    Recordings do not contain the initial replicas of a partition, only later moves. So the broker
+    is derived from the answers before the first action: it is the one that an answer to
+    FindCoordinator names, or the one that first answers without NOT_COORDINATOR.
     """
     for step in transcript.steps:
         if isinstance(step, ActionStep):
@@ -148,9 +155,9 @@ def first_coordinator(transcript: Transcript) -> int:
         if step.api in TRANSACTION_COORDINATOR_APIS:
             continue
         answer = step.response or {}
-        found = answer.get("coordinators")
-        if isinstance(found, list) and found and isinstance(found[0], dict):
-            node_id = found[0].get("node_id")
+        coordinators = answer.get("coordinators")  # only FindCoordinator has this field
+        if isinstance(coordinators, list) and coordinators and isinstance(coordinators[0], dict):
+            node_id = coordinators[0].get("node_id")
             if isinstance(node_id, int) and 0 <= node_id < transcript.brokers:
                 return node_id
         elif answer.get("error_code") != ErrorCode.NOT_COORDINATOR:

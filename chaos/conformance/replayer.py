@@ -1,7 +1,7 @@
-"""Replay of one transcript against our cluster in virtual time, each request at its time.
+"""Replay of one transcript against our cluster in virtual time, each request at its recorded time.
 
-The cluster has one broker, or three, and is booted for each scenario. Data flow: Transcript ->
-ClusterSpec -> VirtualRuntime -> PlayedSteps, which `comparison` compares.
+Each scenario has a new cluster, with one broker or three. Data flow: Transcript -> ClusterSpec ->
+VirtualRuntime -> PlayedSteps, which `comparison` compares with the recording.
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ SETTLE_US = 1_000_000
 """Wait between the cluster's first coordinator and the scenario's start."""
 POLL_INTERVAL_US = 500
 MEMBER_FIELDS = ("member_id", "producer_id")
-"""Fields of an answer from which a symbol gets its id."""
+"""Fields of an answer that have a generated id. A symbol stands for such an id in a transcript."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,10 +54,10 @@ class PlayedTranscript:
 def play_transcript(
     transcript: Transcript, rules: ComparisonRules, *, seed: int = 1
 ) -> PlayedTranscript:
-    """Play a transcript in a cluster of its own; ids that brokers generate come from `seed`.
+    """Play a transcript in a new cluster; ids that brokers generate come from `seed`.
 
     Raises: TranscriptError for settings that Kafka would refuse; NodeTaskFailed, SimulationError
-        for bugs of ours.
+        for bugs of this project.
     """
     return _Replay(transcript, rules, seed).run()
 
@@ -78,7 +78,7 @@ class _Replay:
             build=self._build,
         )
         self._start_us = 0
-        """The scenario's time 0, on the run's clock."""
+        """Time on the run's clock that is the scenario's time 0."""
         self._played = PlayedTranscript(
             steps=[PlayedStep(step=step) for step in transcript.requests],
             bindings=Bindings(
@@ -147,7 +147,11 @@ class _Replay:
             await self._runtime.sleep(remaining_us)
 
     async def _until_answered_before(self, at_ms: float) -> None:
-        """Wait for each answer that Kafka had given by then, for as long as it would count."""
+        """Wait for each answer that Kafka had given before `at_ms`, until its deadline.
+
+        Clients sent later requests after they had these answers. If our cluster is a little slower,
+        a request must not overtake an answer on which it depends.
+        """
         for played in self._played.steps:
             answered_ms = played.step.answered_ms
             if answered_ms is None or answered_ms > at_ms:
@@ -161,20 +165,23 @@ class _Replay:
                 await self._runtime.sleep(POLL_INTERVAL_US)
 
     def _deadline_us(self, played: PlayedStep) -> int:
-        """Return the time until which an answer counts; 0 for a request that was not sent."""
+        """Return the time until which the replay waits for an answer; 0 if nothing was sent."""
         if played.sent_us is None:
             return 0
         step = played.step
         if step.answered_ms is None:
+            # Kafka did not answer: wait as long as the recorder did, to see that we do not either.
             wait_ms = wait_of(step.outcome or "") or 0
         else:
             wait_ms = step.answered_ms - step.at_ms + self._rules.tolerance_ms
-        return played.sent_us + round(wait_ms * US_PER_MS) + US_PER_MS
+        one_more_ms = US_PER_MS  # an answer exactly at the limit still counts
+        return played.sent_us + round(wait_ms * US_PER_MS) + one_more_ms
 
     # -- steps --
 
     async def _act(self, actions: Actions, step: ActionStep) -> None:
         if step.action == "kill_broker":
+            # This action takes effect at the recorded end, other actions between beginning and end.
             await self._until(self._at_us(step.done_ms))
         try:
             await actions.carry_out(step)
@@ -183,9 +190,8 @@ class _Replay:
             return
         if step.action == "wait_new_coordinator":
             # Later steps are timed from here. For instance, a session that the new coordinator has
-            # loaded ends a session timeout after the coordinator serves, and our cluster may take
-            # another time to get there.
-            # session timeout after it served, however long our cluster took to get there.
+            # loaded ends a session timeout after the coordinator serves, and our failover may take
+            # longer or shorter than Kafka's.
             self._start_us = self._runtime.now_us() - round(step.done_ms * US_PER_MS)
 
     def _send(self, clients: ClientMachine, played: PlayedStep) -> None:
@@ -197,7 +203,8 @@ class _Replay:
         try:
             request = request_from_plain(step.api, step.version, _as_message(plain))
         except NotAMessage as error:
-            # A checked request can only become illegal by a symbol that is not bound.
+            # `read_transcript` has checked the request. It can only be invalid now because it has a
+            # symbol without an id of ours: our broker refused where Kafka gave an id.
             played.not_implemented = f"{step.api} v{step.version}: {error}"
             return
         played.sent_us = self._runtime.now_us()
@@ -222,6 +229,8 @@ class _Replay:
             if isinstance(new_id, str | int) and new_id not in ("", -1):
                 self._played.bindings.bind(symbol, new_id)
         if step.response is not None and self._played.bindings.has_unbound(step.response):
+            # The comparison itself binds symbols that occur in lists only. It must happen now,
+            # because the next requests may contain these symbols. Its result is not needed here.
             AnswerComparison(
                 self._rules, step.api, self._transcript.kafka, self._played.bindings
             ).difference(step.response, response)

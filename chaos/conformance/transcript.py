@@ -1,8 +1,8 @@
 """Transcripts: files with exchanges recorded from real Kafka, and rules for comparing them.
 
-Owns the format of the files (tests/conformance/transcripts/README.md) and all errors about them.
-Bytes, which JSON contains as `{"hex": ...}`, become bytes. The names of error codes, which the
-recorder added, are dropped. Must not know our brokers.
+tests/conformance/transcripts/README.md describes the format. This module reads the files and
+reports all their errors. Bytes, which JSON contains as `{"hex": ...}`, become bytes. The names of
+error codes, which the recorder added for readers, are dropped.
 """
 
 import re
@@ -32,7 +32,7 @@ class TranscriptError(Exception):
 
 
 class Symbol(msgspec.Struct, frozen=True, kw_only=True):
-    """One symbol. `first` is the step whose answer gave the id; None if only lists contain it."""
+    """One symbol. `first` is the step whose answer gives the id; None if only lists contain it."""
 
     prefix: str | None = None
     first: int | None = None
@@ -49,8 +49,11 @@ class RecordedTopic(msgspec.Struct, frozen=True, kw_only=True):
 class RequestStep(msgspec.Struct, frozen=True, kw_only=True):
     """One request and Kafka's answer.
 
-    Units: milliseconds since the scenario's start, at the client. Shape: without an answer
-    `answered_ms`, `answer_seq` and `response` are None, and `outcome` tells how the request ended.
+    Units: milliseconds since the scenario's start, by the client's clock.
+    - `n`: the number of the step in the file. `conn`: the number of the client's connection.
+    - `answer_seq`: the place of the answer in the order of all answers.
+    - `outcome`: the end of a request without an answer. Then `answered_ms`, `answer_seq` and
+      `response` are None.
     """
 
     n: int
@@ -120,7 +123,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Kind(msgspec.Struct, frozen=True):
-    """The fields of a step that show its kind."""
+    """The fields of a step that show whether it is an action or a request."""
 
     n: int
     action: str | None = None
@@ -145,7 +148,7 @@ class _RawRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Index(msgspec.Struct, frozen=True, kw_only=True):
-    """An index's rules for the comparison."""
+    """The rules of an index file, as they are written."""
 
     ignore: tuple[str, ...] = ("throttle_time_ms", "host", "port")
     unordered: dict[str, str] = {}
@@ -156,9 +159,11 @@ class _Index(msgspec.Struct, frozen=True, kw_only=True):
 class ComparisonRules:
     """Rules for comparing answers.
 
-    Shape: `ignore` are names of fields. `unordered` maps the path of a list (`Api.field`,
-    `Api.field[].field`, or `*.field` for any API) to the field that identifies its items.
-    `unordered_since_4` are the lists that Kafka 3.9 keeps in order.
+    - `ignore`: names of fields that are not compared.
+    - `unordered`: lists without an order. The key is the path of the list (`Api.field`,
+      `Api.field[].field`, or `*.field` for any API), the value the field that identifies an item.
+    - `unordered_since_4`: those of these lists that have an order in Kafka 3.9.
+    - `tolerance_ms`: the largest allowed difference between two times.
     """
 
     ignore: frozenset[str]
@@ -176,7 +181,8 @@ DEFAULT_UNORDERED = {
     "*.topics": "by name",
     "*.partitions": "by partition_index",
 }
-"""Unordered lists for recordings without an index, equal to those in our own index."""
+"""Unordered lists for recordings without an index; equal to those of this project's index. The
+first word after "by" is the field that identifies an item."""
 
 
 def find_transcripts(directory: Path) -> tuple[Path, ...]:
@@ -201,7 +207,7 @@ def read_rules(directory: Path) -> ComparisonRules:
     """
     start = directory.resolve()
     folders = (start, *start.parents[:INDEX_ABOVE_MAX])
-    path = next((each / INDEX for each in folders if (each / INDEX).is_file()), None)
+    path = next((folder / INDEX for folder in folders if (folder / INDEX).is_file()), None)
     if path is None:
         return _rules(_Index(unordered=DEFAULT_UNORDERED))
     try:
@@ -286,11 +292,12 @@ def _step(raw: msgspec.Raw, *, is_action: bool) -> Step:
 
 def _message(document: dict[str, object], path: str) -> PlainMessage:
     """Return a body without the names of error codes. Raises: ValueError naming a field."""
-    names_error = "error_code" in document
+    # Beside `error_code` the recorder wrote `error`, the code's name. Elsewhere `error` is a field.
+    has_error_name = "error_code" in document
     return {
         name: _value(value, f"{path}.{name}")
         for name, value in document.items()
-        if not (names_error and name == "error")
+        if not (has_error_name and name == "error")
     }
 
 
