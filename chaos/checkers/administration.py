@@ -3,9 +3,10 @@
 Controlled shutdowns (Source: Kafka BrokerHeartbeatManager, ReplicationControlManager):
 
 1. A broker that ends its controlled shutdown leads no partition, and is in no ISR beside another
-   replica: only then the controller permits it to stop. Two cases are not judged: a broker that
-   gave up waiting for the permission after CONTROLLED_SHUTDOWN_TIMEOUT_US, and a broker that was
-   not running yet, which stops at once (Source: Kafka BrokerLifecycleManager).
+   replica. Only then the controller permits it to stop. Two kinds of brokers stop without the
+   permission and are not judged: a broker that gave up waiting for it after
+   CONTROLLED_SHUTDOWN_TIMEOUT_US, and a broker that was not running yet (Source: Kafka
+   BrokerLifecycleManager).
 2. A controlled shutdown that begins while nothing is broken ends before the run kills the broker,
    unless another fault begins in between.
 
@@ -13,8 +14,8 @@ Elections that an administrator orders:
 
 3. The controller elects the leader that `leadership_move` asks for, or refuses the election. By the
    end of the run the trace shows one of the two.
-4. The controller refuses no election that is ordered while nothing is broken. (The run chose the
-   new leader by the cluster's status just before, in sync and alive.)
+4. The controller refuses no election that is ordered while nothing is broken. (Just before, the run
+   has chosen a new leader that is in sync and alive.)
 
 "Nothing is broken" means: no fault is in force, and `settling_us` of the context has passed since
 the last fault ended and the last leader changed.
@@ -43,7 +44,7 @@ _ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})
 
 @dataclass(slots=True)
 class _Order:
-    """An order without its outcome yet. `was_whole`: nothing was broken when it was given."""
+    """An order without an outcome so far. `was_whole`: nothing was broken when it was given."""
 
     row: TraceRow
     was_whole: bool
@@ -71,9 +72,9 @@ class Administration(Checker):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._replicas = self.evidence.replicas
-        of_groups = [known.consumers for known in context.groups.values()]
-        of_groups += [known.consumers for known in context.zookeeper_groups.values()]
-        self._consumers = frozenset(chain.from_iterable(of_groups))
+        consumers = [known.consumers for known in context.groups.values()]
+        consumers += [known.consumers for known in context.zookeeper_groups.values()]
+        self._consumers = frozenset(chain.from_iterable(consumers))
         self._shutdowns: dict[str, _Order] = {}  # by broker
         self._elections: dict[str, _Order] = {}  # by fault id
         self._leader_changed_us = 0
@@ -156,6 +157,7 @@ class Administration(Checker):
         if order is None:
             return
         took_us = row.time_us - order.row.time_us
+        # 0: the broker was not running yet. At the timeout: it gave up waiting for permission.
         if not 0 < took_us < CONTROLLED_SHUTDOWN_TIMEOUT_US:
             return
         self._ended_shutdowns += 1

@@ -8,14 +8,17 @@ Judged are requests that end with TIMED_OUT, of members of groups and of brokers
 - any other request of a broker: REQUEST_TIMEOUT_US.
 
 A request that timed out is a violation if no fault has been in force for more than twice its
-timeout. By then every message that a fault lost has timed out, and the connection of each such
-request was closed; so this request was sent while nothing was broken, over an intact connection.
+timeout. The reason:
+1. After one timeout, every request that a fault has hit has timed out, and its connection has been
+   closed.
+2. So a request that was sent after that, and timed out after the second timeout, was sent while
+   nothing was broken, over an intact connection.
 If the answer waits for an append (APPENDING), the replicas also need time to rejoin the ISR
-(`isr_recovery_us`). A Fetch of a broker is not judged if its timeout is less than twice its wait:
-it may time out merely because there is nothing new.
+(`isr_recovery_us`). A server holds a Fetch back while there are no new records. A Fetch of a broker
+is not judged if its timeout is less than twice that wait: it may time out for this reason alone.
 
-Timeouts are judged in virtual time only. In real time a busy machine can delay any process by as
-much, which proves nothing about Kafka.
+Timeouts are judged in virtual time only. In real time a busy machine can delay any process for as
+long, which proves nothing about Kafka.
 
 A server must never answer UNKNOWN_SERVER_ERROR: this error means only that a handler failed. (Such
 answers are in every trace, even where other messages are left out.)
@@ -74,7 +77,7 @@ class Answers(Checker):
         }
         self._failed: dict[tuple[str, str], None] = {}  # server and API, each reported once
         self._timed_out = 0
-        self._stages = 0
+        self._stages = 0  # rows of the run's stages: without them nothing was judged
 
     def judge(self, row: TraceRow) -> None:
         """Judge a request that timed out, and an answer UNKNOWN_SERVER_ERROR."""

@@ -48,8 +48,8 @@ class Checker(ABC):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         self.context = context
         self.evidence = Evidence(context) if evidence is None else evidence
-        # The first read of an attribute of `evidence` starts its collection. Both must see the
-        # trace from its first row, so they are read here and not with the first finding.
+        # Evidence collects a fact from the first read of its attribute on. Both facts below must
+        # see the trace from its first row, so they are read here, not with the first finding.
         self._turning_points = self.evidence.turning_points
         self._faults = self.evidence.faults
         self.findings: list[Finding] = []
@@ -57,7 +57,10 @@ class Checker(ABC):
         self.on_finding: FindingSink | None = None
 
     def observe(self, row: TraceRow) -> None:
-        """Feed a row to the checker's own `evidence`, then judge it. A suite does both itself."""
+        """Feed a row to the checker's own `evidence`, then judge it.
+
+        Only for a checker that is used alone: a CheckSuite feeds the shared evidence itself.
+        """
         self.evidence.observe(row)
         self.judge(row)
 
@@ -155,10 +158,10 @@ class Checker(ABC):
         if not rows:
             return ()
         known = None if group is None else self.context.groups.get(group)
-        about = (partition, None if known is None else known.offsets_partition)
+        concerned = (partition, None if known is None else known.offsets_partition)
         return self._turning_points.led_to(
             rows,
-            partitions={name for name in about if name is not None},
+            partitions={name for name in concerned if name is not None},
             groups=set() if group is None else {group},
             faults=self._faults.since(rows[0].time_us),
         )
@@ -172,7 +175,13 @@ class Checker(ABC):
         inconclusive: bool = False,
         excused: dict[str, int] | None = None,
     ) -> CheckReport:
-        """Return the report; `judged` is the number of cases that could have been violations."""
+        """Return the report.
+
+        - `judged`: number of cases that could have been violations. A check with 0 cases does not
+          pass: it has seen nothing.
+        - `seen`: figures of what was judged, by name. `excused`: numbers of permitted exceptions.
+        - `inconclusive`: True if the evidence does not suffice for a pass.
+        """
         if self.findings_total:
             outcome = CheckOutcome.VIOLATED
         elif inconclusive:
@@ -194,6 +203,6 @@ class Checker(ABC):
 
 
 def in_time_order(rows: list[TraceRow]) -> list[TraceRow]:
-    """Return the rows in time order, each once: one row may appear as evidence twice."""
+    """Return the rows in time order, each once: two parts of a finding may name the same row."""
     unique = {(row.time_us, row.node, row.incarnation, row.seq): row for row in rows}
     return [unique[key] for key in sorted(unique)]

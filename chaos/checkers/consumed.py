@@ -1,6 +1,6 @@
-"""The detail of RECORDS_CONSUMED; not in `processing`, because mypyc compiles that module.
+"""The detail of RECORDS_CONSUMED.
 
-mypyc cannot compile a msgspec Struct.
+It is not in `processing`, because mypyc compiles that module and cannot compile a msgspec Struct.
 """
 
 import msgspec

@@ -1,4 +1,4 @@
-"""Facts about an experiment that checkers need and its trace lacks; and a row's decoded detail."""
+"""CheckContext: facts about an experiment that checkers need and the trace does not have."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -71,7 +71,11 @@ class ZooKeeperGroupExpectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerExpectation:
-    """Topic and timing of one producer. `period_us`: time between two records, plus linger.ms."""
+    """Topic and timing of one producer.
+
+    `period_us` is the longest time between two of its requests in a healthy cluster: the time
+    between two records, plus linger.ms.
+    """
 
     name: str
     topic: str
@@ -163,14 +167,17 @@ def detail_of(row: TraceRow) -> dict[str, Any]:
 def isr_recovery_us(config: BrokerConfig) -> int:
     """Return the longest time that a living replica stays out of an ISR with a living leader.
 
-    1. A fetch that waits on a connection which died unnoticed: `replica.socket.timeout.ms`.
-    2. The next attempt: `replica.fetch.backoff.ms`.
-    3. The copy of what it lacks: COPY_US; then the fetch whose answer shows that it caught up:
-       `replica.fetch.wait.max.ms`.
-    4. An AlterPartition that no controller answers: REQUEST_TIMEOUT_US, and once more while the
-       controller is replaced, twice `controller.quorum.fetch.timeout.ms`.
-    5. If the high watermark waits for another, dead replica, that one must leave the ISR first:
-       1.5 times `replica.lag.time.max.ms`, because the leader checks each half of that time.
+    It is the sum of these waits, which may follow one another:
+
+    1. A fetch waits on a connection that died unnoticed: `replica.socket.timeout.ms`.
+    2. The follower waits before its next attempt: `replica.fetch.backoff.ms`.
+    3. The follower copies the records that it lacks: COPY_US. The leader notices that it caught up
+       with one more fetch: `replica.fetch.wait.max.ms`.
+    4. The leader's AlterPartition gets no answer: REQUEST_TIMEOUT_US. Meanwhile the controller may
+       be replaced: twice `controller.quorum.fetch.timeout.ms`.
+    5. The high watermark waits for another replica, which is dead. That replica must leave the ISR
+       first: 1.5 times `replica.lag.time.max.ms`, because the leader checks for such replicas at an
+       interval of half of that setting.
     """
     return (
         (

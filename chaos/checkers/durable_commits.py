@@ -1,18 +1,19 @@
 """Durable commits: a fetch returns the last acknowledged commit, or a newer one.
 
 Every pair of group and partition is a register, whose values are the committed offsets. A commit
-has an interval: it begins when its member cannot have sent the commit earlier, and ends with the
-answer. A fetch may return the value of any commit, unless an acknowledged commit certainly replaced
-it before the fetch began. "Newer" means later, not larger: a member that commits a smaller offset
-rewinds its group, and that is no loss.
+takes effect at an unknown moment of its interval, which begins at the earliest time at which its
+member can have sent it, and ends with the answer. A fetch may return the value of any commit,
+unless an acknowledged commit certainly replaced that value before the fetch began. "Newer" means
+later, not larger: a member that commits a smaller offset rewinds its group, and that is no loss.
 
 A commit may have been written without an acknowledgement: it failed without a definite answer, or a
 coordinator stored it and its member got no answer. Its value may be returned, but it replaces
 nothing. How late it can still take effect depends on what ended the request:
 
-* The broker answered, perhaps with REQUEST_TIMED_OUT: its log has the record, or never will. The
-  record may be replicated much later. But all later appends are behind it in the log, and the log
-  of a new leader either has it or never will. So it took effect before the answer, or never.
+* The broker answered, perhaps with REQUEST_TIMED_OUT: its log has the record already, or never
+  will. The record may be replicated much later. But all later appends are behind it in the log, and
+  the log of a new leader either has it or never will. So the commit took effect before the answer,
+  or never.
 * The client stopped waiting (TIMED_OUT, or DISCONNECTED from a living process): the request may
   wait in the socket of a paused or slow broker, and be handled after newer commits. It may take
   effect at any time.
@@ -23,22 +24,22 @@ its marker is written. Before that no member reads the new value or the older on
 stable offsets only. An aborted commit was never written: its group must not use it
 (`transaction_ends`).
 
-An administrator may delete a value alone, or with its group or topic. It may then be missing. A
-load may restore it, as in Kafka, because the deletion does not wait until the log has the
-tombstone. Deleting a group also deletes what its open transactions would have committed. A commit
-of an administrator counts as any other.
+An administrator may delete a value alone, or with its group or topic. The value may then be
+missing. A load may also restore it, as in Kafka, because the deletion does not wait until the log
+has the tombstone. The deletion of a group also deletes the offsets of its open transactions. A
+commit of an administrator counts as any other.
 
 Nothing is promised of a commit that was lost with the last replica in sync (`lost_data`): it counts
-as one that may have been written. Therefore no append may be acknowledged while fewer than
+as one that may have been written. In return no append may be acknowledged while fewer than
 min.insync.replicas are in sync, even if nothing is lost (`enough_replicas`).
 
-Three kinds of fetches and commits prove nothing:
-* a fetch answered by a coordinator after another had replaced it may be stale, as in Kafka
-  (BEHAVIOUR 6.5), and so may that of a coordinator that lost its log while it loaded it
-  (`half_loads`): such fetches are only counted;
-* a commit that Kafka itself forgets until the next load (`forgotten_commits`);
-* a value that no known commit wrote is held back for a request timeout, because its committer may
-  still be waiting for an answer.
+Four kinds of fetches and commits prove nothing:
+* A fetch from a coordinator that another had replaced may be stale, as in Kafka: a coordinator
+  answers fetches without asking its replicas (BEHAVIOUR 6.5). It is only counted.
+* So is a fetch from a coordinator that lost its log while it loaded it (`half_loads`).
+* A commit that Kafka itself forgets until the next load (`forgotten_commits`) is not expected.
+* A value that no known commit wrote is a suspicion. It becomes a finding after a request timeout,
+  because until then its committer may still be waiting for an answer.
 """
 
 from collections import Counter
@@ -68,7 +69,7 @@ from results_schema.results import CheckReport
 RESIGNING_US = 5_000_000
 """Limit of the time until a reachable broker learns that it is no longer leader."""
 KILL_SEEN_US = 1_000_000
-"""A client may see its connection end this long before the driver records the kill."""
+"""The longest time by which a client sees its connection end before the driver records the kill."""
 VERIFYING_STAGE = "verifying"
 """From this stage on all fetches are verifications; they expect all commits acknowledged before."""
 
@@ -78,16 +79,21 @@ _LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})
 _NO_OFFSET = -1
 _NEVER_SENT = "COMMIT_FAILED"  # an error of the client: it had no generation to commit in
 _ABORTED = "TRANSACTION_ABORTED"  # an error of the client: its offsets never count
-# A failure without a peer is definite, too: no coordinator was known, so nothing was sent.
 _DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite) | {
     _NEVER_SENT,
     _ABORTED,
 }
+"""Errors of a commit that was certainly not written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Suspicion:
-    """A fetch that looks like a loss, unless its value's committer still waits for an answer."""
+    """A fetch that is a loss, unless a commit that becomes known only later explains its value.
+
+    - `settled`: commits that were acknowledged before the fetch began.
+    - `candidates`: known commits of the fetched value; `settled` ones certainly replaced them.
+    - `reported_after_us`: the time after which no commit can become known any more.
+    """
 
     register: Register
     row: TraceRow
@@ -266,6 +272,7 @@ class DurableCommits(Checker):
                 self._seen["offsets_acknowledged"] += 1
                 self._take_answer(register, row, group, offset, acknowledged=True)
             case TraceKind.COMMIT_FAILED | TraceKind.ADMIN_COMMIT:
+                # Without a peer no coordinator was known, so nothing was sent.
                 if row.error not in _DEFINITE_NAMES and row.peer is not None:
                     self._seen["offsets_of_unknown_outcome"] += 1
                     self._take_answer(register, row, group, offset, acknowledged=False)
@@ -301,7 +308,8 @@ class DurableCommits(Checker):
         """Remember a commit whose member has an answer.
 
         The commit cannot have been sent
-        1. before the answer to the member's previous commit of this partition: one is in flight;
+        1. before the answer to the member's previous commit of this partition, because a member
+           has only one commit in flight;
         2. before the partition was assigned to the member.
 
         If a transaction may have been open when data was lost or deleted, its offsets may be
@@ -334,7 +342,7 @@ class DurableCommits(Checker):
             ]
 
     def _explains(self, suspicion: _Suspicion, commit: Commit) -> bool:
-        """Whether a commit that became known only now explains the value of a suspected fetch."""
+        """Return True if a commit that became known only now explains a suspected fetch's value."""
         margin = self.context.clock_error_us
         if (
             commit.offset != suspicion.row.offset
@@ -345,9 +353,10 @@ class DurableCommits(Checker):
         return not replaced or self._is_pending(commit)
 
     def _is_pending(self, commit: Commit) -> bool:
-        """Whether the commit may take effect at any time: only its client stopped waiting.
+        """Return True if the commit may still take effect: only its client stopped waiting.
 
-        The request ended if the broker's process ended while the request may have been there.
+        It may not if the broker's process ended while the request may have been there: the request
+        ended with the process.
         """
         if commit.acknowledged or commit.row.error not in GIVEN_UP_BY_THE_CLIENT:
             return False
@@ -373,10 +382,11 @@ class DurableCommits(Checker):
         ]
         if settled:
             self._seen["fetches_judged"] += 1
-        else:  # nothing is promised yet; but a value without a commit is suspicious here, too
+        else:
             self._seen["fetches_with_no_commit_acknowledged_before"] += 1
             if offset < 0:
-                return
+                return  # "no offset" is right while no commit is acknowledged
+            # An offset that no commit wrote is a suspicion also before the first acknowledgement.
         candidates = [
             commit
             for commit in register.commits
@@ -393,6 +403,7 @@ class DurableCommits(Checker):
             self._seen["fetches_of_a_value_that_timed_out"] += 1
             return
         if not candidates and offset >= 0 and self._has_killed_consumer.get(group):
+            # A killed consumer may have lost the last rows of its trace, and so the commit's.
             self._seen["fetches_of_a_value_nobody_is_known_to_have_committed"] += 1
             return
         if self._is_excusably_stale(row, group):
@@ -422,7 +433,7 @@ class DurableCommits(Checker):
                 self._suspicions.append(each)
 
     def _latest_start_us(self, row: TraceRow, group: str) -> int | None:
-        """Return the latest time at which the fetch certainly had not begun, if one is known."""
+        """Return the latest known time before which the fetch cannot have begun, or None."""
         known = [
             time_us
             for time_us in (
@@ -435,10 +446,10 @@ class DurableCommits(Checker):
         return max(known, default=None)
 
     def _is_excusably_stale(self, row: TraceRow, group: str) -> bool:
-        """Whether the answer came from a coordinator that another had replaced, or from half a log.
+        """Return True if the answer is from a replaced coordinator, or from half of a log.
 
-        A verification is excused only within RESIGNING_US after the replacement and the healing:
-        by then the old coordinator must know.
+        A verification is excused only within RESIGNING_US after the replacement and the healing.
+        After that time the old coordinator must know that it is replaced.
         """
         expected = self.context.groups.get(group)
         rows = [] if expected is None else self._leaders.get(expected.offsets_partition, [])
@@ -520,7 +531,7 @@ class DurableCommits(Checker):
         )
 
     def measured(self) -> dict[str, int]:
-        """Return how many commits were acknowledged, of unknown outcome, and lost without blame."""
+        """Return numbers of commits: acknowledged, of unknown outcome, lost in an allowed way."""
         return {
             "offsets_acknowledged": self._seen["offsets_acknowledged"],
             "offsets_of_unknown_outcome": self._seen["offsets_of_unknown_outcome"],

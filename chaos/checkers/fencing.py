@@ -1,19 +1,20 @@
 """Fencing: an old coordinator gets nothing acknowledged that the new one does not have.
 
 The rule compares epochs and offsets of `__consumer_offsets`, not the order of rows. The log of a
-later epoch begins where its leader's log ended at the takeover; whatever was acknowledged in an
-older epoch must be below that offset. Source: BEHAVIOUR 6.5.
+later epoch begins where its leader's log ended at the takeover. Each append that was acknowledged
+in an older epoch must end at or before that offset (BEHAVIOUR 6.5).
 
-An append belongs to the epoch in which its leader acknowledges it. An append may wait while its
-broker misses elections and becomes leader again. It is then acknowledged in the new epoch, as in
-Kafka: DelayedProduce checks the high watermark only. Between, no other leader acknowledged it.
+An append belongs to the epoch in which its leader acknowledges it. While an append waits for
+replicas, its broker may miss elections and become leader again. The append is then acknowledged in
+the new epoch, as in Kafka, where DelayedProduce checks the high watermark only. No other leader has
+acknowledged the append in between.
 
 Acknowledged appends may be lost with the last replica in sync (`lost_data`). Appends before an
 election with which a partition lost data in this allowed way are not expected after it.
 
-An append whose offsets a broker truncated from its own log is gone there, whatever its later epochs
-contain; the same process must never acknowledge it. Epochs alone would hide this loss, because the
-next append takes the same offsets.
+If a broker truncates an append from its own log, the same process must never acknowledge the
+append. Epochs and offsets alone would hide this loss, because the next append takes the same
+offsets.
 
 A broker must not load or unload a partition for an older epoch than it knows (`late_notices`). It
 must not lead one in an epoch that the controller did not give it, nor before it was unfenced. (The
@@ -38,8 +39,8 @@ from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckReport
 
 MAX_EVIDENCE_APPENDS = 3
 MAX_KEPT_APPENDS = 10_000
-"""Kept appends per epoch, the newest ones. Offsets grow, so what a later epoch lost is among these;
-the limit bounds the memory of long runs."""
+"""Kept appends per epoch, the newest ones. A later epoch loses the appends with the highest
+offsets, so they are among these. The limit bounds the memory of long runs."""
 MAX_KEPT_CUTS = 100
 """Kept truncations per partition; a finding shows the one that removed the append."""
 NOT_TESTED = (
@@ -158,6 +159,7 @@ class Fencing(Checker):
         if row.kind == TraceKind.BECAME_LEADER and self.context.in_virtual_time:
             self._check_election(row, row.partition)
         if row.kind == TraceKind.BECAME_LEADER:
+            # The rest of this method is about appends.
             self._leads[life] = row.leader_epoch
             self._check_single_leader(epoch, row)
             self._announce(row.partition, of_epoch=row.leader_epoch)
@@ -192,7 +194,10 @@ class Fencing(Checker):
                 [*elections[-1:], row],
                 partition=partition,
             )
-        elif not any((e.peer, e.leader_epoch) == (row.node, row.leader_epoch) for e in elections):
+        elif not any(
+            (election.peer, election.leader_epoch) == (row.node, row.leader_epoch)
+            for election in elections
+        ):
             self.report_finding(
                 f"{partition}: {row.node} leads it in epoch {row.leader_epoch}, which the "
                 "controller did not give it",
@@ -208,7 +213,7 @@ class Fencing(Checker):
     def _observe_truncation(self, row: TraceRow, partition: str) -> None:
         """Remember a truncation, and the unfinished appends of the same process that it removes.
 
-        No clock error is added: rows of one node are in the order of its own steps.
+        The clock error is not needed here: rows of one node are in the order of its own steps.
         """
         cuts = self._cuts.setdefault(partition, deque(maxlen=MAX_KEPT_CUTS))
         cuts.append(_Cut(row=row, in_sync=self._isr.get(partition)))
@@ -231,15 +236,17 @@ class Fencing(Checker):
         )
 
     def _explain_cut(self, cut: TraceRow, partition: str) -> list[TraceRow]:
-        """Return a truncation, with the ISR and the leader whose epoch demanded it before it."""
-        ordered_by = self._epochs.get(partition, {}).get(cut.leader_epoch or 0)
-        leader = None if ordered_by is None else ordered_by.leader_row
-        known = next((each for each in self._cuts.get(partition, ()) if each.row is cut), None)
-        in_sync = None if known is None else known.in_sync
+        """Return the rows that explain a truncation: the ISR, the leader that caused it, itself."""
+        epoch = self._epochs.get(partition, {}).get(cut.leader_epoch or 0)
+        leader = None if epoch is None else epoch.leader_row
+        known_cut = next(
+            (known for known in self._cuts.get(partition, ()) if known.row is cut), None
+        )
+        in_sync = None if known_cut is None else known_cut.in_sync
         return [row for row in (in_sync, leader, cut) if row is not None]
 
     def _explain_loss(self, partition: str, lost: list[_Acknowledged]) -> list[TraceRow]:
-        """Return the rows that explain who truncated the first of the lost appends."""
+        """Return the rows of the truncation that removed the first of the lost appends."""
         first = lost[0]
         for cut in self._cuts.get(partition, ()):
             former_end = detail_of(cut.row).get("from_offset", 0)
@@ -251,7 +258,7 @@ class Fencing(Checker):
         return []
 
     def _is_deposed(self, row: TraceRow, partition: str, leader_epoch: int) -> bool:
-        """Whether another node had been elected in a newer epoch before the row."""
+        """Return True if another node had been elected in a newer epoch before the row."""
         until_us = row.time_us - self.context.clock_error_us
         for elected in reversed(self._elections.get(partition, ())):
             if (elected.leader_epoch or 0) <= leader_epoch:
@@ -290,7 +297,7 @@ class Fencing(Checker):
         )
 
     def finish(self) -> CheckReport:
-        """Compare each epoch with each later one, and report what was lost between them."""
+        """Compare each epoch with each later one, and report the appends that were lost."""
         overtaken = 0
         for partition, epochs in sorted(self._epochs.items()):
             numbers = sorted(epochs)
@@ -316,7 +323,11 @@ class Fencing(Checker):
         )
 
     def _announce(self, partition: str, *, of_epoch: int) -> None:
-        """Announce a violation by an epoch's newest append, once for each pair of epochs."""
+        """Announce a violation by an epoch's newest append, once for each pair of epochs.
+
+        A violation in full can be judged only at the end. But a run that is to stop at its first
+        finding must learn of it now, and the newest append of an epoch is the first to be lost.
+        """
         epochs = self._epochs[partition]
         for other in sorted(epochs):
             older, newer = min(other, of_epoch), max(other, of_epoch)
@@ -335,6 +346,7 @@ class Fencing(Checker):
                 )
 
     def _record(self, violation: _Violation, partition: str, *, is_announced: bool) -> None:
+        """Record a finding; pass it to `on_finding` only if it was not announced before."""
         on_finding = self.on_finding
         if is_announced:
             self.on_finding = None

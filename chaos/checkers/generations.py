@@ -1,10 +1,11 @@
 """Generations: only their members commit, their numbers grow, no two members share a partition.
 
 A tenure is the time in which one broker incarnation coordinates one partition of
-`__consumer_offsets` in one leader epoch. Two tenures may use the same numbers: in a split brain
-both continue from the state that they loaded. So numbers of different tenures are not compared,
-with one exception: a generation that a coordinator loaded is the one that was stored. Source:
-BEHAVIOUR 2.2, 4.10; MEASURED_FAILOVER two-lineages.
+`__consumer_offsets` in one leader epoch. Two tenures may use the same generation numbers: in a
+split brain both coordinators count on from the state that they loaded (BEHAVIOUR 2.2, 4.10;
+MEASURED_FAILOVER two-lineages). So numbers of different tenures are not compared, with one
+exception: a generation that a coordinator loaded is the one that was stored. A lineage is the
+origin of a generation: the tenure that began it. A loaded generation keeps its lineage.
 
 This module keeps the members of groups itself. It needs the members at a past row of one tenure,
 whereas `evidence.coordinators` has only the present members at a broker.
@@ -21,7 +22,7 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 MAX_STARTED_APPENDS = 4_096
-"""Kept appends per broker incarnation: an append ends after 5 s, before so many others follow."""
+"""Kept appends per broker incarnation. An append ends within 5 s, before so many others begin."""
 MAX_CHANGES = 64
 """Kept states of a group in one tenure, for commits that are accepted but not yet stored."""
 KEPT_GENERATIONS = 8
@@ -40,7 +41,7 @@ Lineage = tuple[str, int, int, int]
 class _Membership:
     """The members of a group from one row of its coordinator to the next change.
 
-    `members` None: unknown, because the trace has only a later part of the coordinator's life.
+    `members` is None if the trace has only a later part of the coordinator's life.
     """
 
     since: TraceRow
@@ -50,7 +51,7 @@ class _Membership:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group is known to have no members."""
+        """True if the group is known to have no members."""
         return self.members is not None and not self.members
 
 
@@ -125,7 +126,8 @@ class Generations(Checker):
         self._instances: dict[str, str] = {}  # member id -> group.instance.id
         self._begun_at: dict[tuple[str, str, int], list[_Begun]] = {}  # (node, group, generation)
         self._deaths: dict[str, int] = {}  # group -> its deaths; after one, numbers start again
-        self._begun: dict[tuple[str, int], dict[int, Lineage]] = {}  # (group, generation) -> epoch
+        # (group, generation) -> leader epoch that began it -> lineage
+        self._begun: dict[tuple[str, int], dict[int, Lineage]] = {}
         self._owners: dict[tuple[str, Lineage], dict[int, _Owners]] = {}
         self._seen = {
             "offsets_judged": 0,
@@ -141,7 +143,7 @@ class Generations(Checker):
             case TraceKind.APPEND_STARTED:
                 self._remember_append(row)
             case TraceKind.COMMIT_STORED if row.correlation_id is None:
-                pass  # of a transaction: judged as TXN_COMMIT_PENDING, when the log had it
+                pass  # a transaction's: its TXN_COMMIT_PENDING was judged when the log had it
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
                 self._check_commit(row)
             case TraceKind.LOAD_STARTED:
@@ -166,7 +168,8 @@ class Generations(Checker):
     def _end_tenure(self, row: TraceRow) -> None:
         """End the tenure of a partition: the broker does not coordinate its groups any more."""
         groups = self._groups.get((row.node, row.incarnation), {})
-        for group_id in [each for each in groups if self._partition_of.get(each) == row.partition]:
+        of_partition = [name for name in groups if self._partition_of.get(name) == row.partition]
+        for group_id in of_partition:
             del groups[group_id]
 
     def _group(self, row: TraceRow, group_id: str) -> _Group:
@@ -227,7 +230,8 @@ class Generations(Checker):
         instance = detail_of(row).get("instance")
         if isinstance(instance, str):
             self._instances[member] = instance
-        # A group begins with its first member. A group seen only later has unknown members, too.
+        # In generation 0 the group begins with this row's member. A group that the trace shows only
+        # from a later generation on has other members, which are unknown.
         born: dict[str, None] | None = {} if row.generation == 0 else None
         members = born if before is None else before.members
         if members is not None:
@@ -256,7 +260,7 @@ class Generations(Checker):
         self.report_finding(
             f"{group_id}: generation {row.generation} {problem} at {row.node}, in one life of that "
             "coordinator",
-            [each for each in (before.joined, before.since, row) if each is not None],
+            [step for step in (before.joined, before.since, row) if step is not None],
             group=group_id,
             partition=self._partition_of.get(group_id),
         )
@@ -264,7 +268,11 @@ class Generations(Checker):
     # -- commits ------------------------------------------------------------------------------
 
     def _remember_append(self, row: TraceRow) -> None:
-        """Remember when a commit was accepted: its append may take up to 5 s."""
+        """Remember the row at which a commit was accepted.
+
+        The commit must be right at this row. COMMIT_STORED may come 5 s later, when the group may
+        have another generation.
+        """
         if row.correlation_id is None or not (row.partition or "").startswith(CONSUMER_OFFSETS):
             return
         started = self._appends.setdefault((row.node, row.incarnation), {})
@@ -301,9 +309,9 @@ class Generations(Checker):
             f"{row.group}, {row.partition}: {row.node} accepted a commit of {member or 'nobody'} "
             + problem,
             [
-                each
-                for each in (state.joined, state.since, group.removed.get(member), row)
-                if each is not None
+                step
+                for step in (state.joined, state.since, group.removed.get(member), row)
+                if step is not None
             ],
             group=row.group,
             partition=row.partition,
@@ -314,8 +322,9 @@ class Generations(Checker):
     def _inherit(self, row: TraceRow, group_id: str, generation: int, lineage: Lineage) -> None:
         """Give a loaded generation the lineage of the newest older epoch that began it.
 
-        This also holds for a generation that was never acknowledged: a load reads beyond the high
-        watermark, too (BEHAVIOUR 5.4). Corpus: `generation_begun_again_and_never_acknowledged`.
+        A generation that was never acknowledged may be loaded, too: a load also reads records above
+        the high watermark (BEHAVIOUR 5.4). The schedule
+        `generation_begun_again_and_never_acknowledged` of the corpus shows it.
         """
         begun = self._begun.get((group_id, generation), {})
         older = max((epoch for epoch in begun if epoch <= lineage[2]), default=None)
@@ -333,8 +342,9 @@ class Generations(Checker):
     def _lineage_of(self, row: TraceRow) -> Lineage | None:
         """Return the origin of the generation of an assignment, None if the trace lacks it."""
         begun = self._begun_at.get((row.peer or "", row.group or "", row.generation or 0), ())
-        of_member = [each for each in begun if row.member in each.members]
-        return next((each.lineage for each in reversed(of_member or begun)), None)
+        # A deleted group may have begun this number twice. The member tells the two apart.
+        with_member = [generation for generation in begun if row.member in generation.members]
+        return next((generation.lineage for generation in reversed(with_member or begun)), None)
 
     def _check_owners(self, row: TraceRow) -> None:
         if row.group is None or row.generation is None or row.peer is None:

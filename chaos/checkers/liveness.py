@@ -1,11 +1,11 @@
 """Liveness: after healing, every group is Stable and commits within a bound.
 
-For a group that is not live, the state of the partition of `__consumer_offsets` is asked first.
-Without an in-sync replica that may lead it, or with too few in sync, nothing is promised, and the
-outcome is inconclusive. Too few in sync is an excuse only while too few brokers with a replica have
-lived for the time in which an ISR becomes whole again (`isr_recovery_us`).
+A group that is not live may have an excuse; then the outcome is inconclusive. The first excuses are
+about the group's partition of `__consumer_offsets`: it has no in-sync replica that may lead, or too
+few replicas are in sync. The second counts only while too few brokers with a replica have lived for
+the time in which an ISR becomes whole again (`isr_recovery_us`).
 
-The outcome is also inconclusive if
+The other excuses:
 - a partition of a member has no leader;
 - the application is too slow for its own settings;
 - the session of a dead member has not ended, or ended too late for its partitions to be read and
@@ -63,8 +63,9 @@ NO_OFFSET = "NO_OFFSET_FOR_PARTITION"
 """Error of a consumer whose `auto.offset.reset` is `none`."""
 GROUP_FULL = ErrorCode.GROUP_MAX_SIZE_REACHED.name
 SETTLING_SLACK_US = 10_000_000
+"""Time for the requests of a rebalance and of the commits after it."""
 WAITS_LONG_US = 1_000_000
-"""A request that waits longer is reported; an idle Fetch waits for half of this time."""
+"""A finding names requests that have waited longer. It is twice the wait of an idle Fetch."""
 MAX_BLOCKING = 12
 """Most rows that show why a group is blocked; a reader cannot use more."""
 CARRIED_OUT = frozenset({"CompleteCommit", "CompleteAbort"})
@@ -80,7 +81,7 @@ class _Group:
     assigned: dict[str, tuple[str, ...]] = field(default_factory=dict)  # consumer -> partitions
     last_death_us: int = 0
     last_expiry_us: int = 0  # since healing, of a member id that no living consumer has
-    live_us: int | None = None  # when it was first live after healing
+    live_us: int | None = None  # time at which it was first live after healing
     waiting: list[TraceRow] = field(default_factory=list)  # unanswered requests of its members
 
 
@@ -174,6 +175,7 @@ class Liveness(Checker):
         if row.kind == TraceKind.COMMIT_STORED:
             self._check_restart(row)
             return
+        # A session ends between two rows, so each row is an occasion to look for ended ones.
         for (broker, group_id, member), session in self._session_ends.overdue(row.time_us):
             self._report_kept_member(broker, group_id, member, session)
         group = None if row.group is None else self._groups.get(row.group)
@@ -207,7 +209,7 @@ class Liveness(Checker):
             self._note_if_live(row.group, row)
 
     def _note_if_live(self, group_id: str, row: TraceRow) -> None:
-        """Remember when the group is live again."""
+        """Note the time at which the group is live again, if this row made it live."""
         group = self._groups.get(group_id)
         if group is None or self._healed is None or group.live_us is not None:
             return
@@ -260,7 +262,7 @@ class Liveness(Checker):
         )
 
     def _check_restart(self, row: TraceRow) -> None:
-        """Report a member whose commits are stored but do not restart its session; each once."""
+        """Report a member whose commits are stored but do not restart its session, once."""
         member = row.member or ""
         if member in self._without_restart or not self._session_ends.restarts_nothing(row):
             return
@@ -335,12 +337,12 @@ class Liveness(Checker):
         present = self._present(group_id)
         if expected.consumers and not present:
             missing.append("all its members are dead")
-        known = self._coordinators.members(group_id)
+        known_ids = self._coordinators.members(group_id)
         for consumer in present:
             row = self._presence.state_row(consumer)
             if not self._presence.is_stable(consumer):
                 missing.append(f"{consumer} is {self._presence.state(consumer) or 'never seen'}")
-            elif known is not None and row is not None and row.member not in known:
+            elif known_ids is not None and row is not None and row.member not in known_ids:
                 missing.append(f"{consumer} is {row.member}, whom its coordinator does not know")
             elif (
                 expected.commits
@@ -360,14 +362,14 @@ class Liveness(Checker):
                 inconclusive=True,
             )
         judgement = self._judgement or self._judge_groups(self._healed)
-        for each in judgement.not_live:
-            expected = self.context.groups[each.group_id]
+        for group in judgement.not_live:
+            expected = self.context.groups[group.group_id]
             self.report_finding(
-                each.summary,
-                each.evidence,
-                group=each.group_id,
+                group.summary,
+                group.evidence,
+                group=group.group_id,
                 partition=expected.offsets_partition,
-                causes=each.causes,
+                causes=group.causes,
             )
         return self.report(
             judged=len(self.context.groups),
@@ -380,7 +382,8 @@ class Liveness(Checker):
     def _judge_groups(self, healed: TraceRow) -> _Judgement:
         """Judge every group by its present state."""
         healed_us = healed.time_us
-        # The row of a live group has a consumer's or a coordinator's clock, healing the driver's.
+        # The row that made a group live has a consumer's or a coordinator's clock; the row of the
+        # healing has the driver's. So the clock error is added.
         deadline = healed_us + self.context.liveness_timeout_us + self.context.clock_error_us
         watched_until = self._waited_until_us or self._last_us
         notes = []
@@ -439,7 +442,7 @@ class Liveness(Checker):
     def _excuse(
         self, group_id: str, expected: GroupExpectation, watched_until_us: int
     ) -> _Excuse | None:
-        """Return why the group was allowed not to be live, None if it was not."""
+        """Return the excuse for a group that is not live, or None if it has none."""
         if expected.consumers and not self._present(group_id):
             return _Excuse(name="all members are dead", case="all its members are dead")
         if expected.application_us >= min(
@@ -471,9 +474,11 @@ class Liveness(Checker):
     ) -> _Excuse | None:
         """Return the excuse given by partitions of the group's coordinators or members."""
         assigned = self._groups[group_id].assigned
-        own = [name for consumer in self._present(group_id) for name in assigned.get(consumer, ())]
+        of_members = [
+            name for consumer in self._present(group_id) for name in assigned.get(consumer, ())
+        ]
         coordinators = (expected.offsets_partition, *expected.transaction_partitions)
-        for partition in (*coordinators, *own):
+        for partition in (*coordinators, *of_members):
             known = self._replicas.of(partition)
             if known is None or known.leader:
                 continue
@@ -491,7 +496,7 @@ class Liveness(Checker):
                     case=f"{partition} has {len(known.in_sync)} replica(s) in sync, under "
                     f"min.insync.replicas {needed}",
                 )
-        lacks_commits = all(each.endswith(NO_COMMIT) for each in self._missing(group_id))
+        lacks_commits = all(reason.endswith(NO_COMMIT) for reason in self._missing(group_id))
         if expected.transaction_partitions and lacks_commits:
             for partition in coordinators:
                 if self._lost_data.of(partition):
@@ -503,7 +508,7 @@ class Liveness(Checker):
         return None
 
     def _could_be_in_sync(self, partition: str, now_us: int) -> int:
-        """Return how many brokers with a replica have lived long enough to join its ISR."""
+        """Return the number of brokers with a replica that lived long enough to join its ISR."""
         healed_us = 0 if self._healed is None else self._healed.time_us
         latest_us = now_us - self.context.isr_recovery_us
         known = self._replicas.of(partition)
@@ -514,15 +519,15 @@ class Liveness(Checker):
         )
 
     def _sessions_end_us(self, group_id: str) -> int:
-        """Return when the sessions of ids without a living member have ended; 0 without such ids.
+        """Return the time at which the sessions of dead members have ended; 0 if there are none.
 
-        A member that restarts has a new id, and the group waits for the old one. The session of the
+        A member that restarts has a new id, and its group waits for the old one. The session of the
         old id began with its last heartbeat, or with the load of a new coordinator.
         """
-        known = self._coordinators.members(group_id)
+        known_ids = self._coordinators.members(group_id)
         group = self._groups[group_id]
-        own = self._own_ids(group_id)
-        if known is None or all(member in own for member in known):
+        living_ids = self._own_ids(group_id)
+        if known_ids is None or all(member in living_ids for member in known_ids):
             return 0
         coordinator = self._coordinators.coordinator(group_id)
         load = None if coordinator is None else self._coordinators.load_of(group_id, coordinator)
@@ -531,7 +536,7 @@ class Liveness(Checker):
         return began_us + expected.session_timeout_us + expected.heartbeat_interval_us
 
     def _own_ids(self, group_id: str) -> set[str | None]:
-        """Return the member ids of its living consumers."""
+        """Return the member ids of the group's living consumers."""
         return {
             row.member
             for consumer in self.context.groups[group_id].consumers
@@ -564,13 +569,13 @@ class Liveness(Checker):
         )
 
     def _blocking_rows(self, group_id: str) -> list[TraceRow]:
-        """Return the rows that may show why a group is blocked: requests, partitions, transactions.
+        """Return the rows that may show why a group is blocked.
 
-        - Requests of its members that have long had no answer.
-        - For a partition without a leader, or with an incomplete ISR, the controller's last row.
-        - For a transaction that covers offsets and is not carried out, its first offset (unstable
-          since then) and its last state. (A group that was loaded with the marker has no row of it;
-          then the state shows whether it was carried out.)
+        - Requests of its members without an answer for a long time.
+        - The controller's last row of each partition without a leader or with an incomplete ISR.
+        - The first offset and the last state of each transaction with offsets of the group that is
+          not carried out. A coordinator that loaded the transaction's marker from its log traces no
+          row of the marker. So the state of the transaction shows whether it was carried out.
         """
         expected, assigned = self.context.groups[group_id], self._groups[group_id].assigned
         partitions = dict.fromkeys((expected.offsets_partition, *expected.transaction_partitions))

@@ -1,8 +1,8 @@
-"""Checks whose evidence is incomplete when the rows of some nodes are lost with their machine.
+"""Which lost nodes had rows that a check depends on, when a machine was lost with its trace files.
 
-A check depends on the kinds of rows that it judges, and on those of the shared evidence that it
-reads. A kind is written by nodes of one role, by nodes of every role, or by the run itself, whose
-rows are never lost.
+A check depends on the kinds of rows that it judges, and on the kinds that its evidence reads. Rows
+of a kind are written by nodes of one role, by nodes of every role, or by the run itself. The run
+writes on the driver's machine, so its rows are never lost.
 """
 
 from collections.abc import Iterable
@@ -22,8 +22,8 @@ _BY_THE_RUN = frozenset(
     }
 )
 _LIVES = frozenset({TraceKind.NODE_STARTED, TraceKind.NODE_STOPPED})
-"""Kinds written by every role. A check that reads them needs those of servers, because a fault ends
-with a server's start, and those of the roles whose other rows it reads."""
+"""Kinds written by every role. A check that reads them depends on servers, because a fault ends
+when a server has started again; and on the roles whose other rows the check reads."""
 _SERVERS = frozenset({"broker", "controller", "zookeeper"})
 _ROLE_OF_SECTION = {
     "controller": "controller",
@@ -36,16 +36,17 @@ _ROLE_OF_SECTION = {
     "consumer": "consumer",
     "producer": "producer",
 }
-"""Role that writes a section's rows; node names begin with it. Missing sections: every role."""
+"""Role that writes the rows of a section of the trace schema. Node names begin with the role. Rows
+of a section that is missing here are written by every role."""
 
 
 def needs_rows_of(nodes: Iterable[NodeName], kinds: frozenset[TraceKind]) -> tuple[NodeName, ...]:
     """Return those of `nodes` that may have written a row of `kinds`."""
-    of_nodes = kinds - _BY_THE_RUN
-    roles = set(_SERVERS) if of_nodes & _LIVES else set()
-    of_nodes -= _LIVES
+    node_kinds = kinds - _BY_THE_RUN
+    roles = set(_SERVERS) if node_kinds & _LIVES else set()
+    node_kinds -= _LIVES
     for section, schemas in TRACE_SECTIONS.items():
-        if of_nodes.isdisjoint(schemas):
+        if node_kinds.isdisjoint(schemas):
             continue
         if section not in _ROLE_OF_SECTION:
             return tuple(nodes)

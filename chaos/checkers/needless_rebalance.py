@@ -1,27 +1,28 @@
-"""Needless rebalance: a failover of a Stable group whose members all survive causes none.
+"""Needless rebalance: the failover of a Stable group whose members all survive needs no rebalance.
 
 The new coordinator loads members and generation from the log, and accepts the members' next
-heartbeat or commit (MEASURED_FAILOVER 6).
+heartbeat or commit. Real Kafka does so, too (MEASURED_FAILOVER 6).
 
-A failover here is a fault that hits only servers, at a time when a group and its members are Stable
-and nothing has happened to a member in this generation. The group is watched from the fault to the
-next rebalance that its coordinator begins, or until a fault hits a member. A rebalance is needed if
-one of these rows shows that something happened to a member; otherwise it is a finding:
+Judged are faults that hit only servers, while a group and its members are Stable and nothing has
+happened to a member in this generation. The group is watched from the fault to the next rebalance
+that its coordinator begins, or until a fault hits a member. The rebalance is needed if a row before
+it shows that something happened to a member; otherwise it is a finding. These rows show it:
 
 1. A session that ended. An expiry is right if and only if, for a session timeout, the broker
    neither restarted the member's session (SESSION_RESTARTED) nor loaded the group. Any other expiry
-   is always a finding. So is silence for a session of a member that states to be Stable, once
-   nothing has been broken for a session and a request timeout.
+   is a finding in any case. A right expiry makes a rebalance needed, except in calm: the member
+   states to be Stable, and nothing has been broken for a session and a request timeout. Then the
+   member had no reason to be silent.
 2. A removal for another reason: a member may leave, an administrator may remove it, a static member
    may return. A removal by the sync deadline counts only if no consumer got an assignment under
    that id. A member that did not rejoin may be removed after a rebalance of the shortest
    `max.poll.interval.ms` of the group; an earlier removal is always a finding.
 3. A member that is not Stable any more: by itself (it missed its poll), or because a broker refused
-   it. A refusal counts if the member had been removed before, or is of another generation. A
-   refusal by a coordinator that does not know yet that it was replaced always counts (BEHAVIOUR 6.6
-   i), and so does one by a coordinator that lost its log during its load (`half_loads`).
-4. A rebalance that a replaced coordinator began, or that a failover cut short: its members were
-   told to rejoin, and the log does not show it.
+   it. A refusal counts if the member had been removed before, or is of another generation. Two
+   kinds of refusals always count: those of a coordinator that does not know yet that it was
+   replaced (BEHAVIOUR 6.6 i), and those of one that lost its log during its load (`half_loads`).
+4. A rebalance that a replaced coordinator began, or that a failover cut short. Members had already
+   been asked to rejoin, but the log does not have this, so the new coordinator cannot know it.
 5. The end or start of a member's process, or a fault that is an order to the groups.
 
 Facts about a group are discarded if its partition then loses data with the last in-sync replica
@@ -46,6 +47,9 @@ STABLE = "Stable"
 MEMBER_STABLE = "STABLE"
 HALF_LOAD = "refusal by a coordinator that lost its log while it loaded it"
 OWN_DOING = frozenset({MemberStateCause.MISSED_POLL, MemberStateCause.LEFT})
+"""Causes for which a member stops being Stable by itself."""
+_TRAIL_ROWS = 12
+"""Most rows about a group that a finding shows."""
 
 
 @dataclass(slots=True)
@@ -60,10 +64,10 @@ class _Group:
     generation: TraceRow | None = None  # the row that began it
     heard: dict[tuple[str, str], TraceRow] = field(default_factory=dict)  # (broker, member)
     began: dict[str, TraceRow] = field(default_factory=dict)  # broker -> its last rebalance
-    lost_at_us: int = -1  # when its partition last lost data; older facts do not count
+    lost_at_us: int = -1  # time at which its partition last lost data; older facts do not count
 
     def has(self, member: str | None, generation: int | None) -> bool:
-        """Return whether a member is in `generation`, and `generation` is the current one."""
+        """Return True if `generation` is the current one and has the member, as far as known."""
         began = self.generation
         if began is None:
             return True  # the trace lacks its beginning
@@ -136,7 +140,7 @@ class NeedlessRebalance(Checker):
             case _:
                 pass
 
-    # -- what is watched ----------------------------------------------------------------------
+    # -- watched groups -----------------------------------------------------------------------
 
     def _observe_fault(self, row: TraceRow) -> None:
         """Begin to watch the Stable groups that the fault spares; stop for those that it hits."""
@@ -145,12 +149,13 @@ class NeedlessRebalance(Checker):
             row.peer or "",
             *(node for end in ("nodes", "from", "to") for node in detail.get(end, ())),
         ]
-        hit = {self._presence.group_of(node) for node in nodes} - {None}
-        is_order = detail.get("members_survive") is not True and not hit
+        hit_groups = {self._presence.group_of(node) for node in nodes} - {None}
+        # For example `remove_members`: it hits a server, yet gives members a reason to rejoin.
+        is_order = detail.get("members_survive") is not True and not hit_groups
         for group_id, group in self._groups.items():
             if is_order:
                 group.happened.append(row)
-            if is_order or group_id in hit:
+            if is_order or group_id in hit_groups:
                 group.watched_since = None
             elif group.watched_since is None:
                 self._watch_if_stable(group, group_id, row)
@@ -173,7 +178,10 @@ class NeedlessRebalance(Checker):
             self._watched += 1
 
     def _discard_facts(self, election: TraceRow) -> None:
-        """Stop watching the groups of a partition that lost data; a load shows it only later."""
+        """Stop watching the groups of a partition that lost data.
+
+        The next load shows which groups are left, but only later.
+        """
         for group in self._groups.values():
             if group.expected.offsets_partition == election.partition:
                 group.watched_since = None
@@ -186,10 +194,10 @@ class NeedlessRebalance(Checker):
             group.watched_since = None
             group.happened.append(row)
 
-    # -- what happens to members --------------------------------------------------------------
+    # -- members ------------------------------------------------------------------------------
 
     def _observe_member(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Remember a member that is not Stable any more, unless its coordinator is to blame."""
+        """Remember a member that is not Stable any more, unless its coordinator had no reason."""
         if detail_of(row).get("from") != MEMBER_STABLE:
             return
         group.trail.append(row)
@@ -231,7 +239,7 @@ class NeedlessRebalance(Checker):
                 self._remember_if_coordinators(group, group_id, row)
 
     def _remember_if_coordinators(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Remember a step of the coordinator, or of one that does not know its successor."""
+        """Remember a row of the coordinator, or of one that does not know that it is replaced."""
         is_coordinator = row.node == self._coordinators.coordinator(group_id)
         if is_coordinator or self._coordinators.is_zombie(group_id, row.node):
             group.happened.append(row)
@@ -251,7 +259,8 @@ class NeedlessRebalance(Checker):
         )
         if last is None:
             return False
-        # Both rows are of one clock; the error is what reading it costs on a real machine.
+        # Both rows have the same clock. The error allows for the delay with which a busy machine
+        # reads it.
         silent_us = expired.node_time_us - last.node_time_us
         if silent_us >= group.expected.eviction_us - self.context.clock_error_us:
             return False
@@ -285,32 +294,33 @@ class NeedlessRebalance(Checker):
         return True
 
     def _load_of(self, group_id: str, broker: str, member: str | None) -> TraceRow | None:
-        """Return the last GROUP_LOADED of a broker, None unless the member was in the group."""
+        """Return the last GROUP_LOADED of a broker, or None if the loaded group lacks the member.
+
+        A row without a list of members may be of any group: it counts.
+        """
         load = self._coordinators.loaded(broker, group_id)
         members = None if load is None else detail_of(load).get("members")
         return None if isinstance(members, list) and member not in members else load
 
     def _is_calm(self, group: _Group, expired: TraceRow) -> bool:
-        """Whether a Stable member was silent although nothing had been broken long enough."""
+        """Return True if a Stable member was silent although nothing had been broken for long."""
         stated = self._presence.stable_as(expired.member)
         calm_us = group.expected.session_timeout_us + group.expected.request_timeout_us
         since_us = expired.time_us - calm_us - self.context.clock_error_us
         return stated is not None and stated.time_us < since_us and not self._faults.since(since_us)
 
-    # -- what a group does --------------------------------------------------------------------
+    # -- steps of a group ---------------------------------------------------------------------
 
     def _observe_group(self, group: _Group, group_id: str, row: TraceRow) -> None:
         is_its_coordinator = row.node == self._coordinators.coordinator(group_id)
         match row.kind:
-            case TraceKind.GROUP_LOADED:
-                group.trail.append(row)
-            case TraceKind.MEMBER_ADDED:
+            case TraceKind.GROUP_LOADED | TraceKind.MEMBER_ADDED:
                 group.trail.append(row)
             case TraceKind.MEMBER_REMOVED:
                 self._judge_removal(group, group_id, row)
             case TraceKind.REBALANCE_STARTED:
                 group.began[row.node] = row
-                if is_its_coordinator:  # the rebalance of a replaced coordinator is not the group's
+                if is_its_coordinator:  # a replaced coordinator rebalances only its own copy
                     self._judge_rebalance(group, group_id, row)
                 self._remember_if_coordinators(group, group_id, row)
             case TraceKind.GENERATION_STARTED if is_its_coordinator:
@@ -319,7 +329,7 @@ class NeedlessRebalance(Checker):
                 group.generation = row
             case _:
                 pass
-        del group.trail[:-12]
+        del group.trail[:-_TRAIL_ROWS]
 
     def _judge_rebalance(self, group: _Group, group_id: str, row: TraceRow) -> None:
         """Judge the first rebalance after a fault."""
@@ -342,7 +352,7 @@ class NeedlessRebalance(Checker):
         self.report_finding(
             f"{group_id} was Stable and all its members survived {fault.cause or 'the fault'}, "
             f"yet {row.node} began a rebalance{reason}",
-            [before, fault, *(each for each in group.trail if each.time_us >= fault.time_us), row],
+            [before, fault, *(step for step in group.trail if step.time_us >= fault.time_us), row],
             group=group_id,
         )
 
@@ -357,7 +367,7 @@ class NeedlessRebalance(Checker):
 
     def finish(self) -> CheckReport:
         """Report; each rebalance was judged at its beginning."""
-        note = "; ".join(f"a rebalance was needed in {each}" for each in self._needed)
+        note = "; ".join(f"a rebalance was needed in {case}" for case in self._needed)
         return self.report(
             judged=self._watched,
             seen={

@@ -1,22 +1,25 @@
 """Ownership in real time: how long two members own one partition, and whether that was allowed.
 
 A member owns a partition from the poll that assigns it until the member revokes or loses it, or
-dies. These are rows of the member itself; what a coordinator believes does not count. Every overlap
-is measured. It is a violation beyond two bounds:
+dies. The rows of the member itself show this; the coordinator's view does not count. An overlap is
+a time in which a partition has two owners. Every overlap is measured. It is a violation beyond two
+bounds:
 
-* Its beginning: a coordinator may drop the older owner only after hearing nothing from it for
+* Its beginning. A coordinator may drop the older owner only if the owner was silent for
   `eviction_us` (session.timeout.ms, or the rebalance timeout if that is shorter). So a fault must
   have begun that long ago, less one heartbeat interval. A coordinator that loaded the group gives
-  each member a full session from its load on (BEHAVIOUR 5.4). Exceptions, at any time: an owner
-  whose application is slower than max.poll.interval.ms; owners in a group that was lost with the
-  last replica in sync (`lost_data`); owners that an administrator removed, which learn it by their
-  next heartbeat.
-* Its end: once nothing is broken, the older owner must learn it within three times together: that
-  in which a replaced broker learns that it is replaced, a heartbeat interval, and a rejoin.
+  each member a full session from its load on (BEHAVIOUR 5.4).
+  Three kinds of owners may be dropped at any time: an owner whose application is slower than
+  max.poll.interval.ms; owners in a group that was lost with the last replica in sync (`lost_data`);
+  owners that an administrator removed, which learn of it by their next heartbeat.
+* Its end. Once nothing is broken, the older owner must learn that it was dropped. Its bound is the
+  sum of three times: until a replaced broker learns that it is replaced, a heartbeat interval, and
+  a rejoin.
 
 A member that sends JoinGroup must own no partition, even if no other member owns it.
 
-Source: MEASURED_FAILOVER two-owners: 31 s of two owners, and no violation.
+Real Kafka has overlaps, too: the recorded split had two owners for 31 s (MEASURED_FAILOVER
+two-owners), which is no violation here.
 """
 
 from dataclasses import dataclass
@@ -33,10 +36,10 @@ from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
 RESIGNING_US = 5_000_000
-"""Limit of the time until a reachable broker learns that it is no longer leader; measured 0.4 s
+"""Limit of the time until a reachable broker learns that it is no longer leader. Measured: 0.4 s
 after a split was healed."""
 BACKOFFS_OF_A_REJOIN = 2
-"""Rediscovery of the coordinator and JoinGroup may each meet one backoff."""
+"""The search for the coordinator and the JoinGroup may each wait for one backoff."""
 JOINING = "PREPARING_REBALANCE"
 """The state of a member that sends JoinGroup."""
 AFTER_HEALING_MS = "longest_part_of_an_overlap_after_everything_was_healed_ms"
@@ -49,10 +52,10 @@ class _Overlap:
     older: TraceRow
     newer: TraceRow
     began_us: int
-    too_early: str | None  # why it must not have begun; None: it was allowed
+    too_early: str | None  # the reason if it must not have begun yet, otherwise None
     evidence: list[TraceRow]  # rows between the two assignments
-    too_late: bool = False
-    overstay_us: int = 0  # its length after everything was healed
+    too_late: bool = False  # True if it lasted beyond its bound
+    overstay_us: int = 0  # its longest part in which nothing was broken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,7 @@ class _Group:
         self.loaded: dict[str, _Loaded] = {}  # broker -> the group in its last load, if known
         self.loading: dict[str, _Loaded] = {}  # the same, of an unfinished load
         self.has_leader = True
-        self.settled_us = 0  # since when its offsets partition has the present leader and load
+        self.settled_us = 0  # time of the last election or load of its offsets partition
         # member -> broker that removed it -> its last removal there; the newest removal is last
         self.removed: dict[str, dict[str, TraceRow]] = {}
         self.slow: dict[Owner, TraceRow] = {}  # owners that missed max.poll.interval.ms
@@ -101,7 +104,7 @@ class _Group:
         return removals.get(coordinator or "") or next(reversed(removals.values()), None)
 
     def load_completed(self, row: TraceRow) -> None:
-        """Take the end of a load. Rows of the groups that it loaded came before."""
+        """Note the end of a load. The GROUP_LOADED rows of its groups came before."""
         self.loads[row.node] = row
         loaded = self.loading.pop(row.node, None)
         if loaded is None and "groups" in detail_of(row):
@@ -165,7 +168,8 @@ class Ownership(Checker):
                 self._observe_coordinator(row)
             case TraceKind.ISR_CHANGED:
                 pass
-            case _ if row.kind in FAULT_KINDS:  # until this row, the state before it counts
+            case _ if row.kind in FAULT_KINDS:
+                # The row may begin a fault. The time until the row counts by the state before it.
                 self._measure_all_overstays(row.time_us, self._faults.was_quiet_since_us)
             case _:
                 group = self._groups.get(row.group or "")
@@ -202,7 +206,10 @@ class Ownership(Checker):
     def _check_join_without_partitions(
         self, group: _Group, group_id: str, owner: Owner, row: TraceRow
     ) -> None:
-        """Report a member that joins while it owns partitions (eager protocol, BEHAVIOUR 7.6)."""
+        """Report a member that joins while it owns partitions.
+
+        With the eager protocol a member revokes all partitions before it joins (BEHAVIOUR 7.6).
+        """
         key = (row.node, row.node, "join")
         if detail_of(row).get("to") != JOINING or key in group.reported:
             return
@@ -215,7 +222,7 @@ class Ownership(Checker):
             partition=partition,
         )
 
-    # -- what bounds an overlap ---------------------------------------------------------------
+    # -- elections and loads ------------------------------------------------------------------
 
     def _observe_coordinator(self, row: TraceRow) -> None:
         for group in self._groups.values():
@@ -251,7 +258,14 @@ class Ownership(Checker):
     def _check_beginning(
         self, group: _Group, other: Owner, older: TraceRow, newer: TraceRow
     ) -> tuple[str | None, list[TraceRow]]:
-        """Return why `newer` must not have been assigned yet, None if it was allowed; and rows."""
+        """Return the reason why `newer` was assigned too early, or None; and rows as evidence.
+
+        The checks, in their order:
+        1. The older owner may be dropped at any time: it is slow, it left, or its group was lost.
+        2. Without a recent fault no owner may be dropped.
+        3. It must have been silent for `eviction_us` since the first recent fault.
+        4. It must have been silent for `eviction_us` since the new coordinator loaded it.
+        """
         expected = group.expected
         now_us = newer.time_us
         removal = group.removal_of(older.member, newer.peer)
@@ -269,16 +283,18 @@ class Ownership(Checker):
             return None, evidence  # the group that had the older owner was lost
         dropped_us = now_us
         if removal is not None and removal.cause == RemovalCause.SESSION_EXPIRY:
-            # From this time on, the partition may be assigned to the next member that joins.
+            # The owner was dropped with its session. The next member to join may come much later.
             dropped_us = max(removal.time_us, older.time_us)
         recent = self._faults.since(dropped_us - group.overstay_bound_us)
         if not recent:
             return "nothing was broken", evidence
         first = min(recent, key=lambda fault: fault.time_us)
         evidence.append(first)
+        # The last heartbeat may have come up to one interval before the fault.
         margin_us = expected.heartbeat_interval_us + self.context.clock_error_us
         if _was_assigned_by_zombie(older, removal, group):
-            margin_us = expected.eviction_us  # its coordinator has heard nothing since the load
+            # The new coordinator has counted its silence since the load, not since the assignment.
+            margin_us = expected.eviction_us
         if dropped_us < first.time_us + expected.eviction_us - margin_us:
             after = f"{seconds(dropped_us - first.time_us)} after {first.explanation or first.kind}"
             return (
@@ -293,9 +309,10 @@ class Ownership(Checker):
         if loaded is not None and (
             older.member not in loaded.members or newer.generation == loaded.generation
         ):
-            # Either it was no member when the coordinator took over, or it had been overtaken
-            # before: a static member that does not rejoin in time remains a member, while others
-            # are assigned its partitions.
+            # The new coordinator gave the older owner no session, for one of two reasons:
+            # 1. The older owner was no member any more in the loaded group.
+            # 2. The loaded generation itself gave the partition to the newer owner. A static member
+            #    that does not rejoin in time stays a member, but others get its partitions.
             return None, evidence
         evidence.append(load)
         if now_us < load.time_us + expected.eviction_us - self.context.clock_error_us:
@@ -316,7 +333,8 @@ class Ownership(Checker):
     def _release(
         self, group: _Group, group_id: str, partition: str, owner: Owner, row: TraceRow
     ) -> None:
-        for key in [each for each in group.open if each[0] == partition and owner in each[1:]]:
+        ended = [key for key in group.open if key[0] == partition and owner in key[1:]]
+        for key in ended:
             overlap = group.open.pop(key)
             self._measure_overstay(group, overlap, row.time_us, self._faults.quiet_since_us)
             self._close(group, group_id, partition, overlap, row.time_us, row)
@@ -332,9 +350,9 @@ class Ownership(Checker):
     def _measure_overstay(
         self, group: _Group, overlap: _Overlap, now_us: int, quiet_since_us: int | None
     ) -> None:
-        """Measure the overlap up to now, since nothing is broken.
+        """Measure the part of the overlap, up to now, in which nothing is broken.
 
-        Shape: `quiet_since_us` is None while a fault is in force.
+        Shape: `quiet_since_us` is the end of the last fault, None while a fault is in force.
         """
         if quiet_since_us is None or not group.has_leader:
             return
@@ -352,7 +370,7 @@ class Ownership(Checker):
         ended_us: int,
         end: TraceRow | None,
     ) -> None:
-        """Measure and judge an overlap; `end` None: the run ended before the overlap."""
+        """Measure and judge an overlap. `end` is None if the run ended before the overlap."""
         if ended_us - overlap.began_us <= self.context.clock_error_us:
             return  # within the error of the clocks, the older owner may have revoked first
         older, newer = overlap.older, overlap.newer
@@ -394,13 +412,14 @@ class Ownership(Checker):
         overlaps = [*self._overlaps, *self._unfinished()]
         if not overlaps:
             return {"overlaps": 0}
-        longest = max(overlaps, key=lambda each: each.length_us)
+        longest = max(overlaps, key=lambda overlap: overlap.length_us)
+        partitions = {(overlap.group, overlap.partition) for overlap in overlaps}
         return {
             "overlaps": len(overlaps),
-            "overlapping_partitions": len({(each.group, each.partition) for each in overlaps}),
+            "overlapping_partitions": len(partitions),
             "longest_overlap_ms": longest.length_us // 1_000,
-            "first_overlap_began_us": min(each.began_us for each in overlaps),
-            "last_overlap_ended_us": max(each.ended_us for each in overlaps),
+            "first_overlap_began_us": min(overlap.began_us for overlap in overlaps),
+            "last_overlap_ended_us": max(overlap.ended_us for overlap in overlaps),
             AFTER_HEALING_MS: self._longest_overstay_us // 1_000,
         }
 
@@ -438,7 +457,7 @@ class Ownership(Checker):
     def _note(self) -> str:
         if not self._overlaps:
             return "" if self._assignments else "nobody was given a partition"
-        longest = max(self._overlaps, key=lambda each: each.length_us)
+        longest = max(self._overlaps, key=lambda overlap: overlap.length_us)
         return (
             f"{longest.group}, {longest.partition} had two owners ({' and '.join(longest.owners)}) "
             f"for {seconds(longest.length_us)}, the longest of {len(self._overlaps)}, from "
@@ -447,9 +466,10 @@ class Ownership(Checker):
 
 
 def _was_assigned_by_zombie(older: TraceRow, removal: TraceRow | None, group: _Group) -> bool:
-    """Whether `older` was assigned by a coordinator after its replacement had loaded the group.
+    """Return True if the coordinator that assigned `older` had been replaced before.
 
-    A coordinator that was paused meanwhile still answers the requests that waited for it.
+    A coordinator that was paused and replaced meanwhile still answers the requests that waited for
+    it, before it learns that it is replaced.
     """
     if removal is None or older.peer in {None, removal.node}:
         return False

@@ -1,18 +1,19 @@
 """Processing: a group processes every record at least once, from its first committed offset on.
 
-For a group that never commits, the records from its first position on count. The last one that
-counts is the last that the group processed or committed. RECORDS_CONSUMED rows show what was
-processed. A gap is a range of records that no member processed. It is judged at the end of the
-run, because until then a member may come back to it. Duplicates are counted but are no violation:
-delivery is at least once.
+For a group that never commits, the records from its first position on count. The last record that
+counts is the last one that the group processed or committed. RECORDS_CONSUMED rows show which
+records were processed. A gap is a range of records that no member processed. It is judged at the
+end of the run, because until then a member may come back to it. Duplicates are counted but are no
+violation: delivery is at least once.
 
 A gap is no violation if
 1. a member found no committed offset and began at the latest one, as `auto.offset.reset` says, and
    the group had never committed before (if it had, the commit was lost: a violation);
 2. an administrator skipped the records: by a commit for a group without members, or by deleting
    committed offsets;
-3. the member that committed beyond it was killed: its last RECORDS_CONSUMED rows may be lost;
-4. a group on ZooKeeper lost them with the death of a consumer, see `_may_have_been_in_hand`;
+3. the member that committed beyond the gap was killed: its last RECORDS_CONSUMED rows may be lost;
+4. a consumer on ZooKeeper died between the fetch of a record and its processing
+   (`_may_have_been_in_hand`);
 5. records or commits were lost with the last in-sync replica (`lost_data`).
 """
 
@@ -36,7 +37,7 @@ MAX_KEPT_COMMITS = 4_096
 """Commits beyond the processed records, kept per partition; a group without bugs has none."""
 
 IN_HAND = "skipped_by_a_commit_of_a_record_in_hand"
-_TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT.name  # the commit may be in the log nevertheless
+_TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT.name  # a commit with this error may be in the log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +179,7 @@ class Processing(Checker):
     def _count_again(
         self, known: _Partition, owner: Owner, row: TraceRow, start: int, end: int
     ) -> None:
+        """Count those records of a range that the group has processed before."""
         again = known.processed.covered(start, end)
         if not again:
             return
@@ -230,10 +232,12 @@ class Processing(Checker):
             return
         before = known.beyond.get(offset)
         if before is None or not _is_of_administrator(before):
-            # 1. A commit of a member has two rows. The second, written by the client, replaces the
-            #    broker's, because it names the node.
-            # 2. A commit of an administrator stays: the member that begins there commits the same
-            #    offset again, and that row must not hide who skipped the records.
+            # Which of two rows for one offset is kept:
+            # 1. A commit of a member has a row of the broker, then one of the client. The client's
+            #    row replaces the broker's, because it names the member's node.
+            # 2. The row of an administrator's commit stays. The member that begins at this offset
+            #    commits it again, and the member's row would hide that the administrator skipped
+            #    the records.
             known.beyond[offset] = row
 
     # -- the end ------------------------------------------------------------------------------
@@ -279,6 +283,7 @@ class Processing(Checker):
     def _judge_gap(
         self, group: str, partition: str, known: _Partition, gap: tuple[int, int]
     ) -> None:
+        """Count a permitted gap, or report it with the jump or the commit that explains it."""
         start, end = gap
         expected = self.context.groups.get(group)
         sources = [partition]
@@ -343,8 +348,9 @@ class Processing(Checker):
     def _may_have_been_in_hand(self, group: str, start: int, end: int) -> bool:
         """Return True if a gap has no more records than consumers on ZooKeeper that have ended.
 
-        Such a consumer moves its position before it gives the record to the application (ZK-35).
-        If its process ends in between, a commit covers one record that was never processed.
+        Such a consumer moves its position before it passes the record to the application (ZK-35).
+        If the process ends after a commit in between, the commit covers one record that was never
+        processed.
         """
         expected = self.context.zookeeper_groups[group]
         return end - start <= sum(self._ended_lives.get(name, 0) for name in expected.consumers)

@@ -1,22 +1,23 @@
 """Readers: while members live, every partition of their group has a reader, and is read.
 
-A partition has a reader while a member with a running process owns it. Partitions without a reader
-are judged after the steady state, in the time in which nothing disturbs the group (`undisturbed`);
-so also after the death of a member, while it is dead.
+A partition has a reader while a member with a running process owns it. Partitions are judged after
+the steady state, in the time in which nothing disturbs the group (`undisturbed`). A dead member
+that stays dead does not disturb its group: the others must take over its partitions.
 
 1. A partition without a reader gets one within the sum of
    - two sessions: of the member that had it, and of a member that died after joining the next
      generation;
-   - `request.timeout.ms`: a request for which members may wait in vain;
+   - `request.timeout.ms`: a request for whose answer members wait in vain;
    - two rebalances, because a member that missed the first causes the second; members learn of each
      by a heartbeat, and join at the next poll;
    - SLACK_US.
    A rebalance does not wait for `max.poll.interval.ms`: a living member joins at its next poll, and
    a dead one is removed when its session ends.
-2. A reader makes progress while there is something to read: within two requests, one poll and
-   SLACK_US, from the last of the acknowledgement of a record, its last step, and its assignment. A
-   group that commits in transactions may also wait for the end of a dead member's transaction. Only
-   partitions with all replicas in sync are judged; in others new records may be invisible.
+2. A reader makes progress while records wait for it. Its bound is the sum of two request timeouts,
+   one poll and SLACK_US. The time counts from the last of three rows: the acknowledgement of the
+   first record that waits, the reader's last progress, the reader's assignment. A group that
+   commits in transactions may also wait for the end of a dead member's transaction. Only partitions
+   with all replicas in sync are judged; in others new records may be invisible to readers.
 
 A run with a `recovery_timeout` continues until each partition has a reader, and each partition that
 was written to since healing was also read since then.
@@ -38,7 +39,7 @@ from results_schema.results import CheckReport
 
 SLACK_US = 10_000_000
 """Time for appends, loads, retries and searches for a coordinator in a healthy cluster."""
-_PROCESSES = frozenset(
+_PROCESS_KINDS = frozenset(
     {
         TraceKind.NODE_STARTED,
         TraceKind.NODE_KILLED,
@@ -47,7 +48,7 @@ _PROCESSES = frozenset(
         TraceKind.NODE_RESUMED,
     }
 )
-_PROGRESS = (
+_PROGRESS_KINDS = (
     TraceKind.RECORDS_PRODUCED,
     TraceKind.RECORDS_CONSUMED,
     TraceKind.POSITION_RESET,
@@ -58,11 +59,13 @@ _PROGRESS = (
 
 @dataclass(slots=True)
 class _Read:
-    """One partition, as one group reads it."""
+    """The progress of one group in one partition."""
 
     lost: TraceRow | None = None  # the row since which it has no reader
     reached: int = 0  # the next offset to read
-    unread: TraceRow | None = None  # the first record that waits, or the reader's last step
+    # None if no record waits. Otherwise the row from which the reader's time counts: the
+    # acknowledgement of the first record that waits, or the reader's last progress.
+    unread: TraceRow | None = None
     read_since_healing: bool = False
     reported: bool = False
 
@@ -75,7 +78,7 @@ class Readers(Checker):
         "while members of a group live and nothing disturbs it, every partition of its topics has "
         "a reader within two sessions and two rebalances, and what is written is read"
     )
-    kinds = frozenset({*OWNER_KINDS, *DISTURBING_KINDS, *_PROGRESS})
+    kinds = frozenset({*OWNER_KINDS, *DISTURBING_KINDS, *_PROGRESS_KINDS})
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
@@ -118,10 +121,10 @@ class Readers(Checker):
                 pass
         if row.kind == TraceKind.MEMBER_STATE and row.cause != MemberStateCause.LEFT:
             return
-        # Until this row, the group was as undisturbed as before it.
+        # First the time up to this row is judged, by the state before the row.
         if row.kind in DISTURBING_KINDS:
             self._judge_all(row)
-        if row.kind in OWNER_KINDS or row.kind in _PROCESSES:
+        if row.kind in OWNER_KINDS or row.kind in _PROCESS_KINDS:
             self._update_owners(row)
         if row.kind in (TraceKind.LEADER_ELECTED, TraceKind.ISR_CHANGED):
             self._discard_unread(row)
@@ -132,9 +135,10 @@ class Readers(Checker):
 
     def _update_owners(self, row: TraceRow) -> None:
         """Update the partitions that the row took from owners or gave to them."""
-        node = row.peer or row.node if row.kind in _PROCESSES else row.node
-        touched = [(group, partition) for group, partition, _ in self._owners.ended]
-        for group_id, partition in dict.fromkeys((*touched, *self._owners.partitions_of(node))):
+        # NODE_KILLED and the like are rows of the driver, whose peer is the node that they are of.
+        node = row.peer or row.node if row.kind in _PROCESS_KINDS else row.node
+        taken = [(group, partition) for group, partition, _ in self._owners.ended]
+        for group_id, partition in dict.fromkeys((*taken, *self._owners.partitions_of(node))):
             read = self._reads.get(group_id, {}).get(partition)
             if read is None:
                 continue
@@ -233,7 +237,7 @@ class Readers(Checker):
         read.unread = row if has_unread else None
 
     def _discard_unread(self, row: TraceRow) -> None:
-        """Discard what waits to be read: with a new leader or ISR it may be lost or invisible."""
+        """Restart the reader's time: with a new leader or ISR, records may be lost or invisible."""
         partition = row.partition or ""
         if row.kind == TraceKind.LEADER_ELECTED:
             self._written.pop(partition, None)
@@ -253,7 +257,8 @@ class Readers(Checker):
     def _remove_topic(self, row: TraceRow) -> None:
         topic = detail_of(row).get("topic")
         for reads in self._reads.values():
-            for partition in [each for each in reads if each.rpartition("-")[0] == topic]:
+            of_topic = [name for name in reads if name.rpartition("-")[0] == topic]
+            for partition in of_topic:
                 del reads[partition]
 
     # -- the run ------------------------------------------------------------------------------
@@ -315,7 +320,7 @@ class Readers(Checker):
 
 
 def _reader_bound_us(expected: GroupExpectation) -> int:
-    """Return the longest allowed time without a reader: rule 1 above."""
+    """Return the longest allowed time without a reader (rule 1 of the module's docstring)."""
     return (
         2 * expected.session_timeout_us
         + expected.request_timeout_us

@@ -1,6 +1,7 @@
-"""Recovery: after healing, everything is in order again within the time that the settings allow.
+"""Recovery: after healing, the cluster is in order again within the time that the settings allow.
 
-Judged from healing on. Each wait begins with the last row that restarts it, and has a bound:
+Five conditions are judged from the healing on. A wait is the time in which a condition does not
+hold. Each wait begins with the last row that restarts it, and has a bound:
 
 1. A partition has a leader, and its ISR has every replica whose broker is unfenced. Bound:
    `isr_recovery_us` of the context, from the last of healing, the election of another leader, and
@@ -9,18 +10,18 @@ Judged from healing on. Each wait begins with the last row that restarts it, and
    Bound: twice `leader.imbalance.check.interval.seconds`, because another controller restarts the
    interval, plus ANSWER_US. Judged only if a run may wait that long.
 3. A transaction that its producer does not end is aborted. Bound: the longest
-   `transaction.timeout.ms`, plus
-   twice `transaction.abort.timed.out.transaction.cleanup.interval.ms` for the same reason. Once the
-   outcome is decided, all markers are written. Bound: twice ANSWER_US, because one marker may be
-   lost on a connection that died unnoticed.
+   `transaction.timeout.ms`, plus twice
+   `transaction.abort.timed.out.transaction.cleanup.interval.ms`, because another coordinator
+   restarts that interval. Once the outcome is decided, all markers are written. Bound: twice
+   ANSWER_US, because one marker may be lost on a connection that died unnoticed.
 4. An offset of a transaction is stable, or discarded. Bound: as for the markers.
 5. A producer has a record acknowledged, if every partition of its topic has all replicas in sync.
    Bound: its time between two records, two of its request timeouts, and SLACK_US.
 
-3, 4 and 5 are judged only while every partition is whole: 1 holds for it. They are not judged for a
-partition that lost data with its last replica (`lost_data`), because the end of a transaction may
-be lost, too. A wait that the end of the run cuts short is not judged; a run with a
-`recovery_timeout` continues until no wait is left.
+A partition is whole if condition 1 holds for it. 3, 4 and 5 are judged only while every partition
+is whole. They are not judged for a partition that lost data with its last replica (`lost_data`),
+because the end of a transaction may be lost, too. A wait that the end of the run cuts short is not
+judged; a run with a `recovery_timeout` continues until no wait is left.
 """
 
 from collections.abc import Iterator
@@ -43,7 +44,7 @@ SLACK_US = 10_000_000
 
 @dataclass(slots=True)
 class _Wait:
-    """A partition not in order. Shape: `row` began the wait, while `leader` was its leader."""
+    """A wait of a partition: the row that began it, and the partition's leader at that row."""
 
     row: TraceRow
     leader: str
@@ -51,7 +52,10 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Open:
-    """An unfinished wait. Shape: `what` is the finding if `until_us` passes."""
+    """An unfinished wait.
+
+    `name` is the sentence of the progress display, `what` that of the finding if `until_us` passes.
+    """
 
     until_us: int
     name: str
@@ -90,7 +94,8 @@ class Recovery(Checker):
         self._whole_since_us = 0  # when the last partition became whole
         self._lacking: dict[str, _Wait] = {}  # partitions that are not whole
         self._elsewhere: dict[str, _Wait] = {}  # partitions with another than the preferred leader
-        self._silent = {each.name: each for each in context.producers}  # nothing acknowledged yet
+        # producers without an acknowledged record since healing
+        self._silent = {producer.name: producer for producer in context.producers}
         self._judged = 0
         self._not_watched = 0
         self._slowest_us = 0
@@ -116,6 +121,7 @@ class Recovery(Checker):
             if row.partition is not None:
                 self._update_waits(row.partition, row)
             else:
+                # A broker was fenced or unfenced: this concerns all partitions of its replicas.
                 for partition, known in self._replicas.partitions.items():
                     if row.peer in known.replicas:
                         self._update_waits(partition, row)
@@ -184,31 +190,34 @@ class Recovery(Checker):
             )
 
     def _missing(self, known: SeenPartition) -> tuple[str, ...]:
-        """Return the unfenced brokers that keep a partition from being whole."""
+        """Return the unfenced brokers that should lead the partition or be in its ISR.
+
+        Empty if the partition is whole, or if only fenced brokers keep it from being whole.
+        """
         if not known.leader:
-            return tuple(each for each in known.in_sync if each in self._replicas.may_lead)
+            return tuple(broker for broker in known.in_sync if broker in self._replicas.may_lead)
         return tuple(
-            each
-            for each in known.replicas
-            if each not in known.in_sync and each in self._replicas.may_lead
+            broker
+            for broker in known.replicas
+            if broker not in known.in_sync and broker in self._replicas.may_lead
         )
 
     def _balance_bound_us(self) -> int | None:
-        """Return the longest time of another than the preferred leader; None: not judged."""
+        """Return the longest time until the preferred leader leads; None if it is not judged."""
         interval_us = self.context.leader_balance_us
         if interval_us is None:
             return None
         bound_us = 2 * interval_us + ANSWER_US
         return bound_us if bound_us <= self.context.recovery_timeout_us else None
 
-    # -- what is left -------------------------------------------------------------------------
+    # -- unfinished waits ---------------------------------------------------------------------
 
     def unsettled(self, now_us: int) -> tuple[str, ...]:
         """Return the waits of the run: all whose bound has not passed."""
         if self._healed is None or self._over:
             return ()
         return tuple(
-            each.name for each in self._open() if now_us <= each.until_us and not each.is_new
+            wait.name for wait in self._open() if now_us <= wait.until_us and not wait.is_new
         )
 
     def _open(self) -> Iterator[_Open]:
@@ -246,25 +255,26 @@ class Recovery(Checker):
             yield from self._silent_producers()
 
     def _earliest_us(self, *rows: TraceRow | None) -> int:
-        """Return when all waits could end: after healing, `rows`, and the last whole partition."""
+        """Return the latest of healing, `rows`, and the moment when all partitions were whole."""
         healed_us = 0 if self._healed is None else self._healed.time_us
         return max(healed_us, self._whole_since_us, *(row.time_us for row in rows if row))
 
     def _unfinished_transactions(self) -> Iterator[_Open]:
-        for each in self._transactions.open.values():
-            if self._cannot_end_transactions(each.partition):
+        for transaction in self._transactions.open.values():
+            if self._cannot_end_transactions(transaction.partition):
                 continue
+            since = transaction.since
             yield _Open(
-                until_us=self._earliest_us(each.since) + self._transaction_bound_us(each),
-                name=f"the transaction of {each.transactional_id} is {each.state}",
-                what=f"{each.transactional_id}: its transaction is {each.state}",
-                evidence=(each.since,),
-                partition=each.partition,
-                is_new=each.state == ONGOING and each.since.time_us > self._earliest_us(),
+                until_us=self._earliest_us(since) + self._transaction_bound_us(transaction),
+                name=f"the transaction of {transaction.transactional_id} is {transaction.state}",
+                what=f"{transaction.transactional_id}: its transaction is {transaction.state}",
+                evidence=(since,),
+                partition=transaction.partition,
+                is_new=transaction.state == ONGOING and since.time_us > self._earliest_us(),
             )
 
     def _cannot_end_transactions(self, partition: str) -> bool:
-        """Return whether no coordinator can end the transactions of `partition`.
+        """Return True if no coordinator can end the transactions of `partition`.
 
         Either its data is lost, or it has no leader because its last in-sync replica stays away.
         If another replica could lead it, `_lacking` has it, which is a finding of its own.
@@ -305,45 +315,45 @@ class Recovery(Checker):
     def _silent_producers(self) -> Iterator[_Open]:
         if self._healed is None:
             return
-        for each in self._silent.values():
+        for producer in self._silent.values():
             topic_partitions = [
                 partition
                 for name, partition in self._replicas.partitions.items()
-                if name.rpartition("-")[0] == each.topic
+                if name.rpartition("-")[0] == producer.topic
             ]
             if any(
                 len(partition.in_sync) < len(partition.replicas) for partition in topic_partitions
             ):
                 continue
-            bound_us = each.period_us + 2 * each.request_timeout_us + SLACK_US
+            bound_us = producer.period_us + 2 * producer.request_timeout_us + SLACK_US
             yield _Open(
                 until_us=self._earliest_us() + bound_us,
-                name=f"{each.name} has had nothing acknowledged since healing",
-                what=f"{each.name} has had no record of {each.topic} acknowledged",
+                name=f"{producer.name} has had nothing acknowledged since healing",
+                what=f"{producer.name} has had no record of {producer.topic} acknowledged",
                 evidence=(),
             )
 
     # -- the end ------------------------------------------------------------------------------
 
     def _end(self, now_us: int) -> None:
-        """Report all waits beyond their bound; the driver stops all nodes next."""
+        """Report all waits beyond their bound. Now, because the driver stops all nodes next."""
         self._over = True
         if self._healed is None:
             return
-        for each in list(self._open()):
-            if now_us <= each.until_us + self.context.clock_error_us:
-                self._not_watched += not each.is_new
+        for wait in list(self._open()):
+            if now_us <= wait.until_us + self.context.clock_error_us:
+                self._not_watched += not wait.is_new
                 continue
             self._judged += 1
             self.report_finding(
-                f"{each.what}, {seconds(now_us - self._healed.time_us)} after healing",
-                [self._healed, *each.evidence],
-                group=each.group,
-                partition=each.partition,
+                f"{wait.what}, {seconds(now_us - self._healed.time_us)} after healing",
+                [self._healed, *wait.evidence],
+                group=wait.group,
+                partition=wait.partition,
             )
 
     def finish(self) -> CheckReport:
-        """Report what recovered, how slowly, and what the run's end cut short."""
+        """Report the waits that ended, the slowest one, and those that the run's end cut short."""
         if not self._over:
             self._end(self._last_us)
         note = ""

@@ -1,6 +1,7 @@
-"""All checkers by name; the CheckSuite, which feeds them one trace; and their CheckContext.
+"""All checkers by name; CheckSuite, which feeds them one trace; and their CheckContext.
 
-A new checker is one module and one line in `CHECKERS`.
+A new checker is one module and one line in `CHECKERS`. The lower half of this module computes the
+CheckContext of an experiment, above all the bounds of times that the checkers allow.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,11 +49,11 @@ from results_schema.results import CheckReport
 
 MS = 1_000
 START_US = 20_000_000
-"""Time from the start to the steady state without latency and loads; measured below 8 s."""
+"""Time from the start to the steady state without latency and loads. Measured: below 8 s."""
 SETTLING_US = 10_000_000
 """Time for elections, lookups, retries and new connections in a cluster without faults."""
 ROUND_TRIPS = 50
-"""Upper bound of the round trips that follow one another until the steady state."""
+"""Upper bound of the round trips, one after the other, that the steady state needs."""
 RECORD_BYTES = 64
 """Size of a commit record in the log, rounded up."""
 
@@ -94,6 +95,7 @@ class CheckSuite:
         *,
         on_finding: FindingSink | None = None,
     ) -> None:
+        # A check that the file names runs in any case: its report then says that it saw nothing.
         chosen = names or tuple(
             name for name, checker in CHECKERS.items() if checker.concerns(context)
         )
@@ -131,7 +133,11 @@ class CheckSuite:
             self.observe(row)
 
     def kinds_read(self) -> dict[str, frozenset[TraceKind]]:
-        """Return the kinds of rows that each checker's verdict depends on, by its name."""
+        """Return the kinds of rows that each checker's verdict depends on, by its name.
+
+        The suite's evidence is shared. So each checker is made once more, with evidence of its own,
+        to see which facts it alone reads.
+        """
         return {
             checker.name: checker.kinds
             | type(checker)(checker.context, Evidence(checker.context)).evidence.kinds_read
@@ -144,7 +150,7 @@ class CheckSuite:
 
     def unsettled(self, now_us: int) -> list[str]:
         """Return a sentence for each condition that a promise still waits for."""
-        return [what for checker in self.checkers for what in checker.unsettled(now_us)]
+        return [sentence for checker in self.checkers for sentence in checker.unsettled(now_us)]
 
     def measured(self) -> dict[str, dict[str, int]]:
         """Return each checker's measured figures so far, by its name; see CheckReport."""
@@ -294,17 +300,19 @@ def settling_us(spec: ClusterSpec) -> int:
        its next heartbeat.
     """
     config, costs = spec.broker_config, spec.costs
-    of_consumers = [consumer.config.request_timeout_ms for consumer in spec.consumers]
-    of_producers = [producer.config.request_timeout_ms for producer in spec.producers]
+    consumer_timeouts = [consumer.config.request_timeout_ms for consumer in spec.consumers]
+    producer_timeouts = [producer.config.request_timeout_ms for producer in spec.producers]
     partitions = config.offsets_topic_num_partitions + config.transaction_state_log_num_partitions
     noticed_ms = max(
         config.broker_session_timeout_ms + 2 * config.controller_quorum_fetch_timeout_ms,
         config.replica_lag_time_max_ms * 3 // 2,
         config.replica_socket_timeout_ms + config.replica_fetch_backoff_ms,
-        *of_consumers,
-        *of_producers,
+        *consumer_timeouts,
+        *producer_timeouts,
     )
-    heartbeat_ms = max((each.config.heartbeat_interval_ms for each in spec.consumers), default=0)
+    heartbeat_ms = max(
+        (consumer.config.heartbeat_interval_ms for consumer in spec.consumers), default=0
+    )
     return (
         (noticed_ms + heartbeat_ms) * MS
         + costs.publish_us
@@ -328,7 +336,10 @@ def _application_us(consumer: ConsumerSpec) -> int:
 def _transaction_partitions(
     experiment: Experiment, consumers: Sequence[ConsumerSpec]
 ) -> tuple[str, ...]:
-    """Return the `__transaction_state` partitions of consumers: a consumer's name is its id."""
+    """Return the `__transaction_state` partitions of the consumers' transactional ids.
+
+    A consumer's node name is also its transactional id.
+    """
     count = experiment.cluster.config.transaction_state_log_num_partitions
     indexes = sorted({partition_for(consumer.name, count) for consumer in consumers})
     return tuple(str(transaction_partition(index)) for index in indexes)
@@ -342,7 +353,7 @@ def _expectation(
     partitions: tuple[str, ...],
     transaction_partitions: tuple[str, ...],
 ) -> GroupExpectation:
-    """Return the GroupExpectation of a group; one without consumers has Kafka's defaults."""
+    """Return the GroupExpectation of a group. Without consumers its times are Kafka's defaults."""
     names = tuple(consumer.name for consumer in consumers)
     late = tuple(consumer.name for consumer in consumers if consumer.starts_later)
     expected = GroupExpectation(

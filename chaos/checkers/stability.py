@@ -1,8 +1,8 @@
-"""Stability: while nothing is broken, nothing that works is lost.
+"""Stability: while nothing is broken, no leader, replica, coordinator or connection is lost.
 
-Judged in virtual time, where no machine is too busy. Judged periods: from the start to the first
-fault; and after `settling_us` of the context since both the end of the last fault and the last
-change of a leader. In these periods
+Judged in virtual time only, because in real time a busy machine can cause such a loss. Judged
+periods: from the start to the first fault; and after `settling_us` of the context since both the
+end of the last fault and the last change of a leader. In these periods
 
 1. no broker is fenced, and no partition gets another leader, except its preferred one;
 2. no replica leaves an ISR, and no log is truncated;
@@ -10,9 +10,10 @@ change of a leader. In these periods
    DISCONNECTED, and no record or commit fails, except a commit by a rebalance. Clients are members,
    producers and brokers. Consumers that ZooKeeper coordinates end connections by themselves.
 
-Judged also while something is broken: a replica that was in the ISR at its leader's election must
-stay there for half of `replica.lag.time.max.ms`, unless its broker is fenced or stops. (With exact
-clocks the whole time would hold; clocks drift.)
+One rule is judged also while something is broken: a replica that was in the ISR at its leader's
+election must stay there for half of `replica.lag.time.max.ms`, unless its broker is fenced or
+stops. With exact clocks it would stay for the whole of that time; half allows for clocks that
+drift.
 """
 
 from chaos.checkers.base import Checker
@@ -39,7 +40,7 @@ OF_A_REBALANCE = frozenset(
         TRANSACTION_ABORTED,
     }
 )
-"""Errors of a commit whose member must join again, or was replaced."""
+"""Errors of a commit by a rebalance: its member must join again, or was replaced."""
 _LOSSES = {
     TraceKind.COORDINATOR_UNKNOWN: "loses its coordinator",
     TraceKind.COORDINATOR_LOOKUP_FAILED: "does not find its coordinator",
@@ -73,12 +74,13 @@ class Stability(Checker):
         self._leaders: dict[str, str] = {}  # partition -> leader, "" for none
         self._in_sync: dict[str, tuple[int, ...]] = {}
         self._elected_us: dict[str, int] = {}  # partition -> when its present leader was elected
-        self._elected_with: dict[str, tuple[int, ...]] = {}  # its ISR then, less those that left
+        # partition -> replicas that were in the ISR at the election and have not left since
+        self._elected_with: dict[str, tuple[int, ...]] = {}
         self._unfenced: dict[str, None] = {}
         self._replicas = self.evidence.replicas
         self._clients = {
-            *(each for group in context.groups.values() for each in group.consumers),
-            *(each.name for each in context.producers),
+            *(consumer for group in context.groups.values() for consumer in group.consumers),
+            *(producer.name for producer in context.producers),
         }
         self._was_broken = False
         self._leader_changed_us = 0
@@ -160,18 +162,20 @@ class Stability(Checker):
         now = tuple(detail_of(row).get("isr", ()))
         before = self._in_sync.get(partition, ())
         self._in_sync[partition] = now
-        removed = [each for each in before if each not in now]
+        removed = [broker for broker in before if broker not in now]
         if not removed:
             return
         what = f"{' and '.join(map(_broker, removed))} left the ISR of {partition}"
-        left_early = [each for each in self._elected_with.get(partition, ()) if each in removed]
+        elected_with = self._elected_with.get(partition, ())
+        left_early = [broker for broker in elected_with if broker in removed]
         self._elected_with[partition] = tuple(
-            each for each in self._elected_with.get(partition, ()) if each not in removed
+            broker for broker in elected_with if broker not in removed
         )
         since_election_us = row.time_us - self._elected_us.get(partition, 0)
         if since_election_us >= self.context.replica_lag_us // 2:
             left_early = []
-        is_unfenced = any(_broker(each) in self._replicas.may_lead for each in left_early)
+        is_unfenced = any(_broker(broker) in self._replicas.may_lead for broker in left_early)
+        # Without a quiet period only the rule about a new leader's ISR is judged.
         if since_us is None and is_unfenced:
             self._report_loss(
                 row, row.time_us, what, f"{seconds(since_election_us)} after its leader was elected"
@@ -180,7 +184,7 @@ class Stability(Checker):
             self._report_loss(row, since_us, what)
 
     def _report_loss(self, row: TraceRow, since_us: int | None, what: str, when: str = "") -> None:
-        """Report a loss, once per kind and node."""
+        """Report a loss, once per kind and node. Nothing is reported if `since_us` is None."""
         if since_us is None:
             return
         if (case := (row.kind, row.node)) in self._reported:
@@ -198,7 +202,7 @@ class Stability(Checker):
         )
 
     def finish(self) -> CheckReport:
-        """Report; a run without stages proves nothing, nor does one in real time."""
+        """Report. A run in real time proves nothing, nor does one whose trace has no stages."""
         is_judged = self.context.in_virtual_time
         return self.report(
             judged=self._judged if is_judged else 0,

@@ -1,15 +1,16 @@
 """Two properties that no design of a consumer group promises, but an application may need.
 
 - `one_owner_processes`: no two members process records of one partition while both own it. A
-  coordinator fences the commits of a former owner, not its processing (ZK-67). On ZooKeeper a
-  member processes on after its session has ended (ZK-58).
+  coordinator fences the commits of a former owner, but not its processing (ZK-67). On ZooKeeper a
+  member goes on processing after its session has ended (ZK-58).
 - `positions_never_go_back`: the committed offset of a partition never falls. A coordinator refuses
   commits of former members; on ZooKeeper the last writer wins (ZK-60, ZK-63, ZK-66). A group may
   commit to Kafka and to ZooKeeper; each store is compared with itself. Commits of an administrator
   to a coordinator are not judged.
 
-A group demands such a property by `groups.<name>.must_hold`; only then a breach is a finding. For
+A group demands a property with `groups.<name>.must_hold`; only then a breach is a finding. For
 other groups on ZooKeeper the checkers measure how often and how long the property did not hold.
+Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 import re
@@ -46,11 +47,12 @@ class _Unpromised(Checker):
         self._over = False
 
     def _end_with_the_run(self, row: TraceRow) -> None:
-        # From the stage "stopping" on the driver stops every node, and a group's later rows say
-        # nothing about its design.
+        # From the stage "stopping" on the driver stops every node. Later rows show the effects of
+        # this, not of the group's design.
         self._over = self._over or detail_of(row).get("stage") == "stopping"
 
     def _report(self, *, judged: int, seen: dict[str, int], cost: str) -> CheckReport:
+        """Return the report. `cost` is the sentence about the measured breaches."""
         if not self._judged_groups:
             return self.report(judged=0, seen=seen, note=f"{cost}; no group asks for it")
         return self.report(judged=judged, seen=seen, note="" if self.findings_total else cost)
@@ -89,7 +91,7 @@ class OneOwnerProcesses(_Unpromised):
         self._reported: dict[tuple[str, str, str], None] = {}
 
     def judge(self, row: TraceRow) -> None:
-        """Follow the overlaps of owners, and judge the records processed during one."""
+        """Follow the overlaps of owners, and judge the records processed during an overlap."""
         if self._over:
             return
         if row.kind == TraceKind.RUN_STAGE:
@@ -130,6 +132,7 @@ class OneOwnerProcesses(_Unpromised):
                 self._judge(overlap, row)
 
     def _judge(self, overlap: _Overlap, row: TraceRow) -> None:
+        """Report an overlap in which both owners have processed records now."""
         group, partition = row.group or "", row.partition or ""
         key = (group, overlap.older.node, overlap.newer.node)
         if group not in self._judged_groups:
@@ -158,7 +161,7 @@ class OneOwnerProcesses(_Unpromised):
         self._open.clear()
 
     def _count(self, overlap: _Overlap, ended_us: int) -> None:
-        if overlap.both_us is None:
+        if overlap.both_us is None:  # one owner was idle: no harm
             return
         length_us = ended_us - max(overlap.newer.time_us, overlap.older.time_us)
         self._records += overlap.records
@@ -166,7 +169,7 @@ class OneOwnerProcesses(_Unpromised):
         self._longest_us = max(self._longest_us, length_us)
 
     def measured(self) -> dict[str, int]:
-        """Return time and records of double processing, of the overlaps that have ended."""
+        """Return the time and the records of double processing in the overlaps that have ended."""
         return {
             "partition_time_with_two_processing_ms": self._both_us // 1_000,
             "longest_with_two_processing_ms": self._longest_us // 1_000,
@@ -203,6 +206,7 @@ class PositionsNeverGoBack(_Unpromised):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._tree = self.evidence.zookeeper_tree
+        # (group, partition, store) -> the last committed offset and its row
         self._last: dict[tuple[str, str, str], tuple[int, TraceRow]] = {}
         self._commits = 0
         self._rewinds = 0
@@ -225,7 +229,8 @@ class PositionsNeverGoBack(_Unpromised):
                 pass
 
     def _applied(self, row: TraceRow) -> None:
-        if not self._tree.is_news:
+        """Judge a transaction of ZooKeeper that writes a committed offset."""
+        if not self._tree.is_news:  # another server has applied the transaction before
             return
         detail = detail_of(row)
         path = _OFFSET_PATH.fullmatch(str(detail.get("path")))

@@ -11,7 +11,8 @@
 
 The rows of different nodes are ordered by the nodes' own clocks. A rule about two nodes therefore
 allows for the clock error. In real time a server that died is not judged by rule 2: its last rows
-may be lost, so its applied transactions are not all known.
+may be lost, so its applied transactions are not all known. Rule ids (ZK-...) are those of
+docs/kafka/ZOOKEEPER_CONSUMER.md. A zxid is the number of a transaction; zxids grow.
 """
 
 from collections import deque
@@ -30,9 +31,11 @@ class _Server:
     """Transactions that one incarnation of a server has applied."""
 
     applied: int = 0  # newest zxid
-    place: int = 0  # number of transactions, an index into the ensemble's sequence
+    place: int = 0  # number of applied transactions: an index into the ensemble's sequence
     died: bool = False
-    awaited: list[TraceRow] = field(default_factory=list)  # sessions accepted ahead of `applied`
+    # Accepted sessions whose clients had seen a newer zxid than `applied`. They are judged with the
+    # server's next transaction, because the two rows may be in the wrong order.
+    awaited: list[TraceRow] = field(default_factory=list)
 
 
 class ZooKeeper(Checker):
@@ -109,6 +112,7 @@ class ZooKeeper(Checker):
         zxid = row.offset or 0
         server = self._servers.setdefault(row.node, _Server())
         txn = (zxid, row.detail)
+        # The first server to apply a transaction extends the sequence; the others must agree.
         if server.place == len(self._sequence) and (
             not self._sequence or zxid > self._sequence[-1][0]
         ):
@@ -136,10 +140,10 @@ class ZooKeeper(Checker):
             server.awaited.append(row)
 
     def _judge_awaited(self, name: str, server: _Server, row: TraceRow | None) -> None:
-        """Judge the sessions that a server accepted before it had applied what their clients saw.
+        """Judge the accepted sessions whose clients had seen more than the server had applied.
 
-        `row` is the server's next applied transaction; None at the end of the run. A transaction
-        within the clock error of the acceptance may really have come before it.
+        `row` is the server's next applied transaction, or None at the end of the run. If its time
+        is within the clock error of the acceptance, it may really have come before the acceptance.
         """
         if not server.awaited or (server.died and not self.context.in_virtual_time):
             return
@@ -161,7 +165,7 @@ class ZooKeeper(Checker):
         self._seen["events"] += 1
         fired = self._fired.get((row.peer or "", row.node))
         if not fired:
-            return  # by the server's clock, the row of its watch comes later
+            return  # the server's clock is behind: the row of the fired watch comes later
         cause = fired.popleft()
         if (row.offset or 0) >= (cause.offset or 0):
             self.report_finding(

@@ -1,15 +1,16 @@
 """Promises that each consumer on ZooKeeper keeps alone, without the rest of its group.
 
-No consumer promises that the members of a group agree, nor that every partition is read. (An
-attempt is one try to own a share: release, read a view of the members, compute, claim.)
+No consumer promises that the members of a group agree, nor that every partition is read. An attempt
+is one try to own a share of the partitions: release, read a view of the members, compute, claim.
+Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 1. An attempt computes from a view that the consumer has read in this attempt (ZK-43): the children
    of `ids` at one zxid, which is no older than the newest zxid that the consumer had seen when the
    attempt began.
 2. An attempt releases the partitions of the last assignment before it computes (ZK-41).
-3. No change of the members is missed forever (ZK-18, ZK-20). When the members of a group have not
-   changed for long enough, each consumer has begun an attempt since the last change, or its last
-   view has the same members.
+3. No change of the members is missed forever (ZK-18, ZK-20). If the members of a group have not
+   changed for NOTICE_US and a session timeout, each consumer has begun an attempt since the last
+   change, or its last view has the same members.
 4. After its session has expired, a consumer commits no partition that it lost with the session
    (ZK-55). A commit that began before the loss may end after it (ZK-66).
 """
@@ -40,7 +41,8 @@ class _Consumer:
     since: TraceRow | None = None  # the row of the first connection in `session`
     attempt: TraceRow | None = None  # ZOOKEEPER_ATTEMPT_STARTED of the last attempt
     view: TraceRow | None = None  # the last ZOOKEEPER_VIEW
-    release_due: TraceRow | None = None  # the assignment whose owner nodes must be released
+    # the assignment whose owner nodes the next attempt must release; None if there are none
+    release_due: TraceRow | None = None
     lost: TraceRow | None = None  # the last PARTITIONS_LOST, until the next assignment
     is_alive: bool = True
     member: str = ""
@@ -159,9 +161,9 @@ class ZooKeeperConsumers(Checker):
                     in_one_session = consumer.since.time_us <= began.time_us
                     consumer.release_due = row if in_one_session else None
             case TraceKind.PARTITIONS_LOST:
-                # The listener for new sessions takes no lock (ZK-32, ZK-55). So an attempt in the
-                # new session may have claimed partitions before PARTITIONS_LOST is traced: the
-                # nodes of that assignment need not be released.
+                # The consumer's listener for new sessions takes no lock (ZK-32, ZK-55). So an
+                # attempt in the new session may have claimed partitions before PARTITIONS_LOST is
+                # traced, and the listener then forgets them: no attempt releases their nodes.
                 consumer.lost, consumer.release_due = row, None
             case _:
                 self._judge_commit(consumer, row)
@@ -191,6 +193,7 @@ class ZooKeeperConsumers(Checker):
         self._judge_release(consumer, row)
 
     def _judge_view(self, began: TraceRow, row: TraceRow) -> None:
+        """Report a view that equals the members at no zxid since the attempt began."""
         group, members = row.group or "", tuple(detail_of(row)["members"])
         ids = f"/consumers/{group}/ids"
         after, until = began.offset or 0, row.offset or 0
@@ -204,6 +207,7 @@ class ZooKeeperConsumers(Checker):
         )
 
     def _judge_release(self, consumer: _Consumer, row: TraceRow) -> None:
+        """Report owner nodes of the last assignment that still exist when a share is computed."""
         due, consumer.release_due = consumer.release_due, None
         if due is None or consumer.session is None:
             return
@@ -211,12 +215,14 @@ class ZooKeeperConsumers(Checker):
         # new sessions takes no lock, and may empty the registry of owned partitions before a
         # running attempt releases them (ZK-32).
         owned = self._tree.owned_by(consumer.session)
-        due_paths = [owner_path(consumer.group, each) for each in detail_of(due)["partitions"]]
-        kept = [path for path in due_paths if path in owned]
-        if kept:
+        due_paths = [
+            owner_path(consumer.group, partition) for partition in detail_of(due)["partitions"]
+        ]
+        unreleased = [path for path in due_paths if path in owned]
+        if unreleased:
             self.report_finding(
                 f"{row.node} computed a new share while it still owned partitions of the last one",
-                [due, self._row_of(kept[0]), row],
+                [due, self._row_of(unreleased[0]), row],
                 group=consumer.group,
             )
 
@@ -245,7 +251,10 @@ class ZooKeeperConsumers(Checker):
     # -- the end ------------------------------------------------------------------------------
 
     def finish(self) -> CheckReport:
-        """Judge in which consumers no attempt followed the last change of their group."""
+        """Judge views in real time, then consumers that missed the last change of their group.
+
+        In real time the row of a transaction may come after that of a view which shows it.
+        """
         for began, view in self._views:
             self._judge_view(began, view)
         for node, consumer in self._consumers.items():

@@ -1,4 +1,4 @@
-"""The Evidence of one run: facts that several checkers and coverage marks need, each kept once.
+"""Evidence: the facts of one run that several checkers and coverage marks need, each kept once.
 
 Each row of the trace is processed in this order:
 
@@ -6,10 +6,10 @@ Each row of the trace is processed in this order:
 2. CheckSuite feeds the row to the Evidence;
 3. the checkers judge the row by the facts after it.
 
-Evidence consists of parts, one per fact. A part collects rows only from the first read of its
-attribute on. So readers read the attributes that they need in their constructors, and a part that
-none reads costs nothing. A fact that only one checker needs is kept by that checker
-(`commit_registers` in `durable_commits`).
+Evidence consists of parts, one per fact. The first read of an attribute makes its part, which
+collects rows from then on. So each checker reads the attributes that it needs in its constructor,
+before the first row; and a part that no checker reads costs nothing. A fact that only one checker
+needs is kept by that checker (`commit_registers` by `durable_commits`).
 """
 
 from collections.abc import Callable

@@ -16,7 +16,10 @@ GIVEN_UP_BY_THE_CLIENT = frozenset({"TIMED_OUT", "DISCONNECTED"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One commit of one partition; took effect from `earliest_us` to `latest_us`, or never."""
+    """One commit of one partition. It took effect between `earliest_us` and `latest_us`, or never.
+
+    `row` is that of the answer or of the client's failure; of the broker if there is no answer.
+    """
 
     offset: int
     node: str
@@ -32,12 +35,10 @@ class Register:
 
     commits: deque[Commit] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS))
     forgotten_until_us: int = -1  # commits acknowledged up to here may have been forgotten
-    answered_us: dict[str, int] = field(
-        default_factory=dict
-    )  # node -> its previous commit's answer
-    stored: deque[TraceRow] = field(  # the broker's rows of commits that were answered
-        default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS)
-    )
+    # node -> time of the answer to its previous commit
+    answered_us: dict[str, int] = field(default_factory=dict)
+    # rows of brokers about commits that were answered
+    stored: deque[TraceRow] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS))
     # offset -> commits that their client gave up: each may still take effect at any time
     pending: dict[int, list[Commit]] = field(default_factory=dict)
     # Numbers of `commits` by offset, for acknowledged commits and for those known from the broker's
@@ -47,7 +48,10 @@ class Register:
     reported: TraceRow | None = None  # the last lost commit in a finding
 
     def remember(self, commit: Commit) -> None:
-        """Add a commit; at the limit, the oldest is dropped, unless it may still take effect."""
+        """Add a commit. At the limit the oldest commit is dropped from `commits`.
+
+        `pending` keeps a dropped commit that may still take effect.
+        """
         if len(self.commits) == MAX_KEPT_COMMITS:
             oldest = self.commits.popleft()
             self.forgotten_until_us = oldest.latest_us
@@ -69,8 +73,9 @@ class Register:
     def take_answer(self, row: TraceRow, offset: int) -> None:
         """Drop the broker's row of a commit whose answer the member has received.
 
-        Both rows are about the same commit. Kept as a second commit of another node, the broker's
-        row could seem to come after the member's next commit, where clocks differ.
+        Both rows are about the same commit. If the broker's row stayed, it would count as a second
+        commit, by another node. By that node's clock it could seem to be newer than the member's
+        next commit.
         """
         if offset not in self._from_broker:
             return
@@ -90,8 +95,8 @@ class Register:
     def has_answer(self, row: TraceRow, offset: int) -> bool:
         """Return True if the broker's row is about a commit that the member's answer covers.
 
-        That happens with transactions, whose markers come after the answer. A coordinator that
-        loaded the commit does not know its member.
+        The answer comes first for commits in transactions, which are stored when their marker
+        comes. A coordinator that loaded the commit does not know its member.
         """
         if row.correlation_id is not None or offset not in self._acknowledged:
             return False
@@ -122,7 +127,7 @@ class Register:
 
 
 def replaces(newer: Commit, older: Commit, margin: int) -> bool:
-    """Return True if `newer`, if it took effect at all, did so after `older` for certain."""
+    """Return True if `newer` certainly took effect after `older`, provided that it took effect."""
     if newer is older:
         return False
     if newer.node == older.node:

@@ -1,11 +1,11 @@
 """Coordinators of groups by leader epoch, and the state that each has of its groups.
 
-In a failover two brokers trace states of one group: the old one unloads it, or goes on as a zombie,
-after the new one has loaded it. The coordinator of the newest epoch counts. A broker that is
-elected again before it learned of its replacement becomes coordinator without a load (BEHAVIOUR
-5.4).
+In a failover two brokers trace states of one group. The new coordinator loads the group; the old
+one unloads it later, or goes on as a zombie, which does not know yet that it was replaced. The
+coordinator of the newest leader epoch counts. A broker that is elected again before it learned of
+its replacement becomes coordinator without a load (BEHAVIOUR 5.4).
 
-Other questions concern one broker alone: whether it serves a partition of `__consumer_offsets` or
+Other questions are about one broker alone: whether it serves a partition of `__consumer_offsets` or
 `__transaction_state`, and which groups it has in memory.
 """
 

@@ -2,9 +2,9 @@
 
 Kafka refuses an append with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync.
 It answers NOT_ENOUGH_REPLICAS_AFTER_APPEND if there are too few when the high watermark passes the
-append. Replicas that are being added to the ISR count then, because the high watermark has waited
-for them (BEHAVIOUR 6.1; Kafka Partition.checkEnoughReplicasReachOffset). The leader's view of the
-ISR counts: the controller may have removed a replica for which the leader still waits.
+append. Replicas that are being added to the ISR count at that moment, because the high watermark
+has waited for them (BEHAVIOUR 6.1; Kafka Partition.checkEnoughReplicasReachOffset). The ISR that
+counts is the leader's: the controller may have removed a replica for which the leader still waits.
 
 Only the coordinator's appends are judged: commits and assignments. A producer's row does not name
 the leader that acknowledged it.
@@ -36,7 +36,10 @@ class EnoughReplicas:
         self._decided: dict[str, TraceRow] = {}  # partition -> the controller's last decision
 
     def observe(self, row: TraceRow, needed: int) -> TooFew | None:
-        """Take a row of REPLICAS_KINDS; return its violation; `needed` replicas must be in sync."""
+        """Take a row of REPLICAS_KINDS; return its violation, if it has one.
+
+        `needed` is the number of replicas that must be in sync.
+        """
         partition = row.partition or ""
         if row.kind != TraceKind.APPEND_COMPLETED:
             self._decided[partition] = row

@@ -1,8 +1,8 @@
 """The faults in force at each moment: they excuse a group from making progress.
 
 1. The planned faults count from FAULT_INJECTED to FAULT_HEALED.
-2. A node that is down or paused counts as a fault, for whatever reason.
-3. A broker counts as down until the controller unfences it, not only until its process starts: it
+2. A node that is down or paused counts as a fault, also without a planned fault.
+3. A broker counts as down until the controller unfences it, not only until its process starts. It
    may have to wait for the end of its own old session before it can register, and a client that
    knows only this broker waits as long.
 4. A momentary fault (a leadership move, a reset of connections) is over at once.
@@ -31,7 +31,7 @@ KEPT_FAULTS = 64
 ENDING = frozenset({"crash", "power_loss"})
 """Faults whose only effect is that processes end."""
 OF_PROCESSES = frozenset({*ENDING, "pause"})
-"""Faults whose only effect is that processes end or stand still."""
+"""Faults whose only effect is that processes end or are paused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,22 +54,23 @@ class FaultsInForce:
         self._brokers: dict[str, None] = {}  # nodes known as brokers: they were unfenced once
         self._unregistered: dict[str, None] = {}  # brokers whose new life has not registered yet
         self._changed_us = 0  # time of the last beginning or end of a fault
-        self._settled: dict[tuple[str, str], None] = {}  # of _active: do not disturb the servers
-        self._cluster_changed_us = 0  # last beginning, end or settling of one that disturbs them
+        self._settled: dict[tuple[str, str], None] = {}  # active faults that disturb no server
+        # time of the last beginning, end or settling of a fault that disturbs servers
+        self._cluster_changed_us = 0
         self.was_quiet_since_us: int | None = 0
         """Value of `quiet_since_us` before the last row of FAULT_KINDS."""
 
     @property
     def quiet_since_us(self) -> int | None:
-        """Time since which no fault has been in force, None while one is."""
+        """Time since which no fault has been in force; None while a fault is in force."""
         return None if self._active else self._changed_us
 
     @property
     def cluster_quiet_since_us(self) -> int | None:
-        """Time since which no fault has disturbed the servers, None while one does.
+        """Time since which no fault has disturbed the servers; None while a fault does.
 
-        Faults that only end or stop consumers do not disturb them, nor does a dead broker once it
-        is fenced.
+        Two kinds of faults do not disturb servers: faults that only end or stop consumers, and the
+        death of a broker once the broker is fenced (the fault is settled then).
         """
         has_others = len(self._active) > len(self._settled)
         return None if has_others else self._cluster_changed_us
@@ -122,7 +123,7 @@ class FaultsInForce:
         if self._concerns_members_only(row):
             self._settled[key] = None
         else:
-            self._settled.pop(key, None)  # a fenced broker comes back
+            self._settled.pop(key, None)  # a fenced broker that starts again disturbs the servers
             self._cluster_changed_us = row.time_us
 
     def since(self, time_us: int) -> list[TraceRow]:

@@ -1,18 +1,19 @@
 """Static members that a failover fenced, because their new id was never stored.
 
+Kafka 3.9 allows this sequence, because its JoinGroup cannot tell the rightful owner of a
+`group.instance.id` from an impostor (BEHAVIOUR 2.2):
 1. A static member that comes back gets a new member id. Unless the group is Stable, the id is
    written only with the group's next assignment.
-2. A coordinator that takes over before that loads the old id. It answers requests with the new id
-   by FENCED_INSTANCE_ID, which ends the application. Kafka 3.9 does so, since its JoinGroup cannot
-   tell the rightful owner from an impostor (BEHAVIOUR 2.2).
-   Corpus: `static_member_whose_new_id_was_never_stored`.
-In a split brain the replaced coordinator has the old id, and fences a member that asks it again.
-Corpus: `static_member_fenced_by_a_replaced_coordinator`.
+2. A coordinator that takes over before that loads the old id.
+3. It answers requests with the new id by FENCED_INSTANCE_ID, which ends the application.
+The same can happen in a split brain: the replaced coordinator has the old id, and fences a member
+that asks it again. Schedules of the corpus show both cases
+(`static_member_whose_new_id_was_never_stored`, `static_member_fenced_by_a_replaced_coordinator`).
 
 An id with which the member was Stable is stored: by the generation's assignment, or by the append
 that Kafka awaits before it gives a static member of a Stable group its new id. A coordinator that
-loads the group without this id has lost it. Fencing is then no excuse, unless its partition lost
-data (`lost_data`) or the coordinator had been replaced itself.
+loads the group without such an id has lost it. Then the fencing is an error, unless the partition
+lost data (`lost_data`) or the coordinator had been replaced itself.
 """
 
 from dataclasses import dataclass, field
@@ -37,11 +38,12 @@ _STABLE = "STABLE"
 
 @dataclass(slots=True)
 class _Group:
-    """Assigned ids, and brokers without them. Shape: keys of all three are member ids."""
+    """Member ids of one group, and the brokers that lack them."""
 
-    added: dict[str, None] = field(default_factory=dict)
-    stable: dict[str, None] = field(default_factory=dict)  # its member was Stable with it
-    lacking: dict[str, dict[str, bool]] = field(default_factory=dict)  # broker -> id was stable
+    added: dict[str, None] = field(default_factory=dict)  # all ids
+    stable: dict[str, None] = field(default_factory=dict)  # ids with which a member was Stable
+    # id -> broker that lacks it -> True if the id was in `stable` when the broker's load lacked it
+    lacking: dict[str, dict[str, bool]] = field(default_factory=dict)
 
 
 class FencedMembers:
@@ -96,7 +98,10 @@ class FencedMembers:
                 group.lacking.setdefault(member, {})[broker] = member in group.stable
 
     def _was_lost_legally(self, group: _Group, group_id: str, member: str) -> bool:
-        """Return True if some broker legally lacks an id: it was not stored, or is not its own."""
+        """Return True if a broker lacks the id as Kafka allows.
+
+        The id was not stored yet, or the broker is not the coordinator any more.
+        """
         lacking = group.lacking.get(member, {})
         if self._lost_data.of(self._context.groups[group_id].offsets_partition):
             return bool(lacking)

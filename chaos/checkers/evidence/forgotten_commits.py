@@ -1,18 +1,20 @@
 """Transactional commits that Kafka 3.9 itself forgets, although their transaction was committed.
 
 1. The append of a TxnOffsetCommit fails while the client's second attempt waits for the log. Kafka
-   then removes the pending offset of the partition, without regard to the attempt. The second
-   attempt is acknowledged, but its marker finds no offset (Kafka
+   then removes the pending offset of the partition, although it now belongs to the second attempt.
+   That attempt is acknowledged, but its marker finds no offset (Kafka
    `GroupMetadata.failPendingTxnOffsetCommit`).
-   Corpus: `failed_append_empties_the_slot_of_the_next_attempt`.
-2. The effects of a marker are carried out by the single thread that loads partitions, while its
-   request is answered at once. Behind a load they come after the producer's next transactions have
-   committed offsets, and end these in the group as well (Kafka `scheduleHandleTxnCompletion`).
-   Corpus: `end_of_a_transaction_that_comes_behind_a_load`.
+2. The request that writes a marker is answered at once, but the effects of the marker wait for the
+   single thread that loads partitions. Behind a load they come late: the producer's next
+   transactions have committed offsets in the meantime, and the effects end these, too (Kafka
+   `scheduleHandleTxnCompletion`).
+
+Schedules of the corpus show the cases: `failed_append_empties_the_slot_of_the_next_attempt` and
+`end_of_a_transaction_that_comes_behind_a_load`.
 
 In both cases the log has the commit, and the next load of the group shows it. Nothing else excuses
-an acknowledged commit. Case 1 requires the failed append, at the same coordinator and during the
-transaction, and an end in the group that never came. `transaction_ends` judges case 2.
+the loss of an acknowledged commit. Case 1 requires the failed append, at the same coordinator and
+during the transaction, and an end in the group that never came. `transaction_ends` judges case 2.
 """
 
 from dataclasses import dataclass
@@ -48,6 +50,7 @@ class ForgottenCommits:
         self._producers: dict[int, _Producer] = {}
         self._pending: dict[tuple[str, int], TraceRow] = {}  # (group, producer id)
         self._failed: dict[tuple[str, str], int] = {}  # (broker, partition): last failed append
+        # (group, member) -> times in which its commits were forgotten
         self._times: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
 
     def forget(self, group: str, member: str | None, from_us: int, to_us: int) -> None:
@@ -88,7 +91,8 @@ class ForgottenCommits:
             case "PrepareCommit":
                 known.decided_us = row.time_us
             case "CompleteCommit" | "CompleteAbort":
-                for key in [each for each in self._pending if each[1] == producer_id]:
+                of_producer = [key for key in self._pending if key[1] == producer_id]
+                for key in of_producer:
                     pending = self._pending.pop(key)
                     if state == "CompleteCommit":
                         self._note_missing_end(key[0], pending, known)
@@ -96,6 +100,7 @@ class ForgottenCommits:
                 pass
 
     def _note_missing_end(self, group: str, pending: TraceRow, transaction: _Producer) -> None:
+        """Note a forgotten commit if an append failed during its transaction (case 1)."""
         expected = self._context.groups.get(group)
         if expected is None:
             return

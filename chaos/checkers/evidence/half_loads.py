@@ -1,12 +1,13 @@
-"""Coordinators that answer from a part of the log, because they lost it during its load.
+"""Coordinators that answer from a part of the log, because they lost the leadership in its load.
 
+Kafka allows this sequence (`doLoadGroupsAndOffsets`):
 1. In the middle of a load a broker learns that it no longer leads the partition, and reads no
    further. The part that it has read counts as loaded.
-2. Its unload waits behind the loads of other partitions. Until then it answers for groups whose
-   last records it has not read (Kafka `doLoadGroupsAndOffsets`, and one thread for all loads and
-   unloads).
-Only the first load of an epoch counts: a second load without leadership has no excuse.
-Corpus: `coordinator_that_lost_its_log_while_it_loaded_it`.
+2. Its unload waits behind the loads of other partitions, because one thread does all loads and
+   unloads. Until the unload the broker answers for groups whose last records it has not read.
+
+Only the first load of an epoch counts: a second load without leadership has no excuse. The schedule
+`coordinator_that_lost_its_log_while_it_loaded_it` of the corpus shows the case.
 """
 
 from protocol.trace import TraceKind, TraceRow
@@ -21,7 +22,9 @@ class HalfLoads:
     """Follows the extent of each broker's load of each partition, and its leadership."""
 
     def __init__(self) -> None:
-        self._log_ends: dict[tuple[str, str], TraceRow] = {}  # (broker, partition): BECAME_LEADER
+        # (broker, partition) -> BECAME_LEADER, whose offset is the end of the log
+        self._log_ends: dict[tuple[str, str], TraceRow] = {}
+        # (broker, partition) -> LOAD_COMPLETED, whose offset is the end of the part that was read
         self._loads: dict[tuple[str, str], TraceRow] = {}
         self._epochs: dict[str, int] = {}  # partition -> the controller's newest leader epoch
 
@@ -32,17 +35,17 @@ class HalfLoads:
             case TraceKind.BECAME_LEADER:
                 self._log_ends[row.node, partition] = row
             case TraceKind.LOAD_COMPLETED:
-                known = self._loads.get((row.node, partition))
-                if known is None or known.leader_epoch != row.leader_epoch:
+                load = self._loads.get((row.node, partition))
+                if load is None or load.leader_epoch != row.leader_epoch:
                     self._loads[row.node, partition] = row
             case _:
                 self._epochs[partition] = max(row.leader_epoch or 0, self._epochs.get(partition, 0))
 
     def answers_from_half(self, broker: str, partition: str) -> bool:
-        """Return True if a broker has loaded less than it led, and leads no longer."""
+        """Return True if a broker no longer leads, and its load ended before the end of its log."""
         load = self._loads.get((broker, partition))
-        led = self._log_ends.get((broker, partition))
-        if load is None or led is None or load.leader_epoch != led.leader_epoch:
+        leadership = self._log_ends.get((broker, partition))
+        if load is None or leadership is None or load.leader_epoch != leadership.leader_epoch:
             return False
         was_replaced = self._epochs.get(partition, 0) > (load.leader_epoch or 0)
-        return was_replaced and (load.offset or 0) < (led.offset or 0)
+        return was_replaced and (load.offset or 0) < (leadership.offset or 0)

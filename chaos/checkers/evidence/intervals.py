@@ -1,4 +1,7 @@
-"""A set of offsets, stored as intervals: records what was processed without each single record."""
+"""IntervalSet: a set of offsets, stored as intervals.
+
+A run processes millions of records, mostly in ranges that follow one another.
+"""
 
 from bisect import bisect_left, bisect_right
 
@@ -41,11 +44,13 @@ class IntervalSet:
         return count
 
     def add(self, start: int, end: int) -> None:
-        """Add [start, end); joins adjacent intervals."""
+        """Add [start, end), and join it with the intervals that it overlaps or touches."""
         ends = self._ends
-        if ends and ends[-1] == start:  # the case of nearly every record
+        if ends and ends[-1] == start:  # the case of nearly every call
             ends[-1] = end
             return
+        # The intervals [first, last) overlap or touch the new one: they end at its start or later,
+        # and start at its end or earlier.
         first = bisect_left(ends, start)
         last = bisect_right(self._starts, end)
         if first < last:

@@ -1,10 +1,12 @@
 """Check that brokers ignore loads and unloads of an older leadership than they know.
 
-Each load or unload has a leader epoch, and one older than the last must be ignored. A late unload
-would drop the groups while the broker leads them; a late load would make it serve groups that
-another broker leads (BEHAVIOUR 5.4, 5.5; KAFKA-10614). A second unload drops nothing more and is
-not judged. A new incarnation of a broker has no epoch yet. An unload without an epoch, of a deleted
-replica, is always carried out.
+The controller notifies a broker of each leadership that it gains (load) or loses (unload), with the
+leader epoch. A notice with an older epoch than the last one came late, and the broker must ignore
+it. A late unload would drop groups while the broker leads them. A late load would make the broker
+serve groups that another broker leads (BEHAVIOUR 5.4, 5.5; KAFKA-10614).
+
+Three cases are no violation: a second unload, which drops nothing more; the first notice of a new
+incarnation, which has no epoch yet; an unload without an epoch, of a deleted replica.
 """
 
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ class LateNotices:
     """Follows the newest leadership that each incarnation of a broker has loaded or unloaded."""
 
     def __init__(self) -> None:
-        self._newest: dict[tuple[str, int, str], TraceRow] = {}  # broker, its life, partition
+        self._newest: dict[tuple[str, int, str], TraceRow] = {}  # (broker, incarnation, partition)
 
     def observe(self, row: TraceRow) -> Overtaken | None:
         """Take a row of NOTICE_KINDS; return its violation, if there is one."""

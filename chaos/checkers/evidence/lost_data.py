@@ -1,11 +1,14 @@
-"""Partitions that may have lost acknowledged data, as Kafka allows, with their last replica.
+"""Partitions that may have lost acknowledged data with their last in-sync replica, as in Kafka.
 
-Kafka promises that acknowledged data survives while one in-sync replica does (Kafka's
-documentation, Replication). A broker whose machine lost power, or whose disk was emptied, no longer
-has all the data that the controller believes it to have. When its session ends, it is removed from
-every ISR, unless it is the last member. Then it stays, leads again when it is back, and its lost
-data is gone, even if another broker still has it. That is a clean election, and no error of the
-coordinator.
+Kafka promises that acknowledged data survives while one in-sync replica survives (Kafka's
+documentation, Replication). The allowed loss has these steps:
+1. A broker's machine loses power, or its disk is emptied. The broker lacks data from now on, but
+   the controller does not know it.
+2. The broker's session ends. The controller removes it from each ISR, except where it is the last
+   member.
+3. There the broker leads again when it is back. Its lost data is gone from the partition, even if
+   another broker still has the data.
+The election of step 3 is a clean one, and the loss is no error of the coordinator.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +35,8 @@ class _Replicas:
     """The controller's view of a partition."""
 
     in_sync: tuple[str, ...] = ()
-    damaged: dict[str, TraceRow] = field(default_factory=dict)  # in sync without their data: cause
+    # brokers that are in sync although they lack data -> the row of the cause
+    damaged: dict[str, TraceRow] = field(default_factory=dict)
 
 
 class LostData:
@@ -55,7 +59,7 @@ class LostData:
                 pass
 
     def is_loss(self, row: TraceRow) -> bool:
-        """Return True if this row is an election with which its partition legally lost data."""
+        """Return True if this row is the election with which its partition lost data as allowed."""
         losses = self._losses.get(row.partition or "")
         return losses is not None and losses[-1] is row
 
@@ -73,7 +77,9 @@ class LostData:
         replicas.in_sync = tuple(
             broker_name(BrokerId(broker)) for broker in detail_of(row).get("isr", ())
         )
-        for broker in [each for each in replicas.damaged if each not in replicas.in_sync]:
+        # A broker that left the ISR copies the data from the leader before it returns.
+        removed = [broker for broker in replicas.damaged if broker not in replicas.in_sync]
+        for broker in removed:
             del replicas.damaged[broker]
         if row.kind != TraceKind.LEADER_ELECTED or row.peer not in replicas.damaged:
             return

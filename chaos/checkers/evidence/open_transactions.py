@@ -1,9 +1,9 @@
 """Transactions without an end, and offsets that wait for the end of their transaction.
 
-A transactional id is open from its first Ongoing, or from a load that finds it open, until all of
-its markers are written. An offset of a transaction is unstable from TXN_COMMIT_PENDING, or from a
-load that finds it so, until the marker arrives (TRANSACTION_COMPLETED). A load replaces all earlier
-knowledge, since the log decides.
+A transaction is open from its first state Ongoing, or from a load that finds it open, until all of
+its markers are written. An offset of a transaction is unstable from its TXN_COMMIT_PENDING, or from
+a load that finds it unstable, until the marker arrives (TRANSACTION_COMPLETED). A load replaces all
+earlier knowledge about its partition, because the log decides.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ class OpenTransactions:
             self._groups_in.setdefault(expected.offsets_partition, []).append(group_id)
         self._open: dict[str, OpenTransaction] = {}
         self._unstable: dict[tuple[str, int], TraceRow] = {}
-        self._last: dict[int, TraceRow] = {}
+        self._last: dict[int, TraceRow] = {}  # by producer id
 
     @property
     def open(self) -> Mapping[str, OpenTransaction]:
@@ -71,7 +71,8 @@ class OpenTransactions:
                 self._loaded(row)
             case TraceKind.LOAD_STARTED:
                 for group_id in self._groups_in.get(row.partition or "", ()):
-                    for key in [each for each in self._unstable if each[0] == group_id]:
+                    of_group = [key for key in self._unstable if key[0] == group_id]
+                    for key in of_group:
                         del self._unstable[key]
             case TraceKind.GROUP_LOADED:
                 for producer_id in detail_of(row).get("pending", ()):
@@ -95,8 +96,13 @@ class OpenTransactions:
             self._set_open(transactional_id, state, row)
 
     def _loaded(self, row: TraceRow) -> None:
-        for known in [each for each in self._open.values() if each.partition == row.partition]:
-            del self._open[known.transactional_id]
+        of_partition = [
+            transaction
+            for transaction in self._open.values()
+            if transaction.partition == row.partition
+        ]
+        for transaction in of_partition:
+            del self._open[transaction.transactional_id]
         for transactional_id, state in detail_of(row).get("open", {}).items():
             self._set_open(transactional_id, state, row)
 

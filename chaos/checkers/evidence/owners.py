@@ -1,7 +1,7 @@
-"""Owners of partitions according to the members' own rows, not to coordinators.
+"""Owners of partitions, according to the rows of members, not of coordinators.
 
-A member owns a partition from the poll that assigns it until it revokes or loses it, gets another
-assignment, or its process ends.
+A member owns a partition from the poll that assigns it. The ownership ends when the member revokes
+or loses the partition, when it gets another assignment, or when its process ends.
 """
 
 from collections.abc import Mapping
@@ -45,11 +45,11 @@ class Owners:
         return self._owned.get(owner, ("", ()))[1]
 
     def partitions_of(self, node: str) -> list[tuple[str, str]]:
-        """Return (group, partition) for everything that a node's processes own."""
+        """Return (group, partition) of each partition that a process of the node owns."""
         return [
             (group, partition)
-            for (owner, _), (group, partitions) in self._owned.items()
-            if owner == node
+            for (owner_node, _), (group, partitions) in self._owned.items()
+            if owner_node == node
             for partition in partitions
         ]
 
@@ -67,10 +67,11 @@ class Owners:
                 self.ended = self._end(owner)
             case _:
                 node = row.peer or row.node
-                gone = [each for each in self._owned if each[0] == node]
-                self.ended = [ended for each in gone for ended in self._end(each)]
+                ended_processes = [owner for owner in self._owned if owner[0] == node]
+                self.ended = [ended for owner in ended_processes for ended in self._end(owner)]
 
     def _end(self, owner: Owner) -> list[Ended]:
+        """End all ownerships of an owner, and return them."""
         group, partitions = self._owned.pop(owner, ("", ()))
         for partition in partitions:
             del self._of[group, partition][owner]

@@ -28,8 +28,9 @@ UNKNOWN_LEADER = "?"
 class SeenPartition:
     """The controller's last decision about a partition.
 
-    Shape: `leader` is "" for none, UNKNOWN_LEADER before an election was seen; `replicas` are in
-    the order of the assignment; `row` is the last row about the partition.
+    - `leader`: "" if there is none, UNKNOWN_LEADER before the first election in the trace.
+    - `replicas`: in the order of the assignment.
+    - `row`: the last row about the partition.
     """
 
     leader: str
@@ -81,7 +82,7 @@ class Replicas:
         leader = UNKNOWN_LEADER if known is None else known.leader
         if row.kind == TraceKind.LEADER_ELECTED:
             leader = row.peer or ""
-        in_sync = tuple(broker_name(BrokerId(each)) for each in detail_of(row).get("isr", ()))
+        in_sync = tuple(broker_name(BrokerId(broker)) for broker in detail_of(row).get("isr", ()))
         before = () if known is None else known.replicas
         self._partitions[partition] = SeenPartition(
             leader=leader,

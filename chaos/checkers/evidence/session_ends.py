@@ -2,18 +2,21 @@
 
 A coordinator gives a member `session.timeout.ms` from each of its requests (SESSION_RESTARTED),
 from the load of its group (GROUP_LOADED), and from each answer that the group's next state gives to
-waiting members. After that the member is removed (MEMBER_REMOVED): it died, was cut off or hangs. A
-parked member does not expire before its answer, and the JoinGroup of a rejoining member has no row
-of its own. So sessions are judged only while the group is Stable.
-Source: BEHAVIOUR 5.4; Kafka `completeAndScheduleNextHeartbeatExpiration`.
+waiting members. If the time passes without another request, the coordinator removes the member
+(MEMBER_REMOVED): the member died, was cut off or hangs (BEHAVIOUR 5.4; Kafka
+`completeAndScheduleNextHeartbeatExpiration`).
 
-An accepted commit restarts the session, too: if a member's commits count (COMMIT_STORED), an
-OffsetCommit must have restarted it.
+Sessions are judged only while the group is Stable. In other states a member may be parked: it waits
+for the answer to its JoinGroup or SyncGroup, and does not expire before that answer; and the
+JoinGroup of a member that rejoins has no row of its own.
+
+An accepted commit restarts the session, too. If a coordinator stores commits of a member
+(COMMIT_STORED), an OffsetCommit must have restarted the member's session.
 
 The limit, counted from the last of these rows, is the sum of
 - the member's session;
-- another session if its last request was a JoinGroup or SyncGroup, since that of a static member in
-  a Stable group waits for an append;
+- another session if the member's last request was a JoinGroup or SyncGroup: a static member's may
+  wait for an append, also in a Stable group;
 - SLACK_US, which after a pause of the broker counts from the end of the pause.
 A broker is not judged while a fault delays its clock or disk.
 """
@@ -103,9 +106,10 @@ class SessionEnds:
         self._coordinators = coordinators
         self._faults = faults
         self._sessions: dict[tuple[str, str], dict[str, Session]] = {}  # (broker, group) -> members
-        self._due: list[tuple[int, Key]] = []  # heap; may contain times that were postponed since
-        self._paused: dict[str, None] = {}
-        self._committing: dict[tuple[str, str, str], None] = {}  # restarted by an OffsetCommit
+        # Heap of the sessions' ends. An end that was postponed since is corrected when it is due.
+        self._due: list[tuple[int, Key]] = []
+        self._paused: dict[str, None] = {}  # brokers
+        self._committing: dict[Key, None] = {}  # sessions that an OffsetCommit has restarted
 
     def observe(self, row: TraceRow) -> None:
         """Take a row of SESSION_KINDS."""
@@ -142,7 +146,8 @@ class SessionEnds:
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED | TraceKind.NODE_STOPPING:
                 gone = row.peer or row.node
                 self._paused.pop(gone, None)
-                for broker_group in [each for each in self._sessions if each[0] == gone]:
+                of_broker = [place for place in self._sessions if place[0] == gone]
+                for broker_group in of_broker:
                     del self._sessions[broker_group]
             case _:
                 pass
@@ -150,9 +155,9 @@ class SessionEnds:
     def restarts_nothing(self, row: TraceRow) -> bool:
         """Return True if a COMMIT_STORED shows that the member's commits restart no session.
 
-        Requires a request of the member since the coordinator has the group, because an append that
-        began before that counts afterwards. Commits of transactions and administrators have no
-        member.
+        This is judged only after a request of the member to this coordinator. Before that request,
+        COMMIT_STORED may come from an append that began before the coordinator loaded the group.
+        Commits of transactions and administrators have no member.
         """
         key = (row.node, row.group or "", row.member or "")
         session = self._sessions.get(key[:2], {}).get(key[2])
@@ -208,7 +213,7 @@ class SessionEnds:
         session.until_us = max(session.until_us, until_us)
 
     def _postpone_after_pause(self, row: TraceRow) -> None:
-        """Postpone the ends: a resumed broker first carries out the timers that came due."""
+        """Postpone the ends of a resumed broker's sessions, because its timers fire only now."""
         for (broker, _), members in self._sessions.items():
             if broker == row.peer:
                 for session in members.values():

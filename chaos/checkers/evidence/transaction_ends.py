@@ -1,21 +1,24 @@
 """Check that a transaction ends in a group as its coordinator decided: counted or forgotten.
 
-The decision is a TRANSACTION_STATE row. The end in the group is a TRANSACTION_COMPLETED row of the
-group's coordinator. The marker arrives there later, sometimes after the next decision for the same
-producer, so any decision since the transaction's first offset in the group may match.
+The decision is a TRANSACTION_STATE row of the transaction coordinator. The end in the group is a
+TRANSACTION_COMPLETED row of the group's coordinator, which gets the transaction's marker later.
+Sometimes the marker arrives after the next decision for the same producer. So any decision since
+the transaction's first offset in the group may match its end.
 
 An end is not judged
-- if no decision is known: a coordinator that loads a decision of another, which was not traced,
-  has no row for it;
+- if no decision is known: a transaction coordinator that died may have decided without a row, and
+  a coordinator that loads this decision traces none;
 - if the marker may belong to another transaction, because the decision was carried out everywhere
-  before (a group that was loaded with its marker has no row);
+  before (a group that was loaded with its marker has no row of it);
 - if the log of transactions lost its last in-sync replica with its data (`lost_data`) and is back
   at an older decision.
 
-As in Kafka, an end may come late (`forgotten_commits`). It is then the end of the transaction
-before. That one was carried out before this one committed anything in the group, has not ended in
-the group yet, and was decided accordingly; and the coordinator has completed a load since that
-decision.
+As in Kafka, the end of the producer's previous transaction may come late (`forgotten_commits`), and
+then end the present one, too. An end is taken for such a late end if all of this holds:
+1. the previous transaction was decided before the present one committed anything in the group, and
+   decided as the end shows;
+2. it has not ended in the group before;
+3. the group's coordinator has completed a load since that decision.
 """
 
 from collections import deque
@@ -55,10 +58,11 @@ class WrongEnd:
 class _End:
     """The end of a transaction in a group.
 
-    Shape: `since` is the row of its first offset. Units: `ended_us` is the end of the producer's
-    previous transaction in the group, `loaded_us` the broker's last load of a partition before.
-    `is_over` is True if the transaction of `since` had been carried out before, so that the end may
-    be another's.
+    - `row`: the TRANSACTION_COMPLETED. `since`: the row of the transaction's first offset.
+    - `ended_us`: time of the previous end of the same producer in the group.
+    - `loaded_us`: time of the broker's last load of a partition before the end.
+    - `is_over`: True if the transaction of `since` had been carried out before. Then the end may be
+      that of another transaction.
     """
 
     row: TraceRow
@@ -85,11 +89,10 @@ class TransactionEnds:
         self._ends: deque[_End] = deque()  # not judged yet
         self._loaded_us: dict[str, int] = {}  # broker -> its last load
         self._ended_us: dict[tuple[str, int], int] = {}  # (group, producer id): the last end
-        self._given: dict[
-            int, TraceRow
-        ] = {}  # producer id -> the first row of its transactional id
+        # producer id -> the first TRANSACTION_STATE with it
+        self._given: dict[int, TraceRow] = {}
         self.late: list[tuple[TraceRow, TraceRow]] = []
-        """Late ends, each after the first offset that ended with it but belongs to another."""
+        """Late ends: pairs of the first offset that a late end ended by mistake, and the end."""
 
     def observe(self, row: TraceRow) -> Iterator[WrongEnd]:
         """Take a row of END_KINDS; yield the violations that are certain now."""
@@ -140,7 +143,8 @@ class TransactionEnds:
                 )
             case _:
                 pass
-        # The decision came before the end, but may have a later time where clocks differ.
+        # The decision came before the end, but by another node's clock it may have a later time. So
+        # an end is judged only when rows within the clock error can no longer come.
         yield from self._judge(row.time_us - self._margin_us)
 
     def finish(self) -> Iterator[WrongEnd]:
@@ -160,8 +164,8 @@ class TransactionEnds:
                 for row in self._decisions.get(end.producer_id, ())
                 if row.time_us >= end.since.time_us - self._margin_us
             ]
-            done = detail_of(end.row)
-            is_commit = done["committed"] or done["offsets"] > 0
+            detail = detail_of(end.row)
+            is_commit = detail["committed"] or detail["offsets"] > 0
             wanted = _COMMIT if is_commit else _ABORT
             if not decided or any(detail_of(row)["to"] == wanted for row in decided):
                 continue

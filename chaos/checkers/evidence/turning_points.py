@@ -60,10 +60,12 @@ class TurningPoints:
     ) -> tuple[TraceRow, ...]:
         """Return the events before a finding, in time order: MOST_FAULTS and MOST_OTHERS at most.
 
-        Shape: `evidence` is the finding's, in time order; `partitions` and `groups` are those that
-        it is about; `faults` began before it and were in force at its first row or later. The
-        relevant time begins with the first of these faults. Of rows that differ in time only, the
-        last one is returned.
+        - `evidence`: the rows of the finding, in time order.
+        - `partitions`, `groups`: those that the finding is about.
+        - `faults`: first rows of the faults that were in force at the first row of `evidence` or
+          later. The relevant time begins with the first of them.
+
+        Of rows that differ only in their times, the last one is returned.
         """
         if not evidence:
             return ()
@@ -80,7 +82,7 @@ class TurningPoints:
                 faults_by_cause[row.kind, row.cause] = row
             elif _concerns(row, partitions, groups):
                 subject = (row.kind, row.node, row.peer, row.partition, row.group, row.api)
-                others.pop(subject, None)
+                others.pop(subject, None)  # so that the new row takes the last place
                 others[subject] = row
         chosen = [
             *list(faults_by_cause.values())[-MOST_FAULTS:],
@@ -94,7 +96,7 @@ def _asks_controller(row: TraceRow) -> bool:
 
 
 def _concerns(row: TraceRow, partitions: Collection[str], groups: Collection[str]) -> bool:
-    """Return True if a row is about one of them, or about brokers or the controller."""
+    """Return True if a row is about one of `partitions` or `groups`, or about no such thing."""
     if row.kind in _OF_PARTITIONS:
         return row.partition in partitions
     if row.kind in _OF_GROUPS:
@@ -103,4 +105,5 @@ def _concerns(row: TraceRow, partitions: Collection[str], groups: Collection[str
 
 
 def _place(row: TraceRow) -> tuple[int, str, int, int]:
+    """Return the place of a row in the trace's order, which also identifies the row."""
     return (row.time_us, row.node, row.incarnation, row.seq)

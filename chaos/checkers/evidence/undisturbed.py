@@ -1,9 +1,13 @@
-"""Times since which nothing disturbs a group, apart from its own members' actions.
+"""Times since which nothing disturbs a group.
 
-A group is disturbed by a fault in force, unless the fault only ends or stops consumers; by a
-start, end, pause or resumption of one of its members; by a load of its partition; by another leader
-or ISR of a partition that its coordinators need, or too small an ISR of one. A group without a
-living member that is not paused is disturbed until it has one.
+A group is disturbed
+1. while a fault is in force, unless the fault only ends or stops consumers;
+2. while a partition that its coordinators need has no leader, or too few replicas in sync;
+3. while none of its members lives and runs (is not paused);
+4. at a start, end, pause or resumption of one of its members, at a load of its partition, and at a
+   change of the leader or the ISR of a partition that its coordinators need.
+
+What members do by themselves, such as a rebalance, is no disturbance.
 """
 
 from dataclasses import dataclass, field
@@ -30,12 +34,12 @@ DISTURBING_KINDS = frozenset(
 
 @dataclass(slots=True)
 class _Group:
-    """State of a group. Units: `changed_us` is the last change that concerns this group."""
+    """State of a group."""
 
-    coordinators: tuple[str, ...]
+    coordinators: tuple[str, ...]  # partitions that its coordinators need
     alive: dict[str, None] = field(default_factory=dict)
     stopped: dict[str, None] = field(default_factory=dict)  # those of `alive` that are paused
-    changed_us: int = 0
+    changed_us: int = 0  # time of the last disturbance of the fourth kind
 
 
 class Undisturbed:
@@ -54,7 +58,7 @@ class Undisturbed:
             group_id: _Group(
                 coordinators=(expected.offsets_partition, *expected.transaction_partitions),
                 alive=dict.fromkeys(
-                    each for each in expected.consumers if each not in expected.late
+                    consumer for consumer in expected.consumers if consumer not in expected.late
                 ),
             )
             for group_id, expected in context.groups.items()

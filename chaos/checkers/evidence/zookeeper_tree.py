@@ -1,8 +1,9 @@
 """Znodes and sessions of a ZooKeeper ensemble, computed from the transactions in the trace.
 
-All servers apply one sequence of transactions, each at its own time. A transaction counts from the
-first row about it; the rows of the other servers repeat it and are ignored. Sources: ZooKeeper,
-ZK-02, ZK-12.
+All servers apply one sequence of transactions, each at its own time (ZK-02). A transaction counts
+from the first row about it; the rows of the other servers repeat it and are ignored. An ephemeral
+znode ends with the session that created it (ZK-12). Rule ids are those of
+docs/kafka/ZOOKEEPER_CONSUMER.md. A zxid is the number of a transaction.
 """
 
 from bisect import bisect_right
@@ -24,7 +25,7 @@ def owner_path(group: str, partition: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Znode:
-    """A znode after one transaction. `session`: owner of an ephemeral one; None: persistent."""
+    """A znode after one transaction. `session` owns an ephemeral znode; None: it is persistent."""
 
     session: str | None
     data: str
@@ -33,7 +34,10 @@ class Znode:
 
 @dataclass(slots=True)
 class _Path:
-    """Versions of the znode at one path, by zxid; None: no znode there from this zxid on."""
+    """Versions of the znode at one path.
+
+    Shape: `znodes[i]` is there from `zxids[i]` on; None if there is no znode from then on.
+    """
 
     zxids: list[int] = field(default_factory=list)
     znodes: list[Znode | None] = field(default_factory=list)
@@ -118,6 +122,7 @@ class ZooKeeperTree:
         return tuple(self._owned.get(session, ()))
 
     def _apply(self, row: TraceRow, zxid: int, detail: dict[str, object]) -> str | None:
+        """Apply a transaction; return a sentence if it is illegal."""
         session, op, path = str(detail["session"]), detail["op"], str(detail.get("path"))
         match op:
             case "createSession":
@@ -139,7 +144,8 @@ class ZooKeeperTree:
     def _write(
         self, row: TraceRow, zxid: int, session: str, path: str, detail: dict[str, object]
     ) -> str | None:
-        if not path.startswith(CONSUMERS):
+        """Apply a create, setData or delete; return a sentence if it is illegal."""
+        if not path.startswith(CONSUMERS):  # no checker needs other znodes
             return None
         known = self._paths.setdefault(path, _Path())
         before = known.now
