@@ -209,6 +209,7 @@ class BrokerApi:
     def _sync_group(
         self, request_id: RequestId, envelope: RequestEnvelope, request: SyncGroupRequest
     ) -> None:
+        """Refuse a SyncGroup that must name its protocol and does not; pass on all others."""
         names_protocol = request.protocol_type is not None and request.protocol_name is not None
         if envelope.api_version >= SYNC_GROUP_NAMES_PROTOCOL_SINCE_VERSION and not names_protocol:
             self._host.reply(
@@ -305,4 +306,5 @@ def _with_body(
 
 
 def _refuse_other_world(request: ZooKeeperRequest | QuorumRequest) -> NoReturn:
+    """Raise SimulationError: only ZooKeeper servers get such requests."""
     raise SimulationError(f"a broker is no ZooKeeper server, got {type(request).__name__}")

@@ -44,7 +44,7 @@ class ControllerChannel:
     def connection(self) -> Connection:
         """Return the open or opening connection; open one if there is none."""
         if self._connection is not None and self._connection.is_closed:
-            self.try_next_controller()
+            self.try_next_controller()  # the controller of a closed connection may be dead
         if self._connection is None:
             self._connection = self._host.connect(
                 self._controllers[self._index], self._purpose, setup_timeout_us=SETUP_TIMEOUT_US

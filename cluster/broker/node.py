@@ -127,6 +127,7 @@ class BrokerNode:
             lambda: self._metadata.applied_offset,
             self._caught_up,
         )
+        # A cluster may have ZooKeeper servers of which its brokers know nothing.
         self._zookeeper: ZooKeeperRegistration | None = None
         """Registration for consumers on ZooKeeper; None if the cluster's brokers have none."""
         if cluster.brokers_register_in_zookeeper and cluster.zookeepers:
@@ -139,6 +140,7 @@ class BrokerNode:
         """Recover the disk, register with the controller, and pull metadata."""
         host = self._host
         report_recoveries(host)
+        # Only before the first start: later incarnations find their own records on the disk.
         if host.incarnation == 0:
             preload(host.storage, self._identity.broker_id, self._cluster)
         self._replicas.start()
@@ -164,6 +166,7 @@ class BrokerNode:
             raise SimulationError(f"{self._host.name} is shutting down already")
         self._on_stopped = on_done
         self._host.log("controlled shutdown begins")
+        # Before the heartbeat that asks for it: the controller then removes this broker from ISRs.
         self._replicas.begin_controlled_shutdown()
         self._shutdown_limit = self._host.after(
             CONTROLLED_SHUTDOWN_TIMEOUT_US, self._give_up_controlled_shutdown
@@ -199,7 +202,7 @@ class BrokerNode:
 
     def _give_up_controlled_shutdown(self) -> None:
         self._host.log("timed out waiting for the controller to approve controlled shutdown")
-        self._heartbeats.end()
+        self._heartbeats.end()  # so that a late permission does not stop the broker once more
         self._stop()
 
     def _stop(self) -> None:

@@ -110,6 +110,7 @@ def alter_partition_reassignments(
 def _elect(
     image: MetadataImage, name: TopicPartition, decision: Decision[ElectLeadersResponse]
 ) -> ErrorCode:
+    """Add the record of one election to `decision`; return NONE, or the error of a refusal."""
     partition = image.partition(name)
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

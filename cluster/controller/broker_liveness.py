@@ -142,6 +142,8 @@ class BrokerLiveness:
         few heartbeats need it. Source: Kafka BrokerHeartbeatManager.calculateNextBrokerState.
         """
         session = self._sessions.get(broker.broker_id)
+        # Only a session of this controller knows the shutdown: after a restart of the controller it
+        # begins again.
         if session is not None and session.shutdown_offset is not None:
             current = BrokerControlState.CONTROLLED_SHUTDOWN
         elif broker.fenced:

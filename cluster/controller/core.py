@@ -205,10 +205,12 @@ class ControllerCore:
     # -- decisions without a request --
 
     def _create_topics(self, result: Result) -> None:
+        """Create the missing topics of the cluster's spec, once all its brokers are active."""
         records = create_missing_topics(self.image, self._cluster.topics, self._cluster.brokers)
         self._write(Decision(None, records=records, reason="topic created"), result)
 
     def _balance_leaders(self, result: Result) -> None:
+        """Elect the preferred leader of each partition that has another leader, if it may lead."""
         decision = Decision(None, reason="preferred leader")
         for name, partition in self.image.partitions():
             record = elect_preferred_leader(
@@ -221,6 +223,7 @@ class ControllerCore:
     # -- the log --
 
     def _carry_out(self, request_id: RequestId, decision: Decision[R], result: Result) -> None:
+        """Write the records of a decision, and reply only after that."""
         self._write(decision, result)
         result.replies.append(Reply(request_id=request_id, response=decision.response))
 

@@ -54,12 +54,14 @@ class MetadataFetches:
 
     def log_grew(self, result: Result) -> None:
         """Answer every parked Fetch with the new records."""
+        # All of them: they wait at the log's end, where the new records are.
         for request_id, position in self._parked.items():
             result.timers.append(CancelTimer(key=f"{TIMER_PREFIX}{request_id}"))
             result.replies.append(self._reply(request_id, position))
         self._parked.clear()
 
     def _reply(self, request_id: RequestId, position: FetchPartition) -> Reply:
+        """Return the answer from `position` on: records, none at the end, or an error beyond it."""
         log = self._log
         in_range = log.log_start_offset <= position.fetch_offset <= log.log_end_offset
         data = PartitionData(

@@ -121,7 +121,7 @@ class MetadataImage:
             case BrokerRegistrationChangeRecord():
                 self._replay_broker_change(record)
             case TopicRecord():
-                self.topics.setdefault(record.name, [])
+                self.topics.setdefault(record.name, [])  # PartitionRecords follow
                 self.deleted_topics.pop(record.name, None)
             case RemoveTopicRecord():
                 self._replay_remove_topic(record)
@@ -162,6 +162,7 @@ class MetadataImage:
         )
 
     def _replay_broker_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        """Change a broker's registration; a field that is None in the record stays."""
         broker = self.brokers.get(BrokerId(record.broker_id))
         if broker is None or broker.broker_epoch != record.broker_epoch:
             raise SimulationError(f"{record} changes a broker that is registered as {broker}")
@@ -193,11 +194,13 @@ class MetadataImage:
             settings.pop(record.name, None)
         else:
             settings[record.name] = record.value
+        # Records have all values as text; `strict=False` turns them into numbers and booleans.
         self.topic_configs[record.resource_name] = msgspec.convert(
             settings, TopicConfig, strict=False
         )
 
     def _replay_partition(self, record: PartitionRecord) -> TopicPartition:
+        """Add a partition to its topic; the partitions of a topic come in order."""
         partitions = self.topics.get(record.topic)
         if partitions is None or record.partition_id != len(partitions):
             raise SimulationError(
@@ -216,6 +219,7 @@ class MetadataImage:
         return TopicPartition(record.topic, record.partition_id)
 
     def _replay_partition_change(self, record: PartitionChangeRecord) -> TopicPartition:
+        """Change a partition's state; fields that the record does not set stay."""
         partition = TopicPartition(record.topic, record.partition_id)
         before = self.partition(partition)
         if before is None:

@@ -296,6 +296,7 @@ class Endpoint:
         *,
         reason: str,
     ) -> tuple[CloseFrame, ...]:
+        """Return a close frame for each connection, as if its peer had sent the frame."""
         return tuple(
             CloseFrame(
                 source=connection.peer,
@@ -316,6 +317,7 @@ class Endpoint:
         self._clients.pop(connection.connection_id, None)
 
     def _accept(self, frame: OpenFrame) -> None:
+        """Accept a connection, or refuse it if the node does not serve."""
         host = self.host
         if self._handler is None:
             host.trace(
@@ -338,8 +340,10 @@ class Endpoint:
         )
 
     def _take_request(self, frame: RequestFrame) -> None:
+        """Serve a request now, or after the earlier requests of its connection."""
         connection = self._servers.get((frame.source, frame.connection_id))
         if connection is None:
+            # The connection belonged to an earlier incarnation, or was ended here.
             self._send_reset(frame.source, frame.connection_id, by_client=False)
         elif connection.serving is not None or connection.waiting:
             # Between a reply and `_serve_next` no request is served, but older ones may wait.
@@ -352,6 +356,7 @@ class Endpoint:
             self._serve(connection, connection.waiting.popleft())
 
     def _serve(self, connection: _ServerConnection, envelope: RequestEnvelope) -> None:
+        """Pass a request to the handler under a new request id."""
         if self._handler is None:
             raise SimulationError(f"{self.host.name} accepted a connection and does not serve")
         request_id = RequestId(self._next_request_id)
@@ -371,6 +376,7 @@ class Endpoint:
         )
 
     def _server_ended(self, key: tuple[NodeName, int]) -> None:
+        """Forget an accepted connection that has ended, and notify the node."""
         if self._forget_server(key) and self._on_server_end is not None:
             self._on_server_end(AcceptedConnection(*key))
 
@@ -387,6 +393,7 @@ class Endpoint:
         return True
 
     def _send_reset(self, peer: NodeName, connection_id: int, *, by_client: bool) -> None:
+        """Send the peer a close of a connection that this end does not have, or ends."""
         self.send_frame(
             CloseFrame(
                 source=self.host.name,

@@ -51,7 +51,10 @@ def server_event(
 
 
 def _group_columns_of(subject: RequestSubject | None) -> _GroupColumns:
-    """Return a reader of a request's group, member and generation; None where it has no field."""
+    """Return a reader of a request's group, member and generation.
+
+    `subject` names the fields with these values. The reader returns None for a missing field.
+    """
     if subject is None:
         return lambda request: (None, None, None)
     group, member, generation = (_reader_of(path) for path in subject)
@@ -83,3 +86,4 @@ def _reader_of(path: str | None) -> _Read:
 _GROUP_COLUMNS: dict[type, _GroupColumns] = {
     api.request: _group_columns_of(api.subject) for api in Api
 }
+"""Readers by type of request, built once, because a run traces thousands of messages."""

@@ -293,7 +293,7 @@ class LinkGate:
             direction.judge.set_rules(rules)
             direction.judge_again()
         if self._refresh_idle():
-            return
+            return  # no frame waits, so there is none to release
         if not (self._received.is_empty and self._sent.is_empty):
             self._after(0, self._release)
 

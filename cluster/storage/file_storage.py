@@ -87,7 +87,7 @@ class FileLogStorage(LogStorage):
         end = self._positions[-1]
         try:
             write_all(self._files, self._file, frame, at=end)
-        except OSError:
+        except OSError:  # most often a full disk
             self._files.ftruncate(self._file, end)
             raise
         self._batches.append(batch)
@@ -202,6 +202,7 @@ class FileStorage(Storage):
         self.directory = directory
         self._files = files or Files()
         self._logs: dict[TopicPartition, FileLogStorage] = {}
+        # Open every log now: damage is found, cut off and reported before the broker starts.
         for path in _log_paths(directory):
             self.log(_partition_of(path))
 

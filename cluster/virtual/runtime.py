@@ -234,7 +234,7 @@ class VirtualRuntime(VirtualLives, Runtime):
 
     def _node_failed(self, host: VirtualHost, what: str, error: BaseException) -> None:
         failure = f"{host.name} incarnation {host.incarnation}: {what} died: {error!r}"
-        self._failures.append(failure)
+        self._failures.append(failure)  # first, since an observer of the next row may raise
         host.trace(TraceEvent(kind=TraceKind.TASK_FAILED, detail={"exception": failure}))
         raise NodeTaskFailed(failure) from error
 

@@ -107,6 +107,7 @@ def _problem(
 def _topic_settings(
     topic_config: TopicConfig, config: BrokerConfig
 ) -> Iterator[DescribeConfigsResourceResult]:
+    """Yield each setting of a topic: its own value first, then the value that it overrides."""
     defaults = TopicConfig()
     for field in TopicConfig.__struct_fields__:
         value = getattr(topic_config, field)
@@ -127,6 +128,7 @@ def _broker_settings(config: BrokerConfig) -> Iterator[DescribeConfigsResourceRe
 
 
 def _broker_synonyms(field: str, config: BrokerConfig) -> list[DescribeConfigsSynonym]:
+    """Return the places that give a broker's setting a value; the first one is in force."""
     value, default = getattr(config, field), getattr(BrokerConfig(), field)
     synonyms = [_synonym(field, default, ConfigSource.DEFAULT_CONFIG)]
     if value != default:

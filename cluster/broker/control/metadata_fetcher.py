@@ -117,7 +117,7 @@ class MetadataFetcher:
         response = await self._channel.connection().call(request, timeout_us=self._timeout_us)
         if not isinstance(response, FetchResponse):
             raise SimulationError(f"Fetch was answered by {response}")
-        data = response.responses[0].partitions[0]
+        data = response.responses[0].partitions[0]  # the request names one partition
         if data.error_code != ErrorCode.NONE:
             self._host.log(f"metadata fetch was answered {data.error_code.name}")
             self._channel.try_next_controller()

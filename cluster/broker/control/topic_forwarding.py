@@ -91,6 +91,7 @@ class TopicForwarding:
         self._send(_Forwarded(None, request, self._host.now_us() + FORWARDING_TIMEOUT_US))
 
     def _send(self, forwarded: _Forwarded) -> None:
+        """Send a request to the controller of the channel, or give it up after its deadline."""
         left_us = forwarded.deadline_us - self._host.now_us()
         if left_us <= 0:
             self._give_up(forwarded)
@@ -104,7 +105,9 @@ class TopicForwarding:
     def _answered(
         self, forwarded: _Forwarded, outcome: AnyResponse | Disconnected | RequestTimedOut
     ) -> None:
+        """Finish the request, or send it again if no active controller has answered."""
         if isinstance(outcome, Disconnected | RequestTimedOut):
+            # The channel tries the next controller, because this connection has ended.
             self._host.after(RETRY_BACKOFF_US, self._send, forwarded)
             return
         if not isinstance(outcome, CreateTopicsResponse | DeleteTopicsResponse):
@@ -125,11 +128,13 @@ class TopicForwarding:
     def _finish(
         self, forwarded: _Forwarded, response: CreateTopicsResponse | DeleteTopicsResponse
     ) -> None:
+        """Answer the client, or end the creation of the broker's own topics."""
         if forwarded.request_id is not None:
             self._host.reply(forwarded.request_id, response)
         elif isinstance(response, CreateTopicsResponse):
             for topic in response.topics:
                 self._in_creation.pop(topic.name, None)
+                # Another broker may have created the topic at the same time.
                 if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     self._host.log(
                         f"topic {topic.name} was not created automatically: "

@@ -139,6 +139,7 @@ class CoordinatorTasks:
                 self._host.after(self._late_notices_us * percent // 100, self._enqueue, task)
 
     def _expire_later(self) -> None:
+        """Queue a removal of expired offsets, and another one after each interval."""
         self._enqueue(_Expiry())
         self._host.after(self._check_interval_us, self._expire_later)
 
@@ -166,6 +167,12 @@ class CoordinatorTasks:
                     self._coordination.expire_offsets()
 
     async def _load(self, load: _Load) -> None:
+        """Load a partition.
+
+        1. The coordinator accepts the load, or ignores it by its epoch.
+        2. The log is read in turns. Meanwhile the partition's groups answer that they are loading.
+        3. The coordinator makes the groups, and serves the partition.
+        """
         host = self._host
         coordinator = self._coordination.coordinator
         name = load.partition.topic_partition
@@ -190,6 +197,7 @@ class CoordinatorTasks:
         self._coordination.carry_out(
             coordinator.finish_load(name.partition, host.wall_us(), stopped=stopped)
         )
+        # Moves of the log during the load had no effect, so its position is reported now.
         self._coordination.loaded(load.partition)
         detail: dict[str, object] = {"records": read.records, "bytes": read.size_in_bytes}
         self._finished(load, read.position, detail)
@@ -215,7 +223,7 @@ class CoordinatorTasks:
 
     def _unload(self, unload: _Unload) -> None:
         name = unload.name
-        groups = self._group_count(name.partition)
+        groups = self._group_count(name.partition)  # before the unload, which removes them
         result = self._coordination.coordinator.unload(
             name.partition, unload.leader_epoch, self._host.wall_us()
         )
@@ -228,6 +236,7 @@ class CoordinatorTasks:
         )
 
     def _complete(self, completion: _Completion) -> None:
+        """Complete a producer's transaction: its offsets count from now on, or are dropped."""
         result = self._coordination.coordinator.transaction_completed(
             completion.producer_id,
             completion.partitions,

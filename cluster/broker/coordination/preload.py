@@ -57,6 +57,7 @@ def preloaded_batches(
     """
     keys = _keys(spec, num_partitions)
     batches = []
+    # Record i has key i modulo the number of keys, so each round overwrites the one before.
     for base_offset in range(0, spec.commit_records, spec.records_per_batch):
         end = min(base_offset + spec.records_per_batch, spec.commit_records)
         records = tuple(

@@ -47,6 +47,7 @@ def without_unknown(
     request: OffsetsRequest, contains: Callable[[str, int], bool]
 ) -> tuple[OffsetsRequest, UnknownPartitions]:
     """Return the request without nonexistent partitions, and these partitions."""
+    # The usual case returns the request itself: a copy of it would cost time at every commit.
     if all(
         contains(topic.name, partition.partition_index)
         for topic in request.topics
@@ -62,6 +63,7 @@ def without_unknown(
             if not contains(topic.name, partition.partition_index)
         )
         if indexes:
+            # A request may name a topic twice.
             unknown[topic.name] = unknown.get(topic.name, ()) + indexes
         if len(indexes) < len(topic.partitions):
             known.append(_keep(topic, contains))

@@ -44,7 +44,7 @@ class DelayedFetches:
         """Keep a Fetch for which `read` is not enough, for `max_wait_ms` at most."""
         timer = self._host.after(request.max_wait_ms * 1_000, self._wait_ended, request_id)
         fetch = _DelayedFetch(request_id, request, read, timer)
-        if request.replica_id >= 0:
+        if request.replica_id >= 0:  # a follower's broker id; consumers have -1
             self._followers[request_id] = fetch
             return
         self._consumers[request_id] = fetch
@@ -91,6 +91,7 @@ class DelayedFetches:
             self._host.reply(fetch.request_id, read.response)
 
     def _wait_ended(self, request_id: RequestId) -> None:
+        """Answer a Fetch after its max_wait_ms, also without enough bytes."""
         fetch = self._followers.get(request_id) or self._consumers[request_id]
         self._forget(fetch)
         self._host.reply(request_id, self._read(fetch).response)

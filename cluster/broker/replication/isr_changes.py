@@ -74,6 +74,7 @@ class IsrChanges:
             )
 
     def _send(self) -> None:
+        """Send all pending proposals in one request."""
         self._is_busy = True
         sent, self._pending = self._pending, {}
         self._sent = sent
@@ -101,6 +102,7 @@ class IsrChanges:
         sent: dict[TopicPartition, tuple[Partition, IsrProposal]],
         outcome: AnyResponse | Disconnected | RequestTimedOut,
     ) -> None:
+        """Pass each answer to its partition, and send again what is pending or undecided."""
         answers: dict[TopicPartition, AlterPartitionPartitionResponse] = {}
         error = ErrorCode.NETWORK_EXCEPTION
         match outcome:

@@ -71,6 +71,7 @@ def _first_record_since(
     offset = log.log_start_offset
     while batches := log.read(offset, READ_BYTES, up_to=log.high_watermark):
         for batch in batches:
+            # Control batches have markers of transactions, which no consumer reads.
             if batch.max_timestamp_ms < asked.timestamp or batch.is_control:
                 continue
             for record_offset, record in records_of(batch, CODECS):
@@ -86,6 +87,7 @@ def _first_record_since(
 
 
 def _check(partition: Partition, asked: ListOffsetsPartition) -> ErrorCode:
+    """Return the error of a request that this replica cannot answer now; NONE otherwise."""
     error = partition.check_leadership(asked.current_leader_epoch)
     if error is not ErrorCode.NONE:
         return error

@@ -76,6 +76,7 @@ class LogCleaner:
             self._host.spawn(self._clean_all(), name="log-cleaner")
 
     async def _clean_all(self) -> None:
+        """Clean the filthiest log until no log is dirty enough. As a task, because it yields."""
         while (chosen := self._filthiest()) is not None:
             await self._clean(*chosen)
         self._look_later()
@@ -106,6 +107,7 @@ class LogCleaner:
         return filthiest
 
     def _segments_of(self, log: PartitionLog) -> Segments:
+        """Return the segments of a log, made anew after a cleaning or a truncation."""
         name = log.topic_partition
         segments = self._segments.get(name)
         if segments is None or segments.is_outdated:

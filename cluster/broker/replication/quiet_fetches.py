@@ -72,7 +72,7 @@ class QuietTopic:
     ) -> None:
         """Make a partition quiet: keep `answer`, which has no new records, until it changes."""
         follower = partition.follower_counted_with(replica_id, self._shared)
-        if follower is not None:
+        if follower is not None:  # only a follower's Fetches are counted
             self.answers[index] = answer
             self._counted[index] = follower
             del self.stirred[index]
@@ -135,6 +135,7 @@ class QuietFetches:
         epoch = replica_epoch
         if replica_id in followers:
             epoch, quiet = followers[replica_id]
+        # The follower has not restarted since its last Fetch, nor registered a newer incarnation.
         is_current = (
             epoch == replica_epoch and self._eligible.get(BrokerId(replica_id), -1) <= replica_epoch
         )

@@ -170,6 +170,7 @@ class ReplicaFetcher:
             max_wait_ms=config.replica_fetch_wait_max_ms,
             topics=topics,
         )
+        # Without a backoff of its own: after a failure `_delay_all` has delayed the partitions.
         if self._connection is None or self._connection.is_closed:
             self._connection = self._host.connect(
                 broker_name(self._source), REPLICA_FETCHER, setup_timeout_us=SETUP_TIMEOUT_US
@@ -207,6 +208,7 @@ class ReplicaFetcher:
         self._seen.pop(topic, None)
 
     def _end_delays(self) -> None:
+        """Request the partitions again whose backoff is over."""
         now_us = self._host.now_us()
         ended = [name for name, until_us in self._delayed_until_us.items() if until_us <= now_us]
         for name in ended:
@@ -264,6 +266,7 @@ class ReplicaFetcher:
     def _take(
         self, partition: Partition, position: FetchPartition, result: FollowerFetchResult
     ) -> None:
+        """Forget the position that has moved, and react to an error in the result."""
         name = partition.topic_partition
         if result.appended_batches or result.truncated_to is not None:
             self._positions.pop(name.topic, None)

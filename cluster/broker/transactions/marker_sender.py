@@ -46,11 +46,12 @@ class MarkerSender:
         self._host.after(RETRY_US if markers.is_retry else 0, self._send, markers)
 
     def _send(self, markers: SendMarkers) -> None:
+        """Send one request to each leader. The metadata are those of now, also for a retry."""
         by_broker: dict[BrokerId, list[TopicPartition]] = {}
         errors_known_now: Errors = {}
         for name in markers.partitions:
             if not self._cache.contains(name.topic, name.partition):
-                errors_known_now[name] = ErrorCode.NONE
+                errors_known_now[name] = ErrorCode.NONE  # deleted: it needs no marker
                 continue
             leader = self._cache.live_leader(name)
             if leader is None:
@@ -70,7 +71,9 @@ class MarkerSender:
         names: list[TopicPartition],
         outcome: AnyResponse | Disconnected | RequestTimedOut,
     ) -> None:
+        """Report the errors of the partitions `names`, which were in one request."""
         if isinstance(outcome, Disconnected | RequestTimedOut):
+            # The markers may have been written. Writing them again has no further effect.
             self._on_answered(markers, dict.fromkeys(names, ErrorCode.NETWORK_EXCEPTION))
             return
         if not isinstance(outcome, WriteTxnMarkersResponse):
@@ -87,6 +90,7 @@ class MarkerSender:
 
 
 def _request(markers: SendMarkers, names: list[TopicPartition]) -> WriteTxnMarkersRequest:
+    """Return the request with the markers for `names`, all led by one broker."""
     by_topic: dict[str, tuple[int, ...]] = {}
     for topic, index in names:
         by_topic[topic] = (*by_topic.get(topic, ()), index)

@@ -73,7 +73,7 @@ class TransactionCoordination:
         was_busy, self._is_busy = self._is_busy, True
         self._carry_out_one(result)
         if was_busy:
-            return
+            return  # the caller further up the stack takes the inputs from the queue
         while self._inputs:
             self._carry_out_one(self._inputs.popleft()())
         self._is_busy = False
@@ -128,6 +128,10 @@ class TransactionCoordination:
         )
 
     def _allocated(self, outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
+        """Give the coordinator the block of ids, or the news that it has none.
+
+        After a refusal the coordinator requests a block again when the next client needs an id.
+        """
         if isinstance(outcome, Disconnected | RequestTimedOut):
             self.coordinator.producer_ids_refused()
             return

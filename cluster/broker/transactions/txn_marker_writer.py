@@ -57,11 +57,13 @@ class TxnMarkerWriter:
         for index, marker in enumerate(request.markers):
             for name in _partitions(marker):
                 self._append(answer, index, marker, name)
+        # Not before all waits are parked: the appends may have moved a high watermark.
         self._replicas.complete_delayed()
 
     def _append(
         self, answer: _Answer, index: int, marker: WritableTxnMarker, name: TopicPartition
     ) -> None:
+        """Append marker number `index` of the request to one partition, and await its outcome."""
         partition = self._replicas.partition(name)
         if partition is None:
             self._ended(answer, index, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -90,6 +92,7 @@ class TxnMarkerWriter:
         timer = self._host.after(REQUEST_TIMEOUT_US, self._replicas.give_up, delayed)
 
     def _ended(self, answer: _Answer, index: int, name: TopicPartition, error: ErrorCode) -> None:
+        """Take the outcome of a marker in one partition; answer once all outcomes are there."""
         marker = answer.request.markers[index]
         errors = answer.errors[index]
         errors[name] = error
