@@ -475,6 +475,7 @@ def _accept_not_coordinator(ask: Ask[str, V, R]) -> Ask[str, V, R]:
 
 
 def _final(outcome: V | ClientError) -> V | ClientError:
+    """Return the outcome, with NOT_COORDINATOR as an error that is not retried."""
     if isinstance(outcome, ClientError) and outcome.name == ErrorCode.NOT_COORDINATOR.name:
         return ClientError(outcome.name, retriable=False)
     return outcome

@@ -206,6 +206,7 @@ class AdminDriver:
         self.network.close()
 
     async def _ask(self, node: KnownNode, request: AnyRequest, response_type: type[A]) -> A:
+        """Send one request; return its answer. Raises: ClientError (TIMED_OUT at the deadline)."""
         if self.host.now_us() >= self.deadline_us:
             raise ClientError(TIMED_OUT, retriable=True)
         future = self.send(node, request, response_type, timeout_us=self._request_timeout_us)
@@ -288,6 +289,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
         return {key: self._outcome(progress) for key, progress in self._keys.items()}
 
     def _send_due_requests(self, now_us: int) -> None:
+        """Send a request to each broker with due keys, and a lookup for keys without a broker."""
         keys_without_broker: list[K] = []
         by_broker: dict[BrokerId, list[K]] = {}
         for key, progress in self._keys.items():
@@ -303,6 +305,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
             self._ask_broker(broker, tuple(broker_keys))
 
     def _look_up(self, keys: tuple[K, ...], lookup: Lookup[K, F]) -> None:
+        """Ask the least loaded broker for the brokers of `keys`."""
         node = self._driver.network.least_loaded_node()
         if node is None:
             for key in keys:
@@ -333,6 +336,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
         )
 
     def _ask_broker(self, broker: BrokerId, keys: tuple[K, ...]) -> None:
+        """Send the request about `keys` to their broker, and process each key's outcome."""
         ask = self._ask
 
         def on_answer(future: RequestFuture[A]) -> None:
@@ -371,6 +375,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
             self._keys[key].is_asked = False
 
     def _take_error(self, key: K, error: ClientError) -> None:
+        """Schedule another attempt after a retriable error; otherwise the error is the outcome."""
         if error.retriable:
             self._retry(key, error)
         else:
@@ -399,6 +404,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
         return min([self._driver.deadline_us, *waiting])
 
     def _outcome(self, progress: _Progress[V]) -> V | ClientError:
+        """Return the outcome of a key; GaveUp with the last error if the time was over."""
         if progress.is_done:
             return progress.outcome  # type: ignore[return-value]  # _finish has set it
         name = TIMED_OUT if progress.error is None else progress.error.name

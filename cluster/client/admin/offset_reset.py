@@ -98,6 +98,7 @@ def plan_reset(
 
 
 def _target_offset(target: ResetTarget, log_bounds: LogBounds, current: int | None) -> int:
+    """Return the offset that `target` names, which may be outside the log."""
     match target:
         case ToEarliest():
             return log_bounds.earliest
@@ -117,6 +118,7 @@ def _plan_offset(
     log_bounds: LogBounds,
     committed: Mapping[TopicPartition, int],
 ) -> PlannedOffset:
+    """Return the plan for one partition: `wanted`, or the nearer end of the log."""
     new = min(max(wanted, log_bounds.earliest), log_bounds.latest)  # the nearest offset in the log
     return PlannedOffset(
         partition=partition,

@@ -183,6 +183,7 @@ async def delete_topics(host: Host, cluster: ClusterSpec, names: Sequence[str]) 
 
 
 async def _elect_preferred(admin: AdminClient, partitions: Sequence[TopicPartition] | None) -> None:
+    """Elect preferred leaders. Raises: TimeoutError; ElectionFailed with all failures."""
     try:
         errors = await admin.elect_leaders(ElectionType.PREFERRED, partitions)
     except ClientError as error:
@@ -199,6 +200,7 @@ async def _elect_preferred(admin: AdminClient, partitions: Sequence[TopicPartiti
 async def _reassign(
     admin: AdminClient, partition: TopicPartition, replicas: tuple[BrokerId, ...]
 ) -> None:
+    """Set the replicas of a partition. Raises: TimeoutError; ElectionFailed."""
     try:
         answers = await admin.alter_partition_reassignments({partition: replicas})
     except ClientError as error:

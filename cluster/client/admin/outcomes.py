@@ -152,6 +152,7 @@ def _description(group: DescribedGroup, broker: BrokerId) -> GroupDescription:
 
 
 def _decode_assigned(member: DescribedGroupMember) -> tuple[TopicPartition, ...]:
+    """Return the partitions in a member's assignment, sorted."""
     if not member.member_assignment:
         return ()
     try:
@@ -265,6 +266,7 @@ def log_offsets(
 
 
 def _partition_failure(code: ErrorCode) -> ClientError | None:
+    """Return the error of a partition's `code`, None for NONE."""
     if code is ErrorCode.NONE:
         return None
     return ClientError(code.name, retriable=code in _RETRIED_PARTITIONS)

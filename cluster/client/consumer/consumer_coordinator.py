@@ -135,6 +135,7 @@ class GroupSubscriber:
         return snapshot is not None and self._counts(tuple(snapshot)) != snapshot
 
     def _counts(self, topics: tuple[str, ...]) -> dict[str, int]:
+        """Return the number of partitions of each of `topics` that is known."""
         known = ((topic, self._metadata.partition_count(topic)) for topic in topics)
         return {topic: count for topic, count in known if count is not None}
 

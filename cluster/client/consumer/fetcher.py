@@ -165,6 +165,7 @@ class Fetcher:
         return collected
 
     def _send(self, node: NodeName, asked: list[tuple[AssignedPartition, FetchPartition]]) -> None:
+        """Send one Fetch for some partitions of one leader."""
         by_topic: dict[str, list[FetchPartition]] = {}
         for state, entry in asked:
             by_topic.setdefault(state.partition.topic, []).append(entry)
@@ -188,6 +189,7 @@ class Fetcher:
         node: NodeName,
         asked: dict[TopicPartition, tuple[AssignedPartition, int]],
     ) -> None:
+        """Process the answer to a Fetch. `asked`: each partition with its fetched offset."""
         del self._in_flight[node]
         if answer.error is not None or answer.value.error_code is not ErrorCode.NONE:
             # After a disconnect the network client holds the node back and requests metadata.
@@ -211,6 +213,7 @@ class Fetcher:
         self._wakeup.set()
 
     def _take(self, state: AssignedPartition, position: Position, data: PartitionData) -> None:
+        """Process the answer for one partition."""
         match data.error_code:
             case ErrorCode.NONE:
                 state.retry_at_us = 0
@@ -256,9 +259,11 @@ class Fetcher:
             state.position = next_position
 
     def _retry_later(self, state: AssignedPartition) -> None:
+        """Hold a partition back for the retry backoff, and look for its leader."""
         state.retry_at_us = self._host.now_us() + self._retry_backoff_us
         self._metadata.request_update()
 
 
 def _earlier(known_us: int | None, other_us: int) -> int:
+    """Return the earlier of two times; the first may be missing."""
     return other_us if known_us is None else min(known_us, other_us)

@@ -139,6 +139,7 @@ class GroupConsumer:
         )
 
     def _make_commits(self, transaction_timeout_ms: int | None) -> Commits:
+        """Return the object that commits: with a timeout, in transactions of a new producer."""
         host, config = self._host, self._config
         backoff = retry_backoff(host, config)
         if transaction_timeout_ms is None:
@@ -243,6 +244,7 @@ class GroupConsumer:
         idle_until_us: Callable[[], int | None],
         poll_ends_us: Callable[[int], int],
     ) -> list[ConsumedRange]:
+        """Do one poll in Kafka's order, and repeat it after each wakeup until it may return."""
         host = self._host
         while True:
             must_poll_soon = await self._coordinator.poll(deadline_us)
@@ -265,6 +267,7 @@ class GroupConsumer:
                 return self._fetcher.collect(self._config.max_poll_records)
 
     def _idle_until_us(self, application_us: int | None) -> int | None:
+        """Return when an idle poll must end: for the application or an automatic commit."""
         automatic_us = self._coordinator.auto_commit_due_us()
         return application_us if automatic_us is None else _earlier(application_us, automatic_us)
 
@@ -291,4 +294,5 @@ class GroupConsumer:
 
 
 def _earlier(known_us: int | None, other_us: int) -> int:
+    """Return the earlier of two times; the first may be missing."""
     return other_us if known_us is None else min(known_us, other_us)

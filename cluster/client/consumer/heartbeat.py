@@ -149,6 +149,7 @@ class Heartbeat:
             self._awaited_lookup = None
 
     def _poll_deadline_us(self) -> int | None:
+        """Return when the application must have polled again; None while it is inside poll."""
         if self._poll_ended_us is None:
             return None
         return self._poll_ended_us + self._config.max_poll_interval_ms * MS
@@ -205,6 +206,7 @@ class Heartbeat:
                 self._fatal(unexpected_error(code))
 
     def _received(self) -> None:
+        """Record that the coordinator has answered: the session goes on."""
         self._failures = 0
         self.reset_session_timeout()
 
@@ -215,6 +217,7 @@ class Heartbeat:
         self.wake()
 
     def _fatal(self, error: ClientError) -> None:
+        """Stop heartbeats, and make the application's next poll raise `error`."""
         self.failure = error
         self.wake()
         self._application.set()

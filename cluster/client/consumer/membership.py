@@ -188,6 +188,7 @@ class Membership:
         sent: Generation,
         join: RequestFuture[bytes],
     ) -> None:
+        """React to the answer as Kafka does; `sent` is the generation of the request."""
         if answer.error is not None:
             join.fail(answer.error)
             return
@@ -217,6 +218,7 @@ class Membership:
         join.fail(error)
 
     def _joined(self, response: JoinGroupResponse, join: RequestFuture[bytes]) -> None:
+        """Enter the answered generation and send SyncGroup; a leader first computes assignments."""
         if response.protocol_type is not None and response.protocol_type != PROTOCOL_TYPE:
             join.fail(error_from_code(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
@@ -266,6 +268,7 @@ class Membership:
         peer: str | None,
         join: RequestFuture[bytes],
     ) -> None:
+        """React to the answer as Kafka does; `peer` is the coordinator that was asked."""
         if answer.error is not None:
             join.fail(answer.error)
             return
@@ -299,6 +302,7 @@ class Membership:
     def _synced(
         self, response: SyncGroupResponse, peer: str | None, join: RequestFuture[bytes]
     ) -> None:
+        """Complete the join with the assignment, unless the generation has ended meanwhile."""
         if response.protocol_type is not None and response.protocol_type != PROTOCOL_TYPE:
             join.fail(error_from_code(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return

@@ -91,6 +91,7 @@ class ConsumerNode:
             self._host.log(f"commit before revocation failed: {error.name}")
 
     async def _run(self) -> None:
+        """Run the application until it is closed, or an error ends it; then close the consumer."""
         if self._spec.start_after_ms:
             await self._host.sleep(self._spec.start_after_ms * MS)
         if start_us := self._start_us + _drawn_us(self._host, "start", self._start_jitter_us):
@@ -126,6 +127,7 @@ class ConsumerNode:
             self._poll_began_us += empty_polls * self._poll_timeout_us
 
     async def _process(self, records: list[ConsumedRange]) -> None:
+        """Spend the processing time of the records, and trace each range once it is processed."""
         worked_us = 0
         for consumed in records:
             detail: dict[str, object] = {"count": consumed.count, "last": consumed.last}
@@ -148,6 +150,7 @@ class ConsumerNode:
             )
 
     def _commit_if_due(self) -> None:
+        """Commit asynchronously if the interval is over and no commit is in flight."""
         interval_ms = self._spec.commit_interval_ms
         if interval_ms is None or self._is_committing or self._host.now_us() < self._commit_due_us:
             return

@@ -110,6 +110,7 @@ class OffsetCommits:
         """Do nothing: commits in flight end with their connection."""
 
     async def _commit_once(self, offsets: Offsets, deadline_us: int) -> None:
+        """Commit once, and wait for the outcome. Raises: ClientError."""
         if not await self._discovery.ensure_known(deadline_us):
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         commit = self._commit(offsets)
@@ -161,6 +162,7 @@ class OffsetCommits:
         peer: str,
         result: RequestFuture[None],
     ) -> None:
+        """Trace the outcome of each partition, and react to the first error."""
         if answer.error is not None:
             self._fail(offsets, sent, result, answer.error, peer=peer)
             return
@@ -241,6 +243,7 @@ class OffsetCommits:
         *,
         peer: str | None = None,
     ) -> None:
+        """Trace a failure of all partitions, and fail `result`."""
         for partition in offsets:
             self._trace(TraceKind.COMMIT_FAILED, offsets, partition, sent, peer, error=error.name)
         result.fail(error)
@@ -256,6 +259,7 @@ class OffsetCommits:
         *,
         error: str | None = None,
     ) -> None:
+        """Trace the outcome of one partition; `peer` is the coordinator that was asked."""
         self._host.trace(
             TraceEvent(
                 kind=kind,

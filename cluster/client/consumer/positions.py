@@ -135,6 +135,7 @@ class Positions:
     # -- resets -------------------------------------------------------------------------------
 
     def _reset_positions(self) -> bool:
+        """Send ListOffsets to each leader; return True if a partition waits for its backoff."""
         awaiting = self._subscription.awaiting_reset()
         if not awaiting:
             return False
@@ -159,6 +160,7 @@ class Positions:
         return must_poll_soon
 
     def _list_offsets(self, node: NodeName, partitions: _Partitions) -> None:
+        """Ask a leader for the first or the end offsets of its partitions."""
         timestamp = (
             EARLIEST_TIMESTAMP if self._config.auto_offset_reset == "earliest" else LATEST_TIMESTAMP
         )
@@ -184,6 +186,7 @@ class Positions:
     def _offsets_listed(
         self, answer: RequestFuture[ListOffsetsResponse], node: NodeName, partitions: _Partitions
     ) -> None:
+        """Set the positions that the answer has; the other partitions are tried again later."""
         del self._resets_in_flight[node]
         entry_by_partition: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
         if answer.error is None:
@@ -209,6 +212,7 @@ class Positions:
         self._wakeup.set()
 
     def _set(self, state: AssignedPartition, position: Position, cause: PositionCause) -> None:
+        """Set a partition's position, and trace it."""
         state.position = position
         state.needs_reset = False
         state.retry_at_us = 0

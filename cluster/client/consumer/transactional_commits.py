@@ -90,6 +90,7 @@ class TransactionalCommits:
         self._producer.close()
 
     async def _run(self, offsets: Offsets, sent: Generation, result: RequestFuture[None]) -> None:
+        """Commit in a transaction of the producer, and complete or fail `result`."""
         try:
             peer = await self._producer.commit(
                 self._membership.member.group_id, offsets, sent, self._config.group_instance_id
@@ -116,6 +117,7 @@ class TransactionalCommits:
         *,
         peer: NodeName | None,
     ) -> None:
+        """Trace a failure of all partitions, and fail `result`."""
         self._trace(TraceKind.COMMIT_FAILED, offsets, sent, peer=peer, error=error)
         result.fail(error)
         self._wakeup.set()

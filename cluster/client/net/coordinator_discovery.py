@@ -212,6 +212,7 @@ class CoordinatorDiscovery:
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     async def _await_metadata_update(self, deadline_us: int) -> None:
+        """Request metadata, and wait for an applied answer or the deadline."""
         version = self._metadata.version
         self._metadata.request_update()
         while self._metadata.version == version and self._host.now_us() < deadline_us:
@@ -223,6 +224,7 @@ class CoordinatorDiscovery:
         future: RequestFuture[FindCoordinatorResponse],
         lookup: RequestFuture[None],
     ) -> None:
+        """Believe the named coordinator, or fail the lookup. `asked` is the node that answered."""
         if self._lookup is lookup:  # an abandoned lookup is not the one in flight
             self._lookup = None
         error = future.error

@@ -63,6 +63,7 @@ class RequestFuture(Generic[T]):
             self._listeners.append(listener)
 
     def _finish(self) -> None:
+        """Mark the future as done, and call its listeners."""
         if self.is_done:
             raise SimulationError("a request future was completed twice")
         self.is_done = True

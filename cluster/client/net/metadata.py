@@ -134,10 +134,12 @@ class Metadata:
             self._schedule(self._allowed_at_us - self._host.now_us())
 
     def _schedule(self, delay_us: int) -> None:
+        """Call `_ask` after `delay_us`, unless a call is scheduled already."""
         if self._timer is None:
             self._timer = self._host.after(max(0, delay_us), self._ask)
 
     def _ask(self) -> None:
+        """Send a request to the least loaded node, if one is still wanted."""
         self._timer = None
         if self._network is None or not self._update_wanted:
             return
@@ -156,6 +158,7 @@ class Metadata:
         ).add_listener(self._answered)
 
     def _answered(self, future: RequestFuture[MetadataResponse]) -> None:
+        """Apply the answer, and set the time before which no further request is sent."""
         self._is_asking = False
         if self._network is None:
             return
@@ -195,6 +198,7 @@ class Metadata:
             network.try_connect(node.name, node.purpose)
 
     def _refresh_aged(self) -> None:
+        """Request an update of metadata that is `metadata.max.age.ms` old."""
         self._age_timer = None
         self._equal_answers = 0
         self.request_update()
@@ -212,6 +216,7 @@ class Metadata:
         return changed
 
     def _apply_topic(self, topic: MetadataResponseTopic) -> bool:
+        """Store a topic of an answer; return True if it changed anything."""
         if topic.error_code is not ErrorCode.NONE:
             # The topic may be about to exist, or be new to this broker, or deleted: ask again.
             self._update_wanted = True
@@ -234,6 +239,7 @@ class Metadata:
         return count > 0
 
     def _apply_partition(self, topic: str, partition: MetadataResponsePartition) -> bool:
+        """Store a partition's leader unless its epoch is older; return True if it changed."""
         key = TopicPartition(topic, partition.partition_index)
         known = self._leaders.get(key, NO_LEADER_OR_EPOCH)
         if partition.leader_epoch < known.leader_epoch:

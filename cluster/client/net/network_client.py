@@ -224,6 +224,7 @@ class NetworkClient:
     def _open_or_reuse(
         self, node: NodeName, purpose: str, state: _ConnectionState
     ) -> Connection | None:
+        """Return the connection, opened if there is none; None if the node is held back."""
         if state.connection is not None:
             return state.connection
         now_us = self._host.now_us()

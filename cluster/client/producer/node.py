@@ -128,6 +128,7 @@ class ProducerNode:
             await self._host.sleep(max(0, due_us - self._host.now_us()))
 
     def _append(self, partition: TopicPartition, number: int) -> None:
+        """Add a record to the last unsent batch of its partition, or to a new batch."""
         record = Record(
             key=None, value=str(number).encode(), timestamp_ms=self._host.wall_us() // MS
         )
@@ -196,6 +197,7 @@ class ProducerNode:
             self._send(node, batches)
 
     def _build(self, batch: _Batch) -> RecordBatch:
+        """Return the batch with its identity, which it gets at the first call."""
         records = tuple(batch.records)
         if self._identity is None:
             return build_batch(records)
@@ -239,10 +241,12 @@ class ProducerNode:
         self._id_failures += 1
 
     def _expire(self, queue: deque[_Batch], now_us: int) -> None:
+        """Give up the batches at the front of `queue` whose time is over."""
         while queue and now_us >= queue[0].expires_at_us:
             self._give_up(queue.popleft(), TIMED_OUT)
 
     def _send(self, node: NodeName, batches: list[_Batch]) -> None:
+        """Send the batches of partitions that one broker leads, in one request."""
         by_partition: dict[TopicPartition, _Batch] = {}
         for batch in batches:
             self._queues[batch.partition].popleft()
@@ -279,6 +283,7 @@ class ProducerNode:
         node: NodeName,
         batches: dict[TopicPartition, _Batch],
     ) -> None:
+        """Process the outcome of each batch, and send the next ones."""
         self._requests_in_flight[node] -= 1
         outcomes: dict[TopicPartition, PartitionProduceResponse] = {}
         if answer.error is None:
@@ -327,6 +332,7 @@ class ProducerNode:
         self._metadata.request_update()
 
     def _give_up(self, batch: _Batch, error: str) -> None:
+        """Drop a batch, and trace the failure."""
         if self._identity is not None and batch.identity is not None:
             # The batch was sent, so the log may have it or not: numbers after it would be wrong
             # in one of the two cases.

@@ -186,6 +186,7 @@ class TransactionalProducer:
         self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
 
     async def _add_offsets(self, group_id: GroupId) -> None:
+        """Begin the transaction: announce that it will contain offsets of the group."""
         answer = await self._ask(
             AddOffsetsToTxnRequest(
                 transactional_id=self._transactional_id,
@@ -252,6 +253,7 @@ class TransactionalProducer:
             self._host.log(f"{self._transactional_id}: closed with an open transaction")
 
     async def _end(self, *, is_commit: bool) -> None:
+        """Ask the transaction coordinator to commit or abort."""
         answer = await self._ask(
             EndTxnRequest(
                 transactional_id=self._transactional_id,
@@ -286,6 +288,7 @@ class TransactionalProducer:
             raise
 
     async def _find_coordinator(self) -> NodeName:
+        """Return the coordinator of the transactional id. Raises: ClientError."""
         asked = self._network.least_loaded_node()
         if asked is None:
             raise ClientError(NO_BROKER_AVAILABLE, retriable=True)

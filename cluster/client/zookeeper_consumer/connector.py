@@ -193,6 +193,7 @@ class ZooKeeperConsumerConnector:
         return allowed_topics(topic_filter.pattern, topic_filter.regex, topics)
 
     async def _watch(self) -> None:
+        """Rebalance whenever a listener has set the flag: the watcher executor."""
         while not self._is_shutting_down:
             if not self._watcher_triggered:
                 await self._watcher_wakeup.wait(None)
@@ -218,6 +219,7 @@ class ZooKeeperConsumerConnector:
     # -- periodic commits ------------------------------------------------------------------------
 
     async def _commit_periodically(self) -> None:
+        """Commit every `auto.commit.interval.ms`; an error is logged."""
         config = self._spec.config
         while not self._is_shutting_down:
             await self._host.sleep(config.auto_commit_interval_ms * _MS)

@@ -90,6 +90,7 @@ class _FetchRun:
             await fetcher.ended()
 
     async def _find_leaders(self) -> None:
+        """Give each partition to the fetcher of its leader: the leader finder."""
         host = self.member.host
         while not self.interrupt.is_set:
             if not self._no_leader:
@@ -135,6 +136,7 @@ class _FetchRun:
         return {}
 
     def _fetcher(self, broker: BrokerId) -> "_Fetcher":
+        """Return the fetcher of a broker, started if there is none."""
         fetcher = self._fetchers.get(broker)
         if fetcher is None:
             fetcher = self._fetchers[broker] = _Fetcher(self, broker)
@@ -179,6 +181,7 @@ class _Fetcher:
             await self._ended.wait(None)
 
     async def _fetch_all(self) -> None:
+        """Fetch until interrupted. A broker that does not answer loses its partitions."""
         while not self._interrupt.is_set:
             if not self._infos:
                 await self._added.wait(None)
@@ -226,6 +229,7 @@ class _Fetcher:
         return True
 
     async def _take(self, info: PartitionTopicInfo, data: PartitionData) -> None:
+        """Put a partition's records into its queue, or react to its error."""
         match data.error_code:
             case ErrorCode.NONE:
                 # A broker returns whole batches: the first may begin before the fetched offset.

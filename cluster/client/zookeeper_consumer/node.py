@@ -75,6 +75,7 @@ class ZooKeeperConsumerNode:
         )
 
     async def _run(self) -> None:
+        """Start connectors until one has started, or the node stops."""
         while not self._is_stopping:
             connector = self._connector = ZooKeeperConsumerConnector(
                 self._host, self._spec, self._servers, start_us=self._start_us
@@ -94,6 +95,7 @@ class ZooKeeperConsumerNode:
                 return
 
     async def _close(self, connector: ZooKeeperConsumerConnector) -> None:
+        """Shut a connector down, and wait until its session is closed."""
         closed = self._host.create_future()
         await connector.shut_down(lambda: closed.set_result(None))
         await closed
@@ -125,6 +127,7 @@ class ZooKeeperConsumerNode:
         last: int,
         work_us: int = 0,
     ) -> None:
+        """Count and trace the records `first` to `last` of a chunk."""
         count = last - first + 1
         self._records_consumed += count
         detail: dict[str, object] = {"count": count, "last": last}

@@ -113,6 +113,7 @@ class OffsetManagerChannel:
         return self._channel
 
     async def _ask_for_manager(self, broker: BrokerId) -> BrokerId | None:
+        """Ask a broker for the group's offset manager; None if it does not answer or know."""
         channel = BrokerChannel(self._member.host, broker, self._timeout_us)
         answer = await channel.ask(
             FindCoordinatorRequest(coordinator_keys=(self._member.spec.group_id,)),
@@ -124,6 +125,7 @@ class OffsetManagerChannel:
         return BrokerId(answer.coordinators[0].node_id)
 
     def _drop(self) -> None:
+        """Close the channel: the next use looks the offset manager up."""
         if self._channel is not None:
             self._channel.close()
         self._channel = None

@@ -75,6 +75,7 @@ class OffsetStore:
         return offsets
 
     async def _write(self, partition: TopicPartition, offset: int, begun_us: int) -> None:
+        """Store an offset in ZooKeeper unless it is unchanged; a failure is logged."""
         if self._checkpointed.get(partition) == offset:
             return
         try:
@@ -86,6 +87,7 @@ class OffsetStore:
         self._committed(partition, offset, "zookeeper", begun_us)
 
     async def _read(self, partition: TopicPartition) -> int:
+        """Return the offset in ZooKeeper, INVALID_OFFSET without one."""
         try:
             answer = await self._member.zk.read(self._member.paths.offset(partition))
         except KeeperException as error:
@@ -96,6 +98,7 @@ class OffsetStore:
         return int(answer.data)
 
     def _committed(self, partition: TopicPartition, offset: int, store: str, begun_us: int) -> None:
+        """Count and trace one stored offset."""
         self.acknowledged += 1
         self._member.trace(
             TraceKind.ZOOKEEPER_OFFSET_COMMITTED,

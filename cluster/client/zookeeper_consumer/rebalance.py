@@ -160,6 +160,7 @@ class Rebalancer:
         return done
 
     async def _rebalance(self) -> bool:
+        """Do the steps R1 to R11 of an attempt; return True if it succeeded."""
         member = self._member
         await self._read_streams(member.consumer_id)  # R1
         self.finds_no_broker = not await member.read_brokers()  # R2
