@@ -219,6 +219,7 @@ class CompiledFinder(MetaPathFinder):
         return self.state
 
     def _examine(self) -> CompiledState:
+        """Return COMPILED if the library fits the sources, or the reason against it."""
         if any(name in sys.modules for name in self.sources):
             return CompiledState.TOO_LATE
         if self._python != python_tag() or self._fingerprint != fingerprint(self._root):

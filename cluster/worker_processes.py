@@ -117,6 +117,7 @@ class WorkerProcesses:
         return Finished(worker=worker_process.name, items=items, answer=answer, busy_s=busy_s)
 
     def _replace(self, worker_process: _Worker, items: Items) -> Died:
+        """Start a worker instead of a dead one; return the death."""
         worker_process.process.join(_END_S)
         worker_process.connection.close()
         self._workers[self._workers.index(worker_process)] = self._start_worker()
@@ -127,6 +128,7 @@ class WorkerProcesses:
         )
 
     def _start_worker(self) -> _Worker:
+        """Spawn a process that ignores Ctrl-C until it has work."""
         context = multiprocessing.get_context("spawn")
         own_end, worker_end = context.Pipe()
         process = context.Process(target=_serve, args=(worker_end, self._work), daemon=True)

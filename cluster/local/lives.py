@@ -168,6 +168,7 @@ class LocalLives(NodeLives[LocalLife]):
         return machine_processes.disk_of(self._directory_of_run, node)
 
     def _crash(self, node: NodeName, *, cause: KillCause | None = None) -> HitNode:
+        """End a node as a kill would, and publish the nodes that are left."""
         # `_begin` traces NODE_KILLED. It comes first, so that in the trace every effect of the
         # death on other nodes is behind this row.
         life = self._begin(node, LifeAct.KILL, cause=cause)

@@ -128,6 +128,7 @@ class ControlPlane:
     async def _reset_client_ends(
         self, process: FleetProcess, reset: LinkReset
     ) -> tuple[ConnectionName, ...]:
+        """Close the client ends in one process; a stopped one does it when it continues."""
         if process.is_stopped:
             process.missed_resets.append(reset)
         call = process.handle.reset_client_ends(reset, CALL_TIMEOUT_S)
@@ -159,6 +160,7 @@ class ControlPlane:
         await side_by_side(self._control_process(p, self.state) for p in self._processes)
 
     async def _control_process(self, process: FleetProcess, state: ControlState) -> None:
+        """Send the state to one process, unless it is stopped or silent."""
         if not process.is_up:
             return
         try:
@@ -169,6 +171,7 @@ class ControlPlane:
             self._on_failure(f"{process.process_id} did not take the control plane's state in time")
 
     async def _status_of(self, process: FleetProcess) -> ClusterStatus:
+        """Query one process; an empty status stands for no answer."""
         try:
             status = await _unless_stopped(process, process.handle.status(STATUS_TIMEOUT_S))
         except (ActorGone, TimeoutError):

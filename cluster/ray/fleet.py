@@ -357,6 +357,7 @@ class Fleet:
         )
 
     async def _start_agent(self, machine: Machine, marker: str) -> None:
+        """Start a machine's agent; the machine is in `machines` once it has answered."""
         agent = AgentHandle.start(self.run_id, machine)
         self._agents.append(agent)
         self.machines[machine.ray_node_id] = MachineState(
@@ -529,6 +530,7 @@ class Fleet:
         )
 
     def _nodes_ever_on(self, machine: Machine) -> tuple[NodeName, ...]:
+        """Return the nodes of every process that was on a machine during the run."""
         return tuple(
             name
             for process in self.processes
@@ -543,6 +545,7 @@ class Fleet:
             process.stopped = asyncio.Future()
 
     async def _try_continue(self, process: FleetProcess) -> None:
+        """SIGCONT a process if it still exists."""
         try:
             await self._continue_process(process)
         except (ProcessLookupError, ActorGone, TimeoutError):

@@ -59,6 +59,7 @@ def processes_of(folder: Path, proc: Path = Path("/proc")) -> list[int]:
 
 
 def _belongs_to(process: Path, folder: Path) -> bool:
+    """Return True if a raylet started the process, and it has a file of the session open."""
     try:
         if _STARTED_BY_RAYLET not in (process / "environ").read_bytes():
             return False
@@ -69,6 +70,7 @@ def _belongs_to(process: Path, folder: Path) -> bool:
 
 
 def _is_open_below(folder: Path, descriptor: Path) -> bool:
+    """Return True if a file descriptor is of a file below `folder`."""
     try:
         return descriptor.readlink().is_relative_to(folder)
     except OSError:  # closed meanwhile

@@ -194,6 +194,7 @@ class RayWorkers:
         return self._start_worker()
 
     def _start_worker(self) -> _StartedWorker:
+        """Start an actor, and ask for its name as its first work."""
         options: dict[str, Any] = {"max_restarts": 0, "max_task_retries": 0}
         # On a cluster each worker reserves a processor, because other programs may run there. On
         # this machine the workers share the processors.

@@ -54,6 +54,7 @@ def ask_as_guest(run_dir: Path, question: Callable[[Host], Awaitable[T]]) -> T:
 
 
 async def _ask(run_dir: Path, listeners: Listeners, question: Callable[[Host], Awaitable[T]]) -> T:
+    """Start a process with one client node, run `question`, and stop the process."""
     name = NodeName(f"{ROLE}-{os.getpid()}")
     settings = RunSettings(
         run_id=listeners.run_id,

@@ -325,6 +325,7 @@ class NodeProcess:
     def _open_listener(
         self, name: NodeName, incarnation: Incarnation, binding: ListenerBinding
     ) -> WireListener:
+        """Return the listener of a new incarnation, on the reserved socket if there is one."""
         sock = self._reserved.pop(name, None) or bind(binding.host, binding.port)
         seed = self.settings.seed
         listener = WireListener(
@@ -379,6 +380,7 @@ class NodeProcess:
             self._transport.send(address, frame)
 
     def _deliver(self, frame: Frame) -> None:
+        """Give a received frame to its node."""
         host = self._hosts.get(frame.destination)
         if host is None:
             self._answer_undeliverable(frame)

@@ -314,6 +314,7 @@ class _OutgoingLink(asyncio.Protocol):
         self._owner.outgoing_lost(self)
 
     async def _dial(self) -> None:
+        """Open the TCP connection; a failure ends the link."""
         try:
             await self._loop.create_connection(lambda: self, self.address.host, self.address.port)
         except OSError:
@@ -337,6 +338,7 @@ class _OutgoingLink(asyncio.Protocol):
         _HEADER.pack_into(buffer, start, length)
 
     def _flush(self) -> None:
+        """Write the buffered messages; close the link if the peer does not read them."""
         self._flush_scheduled = False
         if self._ended or self._transport is None:
             return
@@ -426,6 +428,7 @@ class _IncomingLink(asyncio.Protocol):
         return True
 
     def _greet(self, hello: Hello) -> bool:
+        """Accept or refuse the caller; return False if it is refused."""
         reason = self._owner.refusal(hello)
         if reason is not None:
             self._refuse(reason)
@@ -447,6 +450,7 @@ class _IncomingLink(asyncio.Protocol):
         self._owner.events.on_refused(caller, reason)
 
     def _deliver_inbox(self) -> None:
+        """Deliver the received frames, until the link ends."""
         inbox, self._inbox = self._inbox, []
         for frame in inbox:
             if self._ended:

@@ -165,6 +165,8 @@ def _write_batches(out: bytearray, batches: tuple[RecordBatch, ...]) -> None:
 
 
 def _array_reader(read_item: Reader, *, nullable: bool) -> Reader:
+    """Return a reader of lists whose items `read_item` reads."""
+
     def read(cursor: Cursor) -> list[Any] | None:
         count = _read_int32(cursor)
         if count < 0:
@@ -180,6 +182,8 @@ def _array_reader(read_item: Reader, *, nullable: bool) -> Reader:
 
 
 def _array_writer(write_item: Writer) -> Writer:
+    """Return a writer of sequences whose items `write_item` writes."""
+
     def write(out: bytearray, items: Any) -> None:  # noqa: ANN401 (a sequence of any values)
         if items is None:
             out += b"\xff\xff\xff\xff"  # length -1
@@ -197,6 +201,7 @@ def _present(fields: tuple[WireField, ...], version: int) -> tuple[WireField, ..
 
 
 def _scalar_reader(field: WireField) -> Reader:
+    """Return a reader of a value that is no structure."""
     match field.kind:
         case Kind.INT:
             return _int_reader(field.bits)
@@ -220,6 +225,7 @@ def _plain_reader(field: WireField, version: int) -> Reader:
 
 
 def _dict_reader(fields: tuple[WireField, ...], version: int) -> Reader:
+    """Return a reader of a structure as a dict."""
     readers = [(each.name, _plain_reader(each, version)) for each in _present(fields, version)]
     return lambda cursor: {name: read(cursor) for name, read in readers}
 
@@ -250,6 +256,7 @@ def _item_of(field: WireField) -> WireField:
 def _struct_reader(
     message: type[msgspec.Struct], fields: tuple[WireField, ...], version: int
 ) -> Reader:
+    """Return a reader of a structure as `message`."""
     annotations = {field.name: field.type for field in msgspec.structs.fields(message)}
     readers: list[tuple[str | None, Reader]] = []
     for field in _present(fields, version):

@@ -197,6 +197,7 @@ def read_exchange(payload: bytes) -> Exchange:
 
 
 def _unknown_api(header: RequestHeader) -> str:
+    """Return the message about an API that the broker does not offer."""
     if header.api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
         return "a SASL handshake: the listener is PLAINTEXT (security.protocol=PLAINTEXT)"
     name = "API" if header.api is None else header.api.label

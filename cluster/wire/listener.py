@@ -248,6 +248,7 @@ class WireListener:
         return names
 
     def _to_client(self, frame: Frame) -> None:
+        """Deliver a frame that has passed the link rules to its connection."""
         match frame:
             case ResponseFrame():
                 self._answer(frame)
@@ -261,6 +262,7 @@ class WireListener:
                 pass
 
     def _answer(self, frame: ResponseFrame) -> None:
+        """Send an answer as bytes; without an expected answer, continue or close."""
         connection = self._named.get((frame.destination, frame.connection_id))
         exchange = None if connection is None else connection.exchange
         if connection is None or exchange is None:
@@ -277,6 +279,7 @@ class WireListener:
             connection.answer(None)
 
     def _to_broker(self, frame: Frame) -> None:
+        """Give the broker a frame that has passed the link rules."""
         if isinstance(frame, CloseFrame):
             # One turn later, because the broker may be on the stack:
             # 1. The broker sends an answer, which `take` delivers.
@@ -379,6 +382,7 @@ class WireListener:
             )
 
     def _close_frame(self, name: ConnectionName, *, by_client: bool) -> CloseFrame:
+        """Return the frame that ends a connection; `by_client`: the client's end sends it."""
         client, number = name
         broker = NodeName("") if self._host is None else self._host.name
         return CloseFrame(
@@ -390,6 +394,7 @@ class WireListener:
         )
 
     def _report(self, connection: WireConnection, reason: str) -> None:
+        """Count, log and trace a connection that is closed because of `reason`."""
         self.refusals[reason] = self.refusals.get(reason, 0) + 1
         host = self._host
         if host is None or not host.alive:

@@ -178,6 +178,7 @@ class ZooKeeperHandle:
     # -- the connection --------------------------------------------------------------------------
 
     def _connect(self) -> None:
+        """Dial the next server of the list, and ask it for the session."""
         self._timer = None
         server = self._servers[self._next_server % len(self._servers)]
         self._next_server += 1
@@ -202,6 +203,7 @@ class ZooKeeperHandle:
     def _connect_answered(
         self, connection: Connection, answer: AnyResponse | Disconnected | RequestTimedOut
     ) -> None:
+        """Take the session that a server grants: set watches, send queued requests."""
         if connection is not self._connection or not isinstance(answer, ConnectResponse):
             return
         if answer.session_id == NO_SESSION:  # the server does not know the session any more
@@ -231,6 +233,7 @@ class ZooKeeperHandle:
         self._schedule()
 
     def _connection_ended(self, connection: Connection) -> None:
+        """Fail all requests, and connect again after a random time."""
         if connection is not self._connection:
             return
         self._connection = None
@@ -272,6 +275,7 @@ class ZooKeeperHandle:
         self._on_state(state)
 
     def _fail_all(self, error: KeeperError) -> None:
+        """Fail the requests in flight, then the queued ones."""
         packets = [*self._in_flight.values(), *self._queued]
         self._in_flight.clear()
         self._queued.clear()
@@ -325,6 +329,7 @@ class ZooKeeperHandle:
     # -- requests and answers --------------------------------------------------------------------
 
     def _send(self, packet: _Packet) -> None:
+        """Send a request on the present connection."""
         connection = self._connection
         if connection is None:
             raise SimulationError("a connected session has a connection")
@@ -344,6 +349,7 @@ class ZooKeeperHandle:
         number: int,
         answer: AnyResponse | Disconnected | RequestTimedOut,
     ) -> None:
+        """Process the answer to request `number` of a connection."""
         if connection is not self._connection or isinstance(answer, Disconnected | RequestTimedOut):
             return  # `_connection_ended` fails all requests in flight, in order
         packet = self._in_flight.pop(number)
@@ -381,6 +387,7 @@ class ZooKeeperHandle:
                 pass
 
     def _noticed(self, connection: Connection, notice: AnyNotice) -> None:
+        """Remove the watches that have fired, and report the event."""
         if connection is not self._connection:
             return
         self._last_heard_us = self._host.now_us()

@@ -199,6 +199,7 @@ class ClientRequests:
         now_us: int,
         result: ServerResult,
     ) -> None:
+        """Open a session, continue one, or refuse a client that has seen newer transactions."""
         if not self._database.is_as_of(request.last_zxid_seen):
             # The client has seen transactions that this server has not applied. It must try
             # another server, or it would read an older state than before (ZK-05).
@@ -303,6 +304,7 @@ class ClientRequests:
         now_us: int,
         result: ServerResult,
     ) -> None:
+        """Have the leader propose a write; `_answer_write` answers it once it is applied."""
         number = self._next_request_number
         self._next_request_number += 1
         self._pending[number] = _PendingWrite(request_id, connection, request)
@@ -313,6 +315,7 @@ class ClientRequests:
             role.submit(session_id, number, request, result)
 
     def _answer_write(self, pending: _PendingWrite, txn: Txn, result: ServerResult) -> None:
+        """Answer a write of a client of this server, whose transaction is applied now."""
         error = txn.body.error if isinstance(txn.body, ErrorTxn) else KeeperError.NONE
         response: ZooKeeperResponse
         match pending.request:

@@ -210,6 +210,7 @@ class Leading:
         now_us: int,
         result: ServerResult,
     ) -> None:
+        """Add a learner that asks for the epoch; an older connection of it is closed."""
         for old in [
             learner for learner in self._learners.values() if learner.server_id == request.server_id
         ]:
@@ -357,6 +358,7 @@ class Leading:
         now_us: int,
         result: ServerResult,
     ) -> None:
+        """Give a transaction a zxid, log it, and send it to each learner that has the history."""
         zxid = self._last_zxid = Zxid(self._last_zxid + 1)
         if isinstance(body, CreateSessionTxn):
             session_id = SessionId(zxid)
@@ -425,6 +427,7 @@ class Leading:
         self._set_expiry_timer(now_us, result)
 
     def _set_expiry_timer(self, now_us: int, result: ServerResult) -> None:
+        """Set the timer for the next whole tick."""
         tick_us = self._ensemble.tick_us
         result.add(SetTimer(key=EXPIRY_TIMER, delay_us=tick_us - now_us % tick_us))
 

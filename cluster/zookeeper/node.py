@@ -161,6 +161,7 @@ class ZooKeeperNode:
             self._carry_out_one(output)
 
     def _carry_out_one(self, output: Output) -> None:
+        """Carry out one output."""
         host = self._host
         match output:
             case Reply(request_id=request_id, response=response):
@@ -183,6 +184,7 @@ class ZooKeeperNode:
                 host.trace(output)
 
     def _ask_leader(self, leader: ServerId, request: QuorumRequest) -> None:
+        """Send a request to the leader; the first one opens the connection."""
         if self._leader is None:
             connection = self._host.connect(
                 zookeeper_name(leader),
@@ -200,6 +202,7 @@ class ZooKeeperNode:
         )
 
     def _ask_vote(self, server: ServerId, election_round: int) -> None:
+        """Ask a server for its vote, on a connection that later rounds use again."""
         connection = self._electors.get(server)
         if connection is None or connection.is_closed:
             connection = self._electors[server] = self._host.connect(

@@ -306,6 +306,7 @@ class ServerCore:
         self._begin_round(now_us, result)
 
     def _begin_round(self, now_us: int, result: ServerResult) -> None:
+        """Ask all other servers for their votes; a timer ends the round."""
         self._election_round += 1
         self._votes = {self._ensemble.server_id: self._own_vote()}
         for server in self._ensemble.peers:
@@ -346,6 +347,7 @@ class ServerCore:
             self._follow(newest, now_us, result)
 
     def _follow(self, leader: ServerId, now_us: int, result: ServerResult) -> None:
+        """Take the role of a follower, and begin to copy the history of `leader`."""
         result.add(CancelTimer(key=LOOK_TIMER))
         self._role = Following(self._ensemble, self._log, leader, self.database.last_zxid, now_us)
         self._role.begin(result)

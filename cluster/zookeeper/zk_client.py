@@ -230,6 +230,7 @@ class ZkClient:
         )
 
     def _state_changed(self, state: KeeperState) -> None:
+        """Wake waiting operations; after an expiry open a new session."""
         if state is KeeperState.SYNC_CONNECTED:
             self._wake_waiters()
         if state is KeeperState.EXPIRED and not self._is_closed:
@@ -248,6 +249,7 @@ class ZkClient:
             waiter.set()
 
     def _event(self, event: WatcherEvent) -> None:
+        """Queue the listeners of the changed path."""
         self.notifications += 1
         if event.event_type in _CHILD_EVENTS:
             self._fire_children(event.path)
@@ -270,6 +272,7 @@ class ZkClient:
                 raise
 
     def _fire_children(self, path: str) -> None:
+        """Queue each child listener of `path`, with the two reads before it."""
         for listener in self._child_listeners.get(path, ()):
             # The default argument binds this listener; a closure would see the loop's last one.
             async def run(listener: ChildListener = listener) -> None:
@@ -280,6 +283,7 @@ class ZkClient:
             self._queue(f"children of {path} changed", run)
 
     def _fire_data(self, path: str) -> None:
+        """Queue each data listener of `path`, with the two reads before it."""
         for listener in self._data_listeners.get(path, ()):
 
             async def run(listener: DataListener = listener) -> None:
@@ -295,6 +299,7 @@ class ZkClient:
         self._event_wakeup.set()
 
     async def _run_events(self) -> None:
+        """Call the queued listeners one after the other, until the client is closed."""
         while not self._is_closed:
             if not self._events:
                 await self._event_wakeup.wait(None)
