@@ -1,8 +1,8 @@
 """Distribution of work to workers: the interface, and a worker in this process.
 
-Work is a list of items; an item is a number (a seed) or several. The answer is bytes. The caller
-knows which worker did an item, so that it can give the item to another one as well. Nothing is
-retried here. Ray's workers are in `cluster.ray.tasks`, processes of this machine in
+Work is a list of items (seeds of runs). The answer is bytes. The caller knows which worker did an
+item, so that it can give the item to another worker as well, whose answer must be equal. Nothing
+is retried here. Ray's workers are in `cluster.ray.tasks`, processes of this machine in
 `cluster.worker_processes`.
 """
 
@@ -17,13 +17,14 @@ from typing import NewType, Protocol
 WorkerName = NewType("WorkerName", str)
 """A worker's machine and process, e.g. `10.0.0.3:4711`; a restarted worker has another name."""
 Item = int | tuple[int, ...]
-"""A number, or a number preceded by its ancestors: the lineage of a seed."""
+"""A seed, or its lineage: seeds each of which changes the plan of the one before it. The last one
+is the item's own."""
 Items = tuple[Item, ...]
 Work = Callable[[Items], bytes]
 
 
 def number_of(item: Item) -> int:
-    """Return an item's own number."""
+    """Return an item's own seed."""
     return item if isinstance(item, int) else item[-1]
 
 

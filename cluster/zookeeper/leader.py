@@ -242,6 +242,7 @@ class Leading:
         """
         if self.has_failed:
             return
+        # Step 1.
         if self._epoch is None:
             if not self._is_majority(len(self._learners)):
                 return
@@ -252,11 +253,13 @@ class Leading:
         for learner in self._learners.values():
             if learner.ack_epoch is None:
                 self._answer_parked(learner, FollowerInfoResponse(epoch=self._epoch), result)
+        # Step 2.
         if not self._history_is_newest and not self._take_history():
             return
         for learner in self._learners.values():
             if learner.ack_epoch is not None and not learner.is_synced:
                 self._send_history(learner, learner.ack_epoch, result)
+        # Step 3.
         if not self.is_established:
             if not self._is_majority(
                 sum(learner.has_history for learner in self._learners.values())
@@ -294,7 +297,10 @@ class Leading:
         )
 
     def _establish(self, now_us: int, result: ServerResult) -> None:
-        """Begin to serve: the whole history is committed, and each session gets a full timeout."""
+        """Begin to serve: the whole history is committed, and each session gets a full timeout.
+
+        A new leader does not know when the sessions' clients were last active.
+        """
         self.is_established = True
         self.committed_zxid = self._log.last_zxid
         for session_id, timeout_ms in self._projected.sessions.items():
@@ -329,6 +335,7 @@ class Leading:
     ) -> None:
         """Propose the transaction of `request`, whose client is connected to `server_id`."""
         self._sessions.touch(session_id, now_us)
+        # A session that has moved: this is a late request on the client's old connection.
         if not isinstance(request, ConnectRequest) and self._sessions.has_moved(
             session_id, server_id
         ):

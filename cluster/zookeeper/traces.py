@@ -1,4 +1,4 @@
-"""Trace events of ZooKeeper servers and their clients."""
+"""Trace events of ZooKeeper servers and their clients. Their column `offset` has a zxid."""
 
 from cluster.host.incoming_request import AcceptedConnection
 from protocol.messages.zookeeper import SessionId, WatcherEvent, Zxid

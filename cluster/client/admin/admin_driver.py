@@ -168,9 +168,9 @@ class AdminDriver:
     ) -> dict[K, V | ClientError]:
         """Return the outcome of each key, in their order; GaveUp for keys not answered in time.
 
-        Shape: without a `lookup` every key needs a broker, and is sent to no other. `waits` is for
-        requests whose answer waits for a log: each may take all the time that is left, up to
-        `request.timeout.ms`.
+        Shape: without a `lookup` every key needs a broker, and is sent to no other. `waits`: the
+        answer comes only when a log record is replicated, so a request may take all the time that
+        is left, up to `request.timeout.ms`.
         Raises: SimulationError for a key with neither broker nor lookup.
         """
         places = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)

@@ -162,12 +162,12 @@ class Rebalancer:
     async def _rebalance(self) -> bool:
         """Do the steps R1 to R11 of an attempt; return True if it succeeded."""
         member = self._member
-        await self._read_streams(member.consumer_id)  # R1
+        await self._read_streams(member.consumer_id)  # R1: fails if the registration is gone
         self.finds_no_broker = not await member.read_brokers()  # R2
         if self.finds_no_broker:
             return True  # as in Kafka: a success that changes nothing (ZK-40)
         await self.close_fetchers()  # R3
-        await self._release()  # R5
+        await self._release()  # R5 (R4 is a callback, which this application does not have)
         view = await self._read_view()  # R6
         assigned = assign(member.config.partition_assignment_strategy, view, member.consumer_id)
         member.trace(
@@ -178,7 +178,9 @@ class Rebalancer:
             },
             offset=member.zk.last_zxid,
         )
-        offsets = await self._offsets.fetch(tuple(assigned))  # R8
+        # R8. As in Kafka, before the claim: if the old owner commits after this read and releases
+        # before the claim, this consumer begins at the older offset (ZK-44).
+        offsets = await self._offsets.fetch(tuple(assigned))
         if self._is_shutting_down():
             return False
         if not await self._claim(assigned):  # R9, R10
@@ -257,7 +259,7 @@ class Rebalancer:
                         partition=partition,
                         offset=zk.last_zxid,
                     )
-                    continue
+                    continue  # as in Kafka, the remaining partitions are claimed all the same
             created.append(partition)
         if not self._conflicts:
             return True
