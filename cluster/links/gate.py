@@ -1,9 +1,10 @@
 """The link gate: applies link rules at one host, in every runtime.
 
 Each host incarnation that has rules has one gate, for both directions. Frames that the node sends
-go through `send` to the network; frames that arrive go through `receive` to its endpoint; frames
-that the rules hold wait in the gate. It must not know what carries frames, nor its runtime, which
-provides `transmit`, `deliver`, `after` and the random streams.
+go through `send` to the network; frames that arrive go through `receive` to its endpoint. A verdict
+(`decisions`) is the effect of the rules on one frame; frames that the rules hold wait in the gate.
+The gate must not know what carries frames, nor its runtime, which provides `transmit`, `deliver`,
+`after` and the random streams.
 
 How a host uses its gate:
 1. It makes a gate when it gets rules, and drops the gate again if none of them concerns the host

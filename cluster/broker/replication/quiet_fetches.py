@@ -38,11 +38,14 @@ class QuietTopic:
         self.answers = [UNREAD] * count
         self.stirred: dict[int, None] = dict.fromkeys(range(count))
         self._counted: list[FollowerState | None] = [None] * count
+        """State of the follower in each quiet partition, None in a stirred one."""
         self._index_of = {
             position.partition: index for index, position in enumerate(topic.partitions)
         }
         self._shared = SharedFetchTime()
+        """Time of the last Fetch, for all quiet partitions."""
         self._whole: FetchableTopicResponse | None = None
+        """The answer of `whole_answer`, None once a partition was stirred or made quiet."""
 
     def ask(self, topic: FetchTopic) -> bool:
         """Take the positions of the next Fetch; return False if its partitions differ.
@@ -87,7 +90,7 @@ class QuietTopic:
     def stir(self, index: int) -> None:
         """End the quiet of the partition at `index`: the next Fetch reads it."""
         follower = self._counted[index]
-        if follower is not None:
+        if follower is not None:  # else the partition is stirred already
             follower.count_alone()
             self._counted[index] = None
             self.stirred[index] = None

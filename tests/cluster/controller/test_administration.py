@@ -31,7 +31,7 @@ def elect(lab: ControllerLab, name: TopicPartition) -> ErrorCode:
 def test_election_makes_the_first_replica_lead_in_a_new_epoch() -> None:
     """The ISR stays as it is: the former leader is a follower that has every record."""
     lab = running_lab()
-    lab.reassign(P0, (2, 0, 1))
+    lab.reassign(P0, (2, 0, 1))  # changes the preferred leader, not the leader
     assert elect(lab, P0) is ErrorCode.NONE
     after = lab.partition(P0)
     assert (after.leader, after.leader_epoch, sorted(after.isr)) == (2, 1, [0, 1, 2])
@@ -62,7 +62,7 @@ def test_election_of_a_replica_outside_the_isr_is_refused() -> None:
     """Its election would lose the records that only the ISR has."""
     lab = running_lab()
     lab.reassign(P0, (2, 0, 1))
-    lab.alter_partition(P0, (0, 1), by=0)
+    lab.alter_partition(P0, (0, 1), by=0)  # removes broker 2 from the ISR
     before = lab.records()
     assert elect(lab, P0) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     assert lab.records() == before

@@ -54,7 +54,7 @@ def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None
     behind = lab.log.log_end_offset - 1
     lab.heartbeat(0, want_shut_down=True)
     lab.heartbeat(1)
-    lab.heartbeat(2, offset=behind)
+    lab.heartbeat(2, offset=behind)  # has not applied the move
     assert not lab.heartbeat(0, want_shut_down=True).should_shut_down
     lab.heartbeat(2)
     response = lab.heartbeat(0, want_shut_down=True)
@@ -81,7 +81,7 @@ def test_shutdown_does_not_wait_for_brokers_that_shut_down_too() -> None:
     behind = lab.log.log_end_offset - 1
     lab.heartbeat(0, want_shut_down=True)
     lab.heartbeat(2, offset=behind, want_shut_down=True)
-    lab.heartbeat(1)
+    lab.heartbeat(1)  # the only active broker that is left
     assert lab.heartbeat(0, want_shut_down=True).should_shut_down
     assert lab.heartbeat(2, want_shut_down=True).should_shut_down
 
@@ -90,7 +90,7 @@ def test_shutdown_of_a_broker_that_leads_nothing_is_granted_at_once() -> None:
     """No leadership moves, so no broker must learn of it. The stopping broker leaves its ISRs."""
     lab = running_lab()
     lab.reassign(P0, (1, 0, 2))
-    lab.elect_leaders(P0)
+    lab.elect_leaders(P0)  # broker 0 led this partition only
     assert lab.heartbeat(0, want_shut_down=True).should_shut_down
     assert lab.broker(0).fenced
     assert lab.partition(P0).isr == (1, 2)

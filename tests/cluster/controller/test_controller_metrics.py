@@ -48,7 +48,10 @@ def test_brokers_are_counted_as_fenced_or_active() -> None:
 
 @pytest.mark.parametrize("unclean", [True, False])
 def test_election_of_a_replica_outside_the_isr_counts_as_unclean(unclean: bool) -> None:
-    """It counts once for each partition; creations, clean elections and lost leaders do not."""
+    """Unclean elections count once for each partition.
+
+    Creations, clean elections and elections that leave no leader do not count.
+    """
     config = BrokerConfig(
         auto_leader_rebalance_enable=False, unclean_leader_election_enable=unclean
     )

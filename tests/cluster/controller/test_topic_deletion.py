@@ -43,7 +43,7 @@ def test_deleted_topic_of_the_plan_is_not_created_again() -> None:
     """Missing topics are created when a broker is unfenced, also by the next controller."""
     lab = running_lab()
     delete(lab, "orders")
-    lab.advance_ms(20_000)
+    lab.advance_ms(20_000)  # all sessions end, so that the brokers are unfenced once more
     lab.start_brokers(0, 1, 2)
     assert list(lab.image.topics) == ["bills"]
     successor = ControllerLab(cluster_of(topic("orders"), topic("bills")), lab.storage)
@@ -72,7 +72,7 @@ def test_topic_named_twice_is_refused_and_kept() -> None:
         DeletableTopicResult(name="bills"),
     )
     assert list(lab.image.topics) == ["orders"]
-    assert lab.log.log_end_offset == before + 1
+    assert lab.log.log_end_offset == before + 1  # the record that removes bills
 
 
 def test_broker_learns_the_deleted_partitions() -> None:

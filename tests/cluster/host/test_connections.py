@@ -254,7 +254,7 @@ def test_the_death_of_the_client_makes_the_server_forget_its_requests() -> None:
 
 
 def test_a_restarted_server_resets_connections_of_its_former_incarnation() -> None:
-    """This holds even if the report of its death was lost, as with the loss of a machine."""
+    """The client learns of the restart by its next request, if the report of the death was lost."""
     lab = HostLab()
     first = lab.host(SERVER)
     EchoServer(first)

@@ -25,6 +25,7 @@ from protocol.messages.transaction import AddOffsetsToTxnRequest, TxnOffsetCommi
 from protocol.trace import TraceKind
 
 OTHER = OffsetFetchRequestGroup(group_id="other", member_id="n", member_epoch=8)
+"""A second group in a request, which the row does not name."""
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,10 @@ OTHER = OffsetFetchRequestGroup(group_id="other", member_id="n", member_epoch=8)
 def test_row_of_a_request_has_the_group_columns_of_its_api(
     request_body: AnyRequest, columns: tuple[str | None, str | None, int | None]
 ) -> None:
-    """Of several groups or members the first is traced; administrators' requests have none."""
+    """Of several groups or members the row has the first; administrators' requests have none.
+
+    A request without a generation, such as JoinGroup, has None in that column.
+    """
     api = API_OF_REQUEST[type(request_body)]
     envelope = RequestEnvelope(
         api_key=api,

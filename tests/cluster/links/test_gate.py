@@ -476,9 +476,11 @@ def test_a_lost_response_resets_its_connection_once() -> None:
     ]
     assert lab.delivered == []
     lab.run_for()
-    (heard,) = lab.delivered
-    assert isinstance(heard, CloseFrame)
-    assert (heard.source, heard.connection_id, heard.by_client) == (B, 1, True)
+    (close_at_server,) = lab.delivered
+    assert isinstance(close_at_server, CloseFrame)
+    # The server gets it as if the client had closed the connection.
+    assert (close_at_server.source, close_at_server.by_client) == (B, True)
+    assert close_at_server.connection_id == 1
     second = response(2, connection=2, source=A, destination=B)
     lab.gate.send(second)
     assert lab.transmitted[1:] == [second]

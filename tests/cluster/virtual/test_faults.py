@@ -173,6 +173,7 @@ def test_a_restart_on_an_empty_disk_finds_nothing() -> None:
         for empty_disk in (False, True, False):
             await run.runtime.crash(BROKER)
             await run.runtime.restart(BROKER, empty_disk=empty_disk)
+            # At the instant of the restart, before the broker has appended anything.
             sizes.append(batches_on(await run.runtime.status(), 0))
 
     run.run(main())
@@ -469,18 +470,20 @@ def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
 
     async def main(runtime: VirtualRuntime) -> None:
         first = (await runtime.status()).partitions[partition].leader
-        others = [i for i in range(3) if i != first]
-        await runtime.ask_as_admin(move_leader, partition, BrokerId(others[0]))
-        assert (await runtime.status()).partitions[partition].leader == others[0]
-        await runtime.crash(NodeName(f"broker-{others[0]}"))
+        other = next(broker_id for broker_id in range(3) if broker_id != first)
+        await runtime.ask_as_admin(move_leader, partition, BrokerId(other))
+        assert (await runtime.status()).partitions[partition].leader == other
+        # The session of this cluster's brokers is 2 s.
+        await runtime.crash(NodeName(f"broker-{other}"))
         await runtime.sleep(5 * SECOND_US)
-        assert (await runtime.status()).partitions[partition].leader != others[0]
-        await runtime.restart(NodeName(f"broker-{others[0]}"))
+        assert (await runtime.status()).partitions[partition].leader != other
+        await runtime.restart(NodeName(f"broker-{other}"))
         await runtime.sleep(5 * SECOND_US)
         await runtime.ask_as_admin(elect_preferred_leaders, None)
-        assert (await runtime.status()).partitions[partition].leader == others[0]
+        assert (await runtime.status()).partitions[partition].leader == other
 
     rows = real_run(main)
+    # Two orders, one administrator: its host is made on first use.
     started = [row.node for row in rows if row.kind == TraceKind.NODE_STARTED]
     assert started.count("admin-0") == 1
 

@@ -165,7 +165,7 @@ class World:
             request = FindCoordinatorRequest(coordinator_keys=(name,))
 
         def on_response(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
-            assert not host.is_paused
+            assert not host.is_paused  # a paused node takes no step
             asked.outcomes.append(_outcome_name(outcome, name))
 
         connection.send(request, timeout_us=TIMEOUT_US, on_response=on_response)
@@ -213,6 +213,7 @@ class World:
         answer: AnyResponse = MetadataResponse(topics=(MetadataResponseTopic(name=name),))
         if isinstance(request.envelope.body, FindCoordinatorRequest):
             answer = FindCoordinatorResponse(coordinators=(Coordinator(key=name),))
+        # 5 ms are longer than most latencies and shorter than the timeout.
         delay_us = 5_000 if name.startswith("parked") else 0
         host.after(delay_us, host.reply, request.request_id, answer)
 
@@ -285,6 +286,7 @@ STEPS = st.lists(
 def play(steps: list[Step]) -> World:
     """Carry out the steps, heal, and let everything settle."""
     world = World()
+    # Some connections from the start, so that short lists of steps have an effect, too.
     for pair in ((A, B), (B, A), (A, C), (C, B)):
         world.connect(*pair, PURPOSES[0])
     for step in steps:

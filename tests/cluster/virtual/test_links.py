@@ -91,6 +91,7 @@ def test_a_cut_is_silent_and_at_healing_all_frames_arrive_in_order() -> None:
     """Only a timeout reveals a cut; requests sent during it are served late."""
     world = World("parked")
     lab, client = world.lab, world.client
+    # One request waits at the server, one is on its way, and two are sent during the cut.
     parked = client.connect("other")
     client.send(parked, "parked")
     lab.run_for(4 * LATENCY_US)
@@ -159,6 +160,7 @@ def test_a_cut_of_the_way_back_holds_the_answers_of_served_requests() -> None:
     opening = client.connect()
     lab.run_for(5 * LATENCY_US)
     assert world.server.served_groups == ["a"]
+    # The answer is held, and so is the acceptance of the new connection.
     assert (client.outcomes, opening.is_open) == ([], False)
     lab.set_rules()
     lab.run_for(LATENCY_US)
@@ -206,7 +208,7 @@ def test_a_successor_never_sees_the_held_frames_of_its_predecessor() -> None:
     world.server.host.crash()
     lab.run_for(2 * LATENCY_US)
     successor = EchoServer(lab.host(SERVER, 1))
-    world.cut()
+    world.cut()  # once more, for the new host: a runtime gives the rules to each new host
     lab.set_rules()
     lab.run_for(0)
     connection = client.connect()
@@ -269,8 +271,8 @@ def test_a_rule_for_an_api_holds_it_and_later_frames_of_its_connection() -> None
     find = FindCoordinatorRequest(coordinator_keys=("g",))
     connections = [world.connection, client.connect("other")]
     client.send(connections[0], "find 0", find)
-    client.send(connections[0], "heartbeat 0")
-    client.send(connections[0], "behind", find)
+    client.send(connections[0], "heartbeat 0")  # held
+    client.send(connections[0], "behind", find)  # waits behind it, in the same stream
     client.send(connections[1], "find 1", find)
     lab.run_for(10 * LATENCY_US)
     assert client.outcomes == [("find 0", "ok"), ("find 1", "ok")]
@@ -315,7 +317,7 @@ def test_a_reset_is_seen_at_both_ends_and_loses_frames_in_flight() -> None:
     assert len(ends) == len(world.server.host.reset_links((CLIENT,), ("coordinator",))) == 1
     lab.run_for(0)
     assert client.outcomes == [("parked", "Disconnected"), ("in flight", "Disconnected")]
-    world.server.release()
+    world.server.release()  # the answer to "parked" finds no connection, and is no misuse
     lab.run_for(10 * LATENCY_US)
     assert world.server.served_groups == ["parked"]
     assert (world.connection.is_closed, other.is_open) == (True, True)
@@ -364,7 +366,7 @@ def test_a_death_ends_connections_whose_acceptance_is_held(effect: LinkEffect) -
     lab, client = world.lab, world.client
     lab.set_rules(to_client(effect))
     half_open = client.connect("other")
-    lab.run_for(2 * LATENCY_US)
+    lab.run_for(2 * LATENCY_US)  # the server has accepted; its OpenedFrame waits in its gate
     world.server.host.crash()
     lab.run_for(2 * LATENCY_US)
     assert not half_open.is_closed

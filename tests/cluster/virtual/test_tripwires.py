@@ -107,7 +107,7 @@ def test_other_threads_continue_during_a_run() -> None:
     read = in_module(NODE_MODULE, "import time; time.monotonic()")
     seen: list[list[str]] = []
     with tripwires():
-        with pytest.raises(Tripped):
+        with pytest.raises(Tripped):  # in the thread of the run
             read()
         thread = threading.Thread(target=lambda: seen.append(read()))
         thread.start()
@@ -121,7 +121,7 @@ def test_patched_functions_are_restored_after_the_last_run() -> None:
     with pytest.raises(ZeroDivisionError), tripwires(), tripwires():
         raise ZeroDivisionError
     assert [getattr(owner, name) for owner, name in forbidden()] == before
-    in_module(NODE_MODULE, "import time; time.time()")()
+    in_module(NODE_MODULE, "import time; time.time()")()  # raises nothing outside a run
 
 
 def test_all_drawing_functions_of_random_trip() -> None:
@@ -133,7 +133,7 @@ def test_all_drawing_functions_of_random_trip() -> None:
 def test_node_that_trips_breaks_an_explored_run_and_is_no_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The failure is the lab's own, and never a verdict about Kafka."""
+    """The failure is one of the tool, and never a verdict about Kafka."""
     read = in_module(NODE_MODULE, "import time; time.time()")
     from cluster.broker.node import BrokerNode
 

@@ -32,6 +32,7 @@ COORDINATOR = partition_for(GROUP, 3)
 def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
     """Kafka's handlers check this first; only LeaveGroup's has no such check (BEHAVIOUR 2.0)."""
     error = ErrorCode.UNSUPPORTED_VERSION
+    # Version 5 is the first JoinGroup with a group.instance.id.
     joined = static_member_refusal(envelope(join_group(instance="i"), version=5))
     assert isinstance(joined, JoinGroupResponse)
     assert (joined.error_code, joined.member_id, joined.generation_id) == (error, "", -1)

@@ -91,9 +91,10 @@ class TaskLab:
     def partition(
         self, index: int, *more: Record, commit_records: int = 0, records_per_batch: int = 500
     ) -> Partition:
-        """Return this broker's replica of an offsets partition, with that many records.
+        """Return this broker's replica of an offsets partition; the first call creates it.
 
-        `more` is one further batch.
+        Its log has `commit_records` preloaded commits, and one further batch with the records
+        `more`.
         """
         if index not in self.partitions:
             storage = MemoryLogStorage()
@@ -159,7 +160,7 @@ class TaskLab:
 def test_loads_of_one_delta_run_one_after_the_other() -> None:
     """Kafka has one scheduler thread: the second load waits for the first one (BEHAVIOUR 6.3)."""
     lab = TaskLab()
-    lab.partition(0, commit_records=20_000)
+    lab.partition(0, commit_records=20_000)  # partition 1 is empty
     lab.lead(0, 1, epoch=1)
     lab.lab.run_for(1_000_000)
     assert lab.done() == [
@@ -265,7 +266,7 @@ def test_queue_runs_tasks_in_the_order_of_the_leader_epochs() -> None:
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
-    lab.lab.run_for(6_000)
+    lab.lab.run_for(6_000)  # the load, whose fixed part takes 5 ms, has begun to read
     lab.follow(0, epoch=2)
     lab.lead(0, epoch=3)
     lab.lab.run_for(1_000_000)
@@ -285,7 +286,7 @@ def test_load_of_a_lost_leadership_stops_reading() -> None:
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
-    lab.lab.run_for(6_000)
+    lab.lab.run_for(6_000)  # the load has begun to read
     lab.follow(0, epoch=2)
     lab.lab.run_for(1_000_000)
     completed = lab.row(TraceKind.LOAD_COMPLETED)
@@ -306,13 +307,13 @@ def test_load_reads_a_batch_that_is_larger_than_its_buffer() -> None:
     lab.lab.run_for(1_000_000)
     detail = json.loads(lab.row(TraceKind.LOAD_COMPLETED).detail or "{}")
     assert (detail["records"], detail["groups"]) == (1_000, 20)
-    assert detail["bytes"] > 2 * 100
+    assert detail["bytes"] > 2 * 100  # two batches, each larger than the buffer of 100 bytes
 
 
 def test_load_that_stops_early_traces_the_reason_and_serves_the_partition() -> None:
     """The Scala coordinator serves the partition without its groups (BEHAVIOUR 5.4 step 8)."""
     lab = TaskLab()
-    lab.partition(0, Record(None, b"v"), commit_records=1_000)
+    lab.partition(0, Record(None, b"v"), commit_records=1_000)  # no coordinator writes this record
     lab.lead(0, epoch=1)
     lab.lab.run_for(1_000_000)
     completed = lab.row(TraceKind.LOAD_COMPLETED)

@@ -58,7 +58,7 @@ def test_appends_complete_in_log_order_up_to_the_high_watermark() -> None:
         appends.park(partition, append(partition), completed)
     appends.check(partition)
     assert done == []
-    follower_has(partition, 2)
+    follower_has(partition, 2)  # the records 0 and 1, not 2
     appends.check(partition)
     assert done == [("a", ErrorCode.NONE), ("b", ErrorCode.NONE)]
 
@@ -69,7 +69,7 @@ def test_expired_append_is_not_completed_again() -> None:
     done: list[ErrorCode] = []
     delayed = appends.park(partition, append(partition), done.append)
     appends.expire(delayed)
-    follower_has(partition, 1)
+    follower_has(partition, 1)  # the record is committed now
     appends.check(partition)
     appends.expire(delayed)
     assert done == [ErrorCode.REQUEST_TIMED_OUT]
@@ -97,7 +97,7 @@ def test_timer_with_the_same_key_replaces_the_pending_one() -> None:
     lab.run_for(50)
     timers.apply([SetTimer(key="m", delay_us=200)])
     lab.run_for(1_000)
-    assert fired == [(150, "n"), (250, "m")]
+    assert fired == [(150, "n"), (250, "m")]  # 250 = 50 + 200
 
 
 def test_cancelled_timer_does_not_fire_and_may_be_set_again() -> None:
@@ -105,6 +105,7 @@ def test_cancelled_timer_does_not_fire_and_may_be_set_again() -> None:
     lab = HostLab()
     fired: list[str] = []
     timers = KeyedTimers(lab.host("a"), fired.append)
+    # No timer has the key "x".
     timers.apply([SetTimer(key="m", delay_us=100), CancelTimer(key="m"), CancelTimer(key="x")])
     lab.run_for(1_000)
     assert fired == []

@@ -121,7 +121,7 @@ class LossyCluster:
 
 
 def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> None:
-    """It leaves after replica.lag.time.max.ms, and returns with its first Fetch at the log end.
+    """A follower leaves after replica.lag.time.max.ms, and returns with a Fetch at the log end.
 
     The lag limit is 4 s here. It counts from the last Fetch, up to 0.5 s before the test begins;
     the check runs every 2 s, half the limit.

@@ -211,7 +211,7 @@ def test_preloaded_log_is_cleaned_like_any_other() -> None:
 
 
 def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
-    """This holds in the middle of a cleaning, too."""
+    """The cleaner creates no file of a deleted topic, even if it is deleted during a cleaning."""
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)

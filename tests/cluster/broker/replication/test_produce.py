@@ -134,7 +134,7 @@ def test_only_coordinators_write_to_internal_topics(topic: str) -> None:
 
 
 def test_duplicate_is_acknowledged_like_the_first_append() -> None:
-    """It waits as long as the first append waits for its replicas; later it is answered at once.
+    """A duplicate waits as long as its first append waits; later it is answered at once.
 
     The followers are paused, so that no append is acknowledged until they resume.
     """
