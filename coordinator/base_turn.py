@@ -1,8 +1,8 @@
 """The handling of one input: a clock reading, and the Result under construction.
 
-A coordinator is called once per input and keeps no callbacks. When handling an input starts a timer
-or an append, the continuation is stored here as data: `InFlight` maps the timer's key, or the id of
-the append, to a value that says what to do when the timer fires or the append completes.
+A coordinator is called once per input and keeps no callbacks. If the handling of an input starts a
+timer or an append, its continuation is stored here as data: `InFlight` maps the timer's key, or the
+append's id, to a value that says what to do when the timer fires or the append completes.
 
 The group coordinator and the transaction coordinator both build on these two classes. Each supplies
 its own types of continuations (`_Timer`, `_Pending`) and its own Result.
@@ -34,7 +34,7 @@ class InFlight(Generic[_Timer, _Pending]):
         self.last_append_id = 0
 
     def new_append_id(self) -> AppendId:
-        """Return the id of an append without a continuation: acks=0 has no outcome."""
+        """Return the id of an append with acks=0, which has no outcome and no continuation."""
         self.last_append_id += 1
         return AppendId(self.last_append_id)
 

@@ -3,7 +3,8 @@
 The facade routes each input to the module of its API: requests, completed appends, fired timers,
 and tasks (loads and unloads; one at a time, in order). The broker carries out the Result of each
 input.
-Source: Kafka `GroupCoordinator`, `GroupMetadataManager` (scala); BEHAVIOUR [S].
+Source: Kafka `GroupCoordinator`, `GroupMetadataManager` (scala); docs/kafka/BEHAVIOUR.md, where
+[S] marks a rule of the Scala coordinator and [J] a rule of the Java coordinator, also here.
 """
 
 from collections.abc import Callable, Iterable
@@ -109,7 +110,7 @@ class LoadIgnored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSummary:
-    """State of a group for observers outside this package."""
+    """State of a group, for callers outside this package."""
 
     group_id: str
     partition: int
@@ -251,7 +252,7 @@ class GroupCoordinator:
 
     @property
     def follows_log(self) -> bool:
-        """Whether the broker must call `log_moved` for the owned partitions."""
+        """True if the broker must call `log_moved` for the owned partitions."""
         java = self._shared.java
         return java.heartbeats_wait_for_writes or java.commits_apply_on_append
 
@@ -297,8 +298,8 @@ class GroupCoordinator:
         """
         turn = Turn(self._shared, now_us)
         for shard in self._shards.owned.values():
-            # Every group, also one without an offset of these partitions: Kafka runs its periodic
-            # cleanup over all of them, which removes any Empty group that has no offsets.
+            # Every group is cleaned up, even one without an offset of these partitions. Kafka does
+            # so, too, and thereby removes every Empty group that has no offsets.
             for group in tuple(shard.groups.values()):
                 clean_up(turn, shard, group, partitions, cause=DeletionCause.TOPIC_DELETED)
         return turn.result
@@ -343,10 +344,10 @@ class GroupCoordinator:
         load = self._loading(partition)
         groups = load.finish(now_us)
         del shards.loading[partition]
-        # [S] owns the partition whatever became of the load: with the groups read so far if the
-        # load was stopped, without groups if it failed. A fetch is then answered with offset -1,
-        # as if nothing had ever been committed. [J] (`failed_load_refuses`) owns the partition in
-        # neither case, and clients get NOT_COORDINATOR.
+        # [S] owns the partition after any load: with the groups read so far if the load was
+        # stopped, without groups if it failed. A fetch is then answered with offset -1, as if no
+        # offset had ever been committed. [J] (`failed_load_refuses`) does not own the partition in
+        # these two cases, and clients get NOT_COORDINATOR.
         refuses = self._shared.java.failed_load_refuses
         error = load.error
         if refuses and error is None:
@@ -469,8 +470,8 @@ class GroupCoordinator:
 
     # -- helpers --
 
-    # APIs whose checks begin with the group pass it through `_gate` here. APIs for several groups
-    # get the gate itself and call it once per group.
+    # The gate finds the shard of a group, or the error why it is not served. An API for one group
+    # gets the gate's result. An API for several groups gets the gate, and calls it for each group.
     def _dispatch(
         self, turn: Turn, request_id: RequestId, body: GroupRequest, envelope: RequestEnvelope
     ) -> None:
@@ -591,8 +592,8 @@ def _group_unloaded(turn: Turn, group: Group) -> None:
         trace=turn.result.trace,
     )
     error = ErrorCode.NOT_COORDINATOR
-    # A JoinGroup that is parked in Stable is not answered here. It is that of a replaced static
-    # member, whose StaticMemberAppend is still in flight and answers it.
+    # A JoinGroup that is parked in Stable is not answered here. It belongs to a replaced static
+    # member, whose StaticMemberAppend is still in flight and will answer it.
     for member in group.members.values():
         match previous:
             case GroupState.PREPARING_REBALANCE:

@@ -3,7 +3,7 @@
 A timer has a key, and setting the same key again replaces the timer: `join-<group>`,
 `sync-<group>`, `heartbeat-<group>-<member>`. Kafka keeps the same operations in two purgatories.
 `timer_handlers` has what happens when a timer fires.
-Source: Kafka `DelayedJoin`, `DelayedSync`, `DelayedHeartbeat`; BEHAVIOUR 3.
+Source: Kafka `DelayedJoin`, `DelayedSync`, `DelayedHeartbeat`; docs/kafka/BEHAVIOUR.md 3.
 """
 
 from coordinator.group import DelayedJoin, Group, InitialDelayedJoin
@@ -22,7 +22,7 @@ Source: Kafka `GroupCoordinator.NewMemberJoinTimeoutMs`."""
 def schedule_join(
     turn: Turn, group: Group, operation: DelayedJoin | InitialDelayedJoin, delay_ms: int
 ) -> None:
-    """Set how the join phase may complete, and complete it after `delay_ms` at the latest."""
+    """Set the operation that completes the join phase, and its timer, `delay_ms` from now."""
     group.delayed_join = operation
     turn.set_timer(_join_key(group), JoinTimer(group), delay_ms)
 
@@ -74,7 +74,7 @@ def clear_sync(turn: Turn, group: Group) -> None:
 
 def restart_session(turn: Turn, group: Group, member: Member, request: Api) -> None:
     """Restart the member's session because `request` of the member was received, and trace it."""
-    # Checkers judge by these rows: an expiry is right only if no row of the member is younger than
+    # The checkers need these rows: an expiry is legal only if the member's last row is older than
     # its session timeout.
     turn.trace(
         TraceEvent(

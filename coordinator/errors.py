@@ -1,7 +1,7 @@
 """Failures of handlers, and the translation of the log's errors into a client's errors.
 
 Source: Kafka `GroupMetadataManager.storeGroup`, `convertOffsetCommitError`, Java
-`CoordinatorOperationExceptionHelper`; BEHAVIOUR 5.8.
+`CoordinatorOperationExceptionHelper`; docs/kafka/BEHAVIOUR.md 5.8.
 """
 
 from protocol.config import JavaSwitches
@@ -15,7 +15,7 @@ class UnknownServerError(Exception):
     """
 
 
-# An error that a table lacks is passed on unchanged.
+# Keys: errors of the log. Values: errors of the answer. An error without an entry is passed on.
 _GROUP_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -1,8 +1,8 @@
 """A group: its members, its state, its generation.
 
-Two rules: everything that changes a group's members, counts or state is a method here; the group
-knows no request, timer or log. A parked request is only an id here, kept until an answer is due.
-Source: Kafka `GroupMetadata` (scala); BEHAVIOUR 4.
+Two rules: every change of a group's members, counts or state is a method here; the group knows no
+request, timer or log. Of a parked request the group keeps only the id, until the answer is due.
+Source: Kafka `GroupMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.
 """
 
 import zlib
@@ -38,8 +38,8 @@ class DelayedJoin:
 class InitialDelayedJoin:
     """Completes the first join phase of an Empty group, never before its delay is over.
 
-    Each delay during which a new member joins is followed by another one, until the rebalance
-    timeout is used up: `delay_ms` is the running delay, `remaining_ms` what is left for more.
+    A delay during which a new member joins is followed by another delay, until the rebalance
+    timeout is used up. `delay_ms` is the running delay; `remaining_ms` is the time left for more.
     """
 
     delay_ms: int
@@ -428,7 +428,8 @@ class Group:
 
 def _hash_order(member_id: str) -> tuple[int, str]:
     """Return the sort key of members where Kafka takes the first key of a hash map."""
-    # Java's order need not be rebuilt: ids end in a random uuid, so any hash gives an order as
-    # arbitrary. Insertion order would not: it would always favour the oldest or newest member.
-    # CRC-32, because Python's own hash differs from process to process.
+    # Java's order need not be computed: member ids end in a random uuid, so the order by any hash
+    # is as arbitrary as Java's. The order of insertion is not arbitrary: it would always favour the
+    # oldest or the newest member. CRC-32 is used because Python's own hash differs from process to
+    # process.
     return zlib.crc32(member_id.encode()), member_id

@@ -1,7 +1,7 @@
 """A member of a group, and its parked requests.
 
 Owns the fields of one member. `group` owns the set of members and the number of parked ones.
-Source: Kafka `MemberMetadata` (scala); BEHAVIOUR 4.1.
+Source: Kafka `MemberMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.1.
 """
 
 from dataclasses import dataclass, field

@@ -1,11 +1,12 @@
 """The join phase of a rebalance: its beginning, its completion, and the removal of members.
 
-A rebalance in short: `prepare_rebalance` begins the join phase, in which JoinGroups are parked;
-`complete_join` ends the phase, begins the next generation and answers them. Any removal of a member
-may end the phase, because it may have waited for that member only.
-Kafka does each of these steps under the group's lock; here each is part of one turn.
+`prepare_rebalance` begins the join phase, in which JoinGroups are parked. `complete_join` ends the
+phase, begins the next generation, and answers the parked JoinGroups. The removal of a member may
+end the phase, if the phase waited for that member only.
+Kafka does each of these steps under the group's lock; here each is part of one turn (the handling
+of one input).
 Source: Kafka `prepareRebalance`, `tryCompleteJoin`, `onCompleteJoin`,
-`removeMemberAndUpdateGroup`; BEHAVIOUR 2.2.3, 2.5, 3.2.
+`removeMemberAndUpdateGroup`; docs/kafka/BEHAVIOUR.md 2.2.3, 2.5, 3.2.
 """
 
 from dataclasses import dataclass
@@ -156,8 +157,8 @@ def complete_join(
         if member.awaiting_join is None and not member.is_static:
             drop_member(turn, group, member, cause=RemovalCause.DID_NOT_REJOIN)
     if not group.elect_joined_leader() and group.members:
-        # Only static members are left and none has rejoined, so nobody could compute an
-        # assignment. The phase goes on until one rejoins or all of them expire.
+        # Only static members are left, and none has rejoined, so no leader could compute an
+        # assignment. The join phase continues until one rejoins or all of them expire.
         schedule_join(turn, group, DelayedJoin(), group.rebalance_timeout_ms)
         return
     group.init_next_generation(

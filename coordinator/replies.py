@@ -1,8 +1,9 @@
 """Answers to JoinGroup and SyncGroup, parked or not, in the version of the request.
 
 A parked request belongs to a member, and may have been answered meanwhile for another reason. So
-`answer_parked_join` and its like do nothing if the member has no parked request.
-Source: Kafka `JoinGroupResponse`, `KafkaApis.handleJoinGroupRequest`; BEHAVIOUR 2.2, 4.9.
+the functions that answer a parked request do nothing if the member has none.
+Source: Kafka `JoinGroupResponse`, `KafkaApis.handleJoinGroupRequest`;
+docs/kafka/BEHAVIOUR.md 2.2, 4.9.
 """
 
 from coordinator.group import Group

@@ -3,7 +3,7 @@
 A broker owns a partition from the end of its load to its unload. A shard holds the groups of one
 owned partition. How a load works is not known here.
 Source: Kafka `GroupMetadataManager` (`ownedPartitions`, `loadingPartitions`,
-`groupMetadataCache`); BEHAVIOUR 5.4, 5.5, 5.7.
+`groupMetadataCache`); docs/kafka/BEHAVIOUR.md 5.4, 5.5, 5.7.
 """
 
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ class Shard:
 class Shards:
     """The offsets partitions of this broker.
 
-    Invariant: no partition is owned, loading or failed at once.
+    Invariant: a partition is owned, loading, or failed, or none of these; never two of them.
     Invariant: the number of partitions never changes, as Kafka reads it once at start.
     """
 
@@ -112,7 +112,7 @@ class Shards:
         self.load_reports: dict[int, LoadReport] = {}
         """Outcome of the last load of each partition."""
         self.failed: dict[int, int] = {}
-        """Partition -> leader epoch of its failed load; such a partition is not served ([J])."""
+        """Partition -> leader epoch of its failed load. Java's coordinator does not serve it then."""
 
     def partition_of(self, group_id: str) -> int:
         """Return the offsets partition of a group."""

@@ -1,6 +1,6 @@
 """The five states of a group and their transition table.
 
-Source: Kafka `GroupState` (scala) and its `validPreviousStates`; BEHAVIOUR 1.
+Source: Kafka `GroupState` (scala) and its `validPreviousStates`; docs/kafka/BEHAVIOUR.md 1.
 """
 
 from enum import Enum

@@ -4,7 +4,7 @@ A static member has a group.instance.id. After a restart its process joins with 
 without a member id. It gets a new member id, and the old id is fenced, in case the old process
 still runs. A Stable group needs no rebalance for this: the new process keeps the old assignment.
 
-Source: Kafka `updateStaticMemberAndRebalance` (KIP-345, KIP-814); BEHAVIOUR 2.2.2.
+Source: Kafka `updateStaticMemberAndRebalance` (KIP-345, KIP-814); docs/kafka/BEHAVIOUR.md 2.2.2.
 """
 
 from coordinator.delayed import (

@@ -1,9 +1,9 @@
 """Handlers of fired timers: the ends of join phases, SyncGroup deadlines and sessions.
 
-A timer may fire after its subject has gone: the group is Dead, the member was removed, replaced or
-is parked, the generation is over. Each handler checks this first and then does nothing.
+A timer may fire too late: the group is Dead by then, the member was removed or replaced or is
+parked, or the generation is over. Each handler checks for this first, and then does nothing.
 Source: Kafka `InitialDelayedJoin.onComplete`, `onExpirePendingSync`, `onExpireHeartbeat`;
-BEHAVIOUR 3.3 to 3.5.
+docs/kafka/BEHAVIOUR.md 3.3 to 3.5.
 """
 
 from coordinator.delayed import extended_initial_join, schedule_join

@@ -67,7 +67,7 @@ GroupTimer = JoinTimer | SyncTimer | SessionTimer | PendingMemberTimer
 
 @dataclass(frozen=True, slots=True)
 class HeldWriteTimer:
-    """Deadline of an answer that waits for its partition's high watermark ([J])."""
+    """Deadline of an answer that waits for the high watermark, as in Kafka's Java coordinator."""
 
     shard: Shard
 
@@ -96,8 +96,8 @@ class EmptyGroupAppend:
 class StaticMemberAppend:
     """The new id of a replaced static member is being appended.
 
-    The group has the new id already ([S] changes memory first); the `old_...` fields restore the
-    member if the append fails. Units: timeouts in milliseconds.
+    The group has the new id already, because Kafka's Scala coordinator changes memory first. If the
+    append fails, the `old_...` fields restore the member. Units: timeouts in milliseconds.
     """
 
     group: Group
@@ -115,8 +115,8 @@ class StaticMemberAppend:
 class OffsetsAppend:
     """The offsets of an OffsetCommit are being appended.
 
-    Shape: `is_too_large` has every partition of the request, in the request's order: True where
-    the metadata was too large to store. `values` has the partitions where it was not.
+    Shape: `is_too_large` has every partition of the request, in the request's order: True if the
+    partition's metadata was too large to store. `values` has the other partitions.
     """
 
     group: Group
@@ -195,7 +195,8 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
     @property
     def acks_of_commits(self) -> int:
         """The acks of the append of a commit."""
-        # [J] answers at the high watermark by itself, so its append waits for the leader only.
+        # Kafka's Java coordinator itself waits for the high watermark before it answers, so its
+        # append waits for the leader only.
         return ACKS_LEADER if self._shared.java.commits_apply_on_append else ACKS_ALL
 
     @property

@@ -4,7 +4,7 @@ A check changes nothing and returns the error of the answer, NONE if the request
 first check, `check_group_status`, is called the gate: what it returns, a shard or an error, is
 passed to the handler of the API.
 Source: Kafka `GroupCoordinator.validateGroupStatus`, `validateCurrentMember`,
-`validateOffsetCommit`; BEHAVIOUR 2.0, 2.0.1, 2.6.
+`validateOffsetCommit`; docs/kafka/BEHAVIOUR.md 2.0, 2.0.1, 2.6.
 """
 
 from coordinator.group import Group

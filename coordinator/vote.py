@@ -1,9 +1,10 @@
 """The vote of a group's members for the protocol (the assignor) of a generation.
 
-Kafka breaks a tie by the iteration order of a Scala HashMap of protocol names. That order is
-arbitrary but fixed: the same names always give the same protocol. Recordings of real Kafka depend
-on the order, so it is computed here as Scala computes it.
-Source: Kafka `GroupMetadata.selectProtocol`, Scala 2.13 `immutable.HashMap`; BEHAVIOUR 4.5.
+If two protocols have the most votes, Kafka takes the first in the iteration order of a Scala
+HashMap of protocol names. That order is arbitrary but fixed: the same names always give the same
+protocol. Recordings of real Kafka depend on the order, so it is computed here as Scala computes it.
+Source: Kafka `GroupMetadata.selectProtocol`, Scala 2.13 `immutable.HashMap`;
+docs/kafka/BEHAVIOUR.md 4.5.
 """
 
 from collections.abc import Iterable

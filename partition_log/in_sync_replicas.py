@@ -6,7 +6,7 @@ the *maximal* ISR, which is safe in both cases:
 - a replica that is being added counts already, since the controller may elect it from now on;
 - a replica that is being removed still counts, since the removal may be refused.
 So a leader that is cut off from the controller cannot shrink its ISR and commit records alone.
-Source: BEHAVIOUR 6.1, Kafka `Partition.PartitionState`, KIP-497.
+Source: docs/kafka/BEHAVIOUR.md 6.1, Kafka `Partition.PartitionState`, KIP-497.
 """
 
 from collections.abc import Mapping

@@ -5,7 +5,7 @@ answers to AlterPartition. Each input returns a value of `outcomes`, which the b
 Partition itself sends nothing and waits for nothing. It owns the leader, the leader epoch and the
 partition epoch; `in_sync_replicas` computes the high watermark, and `fetching` makes two logs
 equal.
-Source: BEHAVIOUR 6.1, Kafka 3.9 `Partition`.
+Source: docs/kafka/BEHAVIOUR.md 6.1, Kafka 3.9 `Partition`.
 """
 
 from collections.abc import Mapping

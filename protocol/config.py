@@ -3,7 +3,7 @@
 A field `session_timeout_ms` is the setting `session.timeout.ms`: the structs rename `_` to `.`,
 so an experiment file is validated, and its JSON Schema written, from these definitions alone.
 The defaults are those of Apache Kafka KAFKA_VERSION, the version of the recordings: 4.0 has others
-(linger.ms 5, group.coordinator.new.enable true). Source: BEHAVIOUR 8.1 and 8.2.
+(linger.ms 5, group.coordinator.new.enable true). Source: docs/kafka/BEHAVIOUR.md 8.1 and 8.2.
 """
 
 from typing import Annotated, Literal

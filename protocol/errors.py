@@ -1,6 +1,7 @@
 """Kafka's error codes, with their numbers and what a caller may conclude from each.
 
-Source: Kafka `Errors`; BEHAVIOUR 5.9 and the retriable set of 7.8. An error is *definite* (a term
+Source: Kafka `Errors`;
+docs/kafka/BEHAVIOUR.md 5.9 and the retriable set of 7.8. An error is *definite* (a term
 of Maelstrom) if the operation certainly did not happen. After an indefinite error a checker must
 allow for both.
 """

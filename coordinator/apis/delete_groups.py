@@ -1,6 +1,6 @@
 """DeleteGroups (42), v0 to v2: deletes groups without members, with their offsets.
 
-Source: Kafka `GroupCoordinator.handleDeleteGroups`; BEHAVIOUR 2.10.
+Source: Kafka `GroupCoordinator.handleDeleteGroups`; docs/kafka/BEHAVIOUR.md 2.10.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def handle_delete_groups(
 ) -> None:
     """Answer a DeleteGroups, with one result for each group that the request names.
 
-    `gate` is `check_group_status` for one group id.
+    `gate` returns the shard of a group, or the error why it is not served here.
     """
     turn.reply(
         request_id,

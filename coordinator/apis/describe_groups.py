@@ -1,6 +1,7 @@
 """DescribeGroups (15), v0 to v5: state and members of groups, for administrators. Changes nothing.
 
-Source: Kafka `GroupCoordinator.handleDescribeGroup`, `GroupMetadata.summary`; BEHAVIOUR 2.11.
+Source: Kafka `GroupCoordinator.handleDescribeGroup`, `GroupMetadata.summary`;
+docs/kafka/BEHAVIOUR.md 2.11.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,10 @@ def handle_describe_groups(
     request_id: RequestId,
     request: DescribeGroupsRequest,
 ) -> None:
-    """Answer a DescribeGroups; `gate` is `check_group_status` for one group id."""
+    """Answer a DescribeGroups, with one entry for each group that the request names.
+
+    `gate` returns the shard of a group, or the error why it is not served here.
+    """
     turn.reply(
         request_id,
         DescribeGroupsResponse(

@@ -1,11 +1,11 @@
 """Heartbeat (12), v0 to v4: restarts a member's session and reports a rebalance to the member.
 
-The answer needs only the memory, not the log, so an old coordinator that is cut off from the
-cluster goes on answering. The switch `heartbeats_wait_for_writes` (of the Java coordinator)
-prevents that: an answer other than a refusal waits until every record that is in the log when the
-request arrives is committed.
+The answer comes from memory, without the log. So an old coordinator that is cut off from the
+cluster still answers, and its members do not look for the new one. The switch
+`heartbeats_wait_for_writes` (of the Java coordinator) prevents that: an answer other than a refusal
+waits until every record that was in the log when the request arrived is committed.
 Source: Kafka `GroupCoordinator.handleHeartbeat`, Java `GroupMetadataManager.classicGroupHeartbeat`;
-BEHAVIOUR 2.4.
+docs/kafka/BEHAVIOUR.md 2.4.
 """
 
 from typing import TypeGuard
@@ -30,7 +30,7 @@ _RESPONSES = {error: HeartbeatResponse(error_code=error) for error in ErrorCode}
 def handle_heartbeat(
     turn: Turn, shard: Shard | ErrorCode, request_id: RequestId, request: HeartbeatRequest
 ) -> None:
-    """Answer a Heartbeat. `shard` is what `check_group_status` returned."""
+    """Answer a Heartbeat. `shard`: the group's shard, or the error why it is not served here."""
     error = _heartbeat(turn, shard, request)
     if turn.java.heartbeats_wait_for_writes and _waits(shard, error):
         hold(turn, shard, HeldHeartbeat(request_id=request_id, error_code=error))
@@ -40,7 +40,7 @@ def handle_heartbeat(
 
 def _waits(shard: Shard | ErrorCode, error: ErrorCode) -> TypeGuard[Shard]:
     """Return whether an answer must wait: it is no refusal, and the log has uncommitted records."""
-    # Kafka's handler returns these two errors; every other is an exception, answered at once.
+    # Kafka's handler returns these two codes. It throws any other, which is answered at once.
     is_returned = error is ErrorCode.NONE or error is ErrorCode.REBALANCE_IN_PROGRESS
     return isinstance(shard, Shard) and is_returned and not shard.above_high_watermark.is_empty
 

@@ -5,7 +5,7 @@ MEMBER_ID_REQUIRED and a member id, with which the client joins again (KIP-394).
 members (KIP-345), v8 the client's reason (KIP-800), v9 lets the leader skip the assignment
 (KIP-814).
 Source: Kafka `GroupCoordinator.handleJoinGroup`, `doNewMemberJoinGroup`,
-`doCurrentMemberJoinGroup`, `addMemberAndRebalance`; BEHAVIOUR 2.2.
+`doCurrentMemberJoinGroup`, `addMemberAndRebalance`; docs/kafka/BEHAVIOUR.md 2.2.
 """
 
 from dataclasses import dataclass
@@ -58,14 +58,14 @@ class Join:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The member's limit for rejoining; v0 has no such field and uses the session timeout."""
+        """The member's time limit for rejoining; v0 lacks the field: it uses the session timeout."""
         if self.api_version == 0:
             return self.request.session_timeout_ms
         return self.request.rebalance_timeout_ms
 
     @property
     def requires_known_member_id(self) -> bool:
-        """Whether a client without a member id must join a second time with the id it is sent."""
+        """Whether a client without a member id must join again, with the id of the first answer."""
         return (
             self.api_version >= MEMBER_ID_REQUIRED_VERSION
             and self.request.group_instance_id is None
@@ -83,8 +83,9 @@ def handle_join_group(
     request: JoinGroupRequest,
     envelope: RequestEnvelope,
 ) -> None:
-    """Answer or park a JoinGroup. `shard` is what `check_group_status` returned.
+    """Answer or park a JoinGroup.
 
+    `shard`: the group's shard, or the error why it is not served here.
     Raises: UnknownServerError where Kafka throws.
     """
     join = Join(
@@ -246,8 +247,8 @@ def _add_member_and_rebalance(turn: Turn, group: Group, join: Join, member_id: s
         supported_protocols=request.protocols,
         is_new=True,
     )
-    # Extends the initial delay of a new group. Not for its first member, whose JoinGroup begins
-    # the delay: the group is still Empty then.
+    # A member that joins during the initial delay of a new group extends the delay. The first
+    # member does not: its JoinGroup begins the delay, and the group is still Empty here.
     if group.state is GroupState.PREPARING_REBALANCE and group.generation_id == 0:
         group.new_member_added = True
     group.add(member, join.park())

@@ -1,7 +1,8 @@
 """LeaveGroup (13), v0 to v5: members leave, or an administrator removes static members.
 
 v3 adds a batch of members to the request, v5 a reason for each.
-Source: Kafka `GroupCoordinator.handleLeaveGroup`, `LeaveGroupResponse`; BEHAVIOUR 2.5.
+Source: Kafka `GroupCoordinator.handleLeaveGroup`, `LeaveGroupResponse`;
+docs/kafka/BEHAVIOUR.md 2.5.
 """
 
 from coordinator.group import Group
@@ -31,9 +32,11 @@ def handle_leave_group(
     request: LeaveGroupRequest,
     api_version: int,
 ) -> None:
-    """Answer a LeaveGroup. `shard` is what `check_group_status` returned.
+    """Answer a LeaveGroup.
 
-    Raises: UnknownServerError if it completes a join phase that cannot be completed.
+    `shard`: the group's shard, or the error why it is not served here.
+    Raises: UnknownServerError if the member was the last that a join phase waited for, and the next
+        generation cannot begin.
     """
     turn.reply(request_id, for_version(_leave(turn, shard, request), api_version))
 

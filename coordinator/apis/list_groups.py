@@ -1,7 +1,7 @@
 """ListGroups (16), v0 to v5: the groups of this broker. Changes nothing.
 
-v4 adds a filter by state, v5 one by type. Both ignore letter case.
-Source: Kafka `GroupCoordinator.handleListGroups`; BEHAVIOUR 2.12.
+v4 adds a filter by state, v5 a filter by type. Both ignore letter case.
+Source: Kafka `GroupCoordinator.handleListGroups`; docs/kafka/BEHAVIOUR.md 2.12.
 """
 
 from coordinator.group import Group

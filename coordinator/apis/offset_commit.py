@@ -3,14 +3,15 @@
 A commit is fenced by its generation only. The coordinator does not check that the member owns the
 partition, and accepts an offset below the committed one. v2 to v4 may carry a retention time.
 
-[S], the default: memory changes when the append is acknowledged, and a failed append leaves no
-trace. With the switch `commits_apply_on_append`, [J]: memory changes with the append, before any
-follower has the record. The answer still waits for the high watermark, at most
-offsets.commit.timeout.ms. After that the client gets an error although the log has the record: such
-a late commit counts as committed once the high watermark passes it.
+By default, as in Kafka's Scala coordinator, memory changes when the append is acknowledged, and a
+failed append leaves no trace. With the switch `commits_apply_on_append`, as in Kafka's Java
+coordinator, memory changes with the append, before any follower has the record. The answer still
+waits for the high watermark, at most offsets.commit.timeout.ms. After that the client gets an
+error, although the log has the record. Such a late commit becomes the committed offset once the
+high watermark passes it.
 Source: Kafka `GroupCoordinator.handleCommitOffsets`, `doCommitOffsets`,
 `GroupMetadataManager.storeOffsets`, Java `CoordinatorContext.append`, `OffsetMetadataManager`;
-BEHAVIOUR 2.6, 4.10, 5.3.
+docs/kafka/BEHAVIOUR.md 2.6, 4.10, 5.3.
 """
 
 from coordinator.delayed import restart_session
@@ -50,7 +51,7 @@ def handle_offset_commit(
 ) -> None:
     """Answer an OffsetCommit at once if it fails a check, else once the log has the offsets.
 
-    `shard` is what `check_group_status` returned.
+    `shard`: the group's shard, or the error why it is not served here.
     """
     if not any(topic.partitions for topic in request.topics):
         turn.reply(request_id, OffsetCommitResponse())

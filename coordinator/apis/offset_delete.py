@@ -1,6 +1,6 @@
 """OffsetDelete (47), v0: deletes committed offsets of topics to which no member subscribes.
 
-Source: Kafka `GroupCoordinator.handleDeleteOffsets`; BEHAVIOUR 2.9.
+Source: Kafka `GroupCoordinator.handleDeleteOffsets`; docs/kafka/BEHAVIOUR.md 2.9.
 """
 
 from coordinator.group import CONSUMER_PROTOCOL_TYPE, Group
@@ -22,7 +22,10 @@ from protocol.messages.group_admin import (
 def handle_offset_delete(
     turn: Turn, shard: Shard | ErrorCode, request_id: RequestId, request: OffsetDeleteRequest
 ) -> None:
-    """Answer an OffsetDelete of an administrator. `shard` is what `check_group_status` returned."""
+    """Answer an OffsetDelete of an administrator.
+
+    `shard`: the group's shard, or the error why it is not served here.
+    """
     turn.reply(request_id, _delete(turn, shard, request))
 
 

@@ -7,7 +7,8 @@ cluster answers with stale offsets. With the switch `commits_apply_on_append` (J
 returns the offsets written last, and each group's part of the answer waits until these are
 committed. Then only an open transaction makes an offset unstable.
 Source: Kafka `GroupCoordinator.handleFetchOffsets`, `GroupMetadataManager.getOffsets`, Java
-`GroupCoordinatorService.fetchOffsets`, `OffsetMetadataManager.fetchOffsets`; BEHAVIOUR 2.7.
+`GroupCoordinatorService.fetchOffsets`, `OffsetMetadataManager.fetchOffsets`;
+docs/kafka/BEHAVIOUR.md 2.7.
 """
 
 from collections.abc import Callable
@@ -39,9 +40,9 @@ def handle_offset_fetch(
     request: OffsetFetchRequest,
     api_version: int,
 ) -> None:
-    """Answer an OffsetFetch; a request without groups is never answered (BEHAVIOUR 0.1).
+    """Answer an OffsetFetch. As in Kafka, a request without groups gets no answer (BEHAVIOUR 0.1).
 
-    `gate` is `check_group_status` for one group id.
+    `gate` returns the shard of a group, or the error why it is not served here.
     """
     if not request.groups:
         return

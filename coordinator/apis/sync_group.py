@@ -4,7 +4,7 @@ In CompletingRebalance requests are parked. The leader's request has the assignm
 log; once the append is acknowledged, all parked requests are answered and the group is Stable.
 
 Source: Kafka `GroupCoordinator.handleSyncGroup`, `validateSyncGroup`, `doSyncGroup`;
-BEHAVIOUR 2.3.
+docs/kafka/BEHAVIOUR.md 2.3.
 """
 
 from coordinator.delayed import complete_sync, restart_session
@@ -40,7 +40,10 @@ def handle_sync_group(
     request: SyncGroupRequest,
     api_version: int,
 ) -> None:
-    """Answer or park a SyncGroup. `shard` is what `check_group_status` returned."""
+    """Answer or park a SyncGroup.
+
+    `shard`: the group's shard, or the error why it is not served here.
+    """
     if api_version >= MANDATORY_PROTOCOL_VERSION and (
         request.protocol_type is None or request.protocol_name is None
     ):
@@ -141,15 +144,15 @@ def _check(group: Group, request: SyncGroupRequest) -> ErrorCode:
 
 def _park(turn: Turn, group: Group, request_id: RequestId, request: SyncGroupRequest) -> None:
     """Park the request until the assignment is stored; the leader's request starts the append."""
-    # Replaces an earlier SyncGroup of the same member, which is never answered, as in Kafka.
+    # An earlier SyncGroup of the same member is replaced and never answered, as in Kafka.
     group.members[request.member_id].awaiting_sync = request_id
     group.remove_pending_sync_member(request.member_id)
     complete_sync(turn, group)
     if not group.is_leader(request.member_id):
         return
     given = {entry.member_id: entry.assignment for entry in request.assignments}
-    # A member that the leader's request lacks gets an empty assignment. An id in the request that
-    # is no member (it left meanwhile) is not stored.
+    # A member that is missing in the leader's request gets an empty assignment. An id in the
+    # request that is no member any more (it left meanwhile) is not stored.
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
     turn.append(
         group,

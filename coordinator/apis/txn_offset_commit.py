@@ -9,7 +9,7 @@ A commit takes four steps:
 
 Unlike an OffsetCommit, the request does not restart the member's session.
 Source: Kafka `GroupCoordinator.handleTxnCommitOffsets`, `doTxnCommitOffsets`,
-`GroupMetadataManager.storeOffsets`, `handleTxnCompletion`; BEHAVIOUR 2.8.
+`GroupMetadataManager.storeOffsets`, `handleTxnCompletion`; docs/kafka/BEHAVIOUR.md 2.8.
 """
 
 from coordinator.errors import offset_append_error
@@ -46,7 +46,7 @@ def handle_txn_offset_commit(
 ) -> None:
     """Begin the verification of a TxnOffsetCommit's transaction.
 
-    `shard` is what `check_group_status` returned.
+    `shard`: the group's shard, or the error why it is not served here.
     """
     if not any(topic.partitions for topic in request.topics):
         turn.reply(request_id, TxnOffsetCommitResponse())
@@ -59,7 +59,7 @@ def handle_txn_offset_commit(
         return
     group = shard.groups.get(request.group_id)
     if group is None:
-        # As in Kafka the group stays also if the verification or the append fails.
+        # As in Kafka, the group stays even if the verification or the append fails.
         group = shard.create_group(request.group_id, turn.now_us)
     turn.verify(
         PendingVerification(group=group, shard=shard, request_id=request_id, request=request),
@@ -100,8 +100,9 @@ def transactional_offsets_stored(
     error = offset_append_error(completed.error, turn.java)
     if error is ErrorCode.NONE and completed.base_offset is None:
         raise SimulationError(f"append {completed.append_id} acknowledged without offset")
-    # The offsets wait for their marker if the append was acknowledged; with [J] also if it failed
-    # after the leader had written it (base_offset is known then), since the record may yet commit.
+    # The offsets wait for their marker if the append was acknowledged. With Java's coordinator they
+    # also wait if the append failed after the leader had written it (base_offset is known then),
+    # because the high watermark may still pass the record.
     waits = error is ErrorCode.NONE or turn.java.commits_apply_on_append
     for partition, value in append.values.items():
         if not is_dead and completed.base_offset is not None and waits:

@@ -1,8 +1,9 @@
 """Records above the high watermark of a partition, and the answers that wait for them.
 
 Used only with switches of the Java coordinator. There an answer waits until every record that its
-request could see is committed, and a commit whose answer timed out still counts once the high
-watermark passes it. The broker reports how far the log goes (`GroupCoordinator.log_moved`).
+request could see is committed. A commit whose answer timed out still counts once the high watermark
+passes it. The broker reports the end of the log and its high watermark
+(`GroupCoordinator.log_moved`).
 Must not know how requests are answered. Source: Kafka (Java) `CoordinatorRuntime`,
 `SnapshottableCoordinator` (lastWrittenOffset, lastCommittedOffset), `DeferredEventQueue`.
 """
@@ -34,7 +35,7 @@ class HeldHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedFetch:
-    """An OffsetFetch of one or several groups; None in `groups`: that group still waits."""
+    """An OffsetFetch of one or several groups. `groups` has None for a group that still waits."""
 
     request_id: RequestId
     groups: list[OffsetFetchResponseGroup | None]
@@ -42,7 +43,7 @@ class ParkedFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldFetch:
-    """The part of an OffsetFetch's answer for one group, the one at `index`."""
+    """The part of an OffsetFetch's answer for one group; `index` is its place in `fetch.groups`."""
 
     fetch: ParkedFetch
     index: int

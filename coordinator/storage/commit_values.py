@@ -1,7 +1,7 @@
 """Values to store for a commit request, in or outside a transaction, and the check of their size.
 
 Source: Kafka `GroupCoordinatorAdapter.createOffsetAndMetadata`,
-`GroupMetadataManager.validateOffsetMetadataLength`; BEHAVIOUR 2.6.
+`GroupMetadataManager.validateOffsetMetadataLength`; docs/kafka/BEHAVIOUR.md 2.6.
 """
 
 from coordinator.turn import Turn
@@ -16,9 +16,9 @@ def values_to_store(
     *,
     expire_timestamp_ms: int = NO_EXPIRE_TIMESTAMP,
 ) -> tuple[dict[TopicPartition, OffsetCommitValue], dict[TopicPartition, bool]]:
-    """Return the values to store, and for every partition whether its metadata is too large.
+    """Return the values to store, and for every partition True if its metadata is too large.
 
-    Of a partition that the request names twice the last entry counts.
+    If the request names a partition twice, the last entry counts.
     """
     metadata_max = turn.config.offset_metadata_max_bytes
     values: dict[TopicPartition, OffsetCommitValue] = {}

@@ -1,10 +1,11 @@
 """Answers held until the high watermark passes, as in Kafka's Java coordinator.
 
-The Java coordinator treats a request that may change memory as a write, even if it appends nothing.
-It processes the request at once, on the newest state. The answer waits until every record that the
-log had then is committed, at most offsets.commit.timeout.ms. An answer with an error does not wait.
+The Java coordinator treats a request that may change memory as a write, even if it appends no
+record. It processes the request at once, on the newest state. The answer waits until every record
+that was in the log at that moment is committed, at most offsets.commit.timeout.ms. An answer with
+an error does not wait.
 Source: Kafka (Java) `CoordinatorRuntime.CoordinatorWriteEvent`, `CoordinatorContext.append`,
-`unload`; BEHAVIOUR 2.4, 2.7, 5.3, 6.4, RT-3.
+`unload`; docs/kafka/BEHAVIOUR.md 2.4, 2.7, 5.3, 6.4, RT-3.
 """
 
 from coordinator.shard import Shard

@@ -1,12 +1,12 @@
 """Load: builds the groups of one offsets partition from its log.
 
 The broker feeds the log in chunks of any size, in offset order, up to the log's end (also above the
-high watermark, as Kafka does), and then calls `finish`. The last write of a key wins. So reading a
-chunk only keeps the newest bytes of each key, and `finish` decodes each key's value once: a log
-with many commits of few partitions is cheap to load.
+high watermark, as Kafka does), and then calls `finish`. The last record of a key wins. So reading a
+chunk only keeps the newest bytes of each key, and `finish` decodes one value for each key. This
+makes a log with many commits of few partitions cheap to load.
 
 Source: Kafka `GroupMetadataManager.doLoadGroupsAndOffsets`, `GroupMetadata.loadGroup`;
-BEHAVIOUR 5.4.
+docs/kafka/BEHAVIOUR.md 5.4.
 """
 
 from dataclasses import dataclass
@@ -60,9 +60,10 @@ class Load:
         self._groups: dict[str, GroupMetadataValue] = {}
 
     def read(self, batches: tuple[RecordBatch, ...]) -> None:
-        """Read the next batches. An unreadable record ends the load and is kept as `error`.
+        """Read the next batches. An unreadable record ends the load, and `error` describes it.
 
-        What was read before the error is dropped, as in Kafka, which caches groups at the end only.
+        All groups and offsets read before the error are dropped, as in Kafka, which adds groups to
+        its cache only at the end of a load.
         """
         if self.error is not None:
             return
@@ -111,7 +112,7 @@ class Load:
             return
         offsets = self._offsets
         base_offset = batch.base_offset
-        # This loop is what a load of many commits costs.
+        # This loop takes most of the time of a load with many commits. So it decodes nothing.
         for key_bytes, value, _ in fields_of(batch, self._codecs):
             key: bytes | None = key_bytes
             if key is None or key[:2] != _OFFSET_KEY_PREFIX:

@@ -1,7 +1,7 @@
 """Selection of expired offsets. Changes nothing.
 
 An offset is kept as long as its group consumes its topic, and `offsets.retention.minutes` longer.
-Source: Kafka `GroupMetadata.removeExpiredOffsets`; KIP-211; BEHAVIOUR 4.11.
+Source: Kafka `GroupMetadata.removeExpiredOffsets`; KIP-211; docs/kafka/BEHAVIOUR.md 4.11.
 """
 
 from coordinator.group import CONSUMER_PROTOCOL_TYPE, Group
@@ -16,8 +16,8 @@ MS_PER_MINUTE = 60_000
 def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[TopicPartition, ...]:
     """Return the partitions whose committed offset has expired, in the order of first commits.
 
-    None expires while the group rebalances, or while its subscriptions are unknown. An offset with
-    a commit in flight does not expire.
+    No offset expires while the group rebalances, or while its subscriptions are unknown. An offset
+    with a commit in flight does not expire either.
     """
     spared: frozenset[str] = frozenset()  # topics that members consume now
     empty_since_ms: int | None = None

@@ -2,14 +2,15 @@
 
 An offset of a partition is in one of four places:
 - committed: the log has acknowledged it; a fetch returns it.
-- pending ([S]): its append is in flight.
-- written ([J], switch `commits_apply_on_append`): the log has it above the high watermark. Stable
-  fetches read it, and wait for the high watermark before they answer.
+- pending (as in Kafka's Scala coordinator, [S]): its append is in flight.
+- written (as in Kafka's Java coordinator, [J], with the switch `commits_apply_on_append`): the log
+  has it above the high watermark. Stable fetches read it, and wait for the high watermark before
+  they answer.
 - transactional: part of an open transaction. It counts once a marker commits the transaction.
 
 Committed and transactional offsets are hard state: a load rebuilds them from the log.
 Must not know groups, members or requests.
-Source: Kafka `GroupMetadata` (scala), offsets part; BEHAVIOUR 4.10, 2.8.
+Source: Kafka `GroupMetadata` (scala), offsets part; docs/kafka/BEHAVIOUR.md 4.10, 2.8.
 """
 
 from collections.abc import Iterable
@@ -68,7 +69,7 @@ class GroupOffsets:
 
     @property
     def has_offsets(self) -> bool:
-        """Whether the group has any offset, finished or not. An Empty group without is deleted."""
+        """Whether the group has any offset, finished or not; an Empty group without is deleted."""
         if self._written:
             return True
         return bool(self._committed) or bool(self._pending) or bool(self._transactional)
@@ -142,20 +143,20 @@ class GroupOffsets:
         if self._pending.get(partition) == value:
             del self._pending[partition]
 
-    # -- applied when appended --
+    # -- written offsets: applied when appended, as in Kafka's Java coordinator --
 
     def write(
         self, partition: TopicPartition, append_id: AppendId, value: OffsetCommitValue
     ) -> None:
-        """Take what an append writes: the newest, and not committed."""
+        """Add an offset that an append has begun to write: the newest, and not committed yet."""
         self._written.setdefault(partition, []).append(_Written(append_id, value))
 
     def write_committed(
         self, partition: TopicPartition, append_id: AppendId, base_offset: int
     ) -> None:
-        """Commit what an append wrote at `base_offset`, unless something newer is committed.
+        """Commit the offset that an append wrote at `base_offset`, unless a newer one is committed.
 
-        Nothing happens if it was deleted meanwhile.
+        Does nothing if the offset was deleted meanwhile.
         """
         value = self.write_failed(partition, append_id)
         if value is None:

@@ -1,6 +1,6 @@
 """Records of groups and offsets in `__consumer_offsets`.
 
-Source: Kafka `GroupMetadataManager.storeGroup`, `storeOffsets`; BEHAVIOUR 5.1, 5.2.
+Source: Kafka `GroupMetadataManager.storeGroup`, `storeOffsets`; docs/kafka/BEHAVIOUR.md 5.1, 5.2.
 """
 
 from coordinator.group import Group

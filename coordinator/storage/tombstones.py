@@ -2,7 +2,7 @@
 
 The append of the tombstones has no outcome (acks=0), as in Kafka: if it fails, the next load brings
 back what was deleted.
-Source: Kafka `GroupMetadataManager.cleanupGroupMetadata`; BEHAVIOUR 5.6.
+Source: Kafka `GroupMetadataManager.cleanupGroupMetadata`; docs/kafka/BEHAVIOUR.md 5.6.
 """
 
 from collections.abc import Iterable
@@ -31,8 +31,8 @@ def clean_up(
     Deleting the group also forgets its pending member ids.
     """
     offsets = group.offsets
-    # An expiry leaves unfinished commits alone, such as those of open transactions (BEHAVIOUR
-    # 4.11). A deletion removes them too.
+    # An expiry does not touch unfinished commits, such as those of open transactions (BEHAVIOUR
+    # 4.11). A deletion removes them, too.
     is_expiry = cause is DeletionCause.EXPIRED
     removed = offsets.expire(partitions) if is_expiry else offsets.remove(partitions)
     for partition in removed:

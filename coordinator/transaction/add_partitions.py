@@ -1,9 +1,8 @@
 """AddPartitionsToTxn (24) and AddOffsetsToTxn (25): add partitions to a producer's transaction.
 
-A transaction begins with its first partition. AddOffsetsToTxn names a group and stands for the
-partition of `__consumer_offsets` of that group. With `verify_only` the request adds nothing: a
-broker asks whether a partition is part of a transaction, before it accepts the first batch
-(KIP-890).
+A transaction begins with its first partition. AddOffsetsToTxn names a group, and adds that group's
+partition of `__consumer_offsets`. With `verify_only` the request adds no partition: a broker asks
+whether a partition is part of a transaction, before it accepts the first batch (KIP-890).
 Source: Kafka `TransactionCoordinator.handleAddPartitionsToTransaction`,
 `handleVerifyPartitionsInTransaction`, `KafkaApis.handleAddOffsetsToTxnRequest`.
 """

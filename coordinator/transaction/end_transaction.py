@@ -58,9 +58,9 @@ def end_transaction(
 ) -> ErrorCode | None:
     """Append the decision, or return the error to answer at once.
 
-    `request_id` is answered after the append; None if no client waits. A request that is not from
-    a client's EndTxn (`is_from_client` False) is the abort of an abandoned transaction: its
-    `producer_epoch` is the fencing one.
+    `request_id` is answered after the append; None if no client waits. `is_from_client` is True for
+    a client's EndTxn, False for the abort of an abandoned transaction; then `producer_epoch` is the
+    epoch that fences the producer.
     """
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
@@ -156,7 +156,8 @@ def _is_timed_out(metadata: TransactionMetadata, now_ms: int) -> bool:
 def _answer_by_state(metadata: TransactionMetadata, *, is_commit: bool) -> ErrorCode | None:
     """Return the answer in a state without an open transaction to end; None in Ongoing.
 
-    Asking again for the decision that was made is no error: the first answer may have got lost.
+    A repeated request for the decision that was made is no error, because the answer to the first
+    request may have got lost.
     """
     match metadata.state:
         case TransactionState.ONGOING:

@@ -21,9 +21,13 @@ _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLE
 
 
 def check_transactions(shared: TransactionShared) -> None:
-    """No partition is owned and loading; its ids hash to it; each pending step is being written.
+    """Partitions, transactional ids, steps and timers of a coordinator agree.
 
-    An AddPartitionsToTxn that is not answered yet waits for at least one append in flight.
+    - No partition is both owned and loading.
+    - Each transactional id hashes to its partition.
+    - Each pending step is being written.
+    - An AddPartitionsToTxn that is not answered yet waits for at least one append in flight.
+    - The periodic timers run.
     """
     for partition, owned in shared.owned.items():
         _require(

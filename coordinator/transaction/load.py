@@ -28,7 +28,7 @@ class TransactionLoad:
         self._values: dict[str, TransactionLogValue] = {}
 
     def read(self, batches: tuple[RecordBatch, ...]) -> None:
-        """Read the next batches. An unreadable record ends the load and is kept as `error`."""
+        """Read the next batches. An unreadable record ends the load, and `error` describes it."""
         if self.error is not None:
             return
         try:

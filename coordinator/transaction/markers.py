@@ -53,9 +53,9 @@ def markers_answered(
     coordinator_epoch: int,
     errors: dict[TopicPartition, ErrorCode],
 ) -> None:
-    """Handle the outcome of markers: send failed ones again, complete a transaction without any.
+    """Handle the outcome of markers: send failed markers again, or complete the transaction.
 
-    Outcomes of markers from an earlier leadership of this broker are ignored.
+    Outcomes of markers that this broker sent in an earlier leader epoch are ignored.
     """
     pending = turn.shared.completions.get(transactional_id)
     if pending is None or pending.coordinator_epoch != coordinator_epoch:
@@ -79,7 +79,7 @@ def markers_answered(
 def completion_written(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> None:
     """Continue after the append of a completion: repeat it later, or forget it.
 
-    It is repeated while this broker leads the partition and the log says to retry.
+    The append is repeated after COORDINATOR_NOT_AVAILABLE, while this broker leads the partition.
     """
     if error is ErrorCode.COORDINATOR_NOT_AVAILABLE and _metadata_of(turn, pending) is not None:
         transactional_id = pending.transactional_id

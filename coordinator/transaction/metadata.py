@@ -1,7 +1,7 @@
 """TransactionMetadata: the state of one transactional id, and the steps that change it.
 
 A step takes three actions:
-1. `prepare_...` returns the values that the log shall hold, and marks the step as pending.
+1. `prepare_...` returns the values to store, and marks the step as pending.
 2. The caller appends them to the log.
 3. `complete_transition_to` makes them the current values, once the log has acknowledged them.
 

@@ -1,7 +1,7 @@
 """ProducerIds: blocks of producer ids that the controller has allocated to this broker.
 
-The controller allocates each block once, so no two brokers use the same id, nor a broker before and
-after a restart.
+The controller allocates each block once. So two brokers never use the same id, and neither does one
+broker before and after a restart.
 Source: Kafka `RPCProducerIdManager`.
 """
 

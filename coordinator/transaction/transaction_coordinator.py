@@ -1,7 +1,8 @@
 """TransactionCoordinator, the facade through which a broker uses the transaction coordinator.
 
-The broker feeds requests, completed appends, outcomes of markers, fired timers, blocks of producer
-ids and tasks (loads and unloads; one at a time, in order), and carries out the Result of each.
+The broker passes in requests, completed appends, outcomes of markers, fired timers, blocks of
+producer ids and tasks (loads and unloads; one at a time, in order), and carries out the Result of
+each.
 Source: Kafka `TransactionCoordinator`, `TransactionStateManager`.
 """
 
@@ -64,7 +65,7 @@ _APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""The log's error -> the error of the answer; others are passed on unchanged.
+"""The log's error -> the error of the answer. An error without an entry is passed on unchanged.
 
 Source: Kafka TransactionStateManager.appendTransactionToLog."""
 

@@ -1,8 +1,8 @@
 """The transaction coordinator's turn: the context of one input, and the types of continuations.
 
-A handler prepares a step of a transactional id (`metadata`) and writes it with `TransactionTurn.
-write`, together with a `Purpose`: what to do once the log has the step. `TransactionShared` has the
-state that outlives a turn.
+A handler prepares a step of a transactional id (`metadata`), and writes it with the method `write`
+of its turn, together with a `Purpose`: what to do once the log has the step. `TransactionShared`
+has the state that outlives a turn.
 """
 
 from dataclasses import dataclass, field
@@ -192,8 +192,8 @@ class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]
 
     def write_step(self, pending: PendingStep) -> None:
         """Append a step to the log."""
-        # The limit of the append is the producer's transaction timeout, as in Kafka: a client
-        # would rather wait than have to find out whether the step was stored.
+        # The append may take as long as the producer's transaction timeout, as in Kafka. After an
+        # earlier timeout, the client would not know whether the step was stored.
         self.result.appends.append(
             Append(
                 append_id=self._in_flight.add_append(pending),

@@ -4,7 +4,7 @@ Keys and values begin with a version. The version of the key says whether the re
 a group. A record without a value is a tombstone. `versioned` encodes the bodies.
 
 Source: Kafka `OffsetCommitKey.json`, `OffsetCommitValue.json`, `GroupMetadataKey.json`,
-`GroupMetadataValue.json`; BEHAVIOUR 5.1.
+`GroupMetadataValue.json`; docs/kafka/BEHAVIOUR.md 5.1.
 """
 
 from collections.abc import Callable

@@ -5,7 +5,7 @@ big-endian, as everywhere in Kafka; strings have an int16 length, arrays and byt
 and -1 stands for null. Each version appends fields to those of the version before, so a reader of
 an older version stops early.
 Source: Kafka `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`,
-`ConsumerProtocol`; the two kinds of errors: BEHAVIOUR 0.1.
+`ConsumerProtocol`; the two kinds of errors: docs/kafka/BEHAVIOUR.md 0.1.
 """
 
 import struct
