@@ -9,7 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from any folder
+# The program is run as a file, from any folder, so Python would not find the package `clients`.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import kafka
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
@@ -53,6 +54,7 @@ def _settings(options: Options) -> dict[str, object]:
             settings[name] = text == "true"
         else:
             settings[name] = int(text) if text.lstrip("-").isdigit() else text
+    # kafka-python wants the text "all", or a number.
     if "acks" in settings and settings["acks"] != "all":
         settings["acks"] = int(str(settings["acks"]))
     return settings
@@ -63,10 +65,10 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the library
         self._ownership = ownership
 
     def on_partitions_assigned(self, assigned: Sequence[kafka.TopicPartition]) -> None:
-        self._ownership.assigned(each.partition for each in assigned)
+        self._ownership.assigned(partition.partition for partition in assigned)
 
     def on_partitions_revoked(self, revoked: Sequence[kafka.TopicPartition]) -> None:
-        self._ownership.revoked(each.partition for each in revoked)
+        self._ownership.revoked(partition.partition for partition in revoked)
 
 
 class _Member(Consumer):
@@ -87,12 +89,12 @@ class _Member(Consumer):
         by_partition = self._consumer.poll(timeout_ms=round(timeout_s * 1_000))
         return [
             ReadRecord(
-                partition=each.partition,
-                offset=each.offset,
-                value=(each.value or b"").decode().rstrip(),
+                partition=record.partition,
+                offset=record.offset,
+                value=(record.value or b"").decode().rstrip(),
             )
             for records in by_partition.values()
-            for each in records
+            for record in records
         ]
 
     def commit(self) -> None:
@@ -120,7 +122,7 @@ class _Writer(Producer):
         future.add_errback(lambda error: self._acknowledged.lost(number, repr(error)))
 
     def work(self, timeout_s: float) -> None:
-        time.sleep(timeout_s)  # the library works in a thread of its own
+        time.sleep(timeout_s)  # the library sends and calls back in its own thread
 
     def finish(self, timeout_s: float) -> None:
         self._producer.flush(timeout=timeout_s)

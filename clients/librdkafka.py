@@ -4,7 +4,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from any folder
+# The program is run as a file, from any folder, so Python would not find the package `clients`.
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from confluent_kafka import Consumer as LibraryConsumer
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition, libversion
@@ -21,7 +22,8 @@ from clients.program import (
     main,
 )
 
-NO_OFFSET = KafkaError._NO_OFFSET  # the class's public name
+# In spite of the underscore, this is the library's documented name of the error.
+NO_OFFSET = KafkaError._NO_OFFSET
 
 
 class Librdkafka(Client):
@@ -81,20 +83,21 @@ class _Member(Consumer):
         try:
             self._consumer.commit(asynchronous=False)
         except KafkaException as error:
-            if error.args[0].code() != NO_OFFSET:  # nothing has moved since the last commit
+            # NO_OFFSET is no failure: no position has moved since the last commit.
+            if error.args[0].code() != NO_OFFSET:
                 raise
 
     def close(self) -> None:
         self._consumer.close()
 
     def _assigned(self, _consumer: LibraryConsumer, partitions: list[TopicPartition]) -> None:
-        self._ownership.assigned(each.partition for each in partitions)
+        self._ownership.assigned(partition.partition for partition in partitions)
 
     def _revoked(self, _consumer: LibraryConsumer, partitions: list[TopicPartition]) -> None:
-        self._ownership.revoked(each.partition for each in partitions)
+        self._ownership.revoked(partition.partition for partition in partitions)
 
     def _lost(self, _consumer: LibraryConsumer, partitions: list[TopicPartition]) -> None:
-        self._ownership.revoked((each.partition for each in partitions), lost=True)
+        self._ownership.revoked((partition.partition for partition in partitions), lost=True)
 
 
 class _Writer(Producer):
@@ -120,7 +123,7 @@ class _Writer(Producer):
         while True:
             try:
                 self._producer.produce(self._topic, value, key, on_delivery=on_delivery)
-            except BufferError:  # the library's queue is full: let it process answers
+            except BufferError:  # the library's queue is full: poll, so that answers make room
                 self._producer.poll(0.05)
             else:
                 break

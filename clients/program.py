@@ -17,15 +17,16 @@ from dataclasses import dataclass, field
 POLL_S = 0.2
 """Longest wait for records, and so for the handling of SIGTERM."""
 REPORT_S = 0.5
-"""Interval of `records` and `acknowledged` events."""
+"""Shortest interval between two events `records`, and between two events `acknowledged`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The options of the command line.
 
-    Shape: `settings` are the client's own, under the client's own names. `until` and `count` are
-    numbers of records; `rate` is records a second, 0 for as fast as the client accepts them.
+    Shape: `settings` are settings of the client library, under the library's names. `until` and
+    `count` are numbers of records; `rate` is records a second, 0 for as fast as the client accepts
+    records.
     """
 
     bootstrap: str
@@ -50,7 +51,7 @@ class ReadRecord:
 
 
 class Reporter:
-    """Writes events to stdout: one JSON object a line, flushed, with the time of the day."""
+    """Writes events to stdout, each as a line with a JSON object, and flushes each line."""
 
     def __init__(self, client: str, name: str) -> None:
         self._head = {"client": client, "name": name}
@@ -61,9 +62,9 @@ class Reporter:
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
 
-    def failed(self, what: str, error: BaseException | object) -> None:
-        """Write an error of the client library: its type, and its text."""
-        self.write("error", during=what, error=type(error).__name__, message=str(error))
+    def failed(self, action: str, error: BaseException | object) -> None:
+        """Write an error of the client library during `action`: its type and its text."""
+        self.write("error", during=action, error=type(error).__name__, message=str(error))
 
 
 @dataclass(slots=True)
@@ -74,18 +75,18 @@ class Ownership:
     owned: dict[int, None] = field(default_factory=dict)
 
     def assigned(self, partitions: Iterable[int]) -> None:
-        """Add partitions."""
+        """Add partitions, and write the event."""
         added = sorted(partitions)
         self.owned.update(dict.fromkeys(added))
         self.reporter.write("assigned", partitions=added, owned=sorted(self.owned))
 
     def revoked(self, partitions: Iterable[int], *, lost: bool = False) -> None:
-        """Remove partitions; `lost`: another member may own them already."""
-        gone = sorted(partitions)
-        for partition in gone:
+        """Remove partitions, and write the event; `lost`: another member may own them already."""
+        removed = sorted(partitions)
+        for partition in removed:
             self.owned.pop(partition, None)
         event = "lost" if lost else "revoked"
-        self.reporter.write(event, partitions=gone, owned=sorted(self.owned))
+        self.reporter.write(event, partitions=removed, owned=sorted(self.owned))
 
 
 class Consumer(ABC):
@@ -93,7 +94,7 @@ class Consumer(ABC):
 
     @abstractmethod
     def poll(self, timeout_s: float) -> Sequence[ReadRecord]:
-        """Return records that arrived; wait for `timeout_s` at most."""
+        """Return the records that have arrived; wait for them for `timeout_s` at most."""
 
     @abstractmethod
     def commit(self) -> None:
@@ -124,7 +125,7 @@ class Acknowledged:
     """Collects the answers to records, and writes them as events.
 
     An `acknowledged` event has [number, partition, offset] for each record. A `refused` event names
-    a record whose delivery failed for good: it may be stored all the same.
+    a record whose delivery failed and is not repeated. The record may be stored nevertheless.
     """
 
     def __init__(self, reporter: Reporter) -> None:
@@ -136,13 +137,13 @@ class Acknowledged:
         self.refused = 0
 
     def stored(self, number: int, partition: int, offset: int) -> None:
-        """Take the answer to a record."""
+        """Count an acknowledged record, and keep it for the next report."""
         with self._lock:
             self.count += 1
             self._waiting.append((number, partition, offset))
 
     def lost(self, number: int, error: object) -> None:
-        """Take the failure of a record."""
+        """Count a failed record, and write its event."""
         with self._lock:
             self.refused += 1
         self._reporter.write("refused", number=number, error=str(error))
@@ -159,19 +160,19 @@ class Acknowledged:
 
 
 class Stop:
-    """Notes SIGTERM and SIGINT."""
+    """Notes SIGTERM and SIGINT, so that a loop can end in order."""
 
     def __init__(self) -> None:
-        self.asked = False
-        for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, self._take)
+        self.is_requested = False
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signal_number, self._note)
 
-    def _take(self, _signal: int, _frame: object) -> None:
-        self.asked = True
+    def _note(self, _signal: int, _frame: object) -> None:
+        self.is_requested = True
 
 
 class Client(ABC):
-    """A client family."""
+    """A client family: one client library, with its consumer and producer."""
 
     name: str
 
@@ -196,11 +197,13 @@ def main(client: Client, arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     consume = commands.add_parser("consume", help="be a member of a group until SIGTERM")
     produce = commands.add_parser("produce", help="write numbered records, then end")
-    for each in (consume, produce):
-        each.add_argument("--bootstrap", required=True, help="host:port[,host:port...]")
-        each.add_argument("--topic", required=True)
-        each.add_argument("--name", default=f"{client.name}-0", help="client.id, and in each event")
-        each.add_argument(
+    for command in (consume, produce):
+        command.add_argument("--bootstrap", required=True, help="host:port[,host:port...]")
+        command.add_argument("--topic", required=True)
+        command.add_argument(
+            "--name", default=f"{client.name}-0", help="client.id, and in each event"
+        )
+        command.add_argument(
             "--set",
             action="append",
             default=[],
@@ -208,7 +211,9 @@ def main(client: Client, arguments: Sequence[str] | None = None) -> int:
             help="a setting of the client",
         )
     consume.add_argument("--group", required=True)
-    consume.add_argument("--until", type=int, default=0, help="end after so many records; 0: never")
+    consume.add_argument(
+        "--until", type=int, default=0, help="end after this many records; 0: never"
+    )
     consume.add_argument("--commit-interval", type=float, default=0.5, help="seconds; 0: never")
     produce.add_argument("--count", type=int, default=1_000, help="records; 0: until SIGTERM")
     produce.add_argument("--rate", type=float, default=0.0, help="records a second; 0: no limit")
@@ -239,20 +244,21 @@ def main(client: Client, arguments: Sequence[str] | None = None) -> int:
 
 
 def _consume(client: Client, options: Options, reporter: Reporter) -> int:
+    """Consume and commit until a signal, or until `options.until` records; return exit code 0."""
     stop = Stop()
     consumer = client.consumer(options, Ownership(reporter))
-    waiting: list[tuple[int, int, str]] = []
+    waiting: list[tuple[int, int, str]] = []  # records for the next event
     total = 0
     reported_s = committed_s = time.monotonic()
     uncommitted = False
-    while not stop.asked and not (options.until and total >= options.until):
+    while not stop.is_requested and not (options.until and total >= options.until):
         try:
             records = consumer.poll(POLL_S)
-        except Exception as error:  # any error of a library is an event
+        except Exception as error:  # an error of the library is an event, and no end
             reporter.failed("poll", error)
             time.sleep(POLL_S)
             continue
-        waiting += [(each.partition, each.offset, each.value) for each in records]
+        waiting += [(record.partition, record.offset, record.value) for record in records]
         total += len(records)
         uncommitted = uncommitted or bool(records)
         now_s = time.monotonic()
@@ -296,15 +302,16 @@ def _commit(consumer: Consumer, reporter: Reporter) -> bool:
 
 
 def _produce(client: Client, options: Options, reporter: Reporter) -> int:
+    """Produce until a signal, or until `options.count` records; return the exit code."""
     stop = Stop()
     acknowledged = Acknowledged(reporter)
     producer = client.producer(options, acknowledged)
     began_s = time.monotonic()
     number = 0
-    while not stop.asked and not (options.count and number >= options.count):
+    while not stop.is_requested and not (options.count and number >= options.count):
         if options.rate:
             due_s = began_s + number / options.rate
-            while (wait_s := due_s - time.monotonic()) > 0 and not stop.asked:
+            while (wait_s := due_s - time.monotonic()) > 0 and not stop.is_requested:
                 producer.work(min(wait_s, POLL_S))
                 acknowledged.report()
         value = f"{options.name}:{number}"

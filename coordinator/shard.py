@@ -112,7 +112,7 @@ class Shards:
         self.load_reports: dict[int, LoadReport] = {}
         """Outcome of the last load of each partition."""
         self.failed: dict[int, int] = {}
-        """Partition -> leader epoch of its failed load. Java's coordinator does not serve it then."""
+        """Partition -> leader epoch of its failed load; only with Java's coordinator."""
 
     def partition_of(self, group_id: str) -> int:
         """Return the offsets partition of a group."""

@@ -1,9 +1,9 @@
 """Record batches: build a batch from records, check it, and give it its offset in a log.
 
-A batch built here holds MessagePack; one of a real client is in Kafka's format, with Kafka's CRC
-(`protocol.records.kafka_format`). The CRC-32C covers every field but `base_offset` and
-`partition_leader_epoch`, as in Kafka's DefaultRecordBatch. A leader sets these two fields of a
-producer's batch, and so need not compute the CRC again.
+A batch that is built here holds MessagePack. A batch of a real client is in Kafka's format, with
+Kafka's CRC (`protocol.records.kafka_format`). The CRC-32C covers every field except `base_offset`
+and `partition_leader_epoch`, as in Kafka's DefaultRecordBatch. So a leader, which sets these two
+fields of a producer's batch, need not compute the CRC again.
 """
 
 import struct
@@ -29,10 +29,10 @@ from protocol.records.kafka_format import flags_match, kafka_crc
 
 _encode = msgspec.msgpack.Encoder().encode
 _CRC_HEADER = struct.Struct(">iqqi??B")
-"""The batch's fields under the CRC, beside its records: last offset delta, max timestamp, producer
-id, producer epoch, is transactional, is control, compression id."""
+"""Fields that the CRC covers, besides the records: last offset delta, max timestamp, producer id,
+producer epoch, is transactional, is control, compression id."""
 _SEQUENCE = struct.Struct(">i")
-"""The base sequence of an idempotent producer's batch, also under the CRC."""
+"""The base sequence of an idempotent producer's batch, which the CRC covers, too."""
 
 
 def build_batch(
@@ -138,7 +138,8 @@ def payload_record_count(payload: bytes) -> int:
 
     Returns -1 for bytes that are no array. Source: MessagePack specification, array formats.
     """
-    # By hand, because decoding a whole batch only to count its records costs far more.
+    # Only the array's header is read, because decoding a whole batch to count its records costs far
+    # more. The header is one byte with the length (fixarray), or a marker and 2 or 4 bytes.
     if not payload:
         return -1
     marker = payload[0]
@@ -180,7 +181,7 @@ def _cleaned_kafka_batch(
 ) -> RecordBatch:
     """Return a batch in Kafka's format with the bytes of the records that are left.
 
-    Bytes, because a Record has no headers.
+    The bytes are kept instead of encoded again, because a Record lacks Kafka's record headers.
     """
     payload = payload_of(batch, codecs)
     kept = frozenset(cleaned.offset_deltas)

@@ -1,7 +1,7 @@
 """Format of `replication-offset-checkpoint`, the file with the high watermarks of a broker.
 
-Text, as in Kafka: a line with the version, a line with the number of entries, and for each entry a
-line `topic partition offset`.
+The file is text, as in Kafka: a line with the version, a line with the number of entries, and for
+each entry a line `topic partition offset`.
 Source: Kafka `OffsetCheckpointFile`.
 """
 

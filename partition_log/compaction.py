@@ -7,14 +7,15 @@ A cleaning works on the log's batches below an end offset, in bounded steps, in 
 Kept records keep their offsets, so the log gets holes. A replay of the cleaned log gives the same
 state as before.
 
-A tombstone (a record without a value) or a transaction's marker must not go with the records that
-it deletes or ends: a reader that has read those records must still see it. So the cleaning that
-finds nothing else left of them sets a *delete horizon*, `delete.retention.ms` ahead; a cleaning
-after the horizon removes the tombstone or marker.
+A tombstone (a record without a value) must outlive the record that it deletes, and a transaction's
+marker must outlive the transaction's records: a reader that has read these records must still see
+the tombstone or the marker. So a cleaning that leaves only the tombstone of a key, or only the
+marker of a transaction, sets a *delete horizon*, `delete.retention.ms` ahead. A cleaning after the
+horizon removes the tombstone or marker.
 Source: Kafka `Cleaner`, `MemoryRecords.filterTo`, `CleanedTransactionMetadata`; KIP-534.
 DEVIATION: the first batch of each leader epoch stays, even without records: epochs and the log's
-start are read from the batches, which Kafka keeps in files of their own. One map holds all keys,
-whatever log.cleaner.dedupe.buffer.size would allow.
+start are read from the batches, whereas Kafka keeps them in separate files. One map holds all keys,
+without the limit of log.cleaner.dedupe.buffer.size.
 """
 
 from dataclasses import dataclass
@@ -28,7 +29,10 @@ from protocol.records.batch import Cleaned, Record, RecordBatch, records_of
 from protocol.records.control import decode_marker
 
 NO_HORIZON = -1
-"""The delete horizon of a batch without tombstone or ended marker. Units: ms since the epoch."""
+"""Horizon of a batch without tombstones, and of a marker whose transaction has data left.
+
+Units: milliseconds since the epoch.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +83,8 @@ class Compaction:
             self._sources.append(batch)
         self._latest: dict[bytes, int] = {}  # key -> offset of its last record
         self._left: list[RecordBatch] = []
-        # Progress of the two passes, as indexes into _sources. Clean batches need no mapping.
+        # Progress of the two passes, as indexes into _sources. The map pass skips clean batches:
+        # a key in them is replaced only by a record of a dirty batch.
         self._mapped = sum(batch.base_offset < first_dirty_offset for batch in self._sources)
         self._filtered = 0
         self._epoch = -1
@@ -87,7 +92,7 @@ class Compaction:
         """Producer id -> whether a data batch of the transaction at this point is left."""
 
     def step(self, max_bytes: int) -> bool:
-        """Process about `max_bytes`, at least one batch; return whether both passes are done."""
+        """Process about `max_bytes`, at least one batch; return True if both passes are done."""
         done_bytes = 0
         while done_bytes < max_bytes:
             if self._mapped < len(self._sources):
@@ -106,13 +111,14 @@ class Compaction:
     def apply(self) -> CompactionResult | None:
         """Replace the log's batches by the cleaned ones.
 
-        None, and no change, if the log was truncated since the cleaning began.
+        If the log was truncated since the cleaning began, return None and change nothing.
 
         Raises: OSError.
         """
         sources, left, storage = self._sources, self._left, self._log.storage
         length = len(sources)
-        # Truncations cut at the end. If the last source batch is still here, all before it are.
+        # A truncation removes batches at the end. So if the last source batch is still in the log,
+        # all before it are, too.
         if length and (len(storage) < length or storage.batch(length - 1) is not sources[-1]):
             return None
         if any(old is not new for old, new in zip(sources, left, strict=False)) or (
@@ -139,8 +145,10 @@ class Compaction:
     def _filter(self, batch: RecordBatch) -> None:
         """Add the remaining records of a batch to the cleaned batches, and set its horizon."""
         horizon_ms = NO_HORIZON if batch.cleaned is None else batch.cleaned.delete_horizon_ms
-        # A horizon set by an earlier cleaning may have passed. A batch without one gets one now,
-        # if it has a tombstone or is a marker without data.
+        # 1. A batch whose horizon, set by an earlier cleaning, has passed loses its tombstones, or
+        #    is a marker that goes.
+        # 2. A batch without a horizon gets one now, if it has a tombstone, or is the marker of a
+        #    transaction without data.
         expired = horizon_ms != NO_HORIZON and self._now_ms >= horizon_ms
         if batch.is_control:
             kept = records_of(batch)
@@ -158,7 +166,10 @@ class Compaction:
         self._keep(batch, kept, horizon_ms)
 
     def _last(self, batch: RecordBatch, expired: bool) -> list[tuple[int, Record]]:
-        """Return the last records of their keys in `batch`, without tombstones if `expired`."""
+        """Return the records of `batch` that are the last of their keys.
+
+        Tombstones are left out if `expired`.
+        """
         latest = self._latest
         return [
             (offset, record)

@@ -1,10 +1,10 @@
 """LeaderEpochCache: the start offset of each leader epoch in a log.
 
-A follower uses it to find where its log diverges from its leader's: it names the epoch of its last
-batch, and the leader answers where that epoch ends in its own log.
+The cache shows where a follower's log diverges from its leader's: the follower names the epoch of
+its last batch, and the leader answers with the offset where this epoch ends in the leader's log.
 Source: Kafka `LeaderEpochFileCache`.
-DEVIATION: no `leader-epoch-checkpoint` file; the cache is rebuilt from the batches. An epoch that
-wrote no batch is not found again, and is not needed.
+DEVIATION: there is no `leader-epoch-checkpoint` file; a restart rebuilds the cache from the
+batches. It then lacks an epoch that wrote no batch, which nothing needs.
 """
 
 from bisect import bisect_right
@@ -56,7 +56,7 @@ class LeaderEpochCache:
             raise SimulationError(f"leader epoch {epoch} cannot begin at {start_offset}")
         if epoch == self.latest_epoch and start_offset >= self._start_offsets[-1]:
             return
-        # An epoch that wrote nothing has the same start as its successor: it is removed, since
+        # An epoch that wrote no record has the same start as its successor. It is removed, because
         # both lists must stay strictly increasing.
         while self._epochs and (
             self._epochs[-1] >= epoch or self._start_offsets[-1] >= start_offset
@@ -71,8 +71,9 @@ class LeaderEpochCache:
         """Return the largest known epoch up to `requested`, and the offset where it ends.
 
         - The latest epoch ends at `log_end_offset`.
-        - An epoch older than all known ones: itself, with the start of the oldest known epoch.
-        - -1, or an epoch newer than all known ones: UNDEFINED_EPOCH_END.
+        - For an epoch older than all known epochs: this epoch, and the start of the oldest known
+          one.
+        - For -1, or an epoch newer than all known epochs: UNDEFINED_EPOCH_END.
 
         Source: Kafka `LeaderEpochFileCache.endOffsetFor`.
         """

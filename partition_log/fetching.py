@@ -1,11 +1,11 @@
-"""Replication by Fetch, as far as the logs are concerned: the leader's read, the follower's append.
+"""The two logs of a Fetch: the leader's read, and the follower's append or truncation.
 
-After a change of leaders the follower's log may have records that the new leader lacks. Both logs
-are made equal within Fetch itself (KIP-595):
+After a change of leaders, the follower's log may have records that the new leader lacks. Fetch
+itself makes both logs equal (KIP-595):
 1. The follower's Fetch names its log end offset and the epoch of its last batch.
-2. The leader looks up where that epoch ends in its own log. If the follower's log goes further, the
-   leader answers with that epoch and end offset (the diverging epoch) instead of records.
-3. The follower truncates its log there, and fetches again.
+2. The leader finds the offset where this epoch ends in the leader's log. If the follower's log ends
+   later, the leader answers with the epoch and this offset (the diverging epoch), without records.
+3. The follower truncates its log to this offset, and fetches again.
 Source: Kafka `Partition.readRecords`, `AbstractFetcherThread`.
 """
 
@@ -21,11 +21,14 @@ from protocol.records.batch import RecordBatch
 def find_divergence(
     log: PartitionLog, request: FetchPartition
 ) -> EpochEndOffset | ErrorCode | None:
-    """Return the diverging epoch of the fetcher's log and the leader's `log`, None if they agree.
+    """Compare the fetcher's log, as its request describes it, with the leader's `log`.
 
-    Returns: OFFSET_OUT_OF_RANGE if the leader does not know the epoch, or the offset is before the
-    log start. None also if the request names no epoch: the fetcher's log is empty, or the fetcher
-    is a consumer that does not check.
+    Returns:
+    - the diverging epoch, if the logs differ;
+    - None if they agree, or if the request names no epoch (the fetcher's log is empty, or the
+      fetcher is a consumer that does not check);
+    - OFFSET_OUT_OF_RANGE if the leader does not know the epoch, or the offset is before the log
+      start.
     """
     if request.last_fetched_epoch == NO_LEADER_EPOCH:
         return None
@@ -62,8 +65,8 @@ def apply_fetched(
     """Append the records of the leader's answer to a follower's `log`, or truncate the log."""
     if data.error_code is not ErrorCode.NONE:
         return FollowerFetchResult(error=data.error_code)
-    # The high watermark in such an answer is ignored: it holds for the leader's log, and the logs
-    # agree only from the next Fetch on.
+    # The high watermark in an answer with a diverging epoch is ignored: it is an offset of the
+    # leader's log, and the two logs agree only from the next Fetch on.
     if data.diverging_epoch is not None:
         return _truncate(log, data.diverging_epoch, leader_epoch)
     if data.records:

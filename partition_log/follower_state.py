@@ -15,8 +15,8 @@ class SharedFetchTime:
     """Time of a follower's last fetch from the log ends of many partitions.
 
     One Fetch of a follower names all its partitions, and mostly only one of them has a new record.
-    Writing the time to the FollowerState of every other partition was most of the cost of such a
-    Fetch. So all these states share one time object instead.
+    Most of the cost of such a Fetch would be to write its time to the FollowerState of every other
+    partition. So all these states share one time object instead.
     Units: `time_us` is on the leader's clock.
     """
 
@@ -64,7 +64,8 @@ class FollowerState:
         # fetch of theirs yet.
         caught_up_us = now_us if is_in_isr else NEVER_US
         self._last_caught_up_time_us = caught_up_us
-        # A leader that is elected again in the next epoch keeps the follower's known log end.
+        # A leader that is elected again in the next epoch keeps the log end that the follower had:
+        # no other leader can have truncated the follower's log meanwhile.
         if is_new_leader:
             self.log_end_offset = UNKNOWN_OFFSET
             self.broker_epoch = None
@@ -99,7 +100,7 @@ class FollowerState:
         self.broker_epoch = broker_epoch
 
     def fetched_at_end(self, now_us: int) -> None:
-        """Record a fetch from the leader's log end, like the fetch before it."""
+        """Record a fetch from the leader's log end, by a follower that was there already."""
         self.count_alone()
         self._last_caught_up_time_us = max(self._last_caught_up_time_us, now_us)
         self._last_fetch_time_us = now_us

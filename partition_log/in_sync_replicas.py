@@ -77,12 +77,13 @@ class InSyncReplicas:
         return self._eligible.get(broker, -1)
 
     def stays_at_end(self, broker: BrokerId, broker_epoch: int, now_us: int | None) -> bool:
-        """Record a Fetch from the log end if that is all that the Fetch changes.
+        """Record a Fetch from the log end, if nothing but its time must be recorded.
 
         True: the follower is in the ISR and has fetched from the same log end before, so neither
         the ISR nor the high watermark can move. The time of the Fetch is recorded, unless `now_us`
-        is None. False: nothing is recorded; the Fetch must take the ordinary way. Also if
-        `broker_epoch` differs from that of the follower's last Fetch, or is no longer registered.
+        is None.
+        False: nothing is recorded, and the Fetch must be handled by `Partition.fetch`. This is also
+        the result if `broker_epoch` is not that of the follower's last Fetch, or is outdated.
         """
         follower = self.followers.get(broker)
         if (
@@ -134,10 +135,11 @@ class InSyncReplicas:
     # -- high watermark --
 
     def maybe_increment_high_watermark(self, now_us: int) -> bool:
-        """Raise the high watermark to the smallest log end that counts; return whether it moved.
+        """Raise the high watermark to the smallest log end that counts; return True if it moved.
 
-        The log ends of the maximal ISR count, and of caught-up, eligible followers: those are about
-        to join the ISR, and could otherwise never reach a moving high watermark.
+        The log ends of the maximal ISR count. Those of caught-up, eligible followers count, too:
+        such a follower is about to join the ISR, for which it must reach the high watermark, and it
+        could not if the high watermark moved on with every record.
         Source: Kafka Partition.maybeIncrementLeaderHW.
         """
         if self.is_under_min:
@@ -224,8 +226,9 @@ class InSyncReplicas:
 
     def _is_eligible(self, broker: BrokerId, follower: FollowerState) -> bool:
         """Return whether the follower may join the ISR (KIP-841, KIP-903)."""
-        # Its fetches must come from the registered incarnation. After a restart without its disk
-        # the broker has a new epoch, and fetches from before say nothing of its log.
+        # The follower's fetches must come from its registered incarnation. After a restart, perhaps
+        # without its disk, the broker has a new epoch, and its earlier fetches prove nothing about
+        # its log.
         registered = self._eligible.get(broker)
         if registered is None or follower.broker_epoch is None:
             return False

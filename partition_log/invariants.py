@@ -22,10 +22,11 @@ from protocol.records.control import decode_marker
 def check_log(log: PartitionLog) -> None:
     """Offsets are contiguous, leader epochs never fall, the high watermark is within the log.
 
-    A compacted log may have holes. The log's open transactions are those without a marker. What it
-    knows of producers is what a restarted broker would read from the batches.
+    A compacted log may have holes. The log's open transactions are those without a marker. Its
+    state of producers equals the state that a restarted broker would read from the batches.
 
-    Slow, since it reads every batch: for tests, and for a log that was just opened.
+    The check is slow, because it reads every batch. It is for tests, and for a log that was just
+    opened.
     Raises: InvariantViolation.
     """
     _check_offsets(log)
@@ -87,9 +88,9 @@ def _name_of(partition: Partition) -> str:
 def check_agreement(logs: Sequence[PartitionLog], codecs: Codecs = NO_CODECS) -> None:
     """Any two replicas have the same batches below the smaller of their high watermarks.
 
-    Replicas of a compacted log have the same last record of each key there, since each broker
-    cleans its own log. The invariant holds with clean elections only: after an unclean one a
-    replica may take batches for committed that the leader does not have.
+    Of a compacted log, they have the same last record of each key there, because each broker cleans
+    its own log. The invariant holds with clean elections only: after an unclean election, a replica
+    may have batches below its high watermark that the leader does not have.
     Raises: InvariantViolation.
     """
     for position, log in enumerate(logs):

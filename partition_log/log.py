@@ -1,8 +1,8 @@
 """PartitionLog, the log of one replica: append, read, truncate.
 
 Owns the offsets (log start, log end, high watermark), the leader epoch cache and the producers'
-states. Must not know who leads: `replica` decides what may be appended, and sets the high
-watermark.
+states. Must not know which replica leads: `replica` decides which batches may be appended, and sets
+the high watermark.
 """
 
 from bisect import bisect_left, bisect_right
@@ -26,7 +26,7 @@ class PartitionLog:
     start to end, except for the holes of a compaction, and their leader epochs never fall.
     Invariant: log_start_offset <= recovery_point <= log_end_offset.
     Attributes, to read only: `topic_partition`, `storage`, `log_start_offset`, `log_end_offset`,
-    `high_watermark`, `recovery_point` (end of what this broker itself has flushed), `epochs`
+    `high_watermark`, `recovery_point` (end of the records that this broker has flushed), `epochs`
     (LeaderEpochCache), `producers` (ProducerStates; replaced by a truncation), `truncations` (their
     number). To set: `flush_interval_messages`, Kafka's flush.messages, None for never;
     `is_compacted`, whether the leader's log may have holes.
@@ -176,11 +176,12 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool = True
     ) -> tuple[RecordBatch, ...]:
-        """Return the batches from the one with `offset` on that end at or below `up_to`.
+        """Return batches from `offset` on, as far as they end at or below `up_to`.
 
-        The first batch may begin before `offset`, or after it if a compaction left no record there.
-        The batches have at most `max_bytes` in all; with `min_one_batch` the first one is returned
-        whatever its size. `up_to` is `high_watermark` or `log_end_offset`.
+        The first batch has `offset`. It may begin before `offset`, or after it if a compaction left
+        no record there. The batches have at most `max_bytes` in all, except that with
+        `min_one_batch` the first batch is returned with any size. `up_to` is `high_watermark` or
+        `log_end_offset`.
         Raises: SimulationError if `offset` is outside the log. The caller checks this before, and
             answers OFFSET_OUT_OF_RANGE.
         """
@@ -195,7 +196,7 @@ class PartitionLog:
         found: list[RecordBatch] = []
         bytes_left = max_bytes
         first = bisect_right(self._base_offsets, offset) - 1
-        # `offset` may lie in a hole behind the batch that was found: then the next one is first.
+        # `offset` may lie in a hole after this batch. Then the next batch is the first.
         if self._base_offsets[first] != offset and read_batch(first).next_offset <= offset:
             first += 1
         for index in range(first, bisect_left(self._base_offsets, up_to)):
@@ -217,7 +218,8 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> Offset:
         """Remove the records from `offset` on and return the new log end.
 
-        A batch with `offset` in its middle goes as a whole, so the log may end before `offset`.
+        A batch with `offset` in its middle is removed as a whole, so the log may end before
+        `offset`.
         Raises: SimulationError if `offset` is before the log start.
         Source: Kafka UnifiedLog.truncateTo.
         """
@@ -229,7 +231,7 @@ class PartitionLog:
         if offset < self.log_end_offset:
             length = bisect_right(self._base_offsets, offset) - 1
             new_end = self._base_offsets[length]
-            # `offset` lies in a hole behind this batch: the batch stays.
+            # If `offset` lies in a hole after this batch, the batch stays.
             if new_end != offset and self.storage.batch(length).next_offset <= offset:
                 length, new_end = length + 1, offset
             self.truncations += 1
@@ -241,8 +243,9 @@ class PartitionLog:
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
             self._rebuild_producers()
-        # Also if no batch was removed: the epoch of a leader that wrote nothing begins at the log
-        # end, and would come before the next leader's epoch at the same offset.
+        # The epochs are cut even if no batch was removed: the epoch of a leader that wrote no
+        # record begins at the log end, and would stay before the next leader's epoch, which begins
+        # at the same offset.
         self.epochs.truncate_from_end(self.log_end_offset)
         return self.log_end_offset
 

@@ -1,11 +1,11 @@
 """The checks of a client's batch that only a leader makes, before it appends the batch.
 
-A batch in Kafka's format comes from a real client, so its records are read here once: a batch whose
-records cannot be read would stop every consumer behind it. Followers and a restarted broker check
-the CRC alone.
+A batch in Kafka's format comes from a real client, so its records are read here once: if a batch
+with unreadable records were appended, every consumer would stop there. Followers and a restarted
+broker check only the CRC.
 Source: Kafka `LogValidator.validateBatch`, `validateRecord`.
-DEVIATION: offset deltas must be 0, 1, 2 ... in an uncompressed batch too. Payloads that cannot be
-decompressed are INVALID_RECORD; Kafka answers UNKNOWN_SERVER_ERROR.
+DEVIATION: offset deltas must be 0, 1, 2 ... in an uncompressed batch, too. A payload that cannot be
+decompressed is refused with INVALID_RECORD; Kafka answers UNKNOWN_SERVER_ERROR.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ _KEYLESS = "Compacted topic cannot accept message without key"
 
 
 class Refusal(NamedTuple):
-    """Why a batch is not appended, in the words of the answer to its producer."""
+    """The reason why a batch is not appended: fields of the answer to its producer."""
 
     error: ErrorCode
     message: str
@@ -42,10 +42,11 @@ class Refusal(NamedTuple):
 def validate_produced(
     batch: RecordBatch, *, codecs: Codecs, is_compacted: bool, log_append_time_ms: int | None
 ) -> RecordBatch | Refusal:
-    """Return the batch as the leader appends it, or why it does not.
+    """Return the batch as the leader appends it, or the refusal.
 
-    It is the same batch if its max timestamp is right and the topic keeps the producer's times. A
-    batch of the lab's own producers is not read.
+    A batch of a real client is returned unchanged if its max timestamp is right and the topic keeps
+    the producer's timestamps. The records of a batch in MessagePack, which comes from this
+    project's own producers, are not checked.
 
     is_compacted: the topic is compacted, so that each record needs a key.
     log_append_time_ms: the timestamp of all records if the topic's message.timestamp.type is
@@ -84,7 +85,7 @@ def validate_produced(
 
 
 def _stamped(batch: RecordBatch, timestamp_ms: int, codecs: Codecs) -> RecordBatch:
-    """Return a batch of the lab's own with this timestamp on each record."""
+    """Return a batch in MessagePack with this timestamp on each record."""
     records = tuple(Record(key, value, timestamp_ms) for key, value, _ in fields_of(batch, codecs))
     payload = encode_records(records)
     if batch.compression:
@@ -94,7 +95,7 @@ def _stamped(batch: RecordBatch, timestamp_ms: int, codecs: Codecs) -> RecordBat
 
 
 def _header_fault(batch: RecordBatch, header: KafkaHeader) -> str | None:
-    """Return what is wrong with the header of a client's batch, None if nothing is."""
+    """Return the fault in the header of a client's batch as text; None if there is no fault."""
     count = batch.last_offset_delta + 1
     if batch.base_offset != 0:
         return f"the base offset is {batch.base_offset}, expected 0 from a client"

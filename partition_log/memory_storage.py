@@ -1,8 +1,8 @@
 """The in-memory form of Storage, for virtual time and tests.
 
-A crash of a broker loses nothing: the next incarnation gets the same object (or a copy, if the dead
-incarnation might still write to the object). A power loss is simulated by `power_loss`, which drops
-every batch that was not flushed, as the page cache would be lost.
+A crash of a broker loses no batch: the next incarnation gets the same object (or a copy, if the
+dead incarnation might still write to the object). `power_loss` simulates a power loss: it drops
+every batch that was not flushed, because a real machine would lose its page cache.
 """
 
 from collections.abc import Sequence

@@ -72,10 +72,10 @@ class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
     acknowledged once the high watermark reaches `next_offset` (`Partition.check_acknowledged`).
     `new_high_watermark` is None if it did not move; it moves at once if the leader is alone in
     the ISR.
-    is_duplicate: nothing was appended, because the batch of this producer stands in the log
-        already, at these offsets.
-    log_append_time_ms: -1 if records keep their producer's timestamps. Of a duplicate it is the
-        timestamp of the batch, as in Kafka.
+    is_duplicate: no batch was appended, because the log has this batch of the producer already, at
+        these offsets.
+    log_append_time_ms: -1 if records keep their producer's timestamps. For a duplicate it is the
+        timestamp of the first batch, as in Kafka.
     error_message, record_errors: why a client's records are invalid.
     """
 

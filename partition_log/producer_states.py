@@ -1,21 +1,22 @@
 """ProducerStates: the last batches, epochs and open transactions of the producers of a log.
 
-The states are rebuilt from the log's batches, so every replica has the same, also after a restart
-or a truncation.
+The states are rebuilt from the log's batches, so every replica has the same states, also after a
+restart or a truncation.
 
-An *idempotent* producer numbers its records in each partition from 0 (the base sequence is that of
-a batch's first record), and sends a batch again until it is answered. The leader knows the
-producer's last BATCHES_TO_RETAIN batches. It answers one that it has already with the offset at
-which it stands, refuses one that leaves out a number, and so appends each exactly once, in order
-(KIP-98, KIP-185).
+An *idempotent* producer numbers its records in each partition from 0 (a batch's base sequence is
+the number of its first record), and sends a batch again until it gets an answer. The leader knows
+the producer's last BATCHES_TO_RETAIN batches. It answers a batch that the log has already with that
+batch's offset, and refuses a batch that leaves out a number. So it appends each batch exactly once,
+in order (KIP-98, KIP-185).
 
 A leader also keeps *verification guards* (KIP-890), against this race:
 1. A producer's TxnOffsetCommit is delayed on its way.
 2. The transaction ends: its marker is appended.
-3. The delayed request arrives. Appended, it would open a new transaction in this log, which the
-   transaction coordinator does not know and so never ends. So the first batch of a transaction is
-   appended only with a guard, a number that `begin_verification` gives out before the broker asks
-   the transaction coordinator. A marker makes the guard invalid.
+3. The delayed request arrives. If it were appended, it would open a new transaction in this log,
+   which the transaction coordinator does not know and so never ends.
+Therefore the first batch of a transaction is appended only with a guard, a number that
+`begin_verification` returns before the broker asks the transaction coordinator. A marker makes the
+guard invalid.
 Source: Kafka `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`,
 `VerificationGuard`.
 """
@@ -29,17 +30,17 @@ from protocol.records.batch import RecordBatch
 from protocol.records.control import EndTransactionMarker, decode_marker
 
 BATCHES_TO_RETAIN = 5
-"""How many batches of a producer are remembered: a client has at most so many under way.
+"""Number of batches of a producer that are remembered: a client has at most this many in flight.
 
 Source: Kafka ProducerStateEntry.NUM_BATCHES_TO_RETAIN.
 """
 _NO_EPOCH = -1
 _SEQUENCES = 1 << 31
-"""Sequence numbers begin at 0 again behind this one."""
+"""Number of sequence numbers: after the last one, a producer begins at 0 again."""
 
 
 class AppendedBatch(NamedTuple):
-    """A batch of a producer that stands in the log. Sequences are -1 if it is not idempotent."""
+    """A batch of a producer in the log. Sequences are -1 if the producer is not idempotent."""
 
     first_sequence: int
     last_sequence: int
@@ -102,7 +103,7 @@ class ProducerStates:
         )
 
     def last_batches(self) -> dict[int, tuple[int, tuple[AppendedBatch, ...]]]:
-        """Return the epoch and the batches that are remembered of each producer, by its id."""
+        """Return, by producer id, the producer's epoch and the batches that are remembered."""
         return {
             producer_id: (state.producer_epoch, tuple(state.batches))
             for producer_id, state in self._producers.items()
@@ -150,7 +151,7 @@ class ProducerStates:
         return ErrorCode.NONE
 
     def find_duplicate(self, batch: RecordBatch) -> AppendedBatch | None:
-        """Return where a batch that a producer sends stands already, None if it does not.
+        """Return the batch in the log of which `batch` is a repetition; None if it is none.
 
         Source: Kafka ProducerStateEntry.findDuplicateBatch.
         """
@@ -167,15 +168,19 @@ class ProducerStates:
         """Return NONE if a leader may append a batch that a producer sent, else the error.
 
         Shape: `batch` has a producer id and is no duplicate (`find_duplicate`).
-        Errors, in this order: INVALID_TXN_STATE if it would begin a transaction, for which it needs
-        a guard; INVALID_PRODUCER_EPOCH if the producer was fenced; OUT_OF_ORDER_SEQUENCE_NUMBER if
-        it does not follow the producer's last batch, or is not the first of a new epoch;
-        INVALID_TXN_STATE if it is outside the producer's open transaction. A producer that this log
-        does not know may begin with any sequence: its earlier batches may have been deleted.
+        Errors, in this order:
+        - INVALID_TXN_STATE: the batch would begin a transaction, for which it needs a guard.
+        - INVALID_PRODUCER_EPOCH: the producer was fenced.
+        - OUT_OF_ORDER_SEQUENCE_NUMBER: the batch neither follows the producer's last batch, nor
+          begins a new epoch with sequence 0.
+        - INVALID_TXN_STATE: the batch is not transactional, but the producer has an open
+          transaction.
+        A producer that this log does not know may begin with any sequence, because its earlier
+        batches may have been deleted.
         Source: Kafka UnifiedLog.analyzeAndValidateProducerState, ProducerAppendInfo.checkSequence.
         """
-        # A batch older than those remembered is out of order too. DUPLICATE_SEQUENCE_NUMBER, which
-        # clients know, was the answer of brokers before 1.1.
+        # A batch older than all remembered ones is out of order, too. Brokers before 1.1 answered
+        # DUPLICATE_SEQUENCE_NUMBER, which clients still know.
         producer_id, epoch = batch.producer_id, batch.producer_epoch
         if batch.is_transactional and not self.has_ongoing_transaction(producer_id, epoch):
             return ErrorCode.INVALID_TXN_STATE
@@ -228,7 +233,8 @@ class ProducerStates:
         state = self._producers.get(producer_id)
         if state is None:
             state = self._producers[producer_id] = _ProducerState()
-        # Without a check: the leader has checked the epoch, and a follower must follow the leader.
+        # The epoch is not checked here: a leader has checked it before, and a follower must accept
+        # every batch of its leader.
         if state.producer_epoch != batch.producer_epoch:
             state.producer_epoch = batch.producer_epoch
             state.batches.clear()

@@ -1,10 +1,9 @@
 """Partition: one replica of one partition, as leader or follower.
 
 Inputs are metadata (make_leader, make_follower), appends, Fetches and their answers, and the
-answers to AlterPartition. Each input returns a value of `outcomes`, which the broker acts on; a
-Partition itself sends nothing and waits for nothing. It owns the leader, the leader epoch and the
-partition epoch; `in_sync_replicas` computes the high watermark, and `fetching` makes two logs
-equal.
+answers to AlterPartition. Each input returns a value of `outcomes`, on which the broker acts; a
+Partition itself neither sends nor waits. It owns the leader, the leader epoch and the partition
+epoch; `in_sync_replicas` computes the high watermark, and `fetching` makes two logs equal.
 Source: docs/kafka/BEHAVIOUR.md 6.1, Kafka 3.9 `Partition`.
 """
 
@@ -65,7 +64,7 @@ _GIVE_UP = frozenset(
 class Partition:
     """One replica of one partition, as leader or follower.
 
-    Attributes, to read only: `topic_partition`, `broker_id`, `log`, `leader_id` (-1: nobody
+    Attributes, to read only: `topic_partition`, `broker_id`, `log`, `leader_id` (-1: no broker
     leads), `leader_epoch` and `partition_epoch` (-1 before the first metadata), `replicas`.
     """
 
@@ -345,9 +344,9 @@ class Partition:
         wall_ms: int = 0,
         codecs: Codecs = NO_CODECS,
     ) -> AppendInfo:
-        """Append a producer's batch, once: a duplicate is answered with the first one's offsets.
+        """Append a producer's batch; a duplicate is only answered, with the first batch's offsets.
 
-        wall_ms: the time for LogAppendTime. codecs: read the records of a compressed batch.
+        wall_ms: the timestamp for LogAppendTime. codecs: read the records of a compressed batch.
         Errors: as in append_records, CORRUPT_MESSAGE, those of `log_validation`, and those of
         `ProducerStates.check_produced`.
         Source: Kafka UnifiedLog.append, which checks in this order.
@@ -462,7 +461,7 @@ class Partition:
         )
 
     def check_leadership(self, current_leader_epoch: int) -> ErrorCode:
-        """Return why a client that believes in `current_leader_epoch` (-1: none) gets no answer.
+        """Return NONE if this replica leads in the epoch that a client names (-1: any), or why not.
 
         Errors: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
         Source: Kafka Partition.checkCurrentLeaderEpoch.
@@ -478,9 +477,10 @@ class Partition:
     ) -> PartitionData | None:
         """Return the answer of a Fetch for which this partition has no new record, else None.
 
-        A fast path, to be tried before `fetch`. A follower's Fetch names all its partitions, and
-        mostly only one has a new record. None: `fetch` must be called. Otherwise the Fetch was
-        recorded here, unless `now_us` is None (a parked Fetch is read again).
+        This is a fast path, to be tried before `fetch`: a follower's Fetch names all its
+        partitions, and mostly only one has a new record. If the result is None, `fetch` must be
+        called. Otherwise the Fetch was recorded here, unless `now_us` is None (a parked Fetch is
+        read again).
         """
         if request.current_leader_epoch != self.leader_epoch or self.leader_id != self.broker_id:
             return None
@@ -503,10 +503,11 @@ class Partition:
     def follower_counted_with(
         self, replica_id: int, shared: SharedFetchTime
     ) -> FollowerState | None:
-        """Record the follower's Fetches in `shared` as long as `fetch_nothing` would answer them.
+        """Let the follower's state count the Fetch times in `shared` as its own.
 
-        Returns: the follower's state, None if `replica_id` is no follower. The caller must call its
-        `count_alone` as soon as this partition changes or the follower fetches otherwise.
+        The caller may do so while `fetch_nothing` would answer the follower's Fetches. As soon as
+        this partition changes, or the follower fetches from another offset, the caller must call
+        `count_alone` of the returned state. None if `replica_id` is no follower.
         """
         follower = self._in_sync.followers.get(BrokerId(replica_id))
         if follower is not None:
@@ -541,7 +542,7 @@ class Partition:
         if self._in_sync.in_flight is not proposal:
             return AlterPartitionResult()  # newer metadata came first and ended the proposal
         if response.error_code is ErrorCode.INELIGIBLE_REPLICA:
-            # The one error that proves that the controller has not applied the proposal.
+            # Only this error proves that the controller has not applied the proposal.
             self._in_sync.revert()
             return AlterPartitionResult()
         if response.error_code is not ErrorCode.NONE:
@@ -718,7 +719,8 @@ class Partition:
             broker_epoch=broker_epoch,
             now_us=now_us,
         )
-        # The proposal first: from now on the follower that it adds counts for the high watermark.
+        # The proposal comes first, because the follower that it adds then counts for the high
+        # watermark.
         proposal = self._in_sync.propose_expansion(
             broker, leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch
         )

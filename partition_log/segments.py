@@ -1,8 +1,8 @@
 """Segments: the parts of a log that a cleaning may take, computed from the log's batches.
 
-Kafka stores a log as a row of segment files and appends to the last, the active one. A cleaning
-takes whole segments and never the active one. Here a log is one row of batches; the borders of
-segments are computed when a cleaning is considered, so that appends cost nothing more.
+Kafka stores a log as a sequence of segment files, and appends to the last one, which is active. A
+cleaning takes whole segments, and never the active one. Here a log is one sequence of batches; the
+borders of segments are computed when a cleaning is considered, so that appends do not cost more.
 Source: Kafka `LogSegment.shouldRoll`, `LogCleanerManager.cleanableOffsets`, `LogToClean`.
 DEVIATION: the log below the first dirty offset counts as one segment, and after a restart segments
 are counted anew from there. No segment ends because its index is full.
@@ -24,7 +24,7 @@ class _Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanable:
-    """What a cleaning would process: the log below `end_offset`.
+    """The part of the log that a cleaning would process: the batches below `end_offset`.
 
     clean_bytes: size of the part that an earlier cleaning has processed.
     cleanable_bytes: size of the part written since then.
@@ -36,7 +36,7 @@ class Cleanable:
 
     @property
     def ratio(self) -> float:
-        """Share of `cleanable_bytes` in what the cleaning would read; 0 if that is nothing."""
+        """Share of `cleanable_bytes` in the whole part; 0 if the part is empty."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
@@ -63,14 +63,14 @@ class Segments:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the log was truncated since this object was made, which must then be replaced."""
+        """Whether the log was truncated since this object was made; then it must be replaced."""
         return self._truncations != self._log.truncations
 
     def cleanable(self, uncleanable_offset: int, *, min_lag_ms: int, now_ms: int) -> Cleanable:
-        """Return what a cleaning would process now.
+        """Return the part of the log that a cleaning would process now.
 
-        The part ends before the first segment that has `uncleanable_offset`, is the active one, or
-        has a record younger than `min_lag_ms`.
+        The part ends before the first segment that contains `uncleanable_offset`, or is the active
+        one, or has a record younger than `min_lag_ms`.
         """
         self._update()
         end_offset, cleanable_bytes = self.first_dirty_offset, 0

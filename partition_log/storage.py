@@ -2,8 +2,8 @@
 
 `memory_storage` implements it in memory, `cluster.storage` with files. An appended batch is in the
 page cache: it survives a crash of the process, and is lost by a power loss unless it was flushed.
-The *flush mark* says how many batches of a log are flushed. A checkpoint survives both, since Kafka
-syncs those files.
+The *flush mark* is the number of batches of a log that are flushed. A checkpoint survives both,
+because Kafka syncs these files.
 """
 
 from abc import ABC, abstractmethod

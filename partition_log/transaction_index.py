@@ -1,10 +1,11 @@
 """TransactionIndex: the ends of the transactions in a log, and the last stable offset.
 
-A marker ends the open transaction of its producer: a commit marker makes the producer's batches
-before it count, an abort marker does not. The *last stable offset* is the offset below which every
-transaction has ended.
+A marker ends the open transaction of its producer. A commit marker makes the transaction's batches
+count; after an abort marker they do not count. The *last stable offset* is the offset below which
+every transaction has ended.
 Source: Kafka `TransactionIndex`, `UnifiedLog.lastStableOffset`, `collectAbortedTransactions`.
-DEVIATION: computed from the batches when needed; Kafka stores an index with each segment.
+DEVIATION: the index is computed from the batches when it is needed; Kafka stores one with each
+segment.
 """
 
 from bisect import bisect_right
@@ -16,7 +17,7 @@ from protocol.records.control import decode_marker
 
 
 class TransactionIndex:
-    """The transactions of one log, judged by the markers below `up_to`.
+    """The transactions of one log, according to the markers below `up_to`.
 
     `up_to` is the high watermark by default. Attribute, to read only: `last_stable_offset`, at most
     `up_to`.

@@ -1,5 +1,7 @@
 """Checks that an answer fits its request. Runs in virtual time check every answer of every node.
 
+A violation shows a bug of this project's nodes, not of Kafka.
+
 An answer must name exactly what its request names: every topic, partition, group or key once. An
 answer without an error must carry values that a client can use. Both rules follow from Kafka's
 message definitions, so the checks need no state of any node.
@@ -70,7 +72,9 @@ _SHOWN_CHARACTERS = 600
 _Path = tuple[str | None, ...]
 """Path to the names in a message: a list, the field that names its items, a list of each item, ...
 
-None in the place of a field: the items of the list are the names."""
+Example: `("topics", "name", "partitions", "partition_index")` names each partition of each topic.
+None instead of a field means that the items of the list themselves are the names.
+"""
 
 _TOPICS: _Path = ("topics", "name", "partitions", "partition_index")
 
@@ -129,30 +133,32 @@ def check_answer(request: AnyRequest, response: AnyResponse) -> None:
 
 
 def _check_names(
-    request: AnyRequest, response: AnyResponse, asked_at: _Path, answered_at: _Path
+    request: AnyRequest, response: AnyResponse, request_path: _Path, response_path: _Path
 ) -> None:
-    asked = Counter(_names(request, asked_at))
-    answered = Counter(_names(response, answered_at))
-    if asked == answered:
+    """Check that the answer names each name of the request, equally often, and no other."""
+    requested = Counter(_names(request, request_path))
+    answered = Counter(_names(response, response_path))
+    if requested == answered:
         return
-    missing, unasked = asked - answered, answered - asked
+    missing, unrequested = requested - answered, answered - requested
     raise _violation(
         request,
         response,
-        f"expected an answer about each name that was asked about, got none about "
-        f"{sorted(missing, key=repr)} and an unasked one about {sorted(unasked, key=repr)}",
+        f"expected an answer about each name in the request, got none about "
+        f"{sorted(missing, key=repr)} and one about {sorted(unrequested, key=repr)}",
     )
 
 
 def _names(message: object, path: _Path) -> Iterator[tuple[object, ...]]:
+    """Yield the names at a path, each as a tuple with a name for each list on the path."""
     items, name = path[:2]
     for item in getattr(message, str(items)) or ():
-        own = (item if name is None else getattr(item, name),)
+        item_name = (item if name is None else getattr(item, name),)
         if len(path) == 2:
-            yield own
+            yield item_name
         else:
             for rest in _names(item, path[2:]):
-                yield own + rest
+                yield item_name + rest
 
 
 def _violation(request: AnyRequest, response: AnyResponse, problem: str) -> InvariantViolation:
@@ -218,10 +224,10 @@ def _joined(request: JoinGroupRequest, response: JoinGroupResponse) -> Iterator[
         yield f"expected a generation from 1, got {response.generation_id}"
     if response.protocol_type != request.protocol_type:
         yield f"the type of the protocol is {response.protocol_type}"
-    if response.protocol_name not in {each.name for each in request.protocols}:
+    if response.protocol_name not in {protocol.name for protocol in request.protocols}:
         yield f"the member does not support the protocol {response.protocol_name}"
     if response.members:
-        ids = [each.member_id for each in response.members]
+        ids = [member.member_id for member in response.members]
         if response.leader != response.member_id or response.member_id not in ids:
             yield "the members are for their leader alone"
         if len(set(ids)) != len(ids):
@@ -269,9 +275,12 @@ def _registered(
 
 
 def _found(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> Iterator[str]:
-    for each in response.coordinators:
-        if (each.error_code is ErrorCode.NONE) != (each.node_id >= 0):
-            yield f"the coordinator of {each.key!r} is {each.node_id} with {each.error_code.name}"
+    for found in response.coordinators:
+        # Either an error or a node, never both or neither.
+        if (found.error_code is ErrorCode.NONE) != (found.node_id >= 0):
+            yield (
+                f"the coordinator of {found.key!r} is {found.node_id} with {found.error_code.name}"
+            )
 
 
 def _described(request: MetadataRequest, response: MetadataResponse) -> Iterator[str]:
@@ -290,9 +299,9 @@ def _described(request: MetadataRequest, response: MetadataResponse) -> Iterator
 
 
 def _offsets_fetched(request: OffsetFetchRequest, response: OffsetFetchResponse) -> Iterator[str]:
-    answered = {each.group_id: each for each in response.groups}
+    answers = {answer.group_id: answer for answer in response.groups}
     for group in request.groups:
-        answer = answered[group.group_id]
+        answer = answers[group.group_id]
         if answer.error_code is not ErrorCode.NONE or group.topics is None:
             continue
         asked = Counter(_names(group, ("topics", "name", "partition_indexes", None)))

@@ -37,7 +37,8 @@ _WHOLE_AND_PER_PARTITION = ("error_code", *_PER_PARTITION)
 class RequestSubject(NamedTuple):
     """Paths of a request's group id, member id and generation, for the trace.
 
-    On a list the path goes on with its first item. None if the request has no such field.
+    If a path leads to a list, it continues in the list's first item. None means that the request
+    has no such field.
     """
 
     group: str
@@ -53,8 +54,9 @@ class _Row(NamedTuple):
 
     versions: the oldest and the newest version in use; an API without `schema` has one version.
     errors: paths, through lists, of the answer's fields with an ErrorCode; the trace names the
-        first error in this order. subject: None if the trace shows no group for the API. schema:
-        Kafka's fields by version, None if only the newest version is needed.
+        first error in this order.
+    subject: None if the trace shows no group for the API.
+    schema: Kafka's fields by version; None if only the newest version is needed.
     """
 
     key: int
@@ -122,7 +124,8 @@ class Api(IntEnum):
         (12, 12),
         discovery.MetadataRequest,
         discovery.MetadataResponse,
-        # Without those of partitions: a partition that has no leader is no failure of the request.
+        # Errors of partitions are left out: a partition that has no leader is no failure of the
+        # request.
         errors=("topics.error_code",),
     )
     OFFSET_COMMIT = _Row(
@@ -333,9 +336,9 @@ class Api(IntEnum):
         schema=message_schemas.CONSUMER_GROUP_HEARTBEAT,
     )
 
-    # ZooKeeper's requests have their OpCode plus 10,000, packets between its servers theirs plus
-    # 20,000. They travel in the same frames as Kafka's, and link faults are chosen by API: two
-    # protocols must not share a number.
+    # ZooKeeper's requests have their OpCode plus 10,000 as key; packets between its servers have
+    # their packet type plus 20,000. Both travel in the same frames as Kafka's messages, and link
+    # faults are chosen by API, so the protocols must not share a number.
     CONNECT = _Row(9_990, (0, 0), zookeeper.ConnectRequest, zookeeper.ConnectResponse)
     CLOSE_SESSION = _Row(
         9_989, (0, 0), zookeeper.CloseSessionRequest, zookeeper.CloseSessionResponse
@@ -501,8 +504,8 @@ def error_of(response: AnyResponse) -> str:
 
 def _first_error_at(*path: str) -> _FirstError:
     """Return a function that reads the first error at one path, or NONE."""
-    # A function per API, built once at import: walking the path anew for every answer would be
-    # one of the larger costs of tracing.
+    # Each API gets a function of its own, built once at import: splitting the path anew for every
+    # answer would be one of the larger costs of tracing.
     head: Callable[[object], ErrorCode] = attrgetter(path[0])
     if len(path) == 1:
         return head

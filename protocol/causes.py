@@ -1,8 +1,8 @@
 """Causes in the trace: closed enums, whose values fill the column `cause` of a row.
 
 Programs compare these values. The column `cause_text` has a sentence for people, which no program
-reads. Some kinds of rows have a name as their cause (a fault id, the purpose of a connection, a
-broker, a checker, an error); `trace_schema` says which.
+reads. In some kinds of rows the cause is a name instead (a fault id, the purpose of a connection, a
+broker, a checker, an error); `trace_schema` lists these kinds.
 """
 
 from enum import StrEnum
@@ -14,8 +14,8 @@ class RebalanceCause(StrEnum):
     SESSION_EXPIRY = "session expiry"
     """A member's session timer fired."""
     STATIC_MEMBER_BACK = "static member back"
-    """A new process took a static member's place, and the group was not Stable or chose another
-    protocol."""
+    """A new process took the place of a static member's old one, while the group was not Stable, or
+    so that the group chose another protocol."""
     JOIN = "join"
     """A new member joined."""
     LEAVE = "leave"
@@ -70,8 +70,11 @@ class DeletionCause(StrEnum):
 
 
 ORDERED_DELETIONS = frozenset({DeletionCause.DELETED, DeletionCause.TOPIC_DELETED})
-"""Deletions after which a checker expects the offset to be missing. Expiry is no such order: an
-offset may expire only when its group no longer consumes the topic, which the checker verifies."""
+"""Deletions that an administrator ordered, after which a checker expects the offset to be missing.
+
+Expiry is not among them: an offset may expire only when its group no longer consumes the topic,
+which the checker verifies.
+"""
 
 
 class IgnoredCause(StrEnum):
@@ -96,10 +99,10 @@ class TransactionCause(StrEnum):
 
 
 class CoordinatorUnknownCause(StrEnum):
-    """Why a client gave up its coordinator, if not for an error: cause of COORDINATOR_UNKNOWN."""
+    """Why a client gave up its coordinator without an error: cause of COORDINATOR_UNKNOWN."""
 
     UNAVAILABLE = "coordinator unavailable"
-    """The connection to the coordinator failed, and may not be opened again yet."""
+    """The connection to the coordinator failed, and the client still waits before it reconnects."""
     SESSION_TIMEOUT = "session timed out without receiving a heartbeat response"
 
 
@@ -143,7 +146,7 @@ class KillCause(StrEnum):
 
 
 class RecoveryCause(StrEnum):
-    """Why an opened log has less than was written: cause of LOG_RECOVERED."""
+    """Why a log lacks written records when it is opened: cause of LOG_RECOVERED."""
 
     TORN_TAIL = "torn tail"
     """The bytes after the last whole batch were an incomplete write."""

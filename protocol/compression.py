@@ -45,4 +45,4 @@ class _NoCodecs:
 
 
 NO_CODECS: Codecs = _NoCodecs()
-"""For logs without compressed batches."""
+"""The set of codecs for logs without compressed batches."""

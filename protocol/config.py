@@ -1,9 +1,10 @@
 """Kafka's settings under Kafka's names, with Kafka's defaults and bounds.
 
-A field `session_timeout_ms` is the setting `session.timeout.ms`: the structs rename `_` to `.`,
-so an experiment file is validated, and its JSON Schema written, from these definitions alone.
-The defaults are those of Apache Kafka KAFKA_VERSION, the version of the recordings: 4.0 has others
-(linger.ms 5, group.coordinator.new.enable true). Source: docs/kafka/BEHAVIOUR.md 8.1 and 8.2.
+A field `session_timeout_ms` is the setting `session.timeout.ms`: the structs rename `_` to `.`. So
+these definitions alone validate an experiment file, and give its JSON Schema. The defaults are
+those of KAFKA_VERSION, from which the recordings in docs/kafka are; Kafka 4.0 has others (linger.ms
+5, group.coordinator.new.enable true).
+Source: docs/kafka/BEHAVIOUR.md 8.1 and 8.2.
 """
 
 from typing import Annotated, Literal
@@ -243,7 +244,8 @@ class ConsumerConfig(
     partition_assignment_strategy: tuple[Literal["range"], ...] = ("range",)
     """Assignors that a member supports, the preferred one first; only range is implemented."""
     # DEVIATION: Kafka's default is [RangeAssignor, CooperativeStickyAssignor]. With both, members
-    # vote for range and rebalance eagerly, as here: the second only prepares a rolling upgrade.
+    # vote for range and rebalance eagerly, as here: the second assignor is only there for a later
+    # rolling upgrade.
     fetch_max_wait_ms: Ms = 500
     """Longest time for which a broker holds a fetch with less than fetch.min.bytes."""
     fetch_min_bytes: Annotated[int, Meta(ge=1)] = 1
@@ -261,8 +263,8 @@ class ProducerConfig(
     """Brokers for the first request, such as `broker-0`; empty: all brokers."""
     acks: Literal["all", "1", "0"] = "all"
     """Replicas that have a record before it is acknowledged: all in sync, the leader, or none."""
-    # DEVIATION: Kafka's default is true. Experiments shall show duplicates, and in the runs of the
-    # recorded digests producers have no id.
+    # DEVIATION: Kafka's default is true. With false, experiments show duplicates; and the digests
+    # that are recorded in this project come from runs whose producers have no id.
     enable_idempotence: bool = False
     """Lets brokers recognise a batch that is sent again; requires acks=all."""
     linger_ms: Ms = 0

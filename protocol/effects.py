@@ -1,4 +1,4 @@
-"""Effects: what a core (controller, coordinator) requests from its host in a `Result`.
+"""Effects: the requests of a core (controller, coordinator) to its host, returned in a `Result`.
 
 A core never calls out. Each input to it returns one Result. The node that hosts the core carries
 the effects out, in this order: timers, appends, sends, verifications, replies. It passes the trace
@@ -19,7 +19,7 @@ from protocol.trace import TraceEvent
 ACKS_ALL = -1
 ACKS_NONE = 0
 ACKS_LEADER = 1
-"""The append completes when the leader's log has the batch; used as by Kafka's Java coordinator."""
+"""The append completes when the leader's log has the batch, as in Kafka's Java coordinator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +29,9 @@ class Append:
     partition: index in `__consumer_offsets`, or in `__transaction_state` for the transaction
         coordinator.
     records: non-empty.
-    required_acks: ACKS_ALL (-1) has an AppendCompleted follow when the high watermark has passed
-        the batch, after `timeout_ms`, or when leadership is lost. ACKS_LEADER (1) does the same
-        and ignores min.insync.replicas. ACKS_NONE (0) has no outcome.
+    required_acks: after ACKS_ALL (-1), an AppendCompleted follows when the high watermark has
+        passed the batch, after `timeout_ms`, or when leadership is lost. The same follows after
+        ACKS_LEADER (1), which ignores min.insync.replicas. ACKS_NONE (0) has no outcome.
     timeout_ms: None stands for `offsets.commit.timeout.ms`.
     """
 
@@ -49,7 +49,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendCompleted:
-    """The outcome of an Append, an input.
+    """The outcome of an Append: a later input of the core.
 
     Shape: `base_offset` is the batch's offset in the log, None if the log never had the batch. An
     error with a `base_offset` means that the log has the batch, but it was not acknowledged in
@@ -80,7 +80,7 @@ class VerifyTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionVerified:
-    """The outcome of a VerifyTransaction, an input.
+    """The outcome of a VerifyTransaction: a later input of the core.
 
     Shape: `guard` must be passed on to the Append. It is None with an error, and if the log had the
     transaction already.

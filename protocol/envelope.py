@@ -12,8 +12,8 @@ from protocol.api import AnyRequest, AnyResponse, Api
 class RequestEnvelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A request on a connection.
 
-    `client_host` is the sender's node name, or the address of a Kafka client. Requests of
-    those came in by the listener `listener_name`; requests of nodes have "".
+    `client_host` is the sender's node name, or the address of a real Kafka client. `listener_name`
+    is the listener at which the request of a Kafka client arrived; it is "" for requests of nodes.
     """
 
     api_key: Api

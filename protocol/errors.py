@@ -1,16 +1,16 @@
 """Kafka's error codes, with their numbers and what a caller may conclude from each.
 
-Source: Kafka `Errors`;
-docs/kafka/BEHAVIOUR.md 5.9 and the retriable set of 7.8. An error is *definite* (a term
-of Maelstrom) if the operation certainly did not happen. After an indefinite error a checker must
-allow for both.
+A *retriable* error allows the client to send the same request again. An error is *definite* (a term
+of Maelstrom) if the operation certainly did not happen; after an indefinite error a checker must
+allow for both cases.
+Source: Kafka `Errors`; docs/kafka/BEHAVIOUR.md 5.9, and 7.8 for the retriable errors.
 """
 
 from enum import IntEnum
 
 
 class SimulationError(Exception):
-    """A bug of the lab's own code: an illegal call. The message says what was expected."""
+    """An illegal call: a bug of this project's own code. The message says what was expected."""
 
 
 class IllegalTransition(SimulationError):

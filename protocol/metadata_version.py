@@ -69,10 +69,12 @@ def metadata_version(name: str) -> MetadataVersion:
 
 
 def _pattern() -> str:
+    """Return a regular expression: each release, perhaps followed by one of its -IV numbers."""
     names = "|".join(
         release.replace(".", r"\.") + (f"(-IV[0-{count - 1}])?" if count else "")
         for release, count in _INTERNAL_VERSIONS.items()
     )
+    # Python's `$` also matches before a newline at the end, which must not be part of a name.
     return rf"^({names})(?!\n)$"
 
 
@@ -90,14 +92,14 @@ class ValueVersions(NamedTuple):
 
     group: int = 3
     offset: int = 3
-    """For an offset without an explicit expiry."""
+    """Version of an offset without an explicit expiry; with one, the version is always 1."""
 
 
 def value_versions(version: MetadataVersion) -> ValueVersions:
     """Return the versions of the values that brokers of `version` write.
 
     Source: Kafka `MetadataVersion.groupMetadataValueVersion`, `offsetCommitValueVersion`;
-    BEHAVIOUR 5.1.
+    docs/kafka/BEHAVIOUR.md 5.1.
     """
     if version < _2_1_IV0:
         return ValueVersions(group=0 if version < _0_10_1_IV0 else 1, offset=1)

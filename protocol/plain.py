@@ -1,7 +1,7 @@
 """Conversion between messages and plain data (dicts, lists, numbers) in one version of an API.
 
-Plain data has Kafka's field names of that version. Recordings of real Kafka are read and compared
-in this form.
+Plain data has the fields of that version, under Kafka's names. Recordings of real Kafka are read
+and compared in this form.
 """
 
 import types
@@ -25,11 +25,11 @@ _PYTHON_TYPES: dict[Kind, type] = {
 
 
 class NotAMessage(Exception):
-    """Plain data that does not fit its version; the message names field and expectation."""
+    """Plain data does not fit its version; the message names the field and the expectation."""
 
 
 def is_known(api: str, version: int) -> bool:
-    """Return whether the tables have this version of the API."""
+    """Return whether this project has a schema of the API, with this version."""
     row = API_BY_LABEL.get(api)
     return row is not None and row.schema is not None and version in row.versions
 
@@ -129,18 +129,20 @@ def _convert(wanted: typing.Any, value: PlainValue) -> object:  # noqa: ANN401 (
             for option in _options(wanted)
             if typing.get_origin(option) is tuple
         )
-        return tuple(_convert(item, each) for each in value)
+        return tuple(_convert(item, element) for element in value)
     if isinstance(value, dict):
         return _build(wanted, value)
     return value
 
 
 def _options(wanted: typing.Any) -> tuple[typing.Any, ...]:  # noqa: ANN401 (a type annotation)
+    """Return the members of a union, such as `X | None`; of another type, the type itself."""
     is_union = typing.get_origin(wanted) in (typing.Union, types.UnionType)
     return typing.get_args(wanted) if is_union else (wanted,)
 
 
 def _flatten(struct: msgspec.Struct) -> PlainMessage:
+    """Return a Struct as plain data, with all fields of its newest version."""
     return {name: _plain(getattr(struct, name)) for name in struct.__struct_fields__}
 
 
@@ -157,6 +159,7 @@ def _plain(value: object) -> PlainValue:
 
 
 def _select(fields: tuple[WireField, ...], version: int, plain: PlainMessage) -> PlainMessage:
+    """Return the fields of one version; a field that `plain` lacks has its value `absent`."""
     return {
         field.name: _select_value(field, version, plain.get(field.name, field.absent))
         for field in fields

@@ -1,4 +1,4 @@
-"""Which names a topic may have. Source: Kafka `org.apache.kafka.common.internals.Topic`."""
+"""Rules for names of topics. Source: Kafka `org.apache.kafka.common.internals.Topic`."""
 
 import re
 
@@ -26,5 +26,8 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def collides(name: str, other: str) -> bool:
-    """Return whether two names are equal but for '.' and '_', which metrics cannot tell apart."""
+    """Return True if two names differ at most in '.' and '_'.
+
+    Kafka writes '_' for both in the names of metrics, so the metrics of such topics would collide.
+    """
     return name.replace(".", "_") == other.replace(".", "_")

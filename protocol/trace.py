@@ -109,11 +109,14 @@ MESSAGE_KINDS = frozenset(
         TraceKind.RESPONSE_SENT,
     }
 )
-"""Kinds that no checker reads. With the trace switched off such events are not even created."""
+"""Kinds that no checker reads. If a run does not trace messages, their events are not created."""
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a core or node, before the Host stamps it. None: the kind lacks the column."""
+    """An event of a core or node, to which the Host adds time and place (`stamp`).
+
+    A column is None if the kind does not fill it.
+    """
 
     kind: TraceKind
     peer: str | None = None
@@ -206,7 +209,7 @@ def stamp(
     incarnation: int,
 ) -> TraceRow:
     """Return the row of `event`, which happened on `node` at `time_us`."""
-    # By position: building a row by keyword takes five times as long.
+    # The fields are passed by position, because a call with keywords takes five times as long.
     return TraceRow(
         run,
         time_us,

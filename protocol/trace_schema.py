@@ -82,9 +82,9 @@ class FaultInjectedDetail(FaultDetail, rename={"from_": "from"}):
     """Detail of FAULT_INJECTED."""
 
     target: str | None = None
-    """Role that was resolved, such as `coordinator-of(group-1)`."""
+    """Target of the fault, such as `coordinator-of(group-1)`."""
     nodes: tuple[str, ...] = ()
-    """Every node hit."""
+    """Names of all nodes hit."""
     groups: tuple[str, ...] = ()
     """Groups in the blast radius."""
     partitions: tuple[str, ...] = ()
@@ -92,13 +92,13 @@ class FaultInjectedDetail(FaultDetail, rename={"from_": "from"}):
     members_survive: bool | None = None
     """True if no member is hit or out of reach."""
     momentary: bool | None = None
-    """True if nothing is left to undo."""
+    """True if the fault has no end, and so no healing."""
     from_: tuple[str, ...] = ()
     """Senders of the links hit, or brokers that leaderships move away from."""
     to: tuple[str, ...] = ()
     """Receivers of the links hit, or brokers that leaderships move to."""
     disk: str | None = None
-    """What becomes of the disk of a node that lost power."""
+    """Disk with which the node starts again: `same` or `empty`."""
     machine: int | None = None
     """Number of the machine whose nodes are hit."""
     pid: int | None = None
@@ -109,25 +109,25 @@ class FaultMissedDetail(FaultDetail):
     """Detail of FAULT_MISSED."""
 
     reason: str
-    """Why nothing was hit, for people."""
+    """Reason of the miss, for people."""
     target: str | None = None
-    """Role that could not be resolved or hit."""
+    """Target that no node fitted, or that could not be hit."""
 
 
 class FaultHealedDetail(FaultDetail):
     """Detail of FAULT_HEALED."""
 
     in_force_until_us: int | None = None
-    """Moment before the undoing began, microseconds on the run's clock."""
+    """Time just before the healing began, microseconds on the run's clock."""
 
 
 class SteadyStateMissedDetail(Detail):
     """Detail of STEADY_STATE_MISSED."""
 
     waited_us: int
-    """How long the run has waited, microseconds."""
+    """Time for which the run has waited, microseconds."""
     missing: tuple[str, ...]
-    """What the steady state lacks, in words."""
+    """Conditions of the steady state that do not hold, for people."""
 
 
 class RequestWaitingDetail(Detail):
@@ -136,7 +136,7 @@ class RequestWaitingDetail(Detail):
     consumer: str
     """Node that waits."""
     waited_us: int
-    """How long it has waited, microseconds."""
+    """Time for which the node has waited, microseconds."""
 
 
 # -- nodes ----------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class LogRecoveredDetail(Detail):
     cut_bytes: int
     """Bytes that were cut off."""
     cut_batches: int | None
-    """Whole batches among them; null where nobody knows."""
+    """Whole batches among the bytes; null if their number is not known."""
 
 
 class TaskFailedDetail(Detail):
@@ -171,7 +171,7 @@ class ConnectionRefusedDetail(Detail):
     """Detail of CONNECTION_REFUSED."""
 
     reason: str
-    """Why, for people."""
+    """Reason of the refusal, for people."""
     caller: str | None = None
     """Process that asked for a link, on Ray."""
 
@@ -183,16 +183,16 @@ class BrokerRegisteredDetail(Detail):
     """Detail of BROKER_REGISTERED."""
 
     broker_epoch: int
-    """Epoch that the registration got."""
+    """Broker epoch of the registration."""
 
 
 class BrokerFencedDetail(Detail):
     """Detail of BROKER_FENCED."""
 
     reason: FencingCause
-    """Why the broker is fenced."""
+    """Cause of the fencing."""
     silent_ms: int | None
-    """Milliseconds since the last heartbeat; null where none came."""
+    """Milliseconds since the broker's last heartbeat; null if it never sent one."""
 
 
 class LeaderElectedDetail(Detail):
@@ -201,7 +201,7 @@ class LeaderElectedDetail(Detail):
     isr: tuple[int, ...]
     """In-sync replicas, broker ids."""
     reason: str
-    """What the controller did (topic created, broker fenced, ...), for people."""
+    """Event that led to the election (topic created, broker fenced, ...), for people."""
     unclean: bool | None = None
     """True if the leader was not in the ISR; absent otherwise."""
 
@@ -212,7 +212,7 @@ class IsrChangedDetail(Detail):
     isr: tuple[int, ...]
     """In-sync replicas, broker ids."""
     partition_epoch: int
-    """Epoch that the change got."""
+    """Partition epoch after the change."""
 
 
 class TopicDeletedDetail(Detail):
@@ -221,7 +221,7 @@ class TopicDeletedDetail(Detail):
     topic: str
     """Name of the topic."""
     partitions: int
-    """Number of partitions it had."""
+    """Number of the topic's partitions."""
 
 
 # -- broker ---------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class LogTruncatedDetail(Detail):
     """Detail of LOG_TRUNCATED."""
 
     from_offset: int
-    """Log end offset before."""
+    """Log end offset before the truncation."""
 
 
 class LogCleanedDetail(Detail):
@@ -260,7 +260,7 @@ class AppendCompletedDetail(AppendDetail):
     """Detail of APPEND_COMPLETED."""
 
     isr: tuple[int, ...] = ()
-    """Replicas in sync, or being added, when it was acknowledged, as the leader believed."""
+    """Maximal ISR at the acknowledgement: replicas in sync or being added, as the leader knew."""
 
 
 class LoadStartedDetail(Detail):
@@ -318,13 +318,13 @@ class ZooKeeperTxnDetail(Detail):
     session: str
     """Session that wrote, as ZooKeeper prints it."""
     op: str
-    """create, delete, setData, createSession, closeSession, or error for a write refused."""
+    """create, delete, setData, createSession, closeSession, or error for a refused write."""
     path: str | None = None
     """Path of the znode; absent for sessions and errors."""
     data: str | None = None
     """New data of the znode."""
     ephemeral: bool | None = None
-    """True if the znode goes with the session; absent unless created."""
+    """True if the session's end removes the znode; only for create."""
 
 
 class ZooKeeperWatchDetail(Detail):
@@ -333,7 +333,7 @@ class ZooKeeperWatchDetail(Detail):
     type: str
     """NodeCreated, NodeDeleted, NodeDataChanged or NodeChildrenChanged."""
     path: str
-    """Path that was watched."""
+    """Path of the watch."""
 
 
 class ZooKeeperSessionDetail(Detail):
@@ -361,25 +361,25 @@ class ZooKeeperViewDetail(Detail):
     """Detail of ZOOKEEPER_VIEW."""
 
     members: tuple[str, ...]
-    """Consumer ids that it has read, sorted."""
+    """Consumer ids that the consumer has read, sorted."""
     partitions: tuple[str, ...]
-    """Partitions that it computes for itself."""
+    """Partitions that the consumer computes as its own share."""
 
 
 class ZooKeeperConflictDetail(Detail):
     """Detail of ZOOKEEPER_CLAIM_CONFLICT."""
 
     owner: str | None
-    """Thread id in the owner's znode; null if the znode was gone by then."""
+    """Thread id in the owner's znode; null if the znode did not exist any more."""
 
 
 class ZooKeeperAttemptEndedDetail(ZooKeeperAttemptDetail):
     """Detail of ZOOKEEPER_ATTEMPT_ENDED."""
 
     done: bool
-    """True if the consumer owns what it has computed."""
+    """True if the consumer owns its computed share."""
     conflicts: int
-    """Partitions that another one owned."""
+    """Number of partitions that another consumer owned."""
 
 
 class ZooKeeperOffsetDetail(Detail):
@@ -395,7 +395,7 @@ class ZooKeeperGaveUpDetail(Detail):
     """Detail of ZOOKEEPER_GAVE_UP."""
 
     attempts: int
-    """Attempts that failed."""
+    """Number of failed attempts."""
     during: str
     """starting (thrown to the program), running or new session (logged only)."""
 
@@ -429,9 +429,9 @@ class RebalanceStartedDetail(Detail):
     """Detail of REBALANCE_STARTED, null where it has no field."""
 
     client_reason: str | None = None
-    """Reason that the client of the member gave; absent where none."""
+    """Reason in the member's request; absent if the request has none."""
     silent_members: tuple[str, ...] = ()
-    """Member ids that owed a SyncGroup."""
+    """Member ids whose SyncGroup was missing at the deadline."""
 
 
 class GenerationStartedDetail(Detail):
@@ -472,9 +472,9 @@ class TransactionCompletedDetail(ProducerDetail):
     """Detail of TRANSACTION_COMPLETED."""
 
     committed: bool
-    """False: the offsets are forgotten."""
+    """True for a commit; False for an abort, which drops the offsets."""
     offsets: int
-    """Number of offsets that count from here."""
+    """Number of offsets that the transaction has committed."""
 
 
 class TransactionsLoadedDetail(Detail):
@@ -494,9 +494,9 @@ class TransactionStateDetail(TransitionDetail):
     transactional_id: str
     """`transactional.id`."""
     producer_id: int
-    """Producer id that it has."""
+    """Producer id of the transactional id."""
     producer_epoch: int
-    """Epoch of the producer."""
+    """Producer epoch of the transactional id."""
 
 
 # -- clients and checkers -------------------------------------------------------------------------
@@ -506,7 +506,7 @@ class PartitionsDetail(Detail):
     """Detail of PARTITIONS_ASSIGNED, PARTITIONS_REVOKED and PARTITIONS_LOST."""
 
     partitions: tuple[str, ...]
-    """Partitions, all that the member has or had."""
+    """All partitions that the member has or had."""
 
 
 class CountDetail(Detail):
@@ -522,17 +522,17 @@ class RecordsConsumedDetail(CountDetail):
     last: int
     """Offset of the last record."""
     work_us: int | None = None
-    """Work of the application on these records and on others of the same poll before them, in
-    microseconds; absent: none."""
+    """Microseconds of work on these records, and on earlier records of the same poll; absent if the
+    application does no work."""
 
 
 class ViolationDetail(Detail):
     """Detail of VIOLATION."""
 
     summary: str
-    """What was found, for people."""
+    """Summary of the finding, for people."""
     found_at_us: int
-    """Moment of the finding, microseconds on the run's clock."""
+    """Time of the finding, microseconds on the run's clock."""
 
 
 # -- the table ------------------------------------------------------------------------------------
@@ -586,44 +586,44 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
     'the run (node "driver")': {
         TraceKind.RUN_STAGE: _kind("The run enters a stage.", detail=RunStageDetail),
         TraceKind.FAULT_INJECTED: _kind(
-            "A fault hits a node. Written just before the act.",
+            "A fault hits a node. Written just before the fault is injected.",
             peer="first node hit",
             cause="fault id",
             detail=FaultInjectedDetail,
         ),
         TraceKind.FAULT_IN_FORCE: _kind(
-            "Every node concerned has the fault: later than FAULT_INJECTED where several are told.",
+            "All affected nodes have the fault, after the injection at each of them.",
             peer="first node hit",
             cause="fault id",
             detail=FaultDetail,
         ),
         TraceKind.FAULT_MISSED: _kind(
-            "A fault hit no node, whether or not FAULT_INJECTED stands before.",
+            "A fault hit no node; there may be a FAULT_INJECTED before.",
             cause="fault id",
             detail=FaultMissedDetail,
         ),
         TraceKind.FAULT_HEALED: _kind(
-            "A fault is undone.",
+            "A fault is healed.",
             peer="first node hit",
             cause="fault id",
             detail=FaultHealedDetail,
         ),
         TraceKind.STEADY_STATE_MISSED: _kind(
-            "The steady state has not come in its time, before anything was broken.",
+            "The steady state was not reached in time, before any fault.",
             detail=SteadyStateMissedDetail,
         ),
         TraceKind.OFFSETS_UNREADABLE: _kind(
-            "The run has not read a group's committed offset of a partition at its end.",
+            "The run could not read a group's committed offset of a partition at its end.",
             "group",
             "partition",
             "cause_text",
         ),
         TraceKind.REQUEST_WAITING: _kind(
-            "A member's request has no answer when the wait for its group is given up.",
+            "A member's request has no answer when the run stops waiting for its group.",
             "group",
             "member",
             "api",
-            peer="server asked",
+            peer="server of the request",
             detail=RequestWaitingDetail,
         ),
     },
@@ -634,16 +634,16 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             'The runtime kills a process (node: "driver").', causes=(KillCause,), peer="node killed"
         ),
         TraceKind.NODE_STOPPING: _kind(
-            'The runtime asks for a controlled shutdown (node: "driver").', peer="node asked"
+            'The runtime requests a controlled shutdown (node: "driver").', peer="node to stop"
         ),
         TraceKind.NODE_PAUSED: _kind(
             'The runtime stops a process with SIGSTOP (node: "driver").', peer="node paused"
         ),
         TraceKind.NODE_RESUMED: _kind(
-            'The runtime lets a paused process go on (node: "driver").', peer="node resumed"
+            'The runtime resumes a paused process (node: "driver").', peer="node resumed"
         ),
         TraceKind.LOG_RECOVERED: _kind(
-            "A broker that starts finds less in a log than was written.",
+            "A starting broker finds that a log lacks records that were written.",
             "partition",
             causes=(RecoveryCause,),
             offset="log end",
@@ -651,33 +651,35 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
         ),
     },
     "messages on connections": {
-        TraceKind.REQUEST_SENT: _kind("A client sends.", *_CLIENT_MESSAGE, cause=_PURPOSE),
+        TraceKind.REQUEST_SENT: _kind(
+            "A client sends a request.", *_CLIENT_MESSAGE, cause=_PURPOSE
+        ),
         TraceKind.RESPONSE_RECEIVED: _kind(
-            "A client has an answer.", *_CLIENT_MESSAGE, "error", cause=_PURPOSE
+            "A client receives an answer.", *_CLIENT_MESSAGE, "error", cause=_PURPOSE
         ),
         TraceKind.REQUEST_FAILED: _kind(
-            "A client gives a request up.",
+            "A client stops waiting for an answer.",
             *_CLIENT_MESSAGE,
             error="DISCONNECTED or TIMED_OUT",
             cause=_PURPOSE,
         ),
         TraceKind.REQUEST_RECEIVED: _kind(
-            "A server takes a request.", "api", "correlation_id", peer="the client"
+            "A server receives a request.", "api", "correlation_id", peer="the client"
         ),
         TraceKind.RESPONSE_SENT: _kind(
-            "A server answers.", "api", "correlation_id", "error", peer="the client"
+            "A server sends an answer.", "api", "correlation_id", "error", peer="the client"
         ),
         TraceKind.RESPONSE_LOST: _kind(
-            "A fault resets a connection in the place of the response to a request that was "
-            "carried out.",
+            "A fault resets a connection instead of delivering a response. The server has carried "
+            "the request out.",
             "api",
             "correlation_id",
             "error",
             peer="the client",
         ),
         TraceKind.CONNECTION_REFUSED: _kind(
-            "A server refuses a connection, or a process a link.",
-            peer="the client, if a node asked",
+            "A server refuses a connection, or a process refuses a link.",
+            peer="the client, if it is a node",
             detail=ConnectionRefusedDetail,
         ),
     },
@@ -760,17 +762,17 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
         TraceKind.ZOOKEEPER_TXN_APPLIED: _kind(
             "A server applies a transaction.",
             offset="zxid",
-            error="why the write was refused, null if it was not",
+            error="error of a refused write, else null",
             detail=ZooKeeperTxnDetail,
         ),
         TraceKind.ZOOKEEPER_WATCH_FIRED: _kind(
-            "A server tells a client of a change.",
+            "A server sends a watch event to a client.",
             peer="the client",
             offset="zxid that the server has applied",
             detail=ZooKeeperWatchDetail,
         ),
         TraceKind.ZOOKEEPER_EVENT_RECEIVED: _kind(
-            "A client hears of a change.",
+            "A client receives a watch event.",
             peer="the server",
             offset="newest zxid that an answer has shown it",
             detail=ZooKeeperWatchDetail,
@@ -780,7 +782,7 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             detail=ZooKeeperSessionDetail,
         ),
         TraceKind.ZOOKEEPER_CLIENT_STATE: _kind(
-            "A client learns of its connection or of its session's end.",
+            "A client notices a change of its connection, or the end of its session.",
             peer="the server",
             offset="newest zxid that an answer has shown it",
             detail=ZooKeeperClientDetail,
@@ -795,7 +797,7 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             detail=ZooKeeperAttemptDetail,
         ),
         TraceKind.ZOOKEEPER_VIEW: _kind(
-            "A consumer has computed the assignment from what it has read.",
+            "A consumer has computed the assignment from the members that it has read.",
             "group",
             member="consumer id",
             offset="newest zxid that an answer has shown it",
@@ -823,7 +825,7 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             detail=ZooKeeperGaveUpDetail,
         ),
         TraceKind.ZOOKEEPER_OFFSET_COMMITTED: _kind(
-            "A consumer's offset is stored, whoever owns the partition by then.",
+            "A consumer's offset is stored, perhaps after the consumer has lost the partition.",
             "group",
             "partition",
             "offset",
@@ -832,24 +834,26 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
         ),
     },
     "broker: coordinator tasks": {
-        TraceKind.LOAD_SCHEDULED: _kind("A load waits its turn.", "partition", "leader_epoch"),
+        TraceKind.LOAD_SCHEDULED: _kind(
+            "A load waits for earlier tasks.", "partition", "leader_epoch"
+        ),
         TraceKind.LOAD_STARTED: _kind(
             "A load begins.", "partition", "leader_epoch", detail=LoadStartedDetail
         ),
         TraceKind.LOAD_COMPLETED: _kind(
-            "The coordinator is active from here.",
+            "A load ends; from here on, the coordinator serves the partition.",
             "partition",
             "leader_epoch",
-            offset="end of what was read",
-            cause_text="why it stopped early, if it did",
+            offset="end of the records read",
+            cause_text="reason if the load stopped early",
             detail=LoadCompletedDetail,
         ),
         TraceKind.LOAD_FAILED: _kind(
             "The coordinator refuses the partition (java switch failed_load_refuses).",
             "partition",
             "leader_epoch",
-            offset="end of what was read",
-            cause_text="why it stopped early",
+            offset="end of the records read",
+            cause_text="reason why the load stopped early",
             detail=LoadFailedDetail,
         ),
         TraceKind.LOAD_IGNORED: _kind(
@@ -859,9 +863,11 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             causes=(IgnoredCause,),
             detail=IgnoredDetail,
         ),
-        TraceKind.UNLOAD_SCHEDULED: _kind("An unload waits its turn.", "partition", "leader_epoch"),
+        TraceKind.UNLOAD_SCHEDULED: _kind(
+            "An unload waits for earlier tasks.", "partition", "leader_epoch"
+        ),
         TraceKind.UNLOAD_COMPLETED: _kind(
-            "The coordinator has given a partition up.",
+            "An unload ends; the coordinator no longer serves the partition.",
             "partition",
             "leader_epoch",
             detail=UnloadCompletedDetail,
@@ -900,13 +906,13 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             "group",
             "cause_text",
             causes=(RebalanceCause,),
-            member="member that caused it, null if no single one did",
-            generation="the one that ends",
-            error="why the assignment was not stored",
+            member="member that caused it, null without a single one",
+            generation="generation that ends",
+            error="error of the append of the assignment",
             detail=RebalanceStartedDetail,
         ),
         TraceKind.GENERATION_STARTED: _kind(
-            "Every member has joined.", "group", "generation", detail=GenerationStartedDetail
+            "All members have joined.", "group", "generation", detail=GenerationStartedDetail
         ),
         TraceKind.ASSIGNMENT_STORED: _kind(
             "The log has a generation's assignment.",
@@ -941,14 +947,15 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             detail=SessionRestartedDetail,
         ),
         TraceKind.COMMIT_STORED: _kind(
-            "A committed offset counts. One of a transaction comes with its marker, has no "
-            "correlation_id, and neither member nor generation if the group was loaded meanwhile.",
+            "An offset is committed. An offset of a transaction is committed with its marker; its "
+            "row has no correlation_id, and neither member nor generation if the group was loaded "
+            "meanwhile.",
             "group",
             "member",
             "generation",
             "offset",
-            partition="the consumed one",
-            correlation_id="append id: leader epoch and base offset stand in APPEND_STARTED",
+            partition="consumed partition",
+            correlation_id="append id; APPEND_STARTED has leader epoch and base offset",
             cause_text="the transaction",
             detail=ProducerDetail,
         ),
@@ -956,20 +963,20 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             "A committed offset is deleted.",
             "group",
             causes=(DeletionCause,),
-            partition="the consumed one",
+            partition="consumed partition",
         ),
         TraceKind.TXN_COMMIT_PENDING: _kind(
-            "The log has an offset that a transaction commits: it waits for its marker.",
+            "The log has an offset of an open transaction, which waits for its marker.",
             "group",
             "member",
             "generation",
             "offset",
-            partition="the consumed one",
+            partition="consumed partition",
             correlation_id="append id",
             detail=ProducerDetail,
         ),
         TraceKind.TRANSACTION_COMPLETED: _kind(
-            "Offsets of a transaction count, or are forgotten, from here.",
+            "A transaction ends: its offsets are committed, or dropped.",
             "group",
             detail=TransactionCompletedDetail,
         ),
@@ -979,39 +986,39 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             "A partition of `__transaction_state` is read.",
             "partition",
             "leader_epoch",
-            offset="end of what was read",
+            offset="end of the records read",
             detail=TransactionsLoadedDetail,
         ),
         TraceKind.TRANSACTION_STATE: _kind(
             "A transactional id enters a state.",
             "leader_epoch",
             causes=(TransactionCause,),
-            partition="the one of `__transaction_state`",
+            partition="partition of `__transaction_state`",
             detail=TransactionStateDetail,
         ),
     },
     "consumer": {
         TraceKind.COORDINATOR_UNKNOWN: _kind(
-            "A client gives its coordinator up.",
+            "A client gives up its coordinator, and will look it up again.",
             "group",
             "member",
             causes=(CoordinatorUnknownCause,),
             peer="the old coordinator",
-            cause="or an error's name",
+            cause="closed value, or name of an error",
         ),
         TraceKind.COORDINATOR_FOUND: _kind(
-            "A client learns its coordinator.",
+            "A client has found its coordinator.",
             "group",
             "member",
-            peer="the coordinator named",
+            peer="the coordinator in the answer",
             cause="broker that answered",
         ),
         TraceKind.COORDINATOR_LOOKUP_FAILED: _kind(
-            "A client does not learn its coordinator.",
+            "A client has not found its coordinator.",
             "group",
             "member",
             "error",
-            peer="broker asked",
+            peer="broker of the request",
         ),
         TraceKind.MEMBER_STATE: _kind(
             "A member enters a state.",
@@ -1020,8 +1027,8 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             "generation",
             "cause_text",
             causes=(MemberStateCause,),
-            api="request whose answer took the generation away",
-            error="of that answer, or the one that ended the application",
+            api="request whose answer ended the generation",
+            error="error of that answer, or error that ended the application",
             detail=TransitionDetail,
         ),
         TraceKind.PARTITIONS_ASSIGNED: _kind(
@@ -1033,21 +1040,21 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             detail=PartitionsDetail,
         ),
         TraceKind.PARTITIONS_REVOKED: _kind(
-            "A member gives partitions up in time.",
+            "A member gives up partitions while it still owns them.",
             "group",
             "member",
             "generation",
             detail=PartitionsDetail,
         ),
         TraceKind.PARTITIONS_LOST: _kind(
-            "A member learns that partitions are not its own any more.",
+            "A member learns that it has lost its partitions.",
             "group",
             "member",
             "generation",
             detail=PartitionsDetail,
         ),
         TraceKind.POSITION_RESET: _kind(
-            "A consumer takes a position.",
+            "A consumer sets its position in a partition.",
             "group",
             "member",
             "partition",
@@ -1059,29 +1066,30 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             "group",
             "member",
             "partition",
-            offset="of the first record",
+            offset="offset of the first record",
             detail=RecordsConsumedDetail,
         ),
         TraceKind.OFFSETS_COMMITTED: _kind(
-            "A commit is acknowledged: one row a partition.",
+            "A commit is acknowledged. One row for each partition.",
             *_COMMIT,
             peer="coordinator that acknowledged",
         ),
         TraceKind.COMMIT_FAILED: _kind(
-            "A commit has failed: one row a partition.",
+            "A commit has failed. One row for each partition.",
             *_COMMIT,
             "error",
             peer="coordinator that answered",
-            cause_text="why a transaction was aborted",
+            cause_text="reason why a transaction was aborted",
         ),
         TraceKind.ADMIN_COMMIT: _kind(
-            "An administrator has committed. After TIMED_OUT or DISCONNECTED it may count.",
+            "An administrator's commit has ended. After TIMED_OUT or DISCONNECTED, the offset may "
+            "be committed.",
             *_COMMIT,
             "error",
-            peer="broker asked",
+            peer="broker of the request",
         ),
         TraceKind.OFFSETS_FETCHED: _kind(
-            "A committed offset is fetched: one row a partition.",
+            "A committed offset is fetched. One row for each partition.",
             "group",
             "member",
             "partition",
@@ -1095,7 +1103,7 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             "Records are acknowledged.", "partition", offset="base offset", detail=CountDetail
         ),
         TraceKind.PRODUCE_FAILED: _kind(
-            "Records are given up.", "partition", "error", detail=CountDetail
+            "Records have failed for good.", "partition", "error", detail=CountDetail
         ),
     },
     "checkers": {
@@ -1109,7 +1117,7 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
     },
     "broken tool": {
         TraceKind.TASK_FAILED: _kind(
-            "A node's task has died: a bug of the lab.",
+            "A node's task has ended with an exception: a bug of this project.",
             cause="name of the task",
             detail=TaskFailedDetail,
         ),
@@ -1134,7 +1142,10 @@ _UNDECLARED = {
 _UNDECLARED_OF = {
     kind: (attrgetter(*names), (None,) * len(names)) for kind, names in _UNDECLARED.items()
 }
-"""For each kind: the function that reads its undeclared columns, and what it must return."""
+"""For each kind: the function that reads its undeclared columns, and the Nones to expect.
+
+One call for all columns of a row, because the check runs for every row of a test.
+"""
 _DECODERS = {
     kind.value: msgspec.json.Decoder(schema.detail)
     for kind, schema in TRACE_KINDS.items()

@@ -5,6 +5,8 @@ import msgspec
 from protocol.trace import TraceRow
 
 _SKIPPED = frozenset({"pid", "seq"})
+"""Keys of details that a reader of the evidence does not need."""
+_ITEMS_SHOWN = 6
 
 
 def describe_row(row: TraceRow) -> str:
@@ -36,15 +38,17 @@ def describe_event(row: TraceRow) -> str:
         facts += [
             f"{name} {_short(value)}" for name, value in detail.items() if name not in _SKIPPED
         ]
-    what = row.kind.replace("_", " ")
+    kind = row.kind.replace("_", " ")
     listed_facts = ", ".join(fact.strip() for fact in facts)
-    return f"{what}: {listed_facts}" if listed_facts else what
+    return f"{kind}: {listed_facts}" if listed_facts else kind
 
 
 def _short(value: object) -> str:
+    """Return a value as text; of a list, at most _ITEMS_SHOWN items."""
     if isinstance(value, list):
-        head = ", ".join(str(each) for each in value[:6])
-        return f"[{head}, and {len(value) - 6} more]" if len(value) > 6 else f"[{head}]"
+        head = ", ".join(str(item) for item in value[:_ITEMS_SHOWN])
+        more = len(value) - _ITEMS_SHOWN
+        return f"[{head}, and {more} more]" if more > 0 else f"[{head}]"
     return str(value)
 
 

@@ -1,7 +1,7 @@
-"""Format numbers of the files that later versions must read, and the refusal of unknown formats.
+"""Format numbers of files, and the refusal of files with an unknown number.
 
-A format's number increases when an older version can no longer read new files, or a newer version
-old files. A file without a number has format 1.
+The number of a format increases with a version of Coordlab whose files an older version cannot
+read, or which cannot read older files. A file without a number has format 1.
 """
 
 import msgspec

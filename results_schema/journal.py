@@ -51,11 +51,11 @@ class JournalEntry(msgspec.Struct, kw_only=True):
 
     - `planned_at_us`: planned time, counted from the run's start; None before the steady state,
       from which the plan's times count.
-    - `in_force_from_us`, `in_force_until_us`: time in which all affected nodes had the fault, from
-      the return of the injection to the beginning of the healing.
+    - `in_force_from_us`, `in_force_until_us`: period in which all affected nodes had the fault. It
+      begins when the injection has returned, and ends when the healing begins.
     - `healed_at_us`: None if the fault is in force, was not injected, or is momentary.
     - `nodes`: the affected nodes; for a fault of links, those of the `from` end. `node`: the first.
-    - A fault that missed has no nodes, links and moves.
+    - A fault that missed has neither nodes, nor links, nor moves.
     """
 
     fault_id: str
@@ -166,11 +166,13 @@ class JournalEntry(msgspec.Struct, kw_only=True):
 
 
 _MOVES_SHOWN = 3
+"""Most moves in a text; the number of the others follows."""
 _NODES_SHOWN = 4
+"""Most nodes in a text."""
 
 
 def nodes_shown(nodes: tuple[str, ...]) -> str:
-    """Return the names of nodes as text: all of up to four, else three and the others' number."""
+    """Return the names of nodes as text: four at most, or three and the number of the others."""
     if len(nodes) <= _NODES_SHOWN:
         return ", ".join(nodes) or "nobody"
     return f"{', '.join(nodes[: _NODES_SHOWN - 1])} and {len(nodes) - _NODES_SHOWN + 1} more"

@@ -1,7 +1,7 @@
 """results.json: verdict, outcome, exit code, checks and findings of a run.
 
 A verdict is about the cluster, an outcome about the run. A failure of the tool, or an interruption,
-is an outcome, never a verdict: it proves nothing about Kafka.
+proves nothing about Kafka, so it is an outcome and never a verdict.
 """
 
 from enum import StrEnum
@@ -21,7 +21,7 @@ class Verdict(StrEnum):
 
 
 class RunOutcome(StrEnum):
-    """How the run itself ended."""
+    """The end of the run itself: complete, interrupted, or by a failure of the tool."""
 
     COMPLETED = "completed"
     INTERRUPTED = "interrupted"
@@ -65,8 +65,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     - `summary`: one sentence; `time_us`: time of the last row of evidence.
     - `evidence`: the rows that prove the violation, in time order; `story`: a line for each.
-    - `led_to`: rows from the time before and around it that explain how it became possible (faults,
-      elections, fencing, loads, requests that the controller never answered), in time order.
+    - `led_to`: rows from the time before and around the evidence that explain the violation
+      (faults, elections, fencing, loads, requests that the controller never answered), in time
+      order.
     """
 
     check: str
@@ -85,7 +86,7 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     - `findings`: the first findings; `findings_total`: the number of all.
     - `seen`: numbers of judged cases, by their kind.
     - `measured`: figures without influence on the outcome, such as times with two owners of a
-      partition; a name ends with its unit, without one it is a count.
+      partition. A name ends with the unit of its figure; a name without a unit is a count.
     - `excused`: numbers of permitted cases in which the promise did not hold, by excuse; `note`
       describes them.
     """
@@ -104,11 +105,11 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     """The content of results.json. Units: microseconds of the run's clock.
 
     - `reasons`: reasons for an unknown verdict or a failure of the tool.
-    - `exit_code`: by outcome and verdict. If a closed pipe interrupted the run it is 130, although
-      the command itself then exits with 141.
+    - `exit_code`: follows from outcome and verdict. If a closed pipe interrupted the run, it is
+      130, although the command itself then exits with 141.
     - `faults`: the journal. `steady_at_us`: None if the steady state was never reached.
-    - `time_scale`: the run's clock was this many times as fast as real time; work of the hardware
-      seems to take longer by this factor.
+    - `time_scale`: the run's clock was this many times as fast as real time. So work of the
+      hardware took this many times as long on the run's clock as in real time.
     """
 
     outcome: RunOutcome

@@ -58,7 +58,7 @@ class Join:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The member's time limit for rejoining; v0 lacks the field: it uses the session timeout."""
+        """The member's time limit for rejoining; v0 uses the session timeout for it, too."""
         if self.api_version == 0:
             return self.request.session_timeout_ms
         return self.request.rebalance_timeout_ms

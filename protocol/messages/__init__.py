@@ -1,8 +1,8 @@
-"""API messages: one frozen struct for each request and response, grouped by what they serve.
+"""API messages: one frozen struct for each request and response, grouped by their subject.
 
 Reading order: `group` (join, sync, heartbeat, leave), `consumer_group` (KIP-848), `offset`,
-`transaction`, `group_admin`, `discovery`, `log` (produce, fetch), `admin`, `controller`; of
-the other world `zookeeper` (clients) and `zookeeper_quorum` (servers among themselves).
+`transaction`, `group_admin`, `discovery`, `log` (produce, fetch), `admin`, `controller`; for
+ZooKeeper, `zookeeper` (clients and servers) and `zookeeper_quorum` (between servers).
 
-No message knows its bytes: `protocol.wire` does.
+The encoding of messages for real clients is in `protocol.wire`, not here.
 """

@@ -1,7 +1,7 @@
 """Messages of an administrator to the controller, under Kafka's names.
 
-Source: Kafka's message schemas. In KRaft an administrator may speak to the controllers directly
-(KIP-919, `bootstrap.controllers`).
+In KRaft an administrator may send requests to the controllers directly (KIP-919,
+`bootstrap.controllers`). Source: Kafka's message schemas.
 """
 
 from enum import IntEnum
@@ -12,7 +12,7 @@ from protocol.errors import ErrorCode
 
 
 class ElectionType(IntEnum):
-    """Which replicas an election may choose."""
+    """Replicas that an election may choose: the preferred leader, or one that is out of sync."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -50,8 +50,8 @@ class CreatableTopicConfig(msgspec.Struct, frozen=True, kw_only=True, array_like
 class CreatableTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A topic to create.
 
-    With `assignments` both numbers are -1; otherwise -1 stands for num.partitions or
-    default.replication.factor.
+    With `assignments`, `num_partitions` and `replication_factor` are -1. Without, -1 stands for the
+    broker's num.partitions or default.replication.factor.
     """
 
     name: str
@@ -62,7 +62,7 @@ class CreatableTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
 
 
 class CreateTopicsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """CreateTopics (19). With `validate_only` nothing is created."""
+    """CreateTopics (19). With `validate_only` the request is checked, but no topic is created."""
 
     topics: tuple[CreatableTopic, ...]
     timeout_ms: int = 60_000
@@ -70,7 +70,7 @@ class CreateTopicsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=
 
 
 class CreatableTopicResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The outcome for one topic; `error_message` None where there is no error."""
+    """The outcome for one topic; `error_message` is None without an error."""
 
     name: str
     error_code: ErrorCode = ErrorCode.NONE
@@ -84,7 +84,7 @@ class CreateTopicsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 def refused_creation(request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:
-    """Return the answer that fails for every topic: it has no error of the whole."""
+    """Return the answer with `error` for every topic, because it has no top-level error."""
     return CreateTopicsResponse(
         topics=tuple(
             CreatableTopicResult(name=name, error_code=error)
@@ -114,7 +114,7 @@ class DeleteTopicsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 def refused_deletion(request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse:
-    """Return the answer that fails for every topic: it has no error of the whole."""
+    """Return the answer with `error` for every topic, because it has no top-level error."""
     return DeleteTopicsResponse(
         responses=tuple(
             DeletableTopicResult(name=name, error_code=error)
@@ -124,7 +124,7 @@ def refused_deletion(request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTo
 
 
 class PartitionResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The outcome for one partition; `error_message` None where the code says it all."""
+    """The outcome for one partition; `error_message` is None if the code is clear enough."""
 
     partition_id: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -139,14 +139,17 @@ class ReplicaElectionResult(msgspec.Struct, frozen=True, kw_only=True, array_lik
 
 
 class ElectLeadersResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to ElectLeaders; of every partition, those that needed no election are left out."""
+    """Answer to ElectLeaders.
+
+    If the request was about every partition, partitions that needed no election are left out.
+    """
 
     error_code: ErrorCode = ErrorCode.NONE
     replica_election_results: tuple[ReplicaElectionResult, ...] = ()
 
 
 class ReassignablePartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The replicas that a partition shall have, preferred leader first; None cancels a move."""
+    """The wanted replicas of a partition, preferred leader first; None cancels a reassignment."""
 
     partition_index: int
     replicas: tuple[int, ...] | None
@@ -169,7 +172,7 @@ class AlterPartitionReassignmentsRequest(
 
 
 class ReassignablePartitionResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The outcome for one partition; `error_message` None where there is no error."""
+    """The outcome for one partition; `error_message` is None without an error."""
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -194,14 +197,14 @@ class AlterPartitionReassignmentsResponse(
 
 
 class ConfigResourceType(IntEnum):
-    """What a setting belongs to."""
+    """Owner of a setting."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigSource(IntEnum):
-    """Where a setting's value comes from."""
+    """Origin of a setting's value."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     STATIC_BROKER_CONFIG = 4
@@ -209,7 +212,7 @@ class ConfigSource(IntEnum):
 
 
 class DescribeConfigsResource(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A topic or broker whose settings are asked for; `configuration_keys` None: all of them."""
+    """A topic or broker whose settings are requested; `configuration_keys` None means all."""
 
     resource_type: int
     resource_name: str
@@ -224,7 +227,7 @@ class DescribeConfigsRequest(msgspec.Struct, frozen=True, kw_only=True, array_li
 
 
 class DescribeConfigsSynonym(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A setting from which a value comes; the first one is in force."""
+    """A setting that could give the value, in order of precedence; the first one does."""
 
     name: str
     value: str | None

@@ -1,4 +1,4 @@
-"""Messages of KIP-848's consumer groups, which brokers refuse as long as they are switched off.
+"""Messages of KIP-848's consumer groups. Brokers refuse them, because the protocol is off here.
 
 Source: Kafka's message schemas.
 """
@@ -9,7 +9,7 @@ from protocol.errors import ErrorCode
 
 
 class HeartbeatTopicPartitions(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Partitions of one topic that a member owns, or shall own."""
+    """Partitions of one topic that a member owns, or is assigned."""
 
     topic_id: str
     partitions: tuple[int, ...]
@@ -32,7 +32,7 @@ class ConsumerGroupHeartbeatRequest(
 
 
 class HeartbeatAssignment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What a member shall own."""
+    """The partitions that a member is assigned."""
 
     topic_partitions: tuple[HeartbeatTopicPartitions, ...]
 
@@ -40,7 +40,7 @@ class HeartbeatAssignment(msgspec.Struct, frozen=True, kw_only=True, array_like=
 class ConsumerGroupHeartbeatResponse(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
 ):
-    """Answer to ConsumerGroupHeartbeat; with an error it holds nothing else."""
+    """Answer to ConsumerGroupHeartbeat; with an error, the other fields have their defaults."""
 
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None

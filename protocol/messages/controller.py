@@ -12,9 +12,9 @@ from protocol.records.metadata import BrokerEndpoint
 class BrokerRegistrationRequest(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
 ):
-    """BrokerRegistration (62): a broker's incarnation announces itself.
+    """BrokerRegistration (62): a new incarnation of a broker registers at the controller.
 
-    Nodes of the lab reach it at `host` and `port`, Kafka clients at one of `listeners`.
+    Other nodes reach the broker at `host` and `port`; Kafka clients, at one of `listeners`.
     """
 
     broker_id: int
@@ -77,7 +77,7 @@ class AlterPartitionTopicData(msgspec.Struct, frozen=True, kw_only=True, array_l
 
 
 class AlterPartitionRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """AlterPartition (56): a leader asks the controller for another ISR."""
+    """AlterPartition (56): a leader proposes another ISR to the controller."""
 
     broker_id: int
     broker_epoch: int
@@ -85,7 +85,7 @@ class AlterPartitionRequest(msgspec.Struct, frozen=True, kw_only=True, array_lik
 
 
 class AlterPartitionPartitionResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The outcome for one partition, with the state that is now in force."""
+    """The outcome for one partition, with the partition's present state."""
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -112,7 +112,7 @@ class AlterPartitionResponse(msgspec.Struct, frozen=True, kw_only=True, array_li
 class AllocateProducerIdsRequest(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
 ):
-    """AllocateProducerIds (67): a broker asks for a block of ids that nobody else gives out."""
+    """AllocateProducerIds (67): a broker requests a block of producer ids for itself alone."""
 
     broker_id: int
     broker_epoch: int

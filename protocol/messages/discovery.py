@@ -12,7 +12,7 @@ from protocol.errors import ErrorCode
 
 
 class CoordinatorType(IntEnum):
-    """What kind of coordinator a key is for."""
+    """Kind of coordinator to which a key belongs."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -27,7 +27,7 @@ class FindCoordinatorRequest(msgspec.Struct, frozen=True, kw_only=True, array_li
 
 
 class Coordinator(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The coordinator of one key; node -1 with an error."""
+    """The coordinator of one key; with an error, `node_id` is -1."""
 
     key: str
     node_id: int = -1
@@ -38,16 +38,16 @@ class Coordinator(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class FindCoordinatorResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to FindCoordinator, from the asked broker's own metadata, which may be stale."""
+    """Answer to FindCoordinator, from the answering broker's metadata, which may be stale."""
 
     coordinators: tuple[Coordinator, ...] = ()
 
 
 class MetadataRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Metadata (3); `topics` None asks for all.
+    """Metadata (3); `topics` None stands for all topics.
 
-    With `allow_auto_topic_creation` the broker creates topics that do not exist, if
-    auto.create.topics.enable lets it.
+    With `allow_auto_topic_creation`, the broker creates topics that do not exist, provided that its
+    auto.create.topics.enable is true.
     """
 
     topics: tuple[str, ...] | None = None
@@ -55,7 +55,7 @@ class MetadataRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 
 
 class MetadataResponseBroker(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A live broker, as the asked one believes."""
+    """A live broker, according to the metadata of the answering broker."""
 
     node_id: int
     host: str
@@ -64,7 +64,7 @@ class MetadataResponseBroker(msgspec.Struct, frozen=True, kw_only=True, array_li
 
 
 class MetadataResponsePartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Who leads a partition, as the asked broker believes."""
+    """Leader and replicas of a partition, according to the metadata of the answering broker."""
 
     error_code: ErrorCode = ErrorCode.NONE
     partition_index: int
@@ -76,7 +76,7 @@ class MetadataResponsePartition(msgspec.Struct, frozen=True, kw_only=True, array
 
 
 class MetadataResponseTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One topic, or why it is not there."""
+    """One topic, or the error for it."""
 
     error_code: ErrorCode = ErrorCode.NONE
     name: str
@@ -94,7 +94,7 @@ class MetadataResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=Tru
 
 
 class ApiVersionsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """ApiVersions (18): which versions a Kafka client may use."""
+    """ApiVersions (18): a Kafka client requests the versions that it may use."""
 
 
 class ApiVersion(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

@@ -1,7 +1,7 @@
 """Messages of group membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Shapes are those of the newest version; the envelope's `api_version` says which semantics apply
-(a LeaveGroup below v3 has exactly one member). Source: Kafka's message schemas.
+Shapes are those of the newest version. The envelope's `api_version` determines the semantics: for
+example, a LeaveGroup below v3 has exactly one member. Source: Kafka's message schemas.
 """
 
 import msgspec
@@ -17,7 +17,11 @@ class JoinGroupRequestProtocol(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JoinGroupRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """JoinGroup (11) v0-v9. `member_id` "" means unknown; v0 has no rebalance timeout (-1)."""
+    """JoinGroup (11) v0-v9.
+
+    `member_id` is "" before the first answer. In v0, which lacks the field, the rebalance timeout
+    is -1.
+    """
 
     group_id: str
     session_timeout_ms: int
@@ -30,7 +34,7 @@ class JoinGroupRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=Tru
 
 
 class JoinGroupResponseMember(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A member as the leader sees it: its metadata for the selected protocol."""
+    """A member in the answer to the leader, with its metadata for the selected protocol."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -117,7 +121,7 @@ class MemberResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
 
 
 class LeaveGroupResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to LeaveGroup; below v3 the single member's error is the top-level one."""
+    """Answer to LeaveGroup; below v3 the error of the single member is the top-level error."""
 
     error_code: ErrorCode = ErrorCode.NONE
     members: tuple[MemberResponse, ...] = ()

@@ -8,7 +8,7 @@ import msgspec
 from protocol.errors import ErrorCode
 
 NO_AUTHORIZED_OPERATIONS = -2_147_483_648
-"""What Kafka answers where nobody asked for them: there is no authorisation here."""
+"""Kafka's value for authorized operations that a request did not ask for."""
 
 
 class DescribeGroupsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
@@ -29,7 +29,7 @@ class DescribedGroupMember(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 class DescribedGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One group; a missing one is Dead, one with an error has no state."""
+    """One group. A group that does not exist is Dead; with an error, `group_state` is ""."""
 
     error_code: ErrorCode = ErrorCode.NONE
     group_id: str
@@ -47,14 +47,14 @@ class DescribeGroupsResponse(msgspec.Struct, frozen=True, kw_only=True, array_li
 
 
 class ListGroupsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """ListGroups (16) v0-v5. An empty filter lets everything pass; letter case does not count."""
+    """ListGroups (16) v0-v5. An empty filter accepts all groups; filters ignore letter case."""
 
     states_filter: tuple[str, ...] = ()
     types_filter: tuple[str, ...] = ()
 
 
 class ListedGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One group that the asked broker coordinates."""
+    """One group that the answering broker coordinates."""
 
     group_id: str
     protocol_type: str
@@ -63,7 +63,7 @@ class ListedGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class ListGroupsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to ListGroups; it may have groups beside COORDINATOR_LOAD_IN_PROGRESS."""
+    """Answer to ListGroups; it may have both groups and COORDINATOR_LOAD_IN_PROGRESS."""
 
     error_code: ErrorCode = ErrorCode.NONE
     groups: tuple[ListedGroup, ...] = ()
@@ -83,13 +83,13 @@ class DeletableGroupResult(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 class DeleteGroupsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to DeleteGroups; a group that was named twice is in it once."""
+    """Answer to DeleteGroups; a group that the request names twice is in it once."""
 
     results: tuple[DeletableGroupResult, ...] = ()
 
 
 class OffsetDeleteRequestPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A partition whose committed offset is to go."""
+    """A partition whose committed offset is to be deleted."""
 
     partition_index: int
 
@@ -109,7 +109,7 @@ class OffsetDeleteRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=
 
 
 class OffsetDeleteResponsePartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The outcome for one partition; one without an offset is deleted as well."""
+    """The outcome for one partition; it is NONE for a partition without an offset, too."""
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE

@@ -1,7 +1,7 @@
 """Messages that read and write partition logs: Produce and Fetch.
 
-Followers and brokers that pull `__cluster_metadata` use Fetch too, as in KRaft: `replica_id` is
-then the fetcher's node id (-1 for consumers). Source: Kafka's message schemas.
+Followers use Fetch, and so do brokers that pull `__cluster_metadata`, as in KRaft. Their
+`replica_id` is their node id; that of consumers is -1. Source: Kafka's message schemas.
 """
 
 import msgspec
@@ -33,7 +33,7 @@ class ProduceRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
 
 
 class BatchIndexAndErrorMessage(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A record of a batch that was refused, by its place in the batch."""
+    """An invalid record of a refused batch, by its place in the batch."""
 
     batch_index: int
     batch_index_error_message: str | None = None
@@ -42,8 +42,8 @@ class BatchIndexAndErrorMessage(msgspec.Struct, frozen=True, kw_only=True, array
 class PartitionProduceResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The outcome for one partition; `base_offset` -1 with an error.
 
-    `log_append_time_ms` is -1 if the records keep their producer's timestamps. What is wrong with
-    single records stands in `record_errors`.
+    `log_append_time_ms` is -1 if the records keep their producer's timestamps. `record_errors` has
+    the errors of single records.
     """
 
     index: int
@@ -73,7 +73,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 class FetchPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Where to read one partition from. Epochs are -1 where the fetcher knows none."""
+    """Position from which to read one partition. An epoch that the fetcher does not know is -1."""
 
     partition: int
     current_leader_epoch: int = -1
@@ -91,10 +91,10 @@ class FetchTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Fetch (1). Parked until `min_bytes` are there or `max_wait_ms` ended.
+    """Fetch (1). The broker parks it until `min_bytes` have arrived or `max_wait_ms` have passed.
 
-    A client without a fetch session (KIP-227) has `session_id` 0 and `session_epoch` -1, or 0 if it
-    asks for a session.
+    A client without a fetch session (KIP-227) sends `session_id` 0 and `session_epoch` -1; a client
+    that requests a session sends `session_epoch` 0.
     """
 
     replica_id: int = -1
@@ -109,21 +109,24 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, t
 
 
 class EpochEndOffset(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Where the log of a leader epoch ends: a diverging follower truncates to it."""
+    """End of a leader epoch in the leader's log, to which a diverging follower truncates."""
 
     epoch: int
     end_offset: int
 
 
 class AbortedTransaction(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A transaction whose records a consumer of committed records skips, from `first_offset` on."""
+    """An aborted transaction, whose records from `first_offset` on a consumer must skip.
+
+    Only consumers that read committed records get it.
+    """
 
     producer_id: int
     first_offset: int
 
 
 class PartitionData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What was read: followers read to the log end, consumers to the high watermark."""
+    """Records that were read: followers read to the log end, consumers to the high watermark."""
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -134,16 +137,16 @@ class PartitionData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     diverging_epoch: EpochEndOffset | None = None
     records: tuple[RecordBatch, ...] = ()
     aborted_transactions: tuple[AbortedTransaction, ...] | None = None
-    """None for a consumer that reads uncommitted records, too."""
+    """None for a consumer with READ_UNCOMMITTED."""
 
     @property
     def last_stable_offset(self) -> int:
-        """The high watermark, as no transaction writes to topics of clients."""
+        """The high watermark, because no transaction here writes to topics of clients."""
         return self.high_watermark
 
 
 class FetchableTopicResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What was read from one topic."""
+    """Records that were read from one topic."""
 
     topic: str
     partitions: tuple[PartitionData, ...]
@@ -158,11 +161,11 @@ class FetchResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
 
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
-"""What ListOffsets takes for a timestamp: the log's begin, and its end as consumers see it."""
+"""Special timestamps in ListOffsets: for the log's start, and for its high watermark."""
 
 
 class ListOffsetsPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Asks for the earliest or the latest offset of a partition, or for the first of a time."""
+    """A partition, and the wanted offset: the first one at or after a time, or a special one."""
 
     partition_index: int
     timestamp: int
@@ -177,13 +180,13 @@ class ListOffsetsTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=Tru
 
 
 class ListOffsetsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """ListOffsets (2): where `auto.offset.reset` starts reading."""
+    """ListOffsets (2): a consumer requests the offset at which `auto.offset.reset` begins."""
 
     topics: tuple[ListOffsetsTopic, ...]
 
 
 class ListOffsetsPartitionResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The offset found for one partition; -1 if no record is so new."""
+    """The offset found for one partition; -1 if all records are older than the timestamp."""
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
@@ -206,7 +209,7 @@ class ListOffsetsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=
 
 
 class OffsetForLeaderPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Asks for the end of `leader_epoch`, the last that the client knows of a partition."""
+    """A partition, with the leader epoch whose end is wanted: the last that the client knows."""
 
     partition: int
     current_leader_epoch: int = -1
@@ -223,13 +226,13 @@ class OffsetForLeaderTopic(msgspec.Struct, frozen=True, kw_only=True, array_like
 class OffsetForLeaderEpochRequest(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
 ):
-    """OffsetForLeaderEpoch (23): a consumer checks after an election that no record was cut off."""
+    """OffsetForLeaderEpoch (23): a consumer checks whether an election lost records."""
 
     topics: tuple[OffsetForLeaderTopic, ...]
 
 
 class OffsetForLeaderPartitionResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Where the largest epoch that is not above the asked one ends; -1 if the log has none."""
+    """End of the largest epoch up to the requested one; -1 if the log has no such epoch."""
 
     error_code: ErrorCode = ErrorCode.NONE
     partition: int

@@ -26,7 +26,7 @@ class OffsetCommitRequestTopic(msgspec.Struct, frozen=True, kw_only=True, array_
 
 
 class OffsetCommitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """OffsetCommit (8) v2-v9. Generation -1 with member "" is a simple consumer or admin tool."""
+    """OffsetCommit (8) v2-v9. A simple consumer or admin tool sends generation -1, member ""."""
 
     group_id: str
     generation_id_or_member_epoch: int = -1
@@ -57,14 +57,14 @@ class OffsetCommitResponse(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 class OffsetFetchRequestTopics(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The partitions of one topic whose offsets are asked for."""
+    """The partitions of one topic whose offsets are requested."""
 
     name: str
     partition_indexes: tuple[int, ...]
 
 
 class OffsetFetchRequestGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One group; `topics` None asks for every partition with an offset."""
+    """One group; `topics` None stands for every partition with an offset."""
 
     group_id: str
     member_id: str | None = None
@@ -80,7 +80,7 @@ class OffsetFetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=T
 
 
 class OffsetFetchResponsePartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One committed offset; -1 where there is none."""
+    """One committed offset; -1 if the group has none for the partition."""
 
     partition_index: int
     committed_offset: int = -1

@@ -1,9 +1,11 @@
-"""Messages of transactions: of producers, and among brokers.
+"""Messages of transactions: from producers, and between brokers.
 
-A producer asks its transaction coordinator for an id and an epoch, adds the offsets topic to its
-transaction, commits offsets at the group coordinator, and ends the transaction; the transaction
-coordinator then has markers written by the leaders of the partitions. Shapes are those of the
-newest version; AddPartitionsToTxn below v4 is about exactly one transaction.
+1. A producer gets an id and an epoch from its transaction coordinator (InitProducerId).
+2. It adds a partition of `__consumer_offsets` to its transaction (AddOffsetsToTxn).
+3. It commits offsets at the group coordinator (TxnOffsetCommit).
+4. It ends the transaction (EndTxn).
+5. The transaction coordinator sends markers to the leaders of the partitions (WriteTxnMarkers).
+Shapes are those of the newest version; AddPartitionsToTxn below v4 has exactly one transaction.
 Source: Kafka's message schemas; KIP-98, KIP-447, KIP-890.
 """
 
@@ -15,9 +17,10 @@ from protocol.messages.offset import OffsetCommitRequestTopic
 
 
 class InitProducerIdRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """InitProducerId (22) v0-v5. `transactional_id` None: an idempotent producer.
+    """InitProducerId (22) v0-v5. An idempotent producer has `transactional_id` None.
 
-    A producer that goes on after an error names its present id and epoch (v3+), which are bumped.
+    From v3 on, a producer that recovers from an error sends its present id and epoch, and gets the
+    next epoch.
     """
 
     transactional_id: str | None
@@ -42,7 +45,7 @@ class AddPartitionsToTxnTopic(msgspec.Struct, frozen=True, kw_only=True, array_l
 
 
 class AddPartitionsToTxnTransaction(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One transaction; `verify_only` asks whether the partitions are part of it (a broker does)."""
+    """One transaction. With `verify_only`, a broker asks whether the partitions are part of it."""
 
     transactional_id: str
     producer_id: int
@@ -114,7 +117,7 @@ class EndTxnRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
 
 
 class EndTxnResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to EndTxn: the decision is in the log. Its markers are still to be written."""
+    """Answer to EndTxn: the decision is in the log, while the markers are not written yet."""
 
     error_code: ErrorCode = ErrorCode.NONE
 
@@ -140,7 +143,7 @@ class WritableTxnMarker(msgspec.Struct, frozen=True, kw_only=True, array_like=Tr
 
 
 class WriteTxnMarkersRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """WriteTxnMarkers (27) v0-v1: a transaction coordinator to leaders of partitions."""
+    """WriteTxnMarkers (27) v0-v1: from a transaction coordinator to the leader of partitions."""
 
     markers: tuple[WritableTxnMarker, ...]
 
@@ -175,7 +178,8 @@ class WriteTxnMarkersResponse(msgspec.Struct, frozen=True, kw_only=True, array_l
 class TxnOffsetCommitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """TxnOffsetCommit (28) v0-v4: offsets of a group that count once the transaction commits.
 
-    Below v3 there is no member: generation -1 and member "" is a producer that is in no group.
+    A producer that is not a member of the group has generation -1 and member ""; below v3 every
+    producer has.
     """
 
     transactional_id: str

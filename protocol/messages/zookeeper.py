@@ -1,7 +1,8 @@
 """Messages between a ZooKeeper server and its clients: requests by path, and watch events.
 
-Shapes are those of ZooKeeper 3.4: every answer carries the last zxid that its server has applied.
-Data is text: the lab's znodes hold JSON, thread ids and decimal offsets.
+Shapes are those of ZooKeeper 3.4: every answer has the last zxid that its server has applied. Data
+of znodes is text here, because the consumers store JSON, thread ids and decimal offsets. Ids in
+brackets (ZK-08) are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: ZooKeeper `zookeeper.jute`, `ZooDefs.OpCode`, `KeeperException.Code`, `Watcher.Event`.
 """
 
@@ -13,12 +14,12 @@ import msgspec
 Zxid = NewType("Zxid", int)
 """Place of a write in the total order: the leader's epoch in the high 32 bits, then a counter."""
 SessionId = NewType("SessionId", int)
-"""Names a session in its ensemble; 0 where a client has none yet."""
+"""Id of a session in its ensemble; 0 for a client that has none yet."""
 
 NO_ZXID = Zxid(0)
 NO_SESSION = SessionId(0)
 ANY_VERSION = -1
-"""A write with this version acts on whatever is there (ZK-08)."""
+"""A write with this version does not check the version of its znode (ZK-08)."""
 
 
 class KeeperError(IntEnum):
@@ -37,7 +38,7 @@ class KeeperError(IntEnum):
 
 
 class WatchType(StrEnum):
-    """What a watch event says of its path."""
+    """Change at the path of a watch event."""
 
     NODE_CREATED = "NodeCreated"
     NODE_DELETED = "NodeDeleted"
@@ -46,24 +47,24 @@ class WatchType(StrEnum):
 
 
 class Stat(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What is kept of a znode beside its data."""
+    """Status of a znode."""
 
     czxid: Zxid
-    """Zxid of its creation."""
+    """Zxid of the znode's creation."""
     mzxid: Zxid
-    """Zxid of the last change of its data."""
+    """Zxid of the last change of the znode's data."""
     pzxid: Zxid
-    """Zxid of the last change of its child list."""
+    """Zxid of the last change of the znode's list of children."""
     version: int = 0
-    """Number of changes of its data."""
+    """Number of changes of the znode's data."""
     cversion: int = 0
-    """Number of changes of its child list."""
+    """Number of changes of the znode's list of children."""
     ephemeral_owner: SessionId = NO_SESSION
-    """Session whose end removes it; NO_SESSION for a persistent one."""
+    """Session whose end removes the znode; NO_SESSION for a persistent znode."""
 
 
 class ConnectRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Connect (9990). Opens a session (`session_id` NO_SESSION), or takes one up on this server."""
+    """Connect (9990). Opens a session (`session_id` NO_SESSION), or continues one here."""
 
     timeout_ms: int
     session_id: SessionId = NO_SESSION
@@ -71,7 +72,7 @@ class ConnectRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
 
 
 class ConnectResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """The session and its negotiated timeout; NO_SESSION: the one named has ended."""
+    """The session and its negotiated timeout; NO_SESSION if the requested session has ended."""
 
     session_id: SessionId = NO_SESSION
     timeout_ms: int = 0
@@ -124,7 +125,7 @@ class SetDataResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 
 
 class GetDataRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """GetData (10004). A watch is left only if the znode exists."""
+    """GetData (10004). A watch is set only if the znode exists."""
 
     path: str
     watch: bool = False
@@ -140,14 +141,14 @@ class GetDataResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 
 
 class ExistsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Exists (10003). A watch is left also where there is no znode."""
+    """Exists (10003). A watch is set even if the znode does not exist."""
 
     path: str
     watch: bool = False
 
 
 class ExistsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to exists: NoNode and no stat where there is no znode."""
+    """Answer to exists; without the znode, the error is NoNode and there is no stat."""
 
     zxid: Zxid = NO_ZXID
     error_code: KeeperError = KeeperError.NONE
@@ -155,7 +156,7 @@ class ExistsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
 
 
 class GetChildrenRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """GetChildren (10008). A watch is left only if the znode exists."""
+    """GetChildren (10008). A watch is set only if the znode exists."""
 
     path: str
     watch: bool = False
@@ -170,12 +171,12 @@ class GetChildrenResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=
 
 
 class SetWatchesRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """SetWatches (10101). Leaves a client's watches again.
+    """SetWatches (10101). Sets a client's watches again, at the server to which it reconnected.
 
-    Those whose path has changed since `relative_zxid` fire at once.
+    Watches whose path has changed since `relative_zxid` fire at once.
 
-    Shape: paths by the request that left the watch: getData, exists of what was not there,
-    getChildren.
+    Shape: `data_watches` are paths of getData, `exist_watches` of exists without a znode,
+    `child_watches` of getChildren.
     """
 
     relative_zxid: Zxid
@@ -192,7 +193,7 @@ class SetWatchesResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=T
 
 
 class PingRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Ping (10011). keeps the session."""
+    """Ping (10011). Keeps the session open."""
 
 
 class PingResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
@@ -203,7 +204,7 @@ class PingResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, t
 
 
 class CloseSessionRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """CloseSession (9989). ends the session at once, with its ephemerals."""
+    """CloseSession (9989). Ends the session at once, and removes its ephemeral znodes."""
 
 
 class CloseSessionResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
@@ -214,7 +215,7 @@ class CloseSessionResponse(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 class WatcherEvent(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A watch that fired: its path and what happened there, not the new data (ZK-18)."""
+    """A watch that fired: its path, and the kind of change there, without the new data (ZK-18)."""
 
     event_type: WatchType
     path: str

@@ -1,7 +1,12 @@
-"""Messages between ZooKeeper servers: transactions, and how a learner follows its leader.
+"""Messages between ZooKeeper servers: votes, transactions, and packets of learners and leader.
 
-A learner opens one connection to its leader: it names its epoch, takes the leader's history, and
-then gets every proposal and commit as a notice, in order. Votes travel on connections of their own.
+A learner is a server that follows a leader, or is about to. It opens one connection to the leader:
+1. It sends the newest epoch that it has accepted (FollowerInfo), and accepts the leader's epoch
+   (AckEpoch).
+2. It gets the transactions that its log lacks, and confirms them (AckNewLeader).
+3. It gets every proposal and commit as a notice, in order, and acknowledges proposals (Ack).
+Votes have connections of their own. Ids in brackets (ZK-12) are those of the rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: ZooKeeper `Leader`, `Learner`, `LearnerHandler` (packet types), `TxnHeader`.
 """
 
@@ -27,7 +32,7 @@ ServerId = NewType("ServerId", int)
 
 
 class CreateTxn(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A znode comes into being; ephemeral ones belong to the transaction's session."""
+    """A znode is created; an ephemeral znode belongs to the transaction's session."""
 
     path: str
     data: str
@@ -35,7 +40,7 @@ class CreateTxn(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=
 
 
 class DeleteTxn(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A znode goes."""
+    """A znode is deleted."""
 
     path: str
 
@@ -54,11 +59,11 @@ class CreateSessionTxn(msgspec.Struct, frozen=True, kw_only=True, array_like=Tru
 
 
 class CloseSessionTxn(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A session ends, and all its ephemerals in the same step (ZK-12)."""
+    """A session ends; the same step deletes all its ephemeral znodes (ZK-12)."""
 
 
 class ErrorTxn(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A write was refused: it has its place in the order, and changes nothing."""
+    """A write was refused: it has its place in the order of transactions, and changes nothing."""
 
     error: KeeperError
 
@@ -69,8 +74,8 @@ TxnBody = CreateTxn | DeleteTxn | SetDataTxn | CreateSessionTxn | CloseSessionTx
 class Txn(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One transaction of the ensemble's log.
 
-    Shape: `server_id` and `request_number` name the request that asked for it, at the server that
-    took it in; -1 and 0 where the leader itself did.
+    Shape: `server_id` and `request_number` are the server that got the client's request, and the
+    number of the request there; -1 and 0 for a transaction of the leader itself.
     """
 
     zxid: Zxid
@@ -81,7 +86,7 @@ class Txn(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class ServerState(StrEnum):
-    """What a server does in its ensemble. Source: QuorumPeer.ServerState."""
+    """State of a server in its ensemble. Source: QuorumPeer.ServerState."""
 
     LOOKING = "LOOKING"
     FOLLOWING = "FOLLOWING"
@@ -89,13 +94,13 @@ class ServerState(StrEnum):
 
 
 class VoteRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Vote (20000). Asks another server for its state and its vote."""
+    """Vote (20000). Requests another server's state and the newest entry of its log."""
 
     server_id: ServerId
 
 
 class VoteResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A server's state and how new its log is."""
+    """A server's state, and the epoch and last zxid of its log, which decide elections."""
 
     state: ServerState = ServerState.LOOKING
     current_epoch: int = 0
@@ -103,20 +108,20 @@ class VoteResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, t
 
 
 class FollowerInfoRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """FollowerInfo (20011). A learner's first packet: the newest epoch that it has promised."""
+    """FollowerInfo (20011). A learner's first packet: the newest epoch that it has accepted."""
 
     server_id: ServerId
     accepted_epoch: int
 
 
 class FollowerInfoResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """The epoch of this leader, once a majority has come; None: the server does not lead."""
+    """The leader's epoch, sent once a majority has connected; None if the server does not lead."""
 
     epoch: int | None = None
 
 
 class AckEpochRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """AckEpoch (20018). A learner promises the leader's epoch, and says what its own log is.
+    """AckEpoch (20018). A learner accepts the leader's epoch, and describes its own log.
 
     Shape: `epoch_ends` has the last zxid of each epoch in the log, in order: two logs are equal up
     to the smaller end of the newest epoch that both have.
@@ -127,9 +132,10 @@ class AckEpochRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 
 
 class AckEpochResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """What makes a learner's log the leader's: what to cut off, and what to append then.
+    """The changes that make the learner's log equal to the leader's.
 
-    Shape: everything behind `keep_zxid` is cut (TRUNC), `txns` follow (DIFF).
+    Shape: the learner removes the transactions after `keep_zxid` (TRUNC), and appends `txns`
+    (DIFF).
     """
 
     keep_zxid: Zxid = NO_ZXID
@@ -137,17 +143,20 @@ class AckEpochResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=Tru
 
 
 class AckNewLeaderRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """AckNewLeader (20012). A learner has the leader's history on its disk."""
+    """AckNewLeader (20012). A learner has written the leader's history to its disk."""
 
 
 class AckNewLeaderResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A majority has it: the learner may serve, with everything up to `committed_zxid` applied."""
+    """A majority has the leader's history, up to `committed_zxid`.
+
+    The learner applies these transactions, and may then serve clients.
+    """
 
     committed_zxid: Zxid = NO_ZXID
 
 
 class AckRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Ack (20003). A learner has every proposal up to `zxid` on its disk."""
+    """Ack (20003). A learner has written every proposal up to `zxid` to its disk."""
 
     zxid: Zxid
 
@@ -157,7 +166,7 @@ class AckResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, ta
 
 
 class SubmitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Submit (20001). A write that a client has sent to a follower (REQUEST)."""
+    """Submit (20001). A follower forwards a client's write to the leader (ZooKeeper: REQUEST)."""
 
     session_id: SessionId
     request_number: int
@@ -165,11 +174,11 @@ class SubmitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
 
 
 class SubmitResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to a forwarded write: its outcome comes with its transaction."""
+    """Answer to a forwarded write. The write's outcome comes later, with its transaction."""
 
 
 class RevalidateRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Revalidate (20006). A client takes its session up on a follower: does the session live?"""
+    """Revalidate (20006). A follower, to which a client has moved, asks if the session is alive."""
 
     session_id: SessionId
 
@@ -181,7 +190,7 @@ class RevalidateResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=T
 
 
 class TouchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Touch (20005). Sessions that a follower has heard of since the last ping (ZK-10)."""
+    """Touch (20005). Sessions with requests at a follower since the last ping (ZK-10)."""
 
     session_ids: tuple[SessionId, ...]
 
@@ -203,7 +212,7 @@ class CommitPacket(msgspec.Struct, frozen=True, kw_only=True, array_like=True, t
 
 
 class QuorumPing(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Leader to learner, twice a tick: it lives, and wants the touched sessions."""
+    """Leader to learner, twice a tick: the leader is alive, and requests the touched sessions."""
 
 
 QuorumRequest = (
@@ -231,4 +240,4 @@ QuorumResponse = (
 """Answers of one server to another."""
 
 QuorumNotice = Proposal | CommitPacket | QuorumPing
-"""What a leader says to its learners unasked."""
+"""Messages that a leader sends to its learners without a request."""

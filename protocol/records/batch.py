@@ -1,13 +1,13 @@
 """Records and record batches, in logs and in the messages Produce and Fetch.
 
-A batch is of one of two kinds. The lab's own nodes write records as MessagePack, because Kafka's
-encoding takes a varint for each length and delta, which pure Python writes slowly. A batch of a
-real client is kept in *Kafka's format*, byte for byte: it has a KafkaHeader, and its records are
-Kafka's. `kafka_format` translates either kind to the bytes that a real client reads.
+A batch is of one of two kinds. Simulated nodes write records as MessagePack, because Kafka's
+encoding has a varint for each length and delta, which pure Python writes slowly. A batch of a real
+client is kept in *Kafka's format*, byte for byte: it has a KafkaHeader, and its records are in
+Kafka's encoding. `kafka_format` translates either kind to the bytes that a real client reads.
 
-Here are the structs and how records are read. `partition_log.batches` computes offsets, epochs and
-CRCs. The CRC covers every field but `base_offset` and `partition_leader_epoch`, as in Kafka, so
-that a leader can set these two.
+This module has the structs, and functions that read records. `partition_log.batches` computes
+offsets, epochs and CRCs. As in Kafka, the CRC covers every field except `base_offset` and
+`partition_leader_epoch`, so that a leader can set these two.
 """
 
 import msgspec
@@ -25,7 +25,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Cleaned(msgspec.Struct, frozen=True, array_like=True):
-    """The traces of a compaction in a batch, some of whose records were removed.
+    """Data of a compaction in a batch from which it has removed records.
 
     Shape: `offset_deltas` has the distance from the base offset for each record left, in order.
     Units: `delete_horizon_ms` (since the epoch) is the time after which a cleaning removes the
@@ -36,15 +36,17 @@ class Cleaned(msgspec.Struct, frozen=True, array_like=True):
     delete_horizon_ms: int = -1
 
 
+HEADER_BYTES = 61
+"""Size of the batch header in Kafka's format."""
 LOG_APPEND_TIME = 0x08
 """The bit of a batch's attributes that makes `max_timestamp_ms` the timestamp of each record."""
 
 
 class KafkaHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What the header of a batch in Kafka's format has beyond the fields of RecordBatch.
+    """Fields in the header of a batch in Kafka's format that RecordBatch lacks.
 
-    `attributes` are the header's 16 bits as the client sent them. Kafka's flags among them stand in
-    the RecordBatch too, where every reader of batches finds them.
+    `attributes` are the header's 16 bits as the client sent them. Their flags (codec,
+    transactional, control) are also fields of the RecordBatch, for readers of both kinds.
     """
 
     attributes: int
@@ -55,10 +57,11 @@ class KafkaHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A batch: contiguous offsets `base_offset .. base_offset + last_offset_delta`.
 
-    Invariant: `records` has one record for each offset (for each offset left if the batch was
-    `cleaned`), compressed if `compression`, a CompressionType, is not 0. Without a `kafka` header
-    they are MessagePack, with one they are Kafka's records, and `crc` is Kafka's.
-    Units: `base_sequence` counts the producer's records from 0; -1 if it is not idempotent.
+    Invariant: `records` has one record for each offset; if the batch was `cleaned`, for each offset
+    that is left. `records` are compressed if `compression`, a CompressionType, is not 0. Without a
+    `kafka` header they are MessagePack; with one they are in Kafka's encoding, and `crc` is the CRC
+    of Kafka's format.
+    Units: `base_sequence` counts the producer's records from 0; -1 without idempotence.
     Source: Kafka `DefaultRecordBatch`.
     """
 
@@ -98,8 +101,8 @@ class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def size_in_bytes(self) -> int:
-        """Size of the batch in fetch limits: payload plus the 61 bytes of Kafka's batch header."""
-        return 61 + len(self.records)
+        """Size of the batch in fetch limits: the payload, and Kafka's batch header."""
+        return HEADER_BYTES + len(self.records)
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,15 +1,16 @@
 """Kafka's format of record batches (magic 2), and the translation between it and RecordBatch.
 
-A listener for real clients decodes what a producer sends with `decode_batches`, and encodes what a
-consumer reads with `encode_batch`. A client's batch passes unchanged but for what a broker sets:
-the base offset and the leader epoch, which its CRC does not cover. A batch of the lab's own nodes
-is MessagePack inside; `encode_batch` translates its records.
+A listener for real clients decodes a producer's batches with `decode_batches`, and encodes batches
+for a consumer with `encode_batch`. A client's batch stays unchanged except for two fields that a
+broker sets, the base offset and the leader epoch, which the CRC does not cover. A batch of a
+simulated node has MessagePack records, which `encode_batch` translates.
 
-The header has 61 bytes: base offset, batch length, leader epoch, magic, CRC-32C, and under the CRC
-attributes, last offset delta, base and max timestamp, producer id and epoch, base sequence and
-record count.
+The header has 61 bytes: base offset, batch length, leader epoch, magic, CRC-32C; then the fields
+that the CRC covers, together with the records: attributes, last offset delta, base and max
+timestamp, producer id and epoch, base sequence and record count.
 Source: Kafka `DefaultRecordBatch`, `ByteBufferLogInputStream`, `LegacyRecord`.
-DEVIATION: the delete horizon of a cleaned batch is not written. Only Kafka's own cleaner reads it.
+DEVIATION: the delete horizon of a cleaned batch is not written, because only Kafka's own cleaner
+reads it.
 """
 
 import struct
@@ -24,12 +25,14 @@ from protocol.records.kafka_records import encode_kafka_records
 MAGIC = 2
 """The version of the format."""
 _OVERHEAD = struct.Struct(">qi")
-"""Base offset and batch length, which counts what follows it."""
+"""Base offset and batch length; the length counts the bytes after these two fields."""
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CHECKED = struct.Struct(">hiqqqhii")
-"""The part of the header under the CRC."""
+"""The part of the header that the CRC covers."""
 _MAGIC_AT = 16
+"""Position of the magic byte in a batch."""
 _CHECKED_AT = 21
+"""Position of the first byte that the CRC covers."""
 _SMALLEST_LENGTH = 14
 """The least batch length of any magic: that of a message of magic 0."""
 _CODEC_BITS = 0x07
@@ -38,7 +41,7 @@ _CONTROL = 0x20
 
 
 class InvalidBatch(ValueError):
-    """Bytes that are no batch which a broker takes; `error_code` is Kafka's answer."""
+    """Bytes are no batch that a broker accepts; `error_code` is the error of Kafka's answer."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -46,10 +49,10 @@ class InvalidBatch(ValueError):
 
 
 def decode_batches(data: bytes) -> tuple[RecordBatch, ...]:
-    """Return the batches in `data`, one behind the other, as its producer sent them.
+    """Return the batches in `data`, in the order in which the producer sent them.
 
-    A batch at the end that is cut short is left out, as Kafka leaves it out; `data` may so have no
-    batch at all. Records are neither decompressed nor read: the leader does that before it appends.
+    An incomplete batch at the end is left out, as in Kafka, so the result may be empty. Records are
+    neither decompressed nor read here; the leader reads them before it appends them.
 
     Raises: InvalidBatch with CORRUPT_MESSAGE (length, magic or CRC are wrong), INVALID_RECORD
         (magic 0 or 1), UNSUPPORTED_COMPRESSION_TYPE.
@@ -76,8 +79,8 @@ def decode_batches(data: bytes) -> tuple[RecordBatch, ...]:
 def encode_batch(batch: RecordBatch, codecs: Codecs = NO_CODECS) -> bytes:
     """Return the bytes of a batch of either kind in Kafka's format.
 
-    `codecs` are needed for a compressed batch of the lab's own, which stays compressed.
-    Raises: msgspec.MsgspecError or ValueError if such a batch cannot be read.
+    `codecs` are needed for a compressed batch with MessagePack records; it stays compressed.
+    Raises: msgspec.MsgspecError or ValueError if these records cannot be read.
     """
     header = batch.kafka
     payload, crc = batch.records, batch.crc
@@ -123,7 +126,7 @@ def kafka_crc(batch: RecordBatch, header: KafkaHeader, payload: bytes) -> int:
 
 
 def flags_match(batch: RecordBatch, header: KafkaHeader) -> bool:
-    """Return whether the attributes in the header say what the fields of the batch say."""
+    """Return whether the flags in the header's attributes equal the fields of the batch."""
     attributes = header.attributes
     return (
         attributes & _CODEC_BITS == batch.compression
@@ -198,7 +201,7 @@ def _decode_batch(data: bytes, position: int, end: int) -> RecordBatch:
 
 
 def _translate(batch: RecordBatch, codecs: Codecs) -> tuple[bytes, KafkaHeader]:
-    """Return the payload and header in Kafka's format of a batch of the lab's own."""
+    """Return the payload and header in Kafka's format of a batch with MessagePack records."""
     records = decode_records(payload_of(batch, codecs))
     deltas = range(len(records)) if batch.cleaned is None else batch.cleaned.offset_deltas
     base_timestamp_ms = records[0].timestamp_ms if records else -1

@@ -1,8 +1,7 @@
 """Records of `__cluster_metadata-0`, under KRaft's names. Their log is the controller's state.
 
-Controller and brokers replay the same records into a MetadataImage, each at its own pace. A
-PartitionChangeRecord does not carry the new epochs: replaying the record increases them, as in
-KRaft.
+Controller and brokers replay the same records into a MetadataImage, each when it has fetched them.
+A PartitionChangeRecord does not have the new epochs: its replay increases them, as in KRaft.
 Source: Kafka's metadata record schemas; DEVIATION: topics are named, they have no UUID.
 """
 
@@ -27,7 +26,7 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """A broker's incarnation registered; it replaces an earlier registration of the id.
 
-    Nodes of the lab reach it at `host` and `port`, Kafka clients at one of `end_points`.
+    Other nodes reach the broker at `host` and `port`; Kafka clients, at one of `end_points`.
     """
 
     broker_id: int
@@ -128,7 +127,7 @@ def encode_metadata_record(record: MetadataRecord) -> Record:
 
 
 def decode_metadata_record(record: Record) -> MetadataRecord:
-    """Return the metadata record that `record` carries.
+    """Return the metadata record in the value of `record`.
 
     Raises: msgspec.MsgspecError if its value is missing or is no metadata record.
     """

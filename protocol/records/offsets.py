@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets`: keys and values of committed offsets and groups.
 
-Keys and values begin with a version. The version of the key says whether the record is an offset or
-a group. A record without a value is a tombstone. `versioned` encodes the bodies.
+Keys and values begin with a version. The key's version determines whether the record is an offset
+or a group. A record without a value is a tombstone. `versioned` encodes the bodies.
 
 Source: Kafka `OffsetCommitKey.json`, `OffsetCommitValue.json`, `GroupMetadataKey.json`,
 `GroupMetadataValue.json`; docs/kafka/BEHAVIOUR.md 5.1.
@@ -33,7 +33,7 @@ OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
 """The value version of groups, unless inter.broker.protocol.version demands an older one."""
 NO_EXPIRE_TIMESTAMP = -1
-"""Expiry of an offset that offsets.retention.minutes applies to."""
+"""Value for an offset without an explicit expiry; offsets.retention.minutes applies to it."""
 
 _Int32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 

@@ -27,7 +27,7 @@ encode_body = msgspec.msgpack.Encoder().encode
 
 
 class CorruptRecord(ValueError):
-    """A key or value that cannot be read: its version is unknown, or its body does not fit."""
+    """A key or value cannot be read: its version is unknown, or its body does not fit."""
 
 
 def record_version(data: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Kafka's bytes: the fields of messages and embedded values by version, as tables.
+"""Kafka's encoding: the fields of messages, and of values inside them, by version, as tables.
 
 Reading order: `fields` (types), `message_schemas`, `transaction_schemas`, `listener_schemas`,
 `listener_versions` (what brokers offer to Kafka clients), `consumer_protocol` (subscriptions

@@ -1,9 +1,9 @@
 """Encoding of subscriptions (in JoinGroup) and assignments (in SyncGroup) of consumers.
 
-The coordinator passes these bytes on; of a subscription it reads the topics only. Numbers are
-big-endian, as everywhere in Kafka; strings have an int16 length, arrays and bytes an int32 length,
-and -1 stands for null. Each version appends fields to those of the version before, so a reader of
-an older version stops early.
+The coordinator passes these bytes on; of a subscription it reads only the topics. Numbers are
+big-endian, as everywhere in Kafka. Strings have an int16 length, arrays and bytes an int32 length;
+-1 stands for null. Each version appends fields to those of the version before it, so a reader that
+knows fewer versions reads the fields that it knows, and ignores the rest.
 Source: Kafka `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`,
 `ConsumerProtocol`; the two kinds of errors: docs/kafka/BEHAVIOUR.md 0.1.
 """
@@ -23,7 +23,7 @@ _INT16_MAX = 32_767
 
 
 class ConsumerProtocolError(ValueError):
-    """Bytes that are no subscription or assignment: a length that is negative or too large."""
+    """Bytes are no subscription or assignment: a length is negative or too large."""
 
 
 class TruncatedConsumerProtocol(ConsumerProtocolError):

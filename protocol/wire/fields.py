@@ -32,9 +32,9 @@ class WireField:
     """One field of a message or record, present in the versions `since` to `until`.
 
     fields: the fields of a STRUCT.
-    absent: the value in an answer, if our message lacks the field.
-    is_unused: the field of a request is dropped, since it changes nothing in the lab.
-    bits: width of an INT; a value read from a log must fit.
+    absent: the value in an answer if this project's message lacks the field.
+    is_unused: the field of a request is dropped, because it has no effect here.
+    bits: width of an INT; a value that is read from a log must fit.
     nullable_since: first version in which a nullable field may be null. In an older version the
         listener writes "" for null.
     """
@@ -188,7 +188,7 @@ def struct_array(
 
 
 def throttle_time(since: int) -> WireField:
-    """Return the field `throttle_time_ms` of an answer; always 0, as the lab has no quotas."""
+    """Return the field `throttle_time_ms` of an answer; it is always 0, without quotas."""
     return int32_field("throttle_time_ms", since, absent=0)
 
 

@@ -1,8 +1,9 @@
-"""Kafka's message schemas of further APIs, in all versions that the listener offers Kafka clients.
+"""Kafka's message schemas of further APIs, in all versions that a listener offers to Kafka clients.
 
-Nodes of the lab use a single version of each of these APIs. `message_schemas` has the APIs of
+Simulated nodes use a single version of each of these APIs. `message_schemas` has the APIs of
 groups, of which nodes use several versions. In a field's definition, a number is the first version
-with the field, and `absent` the value in older versions (see `fields`).
+with the field, and `absent` the value in an answer if this project's message lacks the field (see
+`fields`).
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 

@@ -1,8 +1,8 @@
 """The APIs and versions that a broker offers to Kafka clients, and its ApiVersions answer.
 
-Every version here works: what ApiVersions names is what the listener decodes and encodes. None is
-flexible (KIP-482), so ApiVersions ends at v2. Source of the choice: the versions of Kafka 3.9 below
-the first flexible one, without those that need message formats before v2.
+The listener decodes and encodes every version that ApiVersions names. These are the versions of
+Kafka 3.9 below the first flexible one (KIP-482), without the versions that need message formats
+before v2. So ApiVersions ends at v2.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from protocol.wire import listener_schemas, message_schemas, transaction_schemas
 from protocol.wire.fields import ApiSchema
 
 OLDEST_ANSWERED_PRODUCE = 3
-"""Older versions of Produce carry old message formats: they are answered UNSUPPORTED_VERSION.
+"""Older versions of Produce have old message formats; they are answered UNSUPPORTED_VERSION.
 
-They are offered nevertheless, as Kafka 4 does: librdkafka before 2.11 takes a broker that lacks
-Produce v0 for one of Kafka 0.9.
+They are offered nevertheless, as in Kafka 4, because librdkafka before 2.11 mistakes a broker
+without Produce v0 for a broker of Kafka 0.9.
 """
 
 
@@ -61,13 +61,13 @@ OFFERED: dict[Api, OfferedApi] = {
 def api_versions(asked_version: int) -> ApiVersionsResponse:
     """Answer ApiVersions.
 
-    A version above the newest gets UNSUPPORTED_VERSION and the row of ApiVersions alone (KIP-511):
-    the client asks again in a version that it finds there.
+    A version above the newest gets UNSUPPORTED_VERSION and only the row of ApiVersions (KIP-511);
+    the client then sends the request again in a version that this row offers.
     """
-    own = OFFERED[Api.API_VERSIONS]
-    if asked_version > own.newest:
+    offered = OFFERED[Api.API_VERSIONS]
+    if asked_version > offered.newest:
         return ApiVersionsResponse(
-            error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(_row(Api.API_VERSIONS, own),)
+            error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=(_row(Api.API_VERSIONS, offered),)
         )
     return ApiVersionsResponse(api_keys=tuple(_row(api, row) for api, row in OFFERED.items()))
 

@@ -1,8 +1,9 @@
-"""Kafka's message schemas as data: which field of which API exists in which version.
+"""Kafka's message schemas of groups as data: the fields of each API, with their versions.
 
-Owns what is on the wire in each version, for every API whose versions matter here; the messages
-themselves have the shape of the newest version alone. The row of an API in `protocol.api` names its
-schema. Those of transactions are `transaction_schemas`'.
+The structs in `protocol.messages` have the shape of the newest version only; a schema describes
+every version, for each API of which several versions are used. In a field's definition, a number is
+the first version with the field; see `fields`. The row of an API in `protocol.api` names its
+schema. `transaction_schemas` has the APIs of transactions.
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 
@@ -79,7 +80,7 @@ HEARTBEAT = ApiSchema(
 
 
 def _lift_leave_group(request: PlainMessage) -> PlainMessage:
-    """Below v3 a LeaveGroup is about one member."""
+    """Return the newest structure of a LeaveGroup below v3, which has a single member."""
     member: PlainMessage = {"member_id": request["member_id"]}
     return {"group_id": request["group_id"], "members": [member]}
 
@@ -135,7 +136,7 @@ OFFSET_COMMIT = ApiSchema(
 
 
 def _lift_offset_fetch(request: PlainMessage) -> PlainMessage:
-    """Below v8 an OffsetFetch is about one group."""
+    """Return the newest structure of an OffsetFetch below v8, which has a single group."""
     group: PlainMessage = {"group_id": request["group_id"], "topics": request["topics"]}
     return {"groups": [group], "require_stable": request.get("require_stable", False)}
 
@@ -294,7 +295,7 @@ CONSUMER_GROUP_HEARTBEAT = ApiSchema(
 
 
 def _lift_find_coordinator(request: PlainMessage) -> PlainMessage:
-    """Below v4 a FindCoordinator is about one key; in v0 it is a group's."""
+    """Return the newest structure of a request below v4, which has one key; in v0, a group id."""
     return {"coordinator_keys": [request["key"]], "key_type": request.get("key_type", 0)}
 
 

@@ -36,7 +36,7 @@ INIT_PRODUCER_ID = ApiSchema(
 
 
 def _lift_add_partitions(request: PlainMessage) -> PlainMessage:
-    """Below v4 an AddPartitionsToTxn is about one transaction, and never verifies."""
+    """Return the newest structure of a request below v4, which has a single transaction."""
     prefix = "v3_and_below_"
     transaction: PlainMessage = {
         name.removeprefix(prefix): value for name, value in request.items()
@@ -45,6 +45,7 @@ def _lift_add_partitions(request: PlainMessage) -> PlainMessage:
 
 
 def _lower_add_partitions(response: PlainMessage) -> PlainMessage:
+    """Return the structure of an answer below v4, with the results of the single transaction."""
     results = response["results_by_transaction"]
     if not isinstance(results, list) or len(results) != 1 or not isinstance(results[0], dict):
         raise ValueError(f"an AddPartitionsToTxn below v4 is about one transaction: {results!r}")

@@ -436,7 +436,7 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
     ("request_", "response", "problem"),
     [
         (_COMMIT, _committed(0), r"none about \[\('orders', 1\)\]"),
-        (_COMMIT, _committed(0, 1, 1), r"an unasked one about \[\('orders', 1\)\]"),
+        (_COMMIT, _committed(0, 1, 1), r"and one about \[\('orders', 1\)\]"),
         (_PRODUCE, _produced(1, 7), r"none about \[\('orders', 0\)\]"),
         (_PRODUCE, _produced(0, -1), "orders-0 was appended at no offset"),
         (_fetch(), _fetched(partition=4), "orders-4 was not asked for"),
