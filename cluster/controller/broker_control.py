@@ -195,6 +195,7 @@ class BrokerControl:
         decision.reason = FencingCause.CONTROLLED_SHUTDOWN
 
     def _remove_from_isrs(self, removed_id: BrokerId, decision: Decision[T]) -> None:
+        """Remove the broker from every ISR, and elect a leader for each partition that it led."""
         for name, partition in self._image.partitions():
             if removed_id in partition.isr:
                 self._change(
@@ -202,6 +203,7 @@ class BrokerControl:
                     partition,
                     decision,
                     tuple(member for member in partition.isr if member != removed_id),
+                    # The image still has the broker as active, until the records are replayed.
                     lambda replica: replica != removed_id and self._image.is_active(replica),
                 )
 
@@ -236,6 +238,7 @@ class BrokerControl:
         target_isr: tuple[BrokerId, ...],
         is_acceptable_leader: Callable[[BrokerId], bool],
     ) -> None:
+        """Add the record of an ISR and its election to `decision`, if they change the partition."""
         unclean = self._image.topic_config(name.topic).unclean_leader_election_enable
         record = change_partition(
             name,

@@ -87,6 +87,7 @@ class BaseHost(Host):
         self._takes_frames = True
         """False until a pause's backlog is delivered, and once the incarnation is over."""
         self._backlog: Backlog | None = None
+        """Events of a pause, until the resume has handled all of them; None otherwise."""
         self._gate: LinkGate | None = None
         """None while no link rule concerns this node; otherwise all frames pass through it."""
         self._seed = seed
@@ -94,6 +95,7 @@ class BaseHost(Host):
         self._event_loop = loop
         self._carry = carry
         self._rows = 0
+        """Number of trace rows so far."""
         self._context = contextvars.Context()
         """Context of all tasks of this incarnation and of no others.
 
@@ -341,6 +343,7 @@ class BaseHost(Host):
             self.set_link_rules(backlog.rules)
             backlog.rules = None
         self._release_steps()
+        # Through the loop, so that the released steps run before the timers.
         self._post(self._fire_kept_timers, backlog)
 
     def keep_timer(self, timer: KeptTimer) -> None:
@@ -354,6 +357,7 @@ class BaseHost(Host):
         self.fires_timers = True
         while backlog.timers:
             backlog.timers.popleft().fire_late()
+        # Through the loop, so that tasks woken by these timers run before the frames.
         self._post(self._deliver_kept_frames, backlog)
 
     def _deliver_kept_frames(self, backlog: Backlog) -> None:
@@ -375,7 +379,7 @@ class BaseHost(Host):
     # -- trace --------------------------------------------------------------------------------
 
     def _stamped(self, event: TraceEvent, *, time_us: int, node_time_us: int) -> TraceRow:
-        """Return the next row of this incarnation."""
+        """Return the next row of this incarnation, and count it."""
         row = stamp(
             event,
             run=self._run_id,

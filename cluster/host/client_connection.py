@@ -96,6 +96,7 @@ class ClientConnection(Connection):
         # request costs no timer of its own.
         self._deadline_timer: Timer | None = None
         self._deadline_timer_us = 0
+        """Deadline for which the timer is armed; without a timer it has no meaning."""
 
     @property
     def is_open(self) -> bool:

@@ -36,9 +36,12 @@ class VirtualLife(NodeLife):
         self.host: VirtualHost | None = None
         """The live incarnation, None while the node is down."""
         self.node: Node | None = None
+        """The node on `host`; None while it is down."""
         self.self_checking: SelfChecking | None = None
-        """The live node if it can check itself. Found at its start: `isinstance` with a protocol
-        looks up every attribute, and checks may follow every event.
+        """The live node, if it can check itself.
+
+        It is set once, when the node starts: checks may follow every event, and `isinstance` with a
+        protocol looks up every attribute.
         """
         self.is_stopping = False
         """True from a request for a controlled shutdown until the process exits."""
@@ -81,8 +84,11 @@ class VirtualLives(NodeLives[VirtualLife]):
         self._loop = loop
         self._make_host = new_host
         self._admin: VirtualHost | None = None
+        """The administrator's host; None before its first use."""
         self._past_hosts: list[VirtualHost] = []
+        """Hosts of dead incarnations, whose coroutines `stop` closes."""
         self._rules: tuple[LinkRule, ...] = ()
+        """The current link rules, for hosts that are created later."""
 
     async def status(self) -> ClusterStatus:
         """Query the cluster: every live node that is not paused reports its state."""

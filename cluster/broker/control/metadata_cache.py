@@ -64,7 +64,7 @@ class MetadataCache:
         self.image = MetadataImage()
         """Read-only for others."""
         self.eligible_brokers: dict[BrokerId, BrokerEpoch] = {}
-        """Brokers that may join an ISR, with their epochs. One dict, changed in place."""
+        """Brokers that may join an ISR, with their epochs. `apply` changes this dict in place."""
         self._num_offsets_partitions = num_offsets_partitions
         self._num_transaction_partitions = num_transaction_partitions
 
@@ -99,7 +99,7 @@ class MetadataCache:
         return partitions is not None and 0 <= partition < len(partitions)
 
     def live_leader(self, partition: TopicPartition) -> BrokerId | None:
-        """Return the leader of a partition; None if there is none or it is fenced."""
+        """Return the leader of a partition; None if there is no leader, or the leader is fenced."""
         registration = self.image.partition(partition)
         if registration is None or not self._is_alive(registration.leader):
             return None
@@ -191,7 +191,8 @@ class MetadataCache:
         if key_type == CoordinatorType.SHARE and api_version < SHARE_SINCE_VERSION:
             return _no_coordinator(key, ErrorCode.INVALID_REQUEST, api_version)
         kind = CoordinatorType(key_type)
-        # The topic of share groups does not exist, and that of transactions may not.
+        # Share groups have no topic here, and so no coordinator. A cluster without transactions has
+        # no topic for them, either: then `live_leader` returns None.
         leader_id = (
             None
             if kind is CoordinatorType.SHARE

@@ -57,8 +57,11 @@ class MetadataFetcher:
         self._changed: dict[TopicPartition, None] = {}
         """Partitions that changed in the cache since the last publication."""
         self._may_publish = False
+        """True from `publish_first` on."""
         self._is_publishing = False
+        """True while `_publish_changes` runs, which sleeps for the modelled time."""
         self._published_offset = -1
+        """Offset of the newest published record."""
 
     @property
     def applied_offset(self) -> int:
@@ -125,6 +128,7 @@ class MetadataFetcher:
         return data.records
 
     def _apply(self, batches: tuple[RecordBatch, ...]) -> None:
+        """Apply fetched records to the cache, and note the partitions that they change."""
         for batch in batches:
             # The first batch may begin before the fetch offset.
             skip = self._cache.image.end_offset - batch.base_offset

@@ -31,11 +31,15 @@ class DelayedAppends:
     def park(
         self, partition: Partition, required_offset: int, on_completed: Callable[[ErrorCode], None]
     ) -> DelayedAppend:
-        """Wait until `partition` acknowledges everything below `required_offset`."""
+        """Register an append that waits for the high watermark to reach `required_offset`.
+
+        `on_completed` is called later: with NONE once all records below that offset are
+        acknowledged, with an error if they cannot be or if the append expires.
+        """
         delayed = DelayedAppend(partition, required_offset, on_completed)
         waiting = self._waiting.setdefault(partition.topic_partition, deque())
-        # A retried batch waits for its first append, behind which other batches may already be in
-        # the log. So it is inserted by its offset, not at the end.
+        # A retried batch waits for the offset of its first append. Other batches may already be in
+        # the log behind that one. So the wait is inserted by its offset, not at the end.
         place = len(waiting)
         while place and waiting[place - 1].required_offset > required_offset:
             place -= 1
@@ -49,7 +53,7 @@ class DelayedAppends:
             delayed = waiting[0]
             error = partition.check_acknowledged(delayed.required_offset)
             if error is None:
-                return  # not acknowledged yet, and so neither are the appends behind it
+                return  # undecided, and so are the appends behind it
             waiting.popleft()
             delayed.is_done = True
             delayed.on_completed(error)
@@ -75,7 +79,7 @@ class DelayedAppends:
                     )
 
     def expire(self, delayed: DelayedAppend) -> None:
-        """Fail an append after its timeout; its records stay in the log."""
+        """Fail an append after its timeout, unless it is done; its records stay in the log."""
         if not delayed.is_done:
             delayed.is_done = True
             self._waiting[delayed.partition.topic_partition].remove(delayed)

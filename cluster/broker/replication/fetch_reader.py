@@ -67,6 +67,7 @@ class FetchReader:
         topics = []
         for topic_index, topic in enumerate(request.topics):
             quiet = self._quiet_topic(topic, request, is_new=previous is None)
+            # Without a QuietTopic every partition is read, otherwise only the stirred ones.
             if quiet is None:
                 answers: list[PartitionData] = [UNREAD] * len(topic.partitions)
                 indices: Iterable[int] = range(len(answers))
@@ -105,7 +106,7 @@ class FetchReader:
                     position,
                     replica_id=request.replica_id,
                     replica_epoch=request.replica_epoch,
-                    max_bytes=request.max_bytes - size_in_bytes,
+                    max_bytes=request.max_bytes - size_in_bytes,  # what the others have left
                     now_us=now_us,
                     # The first batch is returned also if it exceeds the limits (KIP-74).
                     min_one_batch=size_in_bytes == 0,
@@ -126,6 +127,7 @@ class FetchReader:
     def _quiet_topic(
         self, topic: FetchTopic, request: FetchRequest, *, is_new: bool
     ) -> QuietTopic | None:
+        """Return the state of a follower's earlier Fetches of `topic`, if any can be used."""
         if request.replica_id < 0:
             return None  # a consumer requests few partitions, most of which have new records
         return self._quiet.topic(topic, request.replica_id, request.replica_epoch, is_new=is_new)

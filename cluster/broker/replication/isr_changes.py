@@ -41,10 +41,14 @@ class IsrChanges:
         self._identity = identity
         self._on_result = on_result
         self._pending: dict[TopicPartition, tuple[Partition, IsrProposal]] = {}
+        """Proposals that wait for the next request."""
         self._sent: dict[TopicPartition, tuple[Partition, IsrProposal]] = {}
         """Proposals of the request in flight."""
         self._refused: dict[TopicPartition, IsrProposal] = {}
-        """The last proposal of a partition that the controller refused: newer metadata decides."""
+        """The last proposal of each partition that the controller has answered.
+
+        If the partition still waits for it, the controller has refused it: newer metadata decides.
+        """
         self._is_busy = False
         """A request is in flight, or the pause after a failed one runs."""
 

@@ -72,7 +72,12 @@ class ReplicaFetchers:
 
 
 class ReplicaFetcher:
-    """Fetches from one broker. Ends only with the incarnation: without partitions it waits."""
+    """Fetches from one broker. Ends only with the incarnation: without partitions it waits.
+
+    Most partitions have nothing new in most answers. In virtual time messages are passed by
+    reference, so positions and answers that did not change are the same objects as before. Both
+    ends compare them by identity first, and skip them.
+    """
 
     def __init__(
         self,
@@ -93,14 +98,14 @@ class ReplicaFetcher:
         self._positions: dict[str, FetchTopic] = {}
         """Positions to request of each topic; a topic is missing once a position of it moved."""
         self._known: dict[str, dict[int, FetchPartition]] = {}
-        """Positions that did not move. The same objects are sent again, so that in virtual time
-        the leader compares them by identity."""
+        """Positions that did not move, by topic and partition; the same objects are sent again."""
         self._seen: dict[str, tuple[PartitionData | None, ...]] = {}
         """Last answers of each topic that had nothing new; None for an answer that had."""
         self._delayed_until_us: dict[TopicPartition, int] = {}
         """End of the pause of each partition that is left out after an error."""
         self._connection: Connection | None = None
         self._wakeup: Future[None] | None = None
+        """Resolved to end the wait of `run`; None while `run` does not wait."""
 
     def add(self, partition: Partition) -> None:
         """Fetch `partition` with the next request; a request in flight still takes its time."""
@@ -223,7 +228,7 @@ class ReplicaFetcher:
             topic = sent_topic.topic
             partitions = self._topics.get(topic)
             if partitions is None:
-                continue
+                continue  # no partition of this topic is followed any more
             all_data = answer.partitions
             seen = self._seen.get(topic)
             if seen is all_data:
@@ -244,7 +249,7 @@ class ReplicaFetcher:
                     and data.diverging_epoch is None
                     and data.high_watermark == partition.log.high_watermark
                 ):
-                    continue
+                    continue  # another object, and still nothing new
                 news.append(index)
                 if data.diverging_epoch is not None:
                     # The next position may name another epoch even if no batch is truncated: that

@@ -37,6 +37,7 @@ class _Answer:
         self.request_id = request_id
         self.request = request
         self.errors: list[dict[TopicPartition, ErrorCode]] = [{} for _ in request.markers]
+        """Outcomes of each marker, in the order of the request, by partition."""
         self.markers_missing = len(request.markers)
         """Number of markers without an outcome in some of their partitions."""
 
@@ -84,6 +85,8 @@ class TxnMarkerWriter:
     def _await(
         self, partition: Partition, info: AppendInfo, on_end: Callable[[ErrorCode], None]
     ) -> None:
+        """Call `on_end` with the outcome of an append, REQUEST_TIMED_OUT after the timeout."""
+
         def acknowledged(error: ErrorCode) -> None:
             timer.cancel()
             on_end(error)
@@ -98,13 +101,13 @@ class TxnMarkerWriter:
         errors[name] = error
         if len(errors) < len(_partitions(marker)):
             return  # other partitions of this marker have no outcome yet
-        offsets = tuple(
-            each.partition
-            for each, outcome in errors.items()
-            if each.topic == CONSUMER_OFFSETS and outcome is ErrorCode.NONE
+        offsets_partitions = tuple(
+            written.partition
+            for written, outcome in errors.items()
+            if written.topic == CONSUMER_OFFSETS and outcome is ErrorCode.NONE
         )
-        if offsets:
-            self._on_completed(marker.producer_id, offsets, marker.transaction_result)
+        if offsets_partitions:
+            self._on_completed(marker.producer_id, offsets_partitions, marker.transaction_result)
         answer.markers_missing -= 1
         if not answer.markers_missing:
             self._host.reply(answer.request_id, _response(answer))
