@@ -19,7 +19,7 @@ from tests.support.harness.fake_fleet import LATE, NODE, LivesLab, spec_with_a_l
 Lives = VirtualLives | RayLives
 Act = Callable[[Lives, NodeName], Awaitable[object]]
 Outcome = tuple[str, NodeState, tuple[str, ...]]
-"""The refusal or "done", the state afterwards, the rows of the run itself as KIND(cause)."""
+"""The refusal or "done", the next state, and the rows of the run itself as KIND(cause)."""
 
 ACTS: dict[str, tuple[LifeAct, Act]] = {
     "start_node": (LifeAct.START, lambda lives, node: lives.start_node(node)),
@@ -63,10 +63,10 @@ async def outcome_of(
     before = len(traced())
     try:
         await ACTS[act][1](lives, node)
-        said = "done"
+        answer = "done"
     except UnknownNode as refusal:
-        said = str(refusal)
-    return said, lives.states()[node], tuple(traced()[before:])
+        answer = str(refusal)
+    return answer, lives.states()[node], tuple(traced()[before:])
 
 
 def in_virtual_time(state: NodeState, act: str) -> Outcome:
@@ -118,14 +118,14 @@ def test_every_act_in_every_state_is_the_same_in_both_runtimes(
     tmp_path: Path, state: NodeState, act: str
 ) -> None:
     """Both give the same refusal or the same next state, and the same rows of the run."""
-    of_virtual = in_virtual_time(state, act)
-    assert on_pretended_processes(state, act, tmp_path) == of_virtual
-    table = ACTS[act][0]
-    said, after, rows = of_virtual
+    virtual_outcome = in_virtual_time(state, act)
+    assert on_pretended_processes(state, act, tmp_path) == virtual_outcome
+    life_act = ACTS[act][0]
+    answer, next_state, rows = virtual_outcome
     node = LATE if state is NodeState.NOT_STARTED else NODE
-    if state in table.legal_in:
-        assert (said, after) == ("done", BECOMES[table])
+    if state in life_act.legal_in:
+        assert (answer, next_state) == ("done", BECOMES[life_act])
         cause = "power loss" if act == "power_loss" else None
-        assert rows == (() if table.traced is None else (f"{table.traced}({cause})",))
+        assert rows == (() if life_act.traced is None else (f"{life_act.traced}({cause})",))
     else:
-        assert (said, after, rows) == (f"{node} is {state} {table.refusal}", state, ())
+        assert (answer, next_state, rows) == (f"{node} is {state} {life_act.refusal}", state, ())

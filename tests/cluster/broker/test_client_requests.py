@@ -188,7 +188,7 @@ def test_creation_is_forwarded_until_the_controller_returns() -> None:
 
 
 def test_creation_times_out_without_a_controller() -> None:
-    """After a minute each topic gets REQUEST_TIMED_OUT."""
+    """Without a controller for a minute, each topic of the request gets REQUEST_TIMED_OUT."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.runtime.crash(lab.controller)

@@ -97,7 +97,11 @@ def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
 
 
 def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -> None:
-    """After transaction.timeout.ms offsets become stable again, and a late commit is refused."""
+    """After transaction.timeout.ms (1 s) the coordinator aborts, and fences the producer.
+
+    The offset becomes stable again, without a value (-1), and a late commit of the producer is
+    refused.
+    """
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)
@@ -181,7 +185,10 @@ def test_completion_of_a_transaction_waits_behind_a_load() -> None:
 
 
 def test_producer_ids_are_never_assigned_twice() -> None:
-    """Blocks come from the metadata log: a killed broker loses the rest of its block."""
+    """A broker gets ids in blocks from the controller; a killed broker loses the rest of its block.
+
+    Its next incarnation gets another block, so that no id is assigned twice.
+    """
 
     async def story(lab: BrokerLab) -> None:
         assigned_ids = []

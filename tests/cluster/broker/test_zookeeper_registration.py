@@ -1,4 +1,8 @@
-"""Brokers that register in ZooKeeper, and the effects on consumers of that time."""
+"""Brokers that register in ZooKeeper, and the effects on consumers of Kafka 0.8 to 1.1.
+
+A broker's registration is an ephemeral node below /brokers/ids. ZK-... in brackets are rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md.
+"""
 
 from protocol.ids import BrokerId, broker_name
 from protocol.trace import TraceKind
@@ -77,7 +81,10 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
 
 
 def test_broker_that_restarts_at_once_registers_when_its_earlier_session_has_ended() -> None:
-    """A closed socket (kill -9) shortens nothing: the session lives on (ZK-11)."""
+    """A killed broker's session and node live until their deadline, 4 to 8 s (ZK-11).
+
+    The restarted broker cannot create the node before.
+    """
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.sleep(3 * SECOND)

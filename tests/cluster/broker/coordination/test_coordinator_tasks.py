@@ -1,4 +1,8 @@
-"""Loads and unloads run one at a time and check epochs (BEHAVIOUR 5.4, 5.5, FO-06)."""
+"""Loads and unloads run one at a time and check epochs (BEHAVIOUR 5.4, 5.5, FO-06).
+
+A leadership of an offsets partition adds a load to the broker's queue of tasks, its loss adds an
+unload. [S] and [J] mark the behaviour of Kafka's Scala and Java coordinators.
+"""
 
 import json
 
@@ -262,7 +266,10 @@ def test_groups_are_loading_until_the_whole_log_is_read() -> None:
 
 
 def test_queue_runs_tasks_in_the_order_of_the_leader_epochs() -> None:
-    """FO-06, KAFKA-10614: lead 1, follow 2, lead 3, while the first load still runs."""
+    """Leadership changes arrive while the first load runs: lead 1, follow 2, lead 3.
+
+    (FO-06, KAFKA-10614)
+    """
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)

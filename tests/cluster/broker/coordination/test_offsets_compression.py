@@ -76,6 +76,7 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
     BrokerLab(cluster).run(story)
 
 
+# Another group of the same offsets partition.
 OTHER = next(
     name
     for name in (f"other-{number}" for number in range(99))

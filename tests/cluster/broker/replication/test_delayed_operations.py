@@ -1,4 +1,4 @@
-"""Requests that wait for the high watermark, for bytes, or for a timer."""
+"""Appends that wait for the high watermark, and timers with keys."""
 
 import pytest
 

@@ -1,4 +1,8 @@
-"""Flushes of a broker's logs: Kafka's scheduler and settings, the system's write-back."""
+"""Flushes of a broker's logs: Kafka's scheduler and settings, the system's write-back.
+
+Only flushed data survives a power loss. A recovery point is the offset up to which Kafka itself has
+flushed a log; `flushed_length` also counts what the operating system has written back.
+"""
 
 import pytest
 from msgspec.structs import replace
@@ -144,7 +148,10 @@ def test_scheduler_flushes_logs_whose_last_flush_is_older_than_the_interval() ->
 
 
 def test_flush_by_number_of_messages_delays_the_flush_by_time() -> None:
-    """The interval counts from the last flush of either kind."""
+    """The interval of 10 s counts from the last flush of either kind.
+
+    The second message is flushed by number at 35 s, so the third one is flushed at 45 s or later.
+    """
     config = BrokerConfig(
         log_flush_interval_messages=2,
         log_flush_interval_ms=10_000,

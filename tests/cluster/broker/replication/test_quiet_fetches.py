@@ -1,4 +1,8 @@
-"""A leader that skips quiet partitions answers and counts like one that reads everything."""
+"""A leader that skips quiet partitions answers and counts like one that reads everything.
+
+A partition is quiet for a follower if its last Fetch found nothing new, and nothing has changed
+since. `QuietFetches` remembers these; `NeverQuiet` is the reference.
+"""
 
 import random
 
@@ -169,7 +173,7 @@ class Follower:
 
 
 def fetch_again(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None:
-    """Read a parked Fetch again, as the growth of a log causes."""
+    """Read a parked Fetch again, as a broker does when one of the logs has grown."""
     if follower.parked is None:
         return
     request, quiet_answer, plain_answer = follower.parked
@@ -236,7 +240,7 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
 
 
 def test_quiet_partition_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower of hundreds of partitions usually lacks records of one."""
+    """A follower of hundreds of partitions usually lacks records of one, which alone is read."""
     leader, follower = Leader(QuietFetches), Follower(B, 101)
     for now_us in (1, 2):  # all partitions become quiet
         leader.reader.read(follower.request(leader), now_us)

@@ -1,4 +1,4 @@
-"""Brokers that lose power or their disk: the lost data, the kept data, the return."""
+"""Brokers that lose power: the lost data, the kept data, the return."""
 
 import json
 from pathlib import Path

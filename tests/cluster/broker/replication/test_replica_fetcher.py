@@ -1,4 +1,7 @@
-"""A follower's fetch loop after an error: the partitions that wait, and those that do not."""
+"""A follower's fetch loop after an error: the partitions that wait, and those that do not.
+
+One loop fetches all partitions that the follower has from one source, with one request at a time.
+"""
 
 from collections.abc import Iterator
 
@@ -117,7 +120,11 @@ def lab() -> Iterator[Lab]:
 def test_partition_with_an_error_is_left_out_and_delays_no_other(
     lab: Lab,
 ) -> None:
-    """Kafka delays the partition; a partition added meanwhile ends the thread's wait."""
+    """A partition with an error is fetched again after the backoff of 1 s.
+
+    A partition that is added meanwhile is fetched at once. The first one's next Fetch may have to
+    wait 500 ms longer, for the long poll that is in flight.
+    """
     lab.start_source()
     lab.wrong = (0,)
     lab.follow(0)
