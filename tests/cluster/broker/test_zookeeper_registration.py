@@ -81,9 +81,9 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
 
 
 def test_broker_that_restarts_at_once_registers_when_its_earlier_session_has_ended() -> None:
-    """A killed broker's session and node live until their deadline, 4 to 8 s (ZK-11).
+    """A closed socket (kill -9) shortens nothing: the session lives on until its deadline (ZK-11).
 
-    The restarted broker cannot create the node before.
+    The restarted broker cannot create its node before, because that of its last life still exists.
     """
 
     async def scenario(lab: GroupLab) -> None:

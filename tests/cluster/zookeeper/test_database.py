@@ -112,7 +112,7 @@ def test_refused_write_has_a_zxid_and_changes_nothing(
 
 
 def test_delete_ignores_the_owner_of_an_ephemeral_node() -> None:
-    """Any session can delete the ephemeral node of another session (ZK-08)."""
+    """Any session can delete any other's ephemeral node (ZK-08)."""
     writer = Writer()
     owner, other = writer.session(), writer.session()
     writer.write(CreateRequest(path="/owners/0", data="owner", ephemeral=True), owner)
@@ -142,7 +142,7 @@ def test_end_of_a_session_removes_all_its_ephemerals_in_one_step() -> None:
 
 
 def test_write_of_an_ended_session_is_refused() -> None:
-    """A session that has ended or expired never returns (ZK-15)."""
+    """After its end the session is gone for good, with ephemerals and watches (ZK-15)."""
     writer = Writer()
     session = writer.session()
     writer.write(CloseSessionRequest(), session)

@@ -48,7 +48,7 @@ async def children(client: Client, path: str, *, watch: bool = False) -> tuple[s
 
 
 def test_requests_of_a_session_are_carried_out_in_the_order_sent() -> None:
-    """Answers come in the order of requests, and a read sees the client's own writes (ZK-04).
+    """Answers come in that order, and a read after an own write sees that write (ZK-04).
 
     The follower gets the leader's messages late, and answers the read only after the writes.
     """
@@ -213,7 +213,7 @@ def test_session_outlives_its_connection_and_its_server() -> None:
 
 
 def test_death_of_a_client_is_noticed_after_four_to_eight_seconds() -> None:
-    """A closed socket (kill -9) does not end a session: it lives until its deadline (ZK-11).
+    """A closed socket (kill -9) shortens nothing: the session lives on until its deadline (ZK-11).
 
     The deadline of 6 s counts from the last ping, at most 2 s before the death, and is rounded up
     to a tick of 2 s: 4 to 8 s after the death (ZK-10).
@@ -241,7 +241,7 @@ def test_death_of_a_client_is_noticed_after_four_to_eight_seconds() -> None:
 
 
 def test_clean_close_ends_the_session_at_once() -> None:
-    """A client that closes its session does not leave its nodes until a deadline (ZK-11)."""
+    """A clean `close` ends it at once (ZK-11): the nodes of the session are gone."""
 
     async def scenario(lab: EnsembleRun) -> None:
         client, witness = lab.client(0), lab.client(1)
@@ -259,8 +259,8 @@ def test_clean_close_ends_the_session_at_once() -> None:
 def test_client_that_is_cut_off_learns_of_its_expiry_only_from_a_server() -> None:
     """A client that is cut off for an hour stays Disconnected (ZK-13).
 
-    Three moments differ: the last packet, the end of the session at the servers, and the moment at
-    which the client learns of that end, after the healing (ZK-14).
+    Three moments differ: the last packet heard, the end of the session, and the moment at which
+    the old owner hears it, after the healing (ZK-14).
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -386,7 +386,7 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_answered_write_survives_the_power_loss_of_its_leader(seed: int) -> None:
-    """An answered write is committed: a majority of the servers has logged it (ZK-02).
+    """A write is committed when a majority has logged it (ZK-02).
 
     The leader loses its power in the middle of twenty writes. Every server then shows at least the
     answered ones.
@@ -418,7 +418,10 @@ def test_answered_write_survives_the_power_loss_of_its_leader(seed: int) -> None
 
 
 def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
-    """A write without a majority is not committed, and is undone after the healing (ZK-02)."""
+    """A write is committed when a majority has logged it (ZK-02).
+
+    The write of the leader that is cut off has no majority, and is undone after the healing.
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         leader = await lab.leader()

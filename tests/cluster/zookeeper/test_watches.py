@@ -20,7 +20,7 @@ B = AcceptedConnection(NodeName("b"), 0)
 
 
 def test_watch_is_one_shot_and_registered_twice_counts_once() -> None:
-    """A watch fires once; a connection has at most one of a kind on a path (ZK-16)."""
+    """A watch is one-shot and belongs to (session's connection, path) as a set (ZK-16)."""
     watches = WatchTable()
     watches.add_data_watch(A, "/t")
     watches.add_data_watch(A, "/t")
@@ -63,7 +63,7 @@ def test_deletion_fires_both_kinds_of_watches_as_one_event_a_connection() -> Non
 
 
 def test_watches_of_a_connection_are_removed_with_it() -> None:
-    """A watch belongs to a connection, and cannot fire without it (ZK-16)."""
+    """A watch belongs to (session's connection, path), and cannot fire without them (ZK-16)."""
     watches = WatchTable()
     watches.add_data_watch(A, "/ids")
     watches.add_child_watch(A, "/ids")

@@ -28,7 +28,10 @@ def requests_of(lab: EnsembleRun, node: str, after_us: int = 0) -> list[str]:
 
 
 def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
-    """For each child event zkclient sends `exists(path)` and `getChildren(path)` first (ZK-22)."""
+    """A notification costs 2 reads before the program even hears of it (ZK-22).
+
+    The reads of a child event are `exists(path)` and `getChildren(path)`.
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)
@@ -51,7 +54,7 @@ def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
 
 
 def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
-    """A subscription sends `exists`; a data event then costs `exists` and `getData` (ZK-22)."""
+    """For a data event `exists(path, watch)` and `getData(path, watch)` are sent (ZK-22)."""
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)
@@ -125,7 +128,7 @@ def test_operation_that_meets_a_connection_loss_is_tried_again_when_connected() 
 
 
 def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
-    """A late delete may remove the node of another client (ZK-23, ZK-74).
+    """The retry may run in the next session, and delete the claim of another (ZK-23, ZK-74).
 
     1. `late` owns a node and is cut off; its delete waits for a connection.
     2. Its session ends, so that its node is removed, and `other` creates the same path.
