@@ -268,7 +268,7 @@ class BaseHost(Host):
                 after=self.after,
                 transmit=self._transmit,
                 deliver=self._deliver,
-                lost=self._response_lost,
+                lost=self._trace_lost_response,
                 rng_for=self._rng_for_rule,
             )
         gate.set_rules(rules)
@@ -289,7 +289,7 @@ class BaseHost(Host):
             for close in closes:
                 self._deliver(close)
 
-    def _response_lost(self, frame: ResponseFrame) -> None:
+    def _trace_lost_response(self, frame: ResponseFrame) -> None:
         envelope = frame.envelope
         self.trace(
             TraceEvent(

@@ -144,7 +144,7 @@ class _Direction:
             # wait on it know its purpose.
             purpose = purpose or stream[-1].purpose
             if isinstance(frame, CloseFrame):
-                self.closed(end)
+                self.drop_cut_frames(end)
                 stream = self._streams.get(end)
         verdict = self.judge.verdict(end.peer, purpose, frame)
         if isinstance(verdict, Lose):
@@ -187,8 +187,8 @@ class _Direction:
             if current_stream is not None and current_stream[0].sequence == sequence:
                 self._forward_first(end, current_stream)
 
-    def closed(self, end: ConnectionEnd) -> None:
-        """Drop what a cut holds on a connection that is closed, and all frames behind it."""
+    def drop_cut_frames(self, end: ConnectionEnd) -> None:
+        """Drop the first frame that a cut holds on a closed connection, and all behind it."""
         stream = self._streams.get(end)
         if stream is None:
             return
@@ -208,7 +208,7 @@ class _Direction:
         """Return every node for which a frame waits here."""
         return tuple(dict.fromkeys(end.peer for end in self._streams))
 
-    def waiting_first(self) -> tuple[Frame, ...]:
+    def first_waiting_frames(self) -> tuple[Frame, ...]:
         """Return the first waiting frame of each stream."""
         return tuple(stream[0].frame for stream in self._streams.values())
 
@@ -218,17 +218,19 @@ class _Direction:
         return stream is not None and isinstance(stream[0].frame, OpenFrame)
 
     def _carry_out(self, verdict: VerdictOfWaiting, end: ConnectionEnd, waiting: _Waiting) -> None:
+        """Give a waiting frame the state that its verdict demands; forwards nothing."""
         match verdict:
             case Pass():
                 waiting.state = _State.READY
             case Deliver():
                 waiting.state = _State.DELAYED
-                self._after(verdict.delay_us, partial(self._delay_over, end, waiting))
+                self._after(verdict.delay_us, partial(self._end_delay, end, waiting))
             case Hold():
                 waiting.state = _State.HELD
                 waiting.was_cut = waiting.was_cut or verdict.is_cut
 
-    def _delay_over(self, end: ConnectionEnd, waiting: _Waiting) -> None:
+    def _end_delay(self, end: ConnectionEnd, waiting: _Waiting) -> None:
+        """Make a delayed frame ready, and forward the ready frames at the head of its stream."""
         waiting.state = _State.READY
         stream = self._streams.get(end)
         while stream is not None and stream[0].state is _State.READY:
@@ -306,7 +308,7 @@ class LinkGate:
         end = ConnectionEnd(frame.destination, frame.connection_id, _is_from_client(frame))
         if isinstance(frame, CloseFrame):
             # This end is closed, so it takes no more of the frames that a cut holds for it.
-            self._received.closed(end)
+            self._received.drop_cut_frames(end)
         self._sent.offer(end, frame)
 
     def receive(self, frame: Frame) -> None:
@@ -361,7 +363,7 @@ class LinkGate:
                 by_client=False,
                 reason="its process is gone",
             )
-            for frame in self._sent.waiting_first()
+            for frame in self._sent.first_waiting_frames()
             if isinstance(frame, OpenedFrame)
         )
 
@@ -408,7 +410,7 @@ class LinkGate:
     def _forward_received(self, end: ConnectionEnd, frame: Frame) -> None:
         if isinstance(frame, CloseFrame):
             # The peer's end is closed, so it takes no more of the frames that a cut holds for it.
-            self._sent.closed(end)
+            self._sent.drop_cut_frames(end)
         self._deliver(frame)
 
 

@@ -35,7 +35,7 @@ class FlushMark:
         self._path = path
         self._files = files
         self._file: int | None = None
-        self._sequence, self.position, slot = _read(path)
+        self._sequence, self.position, slot = _read_newest_mark(path)
         """`position`: size of the part of the log that survives a power loss."""
         self._free_slot = 1 - slot
         """The slot that the next mark overwrites."""
@@ -82,11 +82,11 @@ class FlushMark:
 
 def read_flush_mark(path: Path) -> int:
     """Return the mark in a file, 0 if there is none."""
-    return _read(path)[1]
+    return _read_newest_mark(path)[1]
 
 
-def _read(path: Path) -> tuple[int, int, int]:
-    """Return sequence number, position and slot of the valid mark."""
+def _read_newest_mark(path: Path) -> tuple[int, int, int]:
+    """Return sequence number, position and slot of the valid mark, _NO_MARK if there is none."""
     content = path.read_bytes() if path.exists() else b""
     newest = _NO_MARK
     for slot in _SLOTS:

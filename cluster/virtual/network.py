@@ -62,7 +62,7 @@ class Link:
         self._random = rng.random
         self._last_arrival_us = 0
 
-    def arrival_us(self, now_us: int) -> int:
+    def draw_arrival_us(self, now_us: int) -> int:
         """Draw when a frame that leaves now arrives: never before a frame that left earlier."""
         arrival_us = now_us + self._base_us + int(self._random() * self._jitter_us)
         # One frame in `tail_one_in` draws a value below 1. The frame is late by that part of
@@ -126,7 +126,7 @@ class VirtualNetwork:
             # As on Ray, where sender and receiver share no objects: shows codec faults.
             frame = self._decoder.decode(self._encoder.encode(frame))
         loop = self._loop
-        loop.post_at(link.arrival_us(loop.current_us), self.arrive, frame)
+        loop.post_at(link.draw_arrival_us(loop.current_us), self.arrive, frame)
 
     def arrive(self, frame: Frame) -> None:
         """Deliver a frame to the host that is up under its destination's name.

@@ -108,6 +108,7 @@ def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -
         await tx.init(TC, timeout_ms=1_000)
         await tx.add_offsets(TC, GROUP)
         await tx.commit_offset(GC, GROUP, 41)
+        # `stable_offset` waits while the offset is pending: the abort leaves no offset.
         assert await stable_offset(lab, GC, GROUP) == -1
         assert await tx.commit_offset(GC, GROUP, 42) is ErrorCode.INVALID_PRODUCER_EPOCH
         assert await tx.end(TC) is ErrorCode.PRODUCER_FENCED

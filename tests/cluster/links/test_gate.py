@@ -75,6 +75,7 @@ class GateLab:
 
 
 HOLDING = [Cut(), Clog()]
+"""The effects that hold frames until the rules change."""
 
 
 # -- selection -----------------------------------------------------------------------------------
@@ -124,9 +125,10 @@ def test_a_rule_with_purposes_selects_connections_of_those_purposes() -> None:
         response(3, connection=1, source=A, destination=B),
         close(9),  # of an unknown connection
     ]
+    # Held: a request of connection 1, and an open of purpose "coordinator", its default.
     for frame in (request(0), open_frame(3), *passing):
         lab.gate.send(frame)
-    lab.gate.receive(response(7))
+    lab.gate.receive(response(7))  # held as well: it arrives on connection 1
     assert lab.transmitted == passing
     assert lab.delivered == []
 
@@ -162,7 +164,7 @@ def test_a_rule_with_apis_passes_opens_and_closes_and_delays_later_frames() -> N
     for frame in (open_frame(), opened, request(1, find=True), request(2, connection=2, find=True)):
         lab.gate.send(frame)
     assert len(lab.transmitted) == 4
-    lab.gate.send(request(3))
+    lab.gate.send(request(3))  # a Heartbeat
     lab.gate.send(request(4, find=True))  # behind request 3
     lab.gate.send(request(5, connection=2, find=True))  # on another connection
     lab.gate.send(close(3))
@@ -261,6 +263,7 @@ def test_a_connection_closed_by_its_own_end_during_a_cut_sends_only_the_close() 
     """A timeout closes a silent connection; after healing, no server may get its requests."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
+    # On connection 1 an open is held, on connection 2 a frame in each direction.
     lab.gate.send(open_frame(1))
     lab.gate.send(request(1, connection=2))
     lab.gate.receive(response(2, connection=2))

@@ -454,13 +454,13 @@ def test_a_link_is_fifo_and_its_latencies_follow_the_model() -> None:
     model = LinkModel(base_us=100, jitter_us=50, tail_us=1_000, tail_one_in=10)
     link = Link(model, stream(3, "link"), cross_rack=False)
     # 5,000 frames, so far apart that no frame delays the next.
-    latencies = [link.arrival_us(now_us) - now_us for now_us in range(0, 50_000_000, 10_000)]
+    latencies = [link.draw_arrival_us(now_us) - now_us for now_us in range(0, 50_000_000, 10_000)]
     assert min(latencies) >= 100
     assert max(latencies) < 100 + 50 + 1_000
     assert 400 < sum(latency >= 150 for latency in latencies) < 600  # about a tenth of 5,000
     # A frame in each microsecond: only the order of the link keeps late frames in line.
     link = Link(model, stream(3, "link"), cross_rack=False)
-    arrivals = [link.arrival_us(now_us) for now_us in range(1_000)]
+    arrivals = [link.draw_arrival_us(now_us) for now_us in range(1_000)]
     assert arrivals == sorted(arrivals)
 
 
@@ -469,7 +469,7 @@ def test_every_frame_takes_two_draws_whatever_happens_to_it() -> None:
     with_tail = Link(LinkModel(tail_one_in=2, tail_us=9), stream(5, "link"), cross_rack=False)
     without = Link(LinkModel(tail_one_in=0), stream(5, "link"), cross_rack=False)
     far_apart = range(0, 10_000_000, 100_000)
-    differences = [with_tail.arrival_us(t) - without.arrival_us(t) for t in far_apart]
+    differences = [with_tail.draw_arrival_us(t) - without.draw_arrival_us(t) for t in far_apart]
     assert min(differences) >= 0
     assert 0 < max(differences) < 9  # the tail is all that differs
 
@@ -481,7 +481,7 @@ def test_frames_to_another_rack_take_longer() -> None:
         Link(LinkModel(jitter_us=0, tail_us=0, cross_rack_us=700), stream(1, "l"), cross_rack=far)
         for far in (False, True)
     )
-    assert far.arrival_us(0) - near.arrival_us(0) == 700
+    assert far.draw_arrival_us(0) - near.draw_arrival_us(0) == 700
     assert spec.links.cross_rack_us == 0
 
 
