@@ -87,7 +87,7 @@ class TraceDigest:
 
 
 class EventsOnly:
-    """Passes rows on as if messages were not traced: without them, numbered again."""
+    """Passes on the rows that a run without traced messages would have, with their numbers."""
 
     def __init__(self, observer: Callable[[TraceRow], None]) -> None:
         self._observer = observer

@@ -177,11 +177,13 @@ class Fetcher:
                 for topic, entries in by_topic.items()
             ),
         )
-        states = {state.partition: (state, entry.fetch_offset) for state, entry in asked}
+        asked_by_partition = {
+            state.partition: (state, entry.fetch_offset) for state, entry in asked
+        }
         self._in_flight[node] = None
         self._network.send(
             node, GENERAL, request, FetchResponse, timeout_us=self._request_timeout_us
-        ).add_listener(lambda answer: self._answered(answer, node, states))
+        ).add_listener(lambda answer: self._answered(answer, node, asked_by_partition))
 
     def _answered(
         self,
@@ -223,7 +225,8 @@ class Fetcher:
                 self._on_out_of_range(state)
             case _:
                 # NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH and similar:
-                # the leader has changed. The answer may name the new one; else metadata will.
+                # the leader has changed. The answer may name the new one; otherwise an update of
+                # the metadata does.
                 if data.leader_id != NO_BROKER:
                     leader = LeaderAndEpoch(
                         leader=BrokerId(data.leader_id), leader_epoch=LeaderEpoch(data.leader_epoch)
@@ -243,7 +246,7 @@ class Fetcher:
         for batch in batches:
             first = max(batch.base_offset, next_position.offset)
             last = batch.last_offset
-            if last < first:
+            if last < first:  # the whole batch is before the position
                 continue
             epoch = batch.partition_leader_epoch
             next_position = Position(last + 1, epoch)

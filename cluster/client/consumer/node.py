@@ -45,6 +45,8 @@ class ConsumerNode:
         self._start_us = costs.consumer_start_us if host.simulates_costs else 0
         self._start_jitter_us = costs.consumer_start_jitter_us if host.simulates_costs else 0
         self._poll_timeout_us = max(1, spec.poll_timeout_ms) * MS
+        # Beginning of the present poll of Kafka's application; `_turn` counts polls that were not
+        # simulated.
         self._poll_began_us = 0
         self._commit_due_us = 0
         self._is_committing = False
@@ -171,6 +173,7 @@ class ConsumerNode:
         """
         if self._is_closing:
             return self._host.now_us()
+        # After a commit its answer sets the wakeup; without positions nothing can be committed.
         if (
             self._spec.commit_interval_ms is None
             or self._is_committing

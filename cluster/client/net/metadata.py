@@ -66,6 +66,7 @@ class Metadata:
         self._host = host
         self._topics = topics
         self._on_update = on_update
+        # None before `start` and after `close`.
         self._network: NetworkClient | None = None
         servers = config.bootstrap_servers or tuple(broker.name for broker in cluster.brokers)
         self._nodes = tuple(KnownNode(_host_of(server), BOOTSTRAP) for server in servers)
@@ -139,12 +140,12 @@ class Metadata:
             self._timer = self._host.after(max(0, delay_us), self._ask)
 
     def _ask(self) -> None:
-        """Send a request to the least loaded node, if one is still wanted."""
+        """Send a request to the least loaded node, if an update is still wanted."""
         self._timer = None
         if self._network is None or not self._update_wanted:
             return
         node = self._network.least_loaded_node()
-        if node is None:
+        if node is None:  # every node is held back, for about this time
             self._schedule(self._reconnect_backoff_us)
             return
         self._is_asking = True

@@ -120,10 +120,11 @@ class ProducerNode:
             partitions = self._metadata.partition_count(self._spec.topic)
             if not partitions or self._buffered >= BUFFERED_RECORDS_MAX:
                 await self._wakeup.wait(None)
-                due_us = self._host.now_us()
+                due_us = self._host.now_us()  # records of the time of the wait are not made up for
                 continue
             self._append(TopicPartition(self._spec.topic, number % partitions), number)
             number += 1
+            # Counted from the last due time, not from now, so that delays do not lower the rate.
             due_us += interval_us
             await self._host.sleep(max(0, due_us - self._host.now_us()))
 
