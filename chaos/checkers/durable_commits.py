@@ -336,9 +336,9 @@ class DurableCommits(Checker):
         register.remember(commit)
         if self._suspicions:
             self._suspicions = [
-                each
-                for each in self._suspicions
-                if each.register is not register or not self._explains(each, commit)
+                suspicion
+                for suspicion in self._suspicions
+                if suspicion.register is not register or not self._explains(suspicion, commit)
             ]
 
     def _explains(self, suspicion: _Suspicion, commit: Commit) -> bool:
@@ -370,6 +370,14 @@ class DurableCommits(Checker):
     def _judge(
         self, register: Register, row: TraceRow, group: str, partition: str, offset: int
     ) -> None:
+        """Judge a fetch. If no rule explains its value, it becomes a suspicion.
+
+        1. The beginning of the fetch must be known; otherwise nothing can be judged.
+        2. A known commit of the value explains it, unless a settled commit replaced that one.
+        3. So does a commit that its client gave up: it may take effect at any time.
+        4. So does a killed member that may have committed without a row.
+        5. So does a coordinator that was replaced, or that answers from half a log.
+        """
         began = self._latest_start_us(row, group)
         if began is None or began <= register.forgotten_until_us:
             self._seen["fetches_of_unknown_start"] += 1
@@ -426,11 +434,11 @@ class DurableCommits(Checker):
     def _report_suspicions(self, time_us: int | None) -> None:
         """Report the suspicions that no commit explained in time; None: all suspicions."""
         suspicions, self._suspicions = self._suspicions, []
-        for each in suspicions:
-            if time_us is None or each.reported_after_us < time_us:
-                self._report(each)
+        for suspicion in suspicions:
+            if time_us is None or suspicion.reported_after_us < time_us:
+                self._report(suspicion)
             else:
-                self._suspicions.append(each)
+                self._suspicions.append(suspicion)
 
     def _latest_start_us(self, row: TraceRow, group: str) -> int | None:
         """Return the latest known time before which the fetch cannot have begun, or None."""

@@ -66,6 +66,12 @@ class _Cut:
     in_sync: TraceRow | None
 
 
+_Life = tuple[str, int, str]
+"""Node, incarnation and partition: one process's part in one partition."""
+_Append = tuple[str, int, str, int | None]
+"""An append: the process's part in a partition, and the append id (`correlation_id`)."""
+
+
 @dataclass(slots=True)
 class _Epoch:
     """The facts known about one leader epoch of one partition."""
@@ -117,18 +123,18 @@ class Fencing(Checker):
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
-        self._epochs: dict[str, dict[int, _Epoch]] = {}
-        self._started: dict[tuple[str, int, str, int | None], TraceRow] = {}
+        self._epochs: dict[str, dict[int, _Epoch]] = {}  # partition -> leader epoch
+        self._started: dict[_Append, TraceRow] = {}  # APPEND_STARTED of unfinished appends
         self._acknowledged = 0
         self._failed = 0
-        self._announced: dict[tuple[str, int, int], None] = {}
+        self._announced: dict[tuple[str, int, int], None] = {}  # partition, older and newer epoch
         self._elections: dict[str, list[TraceRow]] = {}  # partition -> elections of a leader
-        self._leads: dict[tuple[str, int, str], int] = {}  # life and partition -> newest epoch
+        self._leads: dict[_Life, int] = {}  # the newest epoch in which it became leader
         self._lost_data = self.evidence.lost_data
         self._late_notices = LateNotices()
         self._unfenced: dict[str, None] = {}  # brokers that have been unfenced at some time
-        self._attempts: dict[tuple[str, int, str, int | None], None] = {}  # by a deposed leader
-        self._cut: dict[tuple[str, int, str, int | None], TraceRow] = {}  # unfinished, truncated
+        self._attempts: dict[_Append, None] = {}  # appends of a leader that had been replaced
+        self._cut: dict[_Append, TraceRow] = {}  # unfinished append -> the truncation that cut it
         self._cuts: dict[str, deque[_Cut]] = {}  # partition -> truncations, the newest last
         self._isr: dict[str, TraceRow] = {}  # partition -> the controller's last row of its ISR
 
@@ -154,16 +160,16 @@ class Fencing(Checker):
                 self._elections.setdefault(row.partition, []).append(row)
             return
         epoch = self._epochs.setdefault(row.partition, {}).setdefault(row.leader_epoch, _Epoch())
-        append = (row.node, row.incarnation, row.partition, row.correlation_id)
         life = (row.node, row.incarnation, row.partition)
-        if row.kind == TraceKind.BECAME_LEADER and self.context.in_virtual_time:
-            self._check_election(row, row.partition)
         if row.kind == TraceKind.BECAME_LEADER:
-            # The rest of this method is about appends.
+            if self.context.in_virtual_time:
+                self._check_election(row, row.partition)
             self._leads[life] = row.leader_epoch
             self._check_single_leader(epoch, row)
             self._announce(row.partition, of_epoch=row.leader_epoch)
             return
+        # The row is about an append.
+        append = (*life, row.correlation_id)
         if self._is_deposed(row, row.partition, row.leader_epoch):
             self._attempts[append] = None
         if row.kind == TraceKind.APPEND_STARTED:
@@ -177,6 +183,8 @@ class Fencing(Checker):
                 self._acknowledged += 1
                 self._report_truncated_append(started, cut, row)
             elif started is not None and started.offset is not None:
+                # The epoch in which the leader acknowledges it, which may be newer than that in
+                # which the append began.
                 acknowledged_epoch = max(row.leader_epoch, self._leads.get(life, row.leader_epoch))
                 epochs = self._epochs[row.partition]
                 self._remember_acknowledged(

@@ -1,4 +1,4 @@
-"""Which lost nodes had rows that a check depends on, when a machine was lost with its trace files.
+"""Nodes whose rows a check depends on, of those whose trace files were lost with a machine.
 
 A check depends on the kinds of rows that it judges, and on the kinds that its evidence reads. Rows
 of a kind are written by nodes of one role, by nodes of every role, or by the run itself. The run

@@ -248,18 +248,19 @@ class Ownership(Checker):
             return
         for partition in self._owners.owned_by(owner):
             self._assignments += 1
-            for other, older in self._owners.of(group_id, partition).items():
-                if other != owner:
-                    too_early, evidence = self._check_beginning(group, other, older, row)
-                    group.open[partition, other, owner] = _Overlap(
+            for older_owner, older in self._owners.of(group_id, partition).items():
+                if older_owner != owner:
+                    too_early, evidence = self._check_beginning(group, older_owner, older, row)
+                    group.open[partition, older_owner, owner] = _Overlap(
                         older, row, row.time_us, too_early, evidence
                     )
 
     def _check_beginning(
-        self, group: _Group, other: Owner, older: TraceRow, newer: TraceRow
+        self, group: _Group, older_owner: Owner, older: TraceRow, newer: TraceRow
     ) -> tuple[str | None, list[TraceRow]]:
         """Return the reason why `newer` was assigned too early, or None; and rows as evidence.
 
+        `older` and `newer` are the PARTITIONS_ASSIGNED of the two owners.
         The checks, in their order:
         1. The older owner may be dropped at any time: it is slow, it left, or its group was lost.
         2. Without a recent fault no owner may be dropped.
@@ -270,7 +271,7 @@ class Ownership(Checker):
         now_us = newer.time_us
         removal = group.removal_of(older.member, newer.peer)
         evidence = [] if removal is None else [removal]
-        slow = group.slow.get(other)
+        slow = group.slow.get(older_owner)
         if slow is not None:
             return None, [*evidence, slow]
         if removal is not None and removal.cause in (

@@ -129,16 +129,17 @@ class Recovery(Checker):
     # -- partitions ---------------------------------------------------------------------------
 
     def _update_waits(self, partition: str, row: TraceRow) -> None:
-        """Begin, continue or end the waits of a partition."""
+        """Begin, continue or end the two waits of a partition (conditions 1 and 2)."""
         known = self._replicas.of(partition)
         if known is None or self._healed is None:
             return
+        # A new leader, or a replica that is back, begins to fill the ISR anew.
         begins_anew = row.kind == TraceKind.BROKER_UNFENCED or (
             partition in self._lacking and self._lacking[partition].leader != known.leader
         )
-        lacks = bool(self._missing(known))
+        is_incomplete = bool(self._missing(known))
         self._update_wait(
-            self._lacking, partition, row, known, lacks=lacks, begins_anew=begins_anew
+            self._lacking, partition, row, known, waits=is_incomplete, begins_anew=begins_anew
         )
         is_elsewhere = (
             self.context.leader_balance_us is not None
@@ -146,27 +147,28 @@ class Recovery(Checker):
             and known.preferred in known.in_sync
             and known.preferred in self._replicas.may_lead
         )
-        anew = row.kind in (TraceKind.BROKER_UNFENCED, TraceKind.LEADER_ELECTED)
+        begins_anew = row.kind in (TraceKind.BROKER_UNFENCED, TraceKind.LEADER_ELECTED)
         self._update_wait(
-            self._elsewhere, partition, row, known, lacks=is_elsewhere, begins_anew=anew
+            self._elsewhere, partition, row, known, waits=is_elsewhere, begins_anew=begins_anew
         )
 
     def _update_wait(
         self,
-        waits: dict[str, _Wait],
+        open_waits: dict[str, _Wait],
         partition: str,
         row: TraceRow,
         known: SeenPartition,
         *,
-        lacks: bool,
+        waits: bool,
         begins_anew: bool,
     ) -> None:
-        wait = waits.get(partition)
-        if lacks and (wait is None or begins_anew):
-            waits[partition] = _Wait(row=row, leader=known.leader)
-        elif not lacks and wait is not None:
-            del waits[partition]
-            self._judge_wait(partition, wait, row, known, is_isr=waits is self._lacking)
+        """Begin or end one wait. `waits`: True if the condition does not hold after the row."""
+        wait = open_waits.get(partition)
+        if waits and (wait is None or begins_anew):
+            open_waits[partition] = _Wait(row=row, leader=known.leader)
+        elif not waits and wait is not None:
+            del open_waits[partition]
+            self._judge_wait(partition, wait, row, known, is_isr=open_waits is self._lacking)
 
     def _judge_wait(
         self, partition: str, wait: _Wait, row: TraceRow, known: SeenPartition, *, is_isr: bool
@@ -300,7 +302,7 @@ class Recovery(Checker):
             if detail_of(state).get("transactional_id") in self._transactions.open:
                 continue
             partitions = (expected.offsets_partition, *expected.transaction_partitions)
-            if any(self._cannot_end_transactions(each) for each in partitions):
+            if any(self._cannot_end_transactions(partition) for partition in partitions):
                 continue
             yield _Open(
                 until_us=self._earliest_us(row, state) + 2 * ANSWER_US,

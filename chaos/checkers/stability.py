@@ -100,8 +100,10 @@ class Stability(Checker):
             case TraceKind.BROKER_UNFENCED:
                 self._unfenced[row.peer or ""] = None
             case TraceKind.BROKER_FENCED:
-                if self._unfenced.pop(row.peer or "", 1) is None:
-                    self._report_loss(row, since_us, f"{row.peer} is fenced")
+                broker = row.peer or ""
+                if broker in self._unfenced:  # otherwise it is still starting, and nothing is lost
+                    del self._unfenced[broker]
+                    self._report_loss(row, since_us, f"{broker} is fenced")
             case TraceKind.LEADER_ELECTED:
                 self._judge_election(row, since_us)
             case TraceKind.ISR_CHANGED:

@@ -151,8 +151,8 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
     because Kafka's names contain dots.
     """
     steps: list[str | int] = []
-    item: Item | None = root
-    kind: object = expected
+    item: Item | None = root  # the value that the path has reached, None if the file has none
+    kind: object = expected  # its type
     rest = dotted
     while rest:
         kind = _with_children(kind, item)
@@ -169,6 +169,7 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
             named = children if isinstance(children, dict) else {}
             step = _longest_prefix(rest, named)
             if step is None:
+                # A new argument of a fault may be added, but no new group or topic.
                 if kind != dict[str, Any]:
                     return _lost(walked, rest, named)
                 step = rest.partition(".")[0]

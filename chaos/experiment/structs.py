@@ -61,6 +61,7 @@ MAX_RECORDS_PER_SECOND = 1_000_000
 FIRST_CONTROLLER_ID = 100
 """Id of the first controller. Broker ids are below it, so that an id alone names one node."""
 
+# In the patterns below `(?!\n)` excludes a line break at the end, before which `$` also matches.
 _DURATION = re.compile(r"([0-9]{1,9})(us|ms|s|m|h)")
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
 

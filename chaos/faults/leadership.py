@@ -185,7 +185,7 @@ def _next_leader(
 def _reason_against(
     to: BrokerId, partition: TopicPartition, known: PartitionStatus, situation: Situation
 ) -> str | None:
-    """Return why `to` cannot be elected, or None if it can."""
+    """Return the reason why `to` cannot be elected, or None if it can be."""
     if to == known.leader:
         return f"broker {to} leads {partition} already"
     if to not in known.replicas:

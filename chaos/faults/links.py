@@ -203,7 +203,7 @@ class _RuleFault(LinkFault):
 
     @abstractmethod
     def effect(self, args: SelectingArgs) -> LinkEffect:
-        """Return what happens to the selected frames."""
+        """Return the effect of the fault on the selected frames."""
 
 
 class CutLinks(_RuleFault):

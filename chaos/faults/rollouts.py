@@ -34,6 +34,7 @@ from cluster.runtime import NodeState
 from protocol.ids import NodeName
 from results_schema.manifest import PlannedFault
 
+# `(?!\n)` because `$` alone also matches before a line break at the end.
 _PERCENT = re.compile(r"^(100|[1-9]?[0-9])%(?!\n)$")
 
 CountOrPercent = (
@@ -66,7 +67,7 @@ class RolloutArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """`term`: SIGTERM; the application closes its consumer, which leaves the group if it has no
     `group.instance.id`. `kill`: the process ends at once, and the member leaves no group"""
     grace_period: Duration = "30s"
-    """a member that still stops so long after SIGTERM is killed"""
+    """a member that has not ended this long after SIGTERM is killed"""
     ready: Literal["started", "assigned"] = "assigned"
     """`started`: a successor counts as available once it has started; `assigned`: once it is stable
     in its group"""
@@ -74,8 +75,8 @@ class RolloutArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """the shortest time from a successor's start until it counts as available. Of two durations,
     drawn evenly between them"""
     progress_deadline: Duration = "600s"
-    """the rollout fails if a successor is not ready so long after its start-up, or if no member may
-    be stopped for so long"""
+    """the rollout fails if a successor is not ready this long after its start-up, or if no member
+    may be stopped for this long"""
     broken_from: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)] | None = None
     """successors from this number on, counted from 0, never start, as with a broken new version"""
     at_deadline: Literal["hang", "roll_back"] = "hang"
@@ -96,7 +97,7 @@ class ScaleArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """`term`: SIGTERM; the application closes its consumer, which leaves the group if it has no
     `group.instance.id`. `kill`: the process ends at once, and the member leaves no group"""
     grace_period: Duration = "30s"
-    """a member that still stops so long after SIGTERM is killed"""
+    """a member that has not ended this long after SIGTERM is killed"""
 
 
 class _Gradual(FaultKind):
@@ -134,7 +135,7 @@ class _Gradual(FaultKind):
 
 
 class RolloutFault(_Gradual):
-    """A deploy."""
+    """A deploy: an orchestrator replaces all members of a group."""
 
     name = "rollout"
     doc = (
@@ -192,7 +193,7 @@ class RolloutFault(_Gradual):
         """Prepare the rollout; the runner takes its first step."""
         args = msgspec.convert(planned.args, RolloutArgs)
         up = _up(aim)
-        total = int(str(aim.detail["members"]))
+        total = int(str(aim.detail["members"]))  # the values of `detail` have the type object
         surge = _count(args.max_surge, total, rounded_up=True)
         spare = [place for place in aim.nodes if place not in up][:surge]
         tools.under_way[planned.fault_id] = Rollout(
@@ -238,7 +239,7 @@ class RolloutFault(_Gradual):
 
 
 class ScaleFault(_Gradual):
-    """More members, or fewer."""
+    """A change of the number of a group's members."""
 
     name = "scale"
     doc = (

@@ -37,7 +37,7 @@ class LiveChecks:
         self._suite.allow_clock_error(clock_error_us)
 
     def unsettled(self, now_us: int) -> list[str] | None:
-        """Return what the promises still wait for, None once checking has failed."""
+        """Return the conditions that promises wait for, or None once checking has failed."""
         return None if self.trouble is not None else self._suite.unsettled(now_us)
 
     def advance(self, now_us: int) -> None:

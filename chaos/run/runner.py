@@ -78,7 +78,7 @@ class ExperimentRun:
     """One run of one plan. `execute` may be called once."""
 
     _takes_guests = False
-    """Whether clients from outside may be members of the experiment's groups."""
+    """True if clients from outside may be members of the experiment's groups."""
 
     def __init__(
         self,
@@ -244,7 +244,7 @@ class ExperimentRun:
                 if self._injector.must_wait(planned, await self._runtime.status()):
                     # A node is still stopping. The plan goes on, and heals the fault later.
                     later = replace(moment, at_us=self._runtime.now_us() - began_us + POLL_US)
-                    insort(moments, later, key=lambda each: each.at_us)
+                    insort(moments, later, key=_time_of)
                 else:
                     await self._injector.heal(planned, by="plan")
             case PlannedAct(planned=planned):
@@ -256,7 +256,7 @@ class ExperimentRun:
                 next_us = await self._injector.advance(planned, await self._check_and_query())
                 if next_us is not None:
                     step = NextStep(at_us=next_us - began_us, planned=planned)
-                    insort(moments, step, key=lambda each: each.at_us)
+                    insort(moments, step, key=_time_of)
         self._acted_since_status = True
 
     async def _heal_everything(self) -> None:
@@ -325,7 +325,7 @@ class ExperimentRun:
             self._log(f"not waited for any longer: {summarize(missing)}")
 
     def _unsettled(self) -> list[str]:
-        """Return what the promises wait for, as far as the trace has been checked."""
+        """Return the conditions that promises wait for, as far as the trace has been checked."""
         now_us = self._runtime.now_us()
         if self._read_trace is None:
             return self._suite.unsettled(now_us)
@@ -619,6 +619,10 @@ class ExperimentRun:
     def _write_journal(self, entries: tuple[JournalEntry, ...]) -> None:
         if self._directory is not None:
             self._directory.write_journal(entries)
+
+
+def _time_of(moment: Moment) -> int:
+    return moment.at_us
 
 
 _STATUS = {

@@ -13,7 +13,8 @@ checkers and verdict are those of every run (ExperimentRun). Three things differ
 Clients from outside are Kafka clients that the run did not start. Their own groups and topics are
 no part of the experiment: the run cannot see their members, and no check waits for them. Checks of
 brokers and coordinators judge these groups like all others. A group of the experiment that a client
-from outside has joined is judged in the same way (`guests`).
+from outside has joined is judged in the same way (`guests`). Consumers of the lab are the ones that
+the run itself has started.
 """
 
 from bisect import insort
@@ -58,16 +59,6 @@ from results_schema.results import CheckReport, Finding
 SERVING = "serving"
 START_POLL_US = 10_000
 """Interval of the status queries while the cluster starts. Short: a person waits for the start."""
-STANDING_STAGES = (
-    "starting",
-    SERVING,
-    "steady",
-    "healing",
-    "liveness",
-    "recovery",
-    "verifying",
-    "stopping",
-)
 
 
 class StandingRun(ExperimentRun):
@@ -187,31 +178,35 @@ class StandingRun(ExperimentRun):
         ends_us = None if self._duration_us is None else self._live_at_us + self._duration_us
         while True:
             await self._watch()
-            await self._do_what_is_due()
+            await self._act_on_due_moments()
             now_us = self._runtime.now_us()
             if ends_us is not None and now_us >= ends_us:
                 self._log("the duration is over")
                 return
-            next_us = [now_us + POLL_US, *(moment.at_us for moment in self._moments[:1])]
+            # Wait for an order until the next check, the next moment of the schedule or the end.
+            wake_times_us = [now_us + POLL_US, *(moment.at_us for moment in self._moments[:1])]
             if ends_us is not None:
-                next_us.append(ends_us)
-            asked = await self._orders.next(self._runtime.sleep(max(min(next_us) - now_us, 0)))
-            if asked is not None and await self._carry_out(asked):
+                wake_times_us.append(ends_us)
+            pause = self._runtime.sleep(max(min(wake_times_us) - now_us, 0))
+            pending = await self._orders.next(pause)
+            if pending is not None and await self._carry_out(pending):
                 return
 
     async def _watch(self) -> None:
         """Query the cluster: report findings, and schedule the plan at the first steady state."""
         status = await self._check_and_query()
         self._note_guests(status)
-        for node in [n for n in self._not_arrived if status.nodes.get(n) is NodeState.UP]:
+        started = [node for node in self._not_arrived if status.nodes.get(node) is NodeState.UP]
+        for node in started:
             del self._not_arrived[node]
         if self._steady_at_us is None:
             self._missing = missing_for_steady_state(self._experiment, status, guests=True)
             if not self._missing:
                 self._note_steady_state()
+                # The plan's times count from now; `_moments` has times of the run's clock.
                 began_us = self._runtime.now_us()
                 for moment in schedule_of(self._plan_of_the_file, arrivals_of(self._experiment)):
-                    self._add(replace(moment, at_us=began_us + moment.at_us))
+                    self._schedule(replace(moment, at_us=began_us + moment.at_us))
         self._show(self._missing)
 
     def _note_guests(self, status: ClusterStatus) -> None:
@@ -245,27 +240,30 @@ class StandingRun(ExperimentRun):
         if finding.group not in self._unjudged:
             super()._take_finding(finding)
 
-    async def _do_what_is_due(self) -> None:
+    async def _act_on_due_moments(self) -> None:
         while self._moments and self._moments[0].at_us <= self._runtime.now_us():
             await self._act(self._moments.pop(0), self._moments, began_us=0)
             self._answer_waiting()
 
-    def _add(self, moment: Moment) -> None:
-        insort(self._moments, moment, key=lambda each: each.at_us)
+    def _schedule(self, moment: Moment) -> None:
+        insort(self._moments, moment, key=lambda planned_moment: planned_moment.at_us)
 
     # -- orders --
 
-    async def _carry_out(self, asked: PendingRequest) -> bool:
-        """Carry out a request; return whether it ends the run."""
-        match asked.request:
+    async def _carry_out(self, pending: PendingRequest) -> bool:
+        """Carry out a request, and return True if it ends the run.
+
+        A DownRequest gets its answer later, from the mailbox, when the report is written.
+        """
+        match pending.request:
             case PresenceRequest():
-                asked.answer(PresenceAnswer())
+                pending.answer(PresenceAnswer())
             case InjectRequest() as request:
-                await self._inject(request, asked)
+                await self._inject(request, pending)
             case HealRequest() as request:
-                await self._heal(request, asked)
+                await self._heal(request, pending)
             case StatusRequest(partitions=partitions):
-                asked.answer(await self._answer_status(with_partitions=partitions))
+                pending.answer(await self._answer_status(with_partitions=partitions))
             case DownRequest():
                 self._log("asked to go down")
                 return True
@@ -289,7 +287,7 @@ class StandingRun(ExperimentRun):
             with_partitions=with_partitions,
         )
 
-    async def _inject(self, request: InjectRequest, asked: PendingRequest) -> None:
+    async def _inject(self, request: InjectRequest, pending: PendingRequest) -> None:
         """Inject the ordered fault, or refuse the order without a trace if it can hit nothing."""
         status = self._status_history.with_last_partitions(await self._check_and_query())
         experiment = with_current_topics_and_groups(self._experiment, status)
@@ -301,35 +299,35 @@ class StandingRun(ExperimentRun):
             at_us=self._runtime.now_us() - self._live_at_us,
         )
         if isinstance(ordered, OrderRefusal):
-            asked.answer(ordered)
+            pending.answer(ordered)
             return
         planned = ordered.planned
         self._injector.take_experiment(experiment)
         # Aim before the fault enters plan and journal, which then lack orders that hit nothing.
         aim = self._injector.aim(planned, status)
         if isinstance(aim, Miss):
-            asked.answer(_nothing_hit(planned, aim.reason))
+            pending.answer(_nothing_hit(planned, aim.reason))
             return
         self._next_numbers[request.fault] = number + 1
         entry = self._enter_order(planned)
         try:
             await self._injector.inject(planned, status)
         except ToolFailed as error:
-            asked.answer(OrderRefusal(kind=RefusalKind.FAILED, problems=(str(error),)))
+            pending.answer(OrderRefusal(kind=RefusalKind.FAILED, problems=(str(error),)))
             raise
         self._acted_since_status = True
         if entry.outcome is FaultOutcome.MISSED:
-            asked.answer(_nothing_hit(planned, entry.error or "nothing was hit"))
+            pending.answer(_nothing_hit(planned, entry.error or "nothing was hit"))
             return
         if entry.in_force and planned.duration_us is not None:
             healed_at_us = self._runtime.now_us() + planned.duration_us
-            self._add(PlannedAct(at_us=healed_at_us, planned=planned, heals=True))
+            self._schedule(PlannedAct(at_us=healed_at_us, planned=planned, heals=True))
         if self._injector.has_next_step(planned):
-            self._add(NextStep(at_us=self._runtime.now_us(), planned=planned))
+            self._schedule(NextStep(at_us=self._runtime.now_us(), planned=planned))
         if request.waits and entry.in_force:
-            self._waiting[planned.fault_id] = (asked, ordered.warnings)
+            self._waiting[planned.fault_id] = (pending, ordered.warnings)
         else:
-            asked.answer(InjectAnswer(fault=entry, warnings=ordered.warnings))
+            pending.answer(InjectAnswer(fault=entry, warnings=ordered.warnings))
 
     def _first_free_number(self, fault: str) -> int:
         """Return the number above those that the plan's ids have, such as 3 after `crash-2`.
@@ -355,17 +353,17 @@ class StandingRun(ExperimentRun):
             self._directory.write_manifest()
         return entry
 
-    async def _heal(self, request: HealRequest, asked: PendingRequest) -> None:
+    async def _heal(self, request: HealRequest, pending: PendingRequest) -> None:
         chosen = self._faults_to_heal(request)
         if isinstance(chosen, OrderRefusal):
-            asked.answer(chosen)
+            pending.answer(chosen)
             return
         healed = []
         for planned in chosen:
             try:
                 await self._injector.heal(planned, by="order")
             except ToolFailed as error:
-                asked.answer(OrderRefusal(kind=RefusalKind.FAILED, problems=(str(error),)))
+                pending.answer(OrderRefusal(kind=RefusalKind.FAILED, problems=(str(error),)))
                 raise
             healed.append(self._journal.entry(planned.fault_id))
         self._acted_since_status = True
@@ -374,7 +372,7 @@ class StandingRun(ExperimentRun):
             for moment in self._moments
             if not (isinstance(moment, PlannedAct) and moment.heals and moment.planned in chosen)
         ]
-        asked.answer(HealAnswer(faults=tuple(healed)))
+        pending.answer(HealAnswer(faults=tuple(healed)))
         self._answer_waiting()
 
     def _faults_to_heal(self, request: HealRequest) -> tuple[PlannedFault, ...] | OrderRefusal:
@@ -404,11 +402,11 @@ class StandingRun(ExperimentRun):
 
     def _answer_waiting(self) -> None:
         """Answer the orders with `waits` whose fault is over."""
-        for fault_id, (asked, warnings) in list(self._waiting.items()):
+        for fault_id, (pending, warnings) in list(self._waiting.items()):
             entry = self._journal.entry(fault_id)
             if not entry.in_force:
                 del self._waiting[fault_id]
-                asked.answer(InjectAnswer(fault=entry, warnings=warnings))
+                pending.answer(InjectAnswer(fault=entry, warnings=warnings))
 
     # -- the end --
 

@@ -172,7 +172,7 @@ def _aim_errors(
         yield problem(
             f"{path}.{name}",
             f"`{fault.fault}` is no fault of links",
-            expected="`target`" if fault.target is None else "no such key: `target` says whom",
+            expected="`target`" if fault.target is None else "no such key beside `target`",
         )
     if fault.target is not None:
         yield from _target_errors(experiment, fault.target, kind, f"{path}.target")
