@@ -1,7 +1,8 @@
-"""`python -m benchmarks.planted_bugs [BUG ...]`: hunt, print; record if all were hunted.
+"""`python -m benchmarks.planted_bugs [BUG ...]`: search for bugs, and print the results.
 
-With `--absent`: play seeds of another space with the bugs of `operations` planted together, and
-record that none shows one.
+Without a name, all bugs are searched for, and the results are recorded in docs/PLANTED_BUGS.md.
+With `--absent`, seeds of another space are played with the bugs of `operations` planted together;
+the record says that none of them shows a bug.
 """
 
 import argparse
@@ -29,7 +30,7 @@ _PRINT_EVERY = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Hunt the bugs named, or all of them; or search for those of operations elsewhere."""
+    """Search for the named bugs or for all, or play another space with the bugs of operations."""
     known = {**BUGS, **OPERATION_BUGS}
     parsed = _parser(known).parse_args(arguments)
     unknown = [name for name in parsed.bugs if name not in known]

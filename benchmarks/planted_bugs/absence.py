@@ -1,13 +1,14 @@
-"""The bugs of `operations` in another space: no seed of it may show one of them.
+"""The bugs of `operations` in another space, none of whose seeds may show one of them.
 
-1. All bugs are planted at once. A seed that passes then shows none of them.
-2. Each bug is first shown by the seed that the record names for it, in its own space, with all bugs
-   planted. Otherwise a pass would prove nothing: a bug may be planted where no code runs.
-3. The seeds of the other space are played in order. A seed that fails is played without the bugs,
-   too: only a failure that needs them counts.
+1. All bugs are planted together. A seed that passes with them shows none of them.
+2. First, the seed that the record names for each bug is played in the bug's own space, and must
+   show the bug. Otherwise a pass would prove nothing: a bug may be planted where no code runs.
+3. The seeds of the other space are played in order. A seed that fails is also played without the
+   bugs, because only a failure that needs the bugs counts.
 
-The result of each seed is kept in a file, so that an interrupted search continues; with other code
-or other bugs it begins anew. Data flow: (PlantedBugs, Space) -> draw -> play -> Absence -> record.
+A file has the results of the played seeds, so that an interrupted search continues. With other code
+or other bugs the search begins anew.
+Data flow: (PlantedBugs, Space) -> draw -> play -> Absence -> record.
 """
 
 import re
@@ -29,11 +30,13 @@ from cluster.compiled import fingerprint
 PROGRESS = ROOT / ".soak" / "planted_bugs_absent.json"
 """The default file of kept results; git ignores its folder."""
 _ROW = re.compile(r"^\| (\w+) \| [^|]+ \| (\d+) \| ([^|]+) \|", re.MULTILINE)
+"""A row of the record: name of the bug, seeds needed, checks."""
 _KEEP_EVERY = 10
+"""Number of seeds after which the file is written again."""
 
 
 class NotShown(Exception):
-    """A bug is planted, and the seed that the record names does not show it."""
+    """A bug was planted, but the seed that the record names does not show it."""
 
 
 class ShownBy(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +87,7 @@ def check_shown(bugs: Mapping[str, PlantedBug], shown_by: Mapping[str, ShownBy])
     for name, shown in shown_by.items():
         experiment = draw(load_space(bugs[name].space), shown.seed)
         played = _play_planted(bugs, experiment, shown.seed)
-        found = {each.signature.check for each in played.findings}
+        found = {finding.signature.check for finding in played.findings}
         if not found & set(shown.checks):
             raise NotShown(
                 f"seed {shown.seed} of {bugs[name].space} does not show {name}: expected a finding "
@@ -111,6 +114,7 @@ def search_absent(
 
 
 def _kept(progress: Path, bugs: Mapping[str, PlantedBug], space: Space) -> Absence:
+    """Return the results in the file; without results of this code and these bugs, none."""
     begun = Absence(space=space.name, bugs=tuple(bugs), code=fingerprint(), commit=commit())
     if not progress.exists():
         return begun

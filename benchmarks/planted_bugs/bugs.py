@@ -1,7 +1,8 @@
 """The bugs: each changes one behaviour of the real code, in this process, while it is planted.
 
-A patched name must exist: `patch.object` raises AttributeError otherwise. Ray's workers are other
-processes, in which the bug would have to be planted, too, so `hunt` stays in one process.
+A function below plants the bug whose name it has; `BUGS` describes each bug. A patched name must
+exist: `patch.object` raises AttributeError otherwise. Ray's workers are other processes, in which
+the bug would not be planted, so `hunt` plays all runs in one process.
 """
 
 from collections.abc import Callable
@@ -52,8 +53,9 @@ def _unload_without_epoch(stack: ExitStack) -> None:
     def unload_always(
         self: GroupCoordinator, partition: int, leader_epoch: int | None, now_us: int
     ) -> Result | LoadIgnored:
+        # The epoch is still remembered, so that loads are checked as before.
         if leader_epoch is not None:
-            self._accepts_epoch(partition, leader_epoch)  # kept, and not compared
+            self._accepts_epoch(partition, leader_epoch)
         return unload(self, partition, None, now_us)
 
     stack.enter_context(patch.object(GroupCoordinator, "unload", unload_always))
@@ -98,6 +100,9 @@ def _commit_of_any_generation(stack: ExitStack) -> None:
 def _timer_survives_unload(stack: ExitStack) -> None:
     timer_fired = GroupCoordinator.timer_fired
 
+    # 1. After the unload has cancelled all timers, the session timers are set again, under other
+    #    keys, because a later load sets timers with the old keys.
+    # 2. When one of them fires, it is applied to the group that has the same id then.
     def cancel_but_sessions(turn: Turn, group: Group) -> None:
         cancel_all(turn, group)
         for member in group.members.values():
@@ -145,6 +150,7 @@ def _high_watermark_by_majority(stack: ExitStack) -> None:
             return False
         followers = [follower.log_end_offset for follower in self.followers.values()]
         ends = sorted([self._log.log_end_offset, *followers], reverse=True)
+        # The middle of the sorted log ends: half of the others are at least as high.
         reached = ends[len(ends) // 2]
         if reached <= self._log.high_watermark:
             return False
@@ -187,13 +193,13 @@ def _unfence_elects_nobody(stack: ExitStack) -> None:
         broker: BrokerRegistration,
         decision: Decision[BrokerHeartbeatResponse],
     ) -> None:
-        with patch.object(self, "_change", _nothing):
+        with patch.object(self, "_change", _do_nothing):
             unfence(self, broker, decision)
 
     stack.enter_context(patch.object(BrokerControl, "_unfence", unfence_only))
 
 
-def _nothing(*arguments: object) -> None:
+def _do_nothing(*arguments: object) -> None:
     del arguments
 
 
@@ -226,7 +232,7 @@ def _never_asks_again(stack: ExitStack) -> None:
             self._lookup = lookup
 
     stack.enter_context(patch.object(CoordinatorDiscovery, "_answered", keep_a_failure))
-    stack.enter_context(patch.object(CoordinatorDiscovery, "abandon_lookup", _nothing))
+    stack.enter_context(patch.object(CoordinatorDiscovery, "abandon_lookup", _do_nothing))
 
 
 def _commits_what_was_fetched(stack: ExitStack) -> None:
@@ -252,7 +258,7 @@ BUGS: dict[str, PlantedBug] = {
         PlantedBug(
             name="unload_without_epoch",
             where="coordinator",
-            what="an unload is carried out whatever its leader epoch",
+            what="an unload is carried out with any leader epoch",
             rule="BEHAVIOUR 5.5: an unload of an older epoch is ignored (KAFKA-10614)",
             plant=_unload_without_epoch,
         ),
@@ -266,7 +272,7 @@ BUGS: dict[str, PlantedBug] = {
         PlantedBug(
             name="commit_of_any_generation",
             where="coordinator",
-            what="OffsetCommit does not look at the generation",
+            what="OffsetCommit does not check the generation",
             rule="BEHAVIOUR 2.6: another generation than the current one is ILLEGAL_GENERATION",
             plant=_commit_of_any_generation,
         ),
@@ -274,8 +280,8 @@ BUGS: dict[str, PlantedBug] = {
             name="timer_survives_unload",
             where="coordinator",
             what=(
-                "session timers go on after an unload, for whoever has the member's name when "
-                "they fire"
+                "session timers survive an unload, and expire the member that has the same id "
+                "when they fire"
             ),
             rule="BEHAVIOUR 5.5: an unload completes every heartbeat operation",
             plant=_timer_survives_unload,
@@ -291,8 +297,8 @@ BUGS: dict[str, PlantedBug] = {
             name="follower_keeps_its_tail",
             where="log",
             what=(
-                "a follower names no epoch when it fetches, so nobody tells it where its log "
-                "diverges"
+                "a follower names no epoch when it fetches, so its leader cannot find where the "
+                "logs diverge"
             ),
             rule="BEHAVIOUR 6.1: followers truncate to the end of the last common epoch",
             plant=_follower_keeps_its_tail,
@@ -300,7 +306,9 @@ BUGS: dict[str, PlantedBug] = {
         PlantedBug(
             name="high_watermark_by_majority",
             where="log",
-            what="the high watermark passes what a majority of the replicas has",
+            what=(
+                "the high watermark follows the log end that a majority of the replicas has reached"
+            ),
             rule="BEHAVIOUR 6.1: the high watermark is the minimum over the maximal ISR",
             plant=_high_watermark_by_majority,
         ),
@@ -314,24 +322,24 @@ BUGS: dict[str, PlantedBug] = {
         PlantedBug(
             name="unfence_elects_nobody",
             where="controller",
-            what="partitions without a leader stay so when a broker comes back",
+            what="partitions without a leader get none when a broker comes back",
             rule="BEHAVIOUR 6.2: a replica of the ISR that is alive again leads",
             plant=_unfence_elects_nobody,
         ),
         PlantedBug(
             name="keeps_lost_partitions",
             where="consumer",
-            what="a member that hears UNKNOWN_MEMBER_ID goes to join with its partitions in hand",
+            what=(
+                "a member joins again after UNKNOWN_MEMBER_ID without giving up its partitions "
+                "first"
+            ),
             rule="BEHAVIOUR 7.3, 7.6: onPartitionsLost before the next JoinGroup",
             plant=_keeps_lost_partitions,
         ),
         PlantedBug(
             name="never_asks_again",
             where="consumer",
-            what=(
-                "once it has lost a coordinator, a FindCoordinator that failed is its last: the "
-                "next lookup is the same one"
-            ),
+            what="after a member has lost a coordinator, it never repeats a failed FindCoordinator",
             rule="BEHAVIOUR 7.2: a failed lookup is followed by another, after a backoff",
             plant=_never_asks_again,
         ),

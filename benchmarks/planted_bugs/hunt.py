@@ -1,13 +1,13 @@
 """The search for one planted bug: seeds in order, until one fails only with the bug.
 
-1. A broken promise is searched for. The nodes' own invariant checks are off, because such a failure
-   cannot be shrunk.
-2. Of the first few failing schedules, the one with the fewest faults before its failure is shrunk
-   with the bug, as a person would choose; it must pass without the bug.
+1. Seeds are played with the bug until one has a finding of a checker, and passes without the bug.
+   The nodes' own invariant checks are off, because their failures cannot be shrunk.
+2. Of the first few such schedules, the one with the fewest faults before its finding is shrunk with
+   the bug, as a person would choose. The shrunk schedule must pass without the bug.
 3. If too many faults are left, another schedule is shrunk.
 
-Everything runs in this process, in which the bug is planted. Data flow: (PlantedBug, Space) -> draw
--> play -> Hunted.
+All runs are in this process, in which the bug is planted.
+Data flow: (PlantedBug, Space) -> draw -> play -> Hunted.
 """
 
 import time
@@ -33,32 +33,34 @@ from chaos.exploration.space import Space, base_experiment
 SEEDS = 500
 """Seeds 0 to 499: the number within which a bug must be found."""
 SCHEDULES = 6
+"""Largest number of failing schedules that are collected, to find one with few faults."""
 FEW_FAULTS = 10
-"""Number of failing schedules that are collected.
+"""Number of faults before the finding that is few enough to collect no further schedule.
 
-One with few faults before the violation is enough, because later faults are removed at once.
+Later faults do not matter, because the shrinker removes them in its first step.
 """
 TRIES = 3
+"""Largest number of schedules that are shrunk."""
 FAULTS_MAX = 3
-"""Number of schedules that are shrunk, until one has few enough faults."""
+"""Number of faults of a shrunk schedule that is few enough to shrink no other one."""
 SHRINK_CPU_S = 28.0
+"""CPU seconds after which the shrinking of one schedule ends."""
 TOLD_AT_ONCE = frozenset({Fencing.name, Generations.name, NeedlessRebalance.name})
+"""Checks that report a violation when it happens. *Ownership*, for example, reports later."""
 NO_LATER_US = 6_000_000
-"""Checks that report at the time of the violation.
-
-A smaller plan is not played to its end if it has no finding so much later than the whole plan.
-*Ownership* reports later than the violation began.
-"""
+"""With such a check, time after the whole plan's finding at which a smaller plan's run ends."""
 ROBUSTNESS_CPU_S = 45.0
+"""CPU seconds, from the begin of the shrinking on, after which no other network seed is tried."""
 OTHER_SEEDS = 100
+"""Network seeds with which the shrunk schedule is played, for its robustness."""
 
 
 class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
     """The shrunk schedule that shows a bug.
 
-    Shape: `faults` has one line for each. `passes_without_bug`: the same plan and seed have no
-    finding in the code without the bug.
-    Units: seconds of CPU, without the robustness.
+    Shape: `faults` has a line of text for each fault. `passes_without_bug` is True if the same plan
+    and seed have no finding without the bug.
+    Units: `cpu_s` is seconds of CPU, without those for the robustness.
     """
 
     before: Sizes
@@ -75,11 +77,11 @@ class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
 class Hunted(msgspec.Struct, frozen=True, kw_only=True):
     """The result of the search for one bug.
 
-    Shape: `seed` is the first that fails; None: none of `seeds_tried` does. `checks` and `summary`
-    describe the failure. `shrunk_seed` is the one whose schedule became `shrunk`, the last of
-    `tries` schedules. `fails_without_bug` counts seeds before it that also failed without the
-    bug: they prove nothing.
-    Units: seconds of CPU until `seed` had failed.
+    Shape: `seed` is the first that fails only with the bug; None if none of `seeds_tried` does.
+    `checks` and `summary` describe its findings. `shrunk` is made from the schedule of
+    `shrunk_seed`, the last of `tries` schedules that were shrunk. `fails_without_bug` counts seeds
+    before `seed` that also failed without the bug, and so prove nothing.
+    Units: `cpu_s` is seconds of CPU until `seed` had failed.
     """
 
     bug: str
@@ -98,7 +100,7 @@ class Hunted(msgspec.Struct, frozen=True, kw_only=True):
 class _Caught:
     """A schedule that fails only with the bug; other fields as in Hunted.
 
-    `faults_before`: the number of faults injected before it first failed.
+    `faults_before` is the number of faults that were injected before its first finding.
     """
 
     seed: int
@@ -110,8 +112,8 @@ class _Caught:
 
     @property
     def first(self) -> PlayedFinding:
-        """Return its earliest finding."""
-        return min(self.findings, key=lambda each: each.time_us)
+        """Return the schedule's earliest finding."""
+        return min(self.findings, key=lambda finding: finding.time_us)
 
 
 def hunt(
@@ -140,34 +142,43 @@ def hunt(
         seeds_tried=first.seed + 1,
         cpu_s=first.cpu_s,
         fails_without_bug=first.fails_without_bug,
-        checks=tuple(sorted({each.signature.check for each in first.findings})),
+        checks=tuple(sorted({finding.signature.check for finding in first.findings})),
         summary=first.first.summary,
     )
     if not shrinks:
         return hunted
-    for tries, each in enumerate(islice(_promising(chain([first], caught)), TRIES), 1):
+    for tries, schedule in enumerate(islice(_promising(chain([first], caught)), TRIES), 1):
         shrunk = shrink_bug(
-            bug, space, each.experiment, each.seed, each.first, other_seeds=other_seeds
+            bug,
+            space,
+            schedule.experiment,
+            schedule.seed,
+            schedule.first,
+            other_seeds=other_seeds,
         )
-        hunted = replace(hunted, shrunk_seed=each.seed, tries=tries, shrunk=shrunk)
+        hunted = replace(hunted, shrunk_seed=schedule.seed, tries=tries, shrunk=shrunk)
         if shrunk.after.faults <= FAULTS_MAX and shrunk.passes_without_bug:
             break
     return hunted
 
 
 def _promising(caught: Iterator[_Caught]) -> Iterator[_Caught]:
-    """Yield of a few schedules first those that failed after the fewest faults."""
+    """Yield schedules, those that failed after the fewest faults first.
+
+    Before each one, schedules are collected until one of them has few faults before its finding, or
+    SCHEDULES of them were collected in all.
+    """
     caught = islice(caught, SCHEDULES)
     waiting: list[_Caught] = []
     while True:
-        while not any(each.faults_before <= FEW_FAULTS for each in waiting):
+        while not any(schedule.faults_before <= FEW_FAULTS for schedule in waiting):
             another = next(caught, None)
             if another is None:
                 break
             waiting.append(another)
         if not waiting:
             return
-        least = min(waiting, key=lambda each: each.faults_before)
+        least = min(waiting, key=lambda schedule: schedule.faults_before)
         waiting.remove(least)
         yield least
 
@@ -190,7 +201,8 @@ def _catch(
         if play_without_bug(experiment, seed).result is not PlayResult.PASS:
             fails_without_bug += 1
             continue
-        first_us = min(each.time_us for each in played.findings) - (played.steady_us or 0)
+        # Counted from the steady state, as the times of the plan's faults are.
+        first_us = min(finding.time_us for finding in played.findings) - (played.steady_us or 0)
         yield _Caught(
             seed=seed,
             experiment=experiment,
@@ -214,11 +226,11 @@ def shrink_bug(
     at_once = finding.signature.check in TOLD_AT_ONCE
     limit_us = finding.time_us + NO_LATER_US if at_once else None
 
-    def play_until(candidate: Experiment, at: int, signature: Signature) -> PlayedRun:
+    def play_until(candidate: Experiment, network_seed: int, signature: Signature) -> PlayedRun:
         with bug.planted():
             return play(
                 candidate,
-                at,
+                network_seed,
                 stop_at=signature,
                 time_limit_us=limit_us,
                 invariants_every=None,
@@ -249,10 +261,10 @@ def shrink_bug(
 
 
 def fault_text(fault: FaultDefinition) -> str:
-    """Return a fault in a few words, as in the file."""
+    """Return time, kind, target and duration of a fault as text."""
     lasts = "" if fault.duration is None else f" for {fault.duration}"
-    whom = fault.target or f"{_ends(fault.from_)} from {_ends(fault.to)}"
-    return f"{fault.at}: {fault.fault} {whom}{lasts}"
+    target = fault.target or f"{_ends(fault.from_)} from {_ends(fault.to)}"
+    return f"{fault.at}: {fault.fault} {target}{lasts}"
 
 
 def _ends(ends: str | tuple[str, ...] | None) -> str:

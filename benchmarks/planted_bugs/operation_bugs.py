@@ -1,8 +1,9 @@
-"""Bugs that only a rollout or a scaling shows: they are in a consumer's close.
+"""Bugs that only a rollout or a scaling shows, because they are in a consumer's orderly close.
 
-No fault of the space `standard` closes a consumer that works: its members are killed, paused or cut
-off, and a consumer that closes there does so because of an error (`ended_by`). Each bug acts on a
-consumer that was asked to stop, so no seed of `standard` reaches it.
+A rollout stops a consumer with SIGTERM, upon which the consumer closes without an error. The faults
+of the space `standard` kill, pause or cut off members; a consumer that closes there does so because
+of an error (`ended_by`). Each bug acts only on a close without an error, so no seed of `standard`
+reaches it.
 """
 
 from contextlib import ExitStack
@@ -91,7 +92,7 @@ def _successor_goes_on_where_its_predecessor_was(stack: ExitStack) -> None:
         self: Positions, state: AssignedPartition, position: Position, cause: PositionCause
     ) -> None:
         former = left_in_run(self._host).pop((self._host.name, state.partition), position)
-        later = max(position, former, key=lambda each: each.offset)
+        later = max(position, former, key=lambda candidate: candidate.offset)
         set_position(self, state, later, cause)
 
     stack.enter_context(patch.object(GroupConsumer, "close", close_noted))

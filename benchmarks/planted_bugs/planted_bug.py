@@ -9,9 +9,10 @@ from dataclasses import dataclass
 class PlantedBug:
     """One bug.
 
-    Shape: `plant` enters patches on the given stack; `rule` begins with a section of
-    docs/kafka/BEHAVIOUR.md, or with a rule of docs/kafka/ZOOKEEPER_CONSUMER.md. `space` is the
-    searched space.
+    Shape: `where` is the part of the code with the bug, `what` the changed behaviour, `rule` the
+    broken rule, after its section in docs/kafka/BEHAVIOUR.md or its id in
+    docs/kafka/ZOOKEEPER_CONSUMER.md. `plant` enters patches on the given stack. `space` is the
+    space whose seeds must show the bug.
     """
 
     name: str

@@ -30,16 +30,16 @@ _TABLE_HEAD = (
 HEAD = f"""# Planted bugs
 
 Written by `make soak PART=mutants` (`python -m benchmarks.planted_bugs` alone); do not edit.
-Bugs, [written down](../benchmarks/planted_bugs/README.md) before the search was tuned, each planted
-in the real code. Seeds 0 to {SEEDS - 1} of its space are played in order (`standard`; for bugs of
-ZooKeeper and of its consumers `zookeeper`) until one fails with the bug and passes without it:
-"seeds needed". If more than {FEW_FAULTS} faults had come before it failed, up to {SCHEDULES} such
-seeds are looked for. The one that failed after the fewest faults is shrunk, from its earliest
-finding, for at most {SHRINK_CPU_S:g} s of CPU; if it has more than {FAULTS_MAX} faults left,
-another one, {TRIES} in all. What is left has to pass without
-the bug. While it is shrunk, groups that do not come back are waited for less long; what is left
-shows the same when they are waited for in full.
-Robustness is under how many other network seeds the shrunk plan fails. Rules cite
+The bugs were [written down](../benchmarks/planted_bugs/README.md) before the search was tuned. Each
+is planted in the real code. Seeds 0 to {SEEDS - 1} of its space (`standard`; for bugs of ZooKeeper
+and of its consumers `zookeeper`) are played in order, until one fails with the bug and passes
+without it: "seeds needed". If more than {FEW_FAULTS} faults were injected before it failed, up to
+{SCHEDULES} such seeds are collected. The seed that failed after the fewest faults is shrunk, from
+its earliest finding, for at most {SHRINK_CPU_S:g} s of CPU. If more than {FAULTS_MAX} faults are
+left, another seed is shrunk, {TRIES} in all. The shrunk plan must pass without the bug. During the
+shrinking, a run waits for groups that do not come back for a shorter time; the shrunk plan also
+fails with the full time.
+Robustness is the number of other network seeds with which the shrunk plan fails. Rules cite
 [BEHAVIOUR.md](kafka/BEHAVIOUR.md) and [ZOOKEEPER_CONSUMER.md](kafka/ZOOKEEPER_CONSUMER.md) (ZK).
 """
 
@@ -57,18 +57,18 @@ def is_found(hunted: Hunted) -> bool:
 
 def page(hunts: Sequence[Hunted]) -> str:
     """Return the whole page."""
-    found = sum(is_found(each) for each in hunts)
+    found = sum(is_found(hunted) for hunted in hunts)
     lines = [
         HEAD,
         f"Commit {commit()}; {machine()}. {found} of {len(hunts)} were found and shrunk to at most "
         f"{FAULTS_MAX} faults.",
         "",
         *_TABLE_HEAD,
-        *(_row(each) for each in hunts),
+        *(_row(hunted) for hunted in hunts),
         "",
     ]
-    for each in hunts:
-        lines += _story(each)
+    for hunted in hunts:
+        lines += _story(hunted)
     return "\n".join(lines)
 
 
@@ -86,8 +86,8 @@ def write_operations(hunts: Sequence[Hunted]) -> None:
         f"## {OPERATIONS}",
         "",
         f"Commit {commit()}; {machine()}; space `operations`.",
-        "Each is in what a consumer does that is asked to close. No fault of the space `standard`",
-        "asks one, so no seed of it reaches them (a test goes through its faults).",
+        "Each bug is in the orderly close of a consumer. No fault of the space `standard` closes a",
+        "consumer in this way, so none of its seeds reaches the bugs (a test checks its faults).",
         "",
         *_TABLE_HEAD,
         *(_row(each) for each in hunts),

@@ -1,6 +1,7 @@
-"""The bugs of the ensemble and of the consumer on it, for the space `zookeeper`.
+"""The bugs of the ZooKeeper ensemble and of the consumer on it, for the space `zookeeper`.
 
-Rules are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+A function below plants the bug whose name it has; `ZOOKEEPER_BUGS` describes each bug. Rules are
+those of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ from protocol.messages.zookeeper import (
 
 SPACE = "zookeeper"
 _LATE_US = 20_000
+"""Delay of watch events, longer than a round trip."""
 
 
 # -- the ensemble ---------------------------------------------------------------------------------
@@ -73,8 +75,8 @@ def _server_takes_anyone_up(stack: ExitStack) -> None:
         now_us: int,
         result: ServerResult,
     ) -> None:
-        # Asking only the leader would hide that the zxids are not compared: its answer follows
-        # every transaction that it has committed before.
+        # The leader must not be asked either. Its answer would arrive after every transaction that
+        # it had committed before, and so hide that the zxids are not compared.
         timeout_ms = self._database.sessions.get(request.session_id)
         if timeout_ms is None:
             connect(self, connection, request_id, request, role, now_us, result)
@@ -160,7 +162,7 @@ ZOOKEEPER_BUGS: tuple[PlantedBug, ...] = (
     PlantedBug(
         name="watch_lost_at_reconnection",
         where="ZooKeeper client",
-        what="a client does not leave its watches again when it is connected again",
+        what="a client does not set its watches again when it has reconnected",
         rule="ZK-20: the client library re-registers its watches",
         plant=_watch_lost_at_reconnection,
         space=SPACE,
@@ -177,8 +179,8 @@ ZOOKEEPER_BUGS: tuple[PlantedBug, ...] = (
         name="server_takes_anyone_up",
         where="ZooKeeper server",
         what=(
-            "a server takes up every session that it knows of: it asks no leader, and compares no "
-            "zxid"
+            "a server continues every session that it knows: it asks no leader, and compares "
+            "no zxid"
         ),
         rule="ZK-05: a client never goes back in time",
         plant=_server_takes_anyone_up,
@@ -187,7 +189,7 @@ ZOOKEEPER_BUGS: tuple[PlantedBug, ...] = (
     PlantedBug(
         name="event_behind_answers",
         where="ZooKeeper server",
-        what="events are sent 20 ms late, behind answers that show their changes",
+        what="events are sent 20 ms late, after answers that show their changes",
         rule="ZK-19: the event is delivered before any answer that shows the change",
         plant=_event_behind_answers,
         space=SPACE,
@@ -203,7 +205,10 @@ ZOOKEEPER_BUGS: tuple[PlantedBug, ...] = (
     PlantedBug(
         name="retry_without_reading",
         where="consumer on ZooKeeper",
-        what="the second attempt of a rebalance computes from what the first one has read",
+        what=(
+            "the second attempt of a rebalance computes from the members that the first one "
+            "has read"
+        ),
         rule="ZK-43: the child list used for the assignment is that of the attempt",
         plant=_retry_without_reading,
         space=SPACE,
@@ -211,7 +216,10 @@ ZOOKEEPER_BUGS: tuple[PlantedBug, ...] = (
     PlantedBug(
         name="commits_after_expiry",
         where="consumer on ZooKeeper",
-        what="a consumer whose session has expired commits what it had owned",
+        what=(
+            "a consumer whose session has expired commits offsets of the partitions that it "
+            "had owned"
+        ),
         rule="ZK-55: the registry is emptied, nothing is committed",
         plant=_commits_after_expiry,
         space=SPACE,
