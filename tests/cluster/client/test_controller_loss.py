@@ -62,7 +62,10 @@ def largest_commit_gap_us(rows: list[TraceRow]) -> int:
 def test_restarted_controller_fences_no_broker_and_moves_no_leader(
     away_s: int, loses_power: bool
 ) -> None:
-    """It does not know who was alive: all brokers get a full session, and send heartbeats in it."""
+    """A new incarnation of the controller does not know which brokers are alive.
+
+    It gives all of them a full session, and they send heartbeats in it.
+    """
 
     async def lose(runtime: VirtualRuntime) -> None:
         await (runtime.power_loss(CONTROLLER) if loses_power else runtime.crash(CONTROLLER))
@@ -110,7 +113,7 @@ def test_broker_that_died_without_a_controller_is_fenced_a_session_after_its_res
 
 
 def test_broker_restarted_without_a_controller_is_unfenced_when_there_is_one() -> None:
-    """It first gets DUPLICATE_BROKER_REGISTRATION, until its former session ends."""
+    """The broker first gets DUPLICATE_BROKER_REGISTRATION, until its former session ends."""
 
     async def lose_both(runtime: VirtualRuntime) -> None:
         await runtime.crash(CONTROLLER)
@@ -126,9 +129,10 @@ def test_broker_restarted_without_a_controller_is_unfenced_when_there_is_one() -
 
 
 def test_resumed_controller_fences_all_brokers_and_unfences_them_at_once() -> None:
-    """Due timers fire before waiting heartbeats: Kafka 3.9's maybeFenceReplicas, one by one.
+    """A resumed controller fires its due session timers before it handles waiting heartbeats.
 
-    Leadership moves without need. The groups survive it without a rebalance.
+    So it fences one broker after the other (Kafka 3.9's maybeFenceReplicas), then unfences them.
+    Leaderships move without need, but no group rebalances.
     """
     resumed_us = 0
 
@@ -150,7 +154,7 @@ def test_resumed_controller_fences_all_brokers_and_unfences_them_at_once() -> No
 
 
 def test_controller_paused_for_less_than_a_session_fences_no_broker() -> None:
-    """The due check finds all sessions alive."""
+    """After 5 s of the session's 9 s the check of a resumed controller finds all sessions alive."""
 
     async def stop_for_5_s(runtime: VirtualRuntime) -> None:
         await runtime.pause(CONTROLLER)

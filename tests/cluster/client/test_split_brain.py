@@ -38,7 +38,7 @@ HEAL_S = 80
 AFTER_S = 8
 """After the healing, for the old members to learn that they are no longer in the group."""
 SESSION_S = 45
-"""The default session.timeout.ms, after which the new side removes members it never hears from."""
+"""The default session.timeout.ms, after which the new side removes the old members."""
 
 
 def consumer(index: int, servers: tuple[str, ...] = ()) -> ConsumerSpec:
@@ -140,7 +140,7 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
     assert (RebalanceCause.ASSIGNMENT_NOT_STORED, "REQUEST_TIMED_OUT") in {
         (row.cause, row.error) for row in started
     }
-    # The new side loads the six members and never hears from them, until their sessions end.
+    # The new side loads the six members and gets no heartbeat of them until their sessions end.
     (loaded,) = at_s(rows, "group_loaded", NEW)
     without_old_members, healed = at_s(rows, "generation_started", NEW)
     assert SESSION_S <= without_old_members - loaded < SESSION_S + 0.1

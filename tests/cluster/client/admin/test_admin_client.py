@@ -26,7 +26,7 @@ P0, P1, P2 = (TopicPartition(ORDERS, index) for index in range(3))
 def admin_of(
     lab: BrokerLab, timeout_ms: int = 15_000, broker: BrokerId | None = None
 ) -> AdminClient:
-    """Yield an administrator; its connections are closed at the end of the block."""
+    """Return an administrator; a `with` block closes its connections."""
     return AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=timeout_ms, broker=broker)
 
 
@@ -62,7 +62,7 @@ def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 
 
 def test_groups_of_every_broker_are_listed_with_their_state_and_broker() -> None:
-    """GA-list: a broker lists only the groups that it coordinates."""
+    """A broker lists only the groups that it coordinates, so every broker is asked (GA-list)."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         listings = await admin.list_groups()
@@ -254,7 +254,7 @@ def test_request_that_times_out_names_the_last_error() -> None:
 
 
 def test_request_to_a_given_broker_is_not_redirected() -> None:
-    """Its own view is wanted, so NOT_COORDINATOR is an answer."""
+    """A user names a broker to see that broker's view, so NOT_COORDINATOR is an answer."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)

@@ -50,7 +50,8 @@ def answer(*groups: str, error: ErrorCode = ErrorCode.NONE) -> DescribeGroupsRes
     )
 
 
-def found(places: dict[str, int]) -> FindCoordinatorResponse:
+def coordinators(places: dict[str, int]) -> FindCoordinatorResponse:
+    """Return an answer that names the coordinator of each group."""
     return FindCoordinatorResponse(
         coordinators=tuple(
             Coordinator(key=key, node_id=broker, host=broker_name(broker), port=9092)
@@ -71,14 +72,15 @@ def test_loading_coordinator_is_asked_again_without_another_lookup(make_lab: Lab
     (outcome,) = describe(lab, GROUP).values()
     assert state(outcome) == "Empty"
     assert len(lab.brokers[0].of_type(FindCoordinatorRequest)) == 1
-    assert 160_000 < lab.hosts.loop.now_us() < 400_000, "100 ms, then 200 ms, a fifth more or less"
+    # Backoffs of 100 ms and 200 ms, each a fifth more or less.
+    assert 160_000 < lab.hosts.loop.now_us() < 400_000
 
 
 @pytest.mark.parametrize(
     "error", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE], ids=str
 )
 def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCode) -> None:
-    """The answer NOT_COORDINATOR drops the key's broker."""
+    """Either error drops the group's broker, so that the next request needs another lookup."""
     lab = make_lab(2)
     for broker in lab.brokers:
         broker.answer(FindCoordinatorRequest, coordinator_is(0), coordinator_is(1))
@@ -92,7 +94,7 @@ def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCod
 def test_fatal_error_belongs_to_its_group_only(make_lab: LabMaker) -> None:
     """The other group of the same request is answered."""
     lab = make_lab(1)
-    lab.brokers[0].answer(FindCoordinatorRequest, found({GROUP: 0, OTHER: 0}))
+    lab.brokers[0].answer(FindCoordinatorRequest, coordinators({GROUP: 0, OTHER: 0}))
     refused = DescribedGroup(group_id=OTHER, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     lab.brokers[0].answer(
         DescribeGroupsRequest, DescribeGroupsResponse(groups=(*answer(GROUP).groups, refused))
@@ -106,9 +108,13 @@ def test_fatal_error_belongs_to_its_group_only(make_lab: LabMaker) -> None:
 
 
 def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> None:
-    """Each group is repeated on its own: one waits for a stopped broker, one for a load."""
+    """Each group's request is repeated independently of the other's.
+
+    One coordinator is silent: each of its requests waits a third of the 3 s. The other one is
+    loading, and answers soon.
+    """
     lab = make_lab(2)
-    places = found({GROUP: 0, OTHER: 1})
+    places = coordinators({GROUP: 0, OTHER: 1})
     for broker in lab.brokers:
         broker.answer(FindCoordinatorRequest, *[places] * 3)
     lab.brokers[0].answer(DescribeGroupsRequest, *[None] * 9)
@@ -118,7 +124,7 @@ def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> 
     assert state(other) == "Empty"
     assert isinstance(silent, GaveUp)
     assert (silent.name, silent.waited_us) == ("TIMED_OUT", 3 * SECOND)
-    assert len(lab.brokers[0].of_type(DescribeGroupsRequest)) == 3, "a third of the time each"
+    assert len(lab.brokers[0].of_type(DescribeGroupsRequest)) == 3
 
 
 def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabMaker) -> None:
@@ -135,7 +141,10 @@ def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabM
 
 
 def test_commit_is_repeated_while_the_group_rebalances(make_lab: LabMaker) -> None:
-    """AlterConsumerGroupOffsetsHandler: members may have left when the rebalance is over."""
+    """REBALANCE_IN_PROGRESS is retried: members may have left when the rebalance is over.
+
+    Any other error is the outcome (Kafka's AlterConsumerGroupOffsetsHandler).
+    """
     lab = make_lab(1)
     lab.brokers[0].answer(
         OffsetCommitRequest,
@@ -150,7 +159,7 @@ def test_commit_is_repeated_while_the_group_rebalances(make_lab: LabMaker) -> No
 
 
 def test_absence_of_all_brokers_is_reported_at_the_timeout(make_lab: LabMaker) -> None:
-    """Until then each lookup is refused."""
+    """Each lookup is refused until the timeout of 2 s, then the last error is reported."""
     lab = make_lab(1)
     lab.brokers[0].host.crash()
     (outcome,) = describe(lab, GROUP, timeout_ms=2_000).values()

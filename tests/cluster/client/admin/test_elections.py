@@ -23,7 +23,10 @@ def leader(status: ClusterStatus, name: TopicPartition) -> int:
 
 
 def test_moved_leader_is_the_first_replica_and_leads_when_the_call_returns() -> None:
-    """The call combines kafka-reassign-partitions and kafka-leader-election."""
+    """A move puts the broker first among the replicas, then elects the preferred leader.
+
+    Kafka has two tools for that: kafka-reassign-partitions and kafka-leader-election.
+    """
 
     async def story(lab: BrokerLab) -> ClusterStatus:
         await lab.runtime.ask_as_admin(move_leader, P0, TWO)
@@ -61,8 +64,8 @@ def test_second_leader_move_before_the_first_is_known_succeeds() -> None:
         metadata_comes_late = LinkRule(
             rule_id="slow",
             selector=Selector(
-                sources=tuple(each.name for each in cluster.controllers),
-                destinations=tuple(each.name for each in cluster.brokers),
+                sources=tuple(controller.name for controller in cluster.controllers),
+                destinations=tuple(broker.name for broker in cluster.brokers),
             ),
             effect=Slow(delay_us=1_000_000),
         )
@@ -103,7 +106,10 @@ def test_preferred_leaders_of_all_partitions_are_elected_on_request() -> None:
 
 
 def test_election_of_a_replica_that_is_down_names_the_partition_and_kafkas_error() -> None:
-    """The error is an answer, and comes at once."""
+    """The controller answers PREFERRED_LEADER_NOT_AVAILABLE at once, for each such partition.
+
+    orders-1, whose preferred leader is up, is no part of the message.
+    """
 
     async def story(lab: BrokerLab) -> str:
         await lab.runtime.shut_down(broker_name(0))
@@ -141,7 +147,7 @@ def test_move_to_an_unknown_partition_or_broker_is_refused(
 
 
 def test_election_is_repeated_until_the_controller_has_restarted() -> None:
-    """It is retried as clients retry, and reaches the controller's next incarnation."""
+    """The administrator retries as clients do, and reaches the controller after its restart."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.crash(lab.controller)
@@ -157,7 +163,7 @@ def test_election_is_repeated_until_the_controller_has_restarted() -> None:
 
 
 def test_election_without_a_controller_times_out_after_a_minute() -> None:
-    """default.api.timeout.ms has passed; the outcome is unknown."""
+    """After default.api.timeout.ms (60 s) the outcome of the election is unknown."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.crash(lab.controller)

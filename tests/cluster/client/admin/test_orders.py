@@ -63,7 +63,7 @@ async def all_members_leave(lab: BrokerLab) -> None:
 
 
 def test_removed_members_get_unknown_member_id_and_join_again() -> None:
-    """Both are removed at once, and learn it with their next heartbeat."""
+    """Both members are removed at once, learn it with their next heartbeat, and join again."""
     before: list[str] = []
 
     async def story(lab: BrokerLab) -> None:
@@ -94,7 +94,10 @@ def test_group_with_members_is_not_deleted() -> None:
 
 
 def test_empty_group_can_be_reset_then_deleted() -> None:
-    """The reset is to the end; the administrator's commits are in the trace."""
+    """An empty group accepts a reset, a deletion of its offsets, and its own deletion.
+
+    The trace has the commits of the administrator: without a member, in generation -1.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await all_members_leave(lab)
@@ -121,7 +124,7 @@ def test_empty_group_can_be_reset_then_deleted() -> None:
 
 
 def test_unanswered_order_is_given_up() -> None:
-    """The plan continues after two seconds."""
+    """All brokers are paused: the order is given up after two seconds, and the plan continues."""
 
     async def story(lab: BrokerLab) -> None:
         for broker in lab.cluster.brokers:

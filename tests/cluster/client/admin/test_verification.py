@@ -1,4 +1,7 @@
-"""The verification reads the committed offsets of a group."""
+"""The verification at a run's end reads the committed offsets of a group.
+
+A checker compares them with the commits that were acknowledged.
+"""
 
 import pytest
 
@@ -16,6 +19,7 @@ from tests.support.harness.scripted_broker import GROUP, SECOND, ClientLab, LabM
 
 
 def ask(lab: ClientLab) -> dict[TopicPartition, int]:
+    """Return the committed offsets that an administrator reads."""
     host = lab.client_host("admin-0")
     return dict(lab.hosts.run(fetch_committed_offsets(host, lab.cluster, GROUP)))
 
@@ -25,7 +29,10 @@ def group_error(code: ErrorCode) -> OffsetFetchResponse:
 
 
 def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: LabMaker) -> None:
-    """The answer leaves out partitions without an offset; the trace has them."""
+    """The answer leaves out partitions without an offset; the trace has -1 for them.
+
+    `require_stable`: offsets of an open transaction are not read.
+    """
     lab = make_lab(2)
     lab.coordinator = 1
     lab.committed = {0: 11}
@@ -61,7 +68,10 @@ def test_named_partitions_are_fetched_by_name(make_lab: LabMaker) -> None:
 def test_committed_offsets_are_requested_until_the_coordinator_has_loaded(
     make_lab: LabMaker,
 ) -> None:
-    """A loading coordinator is asked again; NOT_COORDINATOR needs a new lookup first."""
+    """A loading coordinator is asked again; NOT_COORDINATOR needs a new lookup first.
+
+    Five answers are errors, the sixth has the offsets.
+    """
     lab = make_lab(1)
     lab.committed = {0: 1}
     lab.brokers[0].answer(

@@ -80,11 +80,17 @@ def test_range_with_an_unknown_topic_assigns_nothing_of_it() -> None:
 def test_range_with_equal_subscriptions_is_complete_and_balanced(
     counts: dict[str, int], members: int
 ) -> None:
-    """BEHAVIOUR 7.8: each partition to exactly one member, per topic at most one apart."""
+    """Each partition has one owner; of a topic members have numbers that differ by at most one.
+
+    (BEHAVIOUR 7.8)
+    """
     group = tuple(member(f"m{i}", *counts) for i in range(members))
     assigned = RANGE.assign(counts, group)
-    dealt = sorted(p for given_to in assigned.values() for p in given_to)
-    assert dealt == sorted(TopicPartition(t, p) for t, n in counts.items() for p in range(n))
+    owned = sorted(partition for share in assigned.values() for partition in share)
+    existing = (
+        TopicPartition(topic, index) for topic, count in counts.items() for index in range(count)
+    )
+    assert owned == sorted(existing)
     for topic in counts:
-        sizes = [sum(p.topic == topic for p in given_to) for given_to in assigned.values()]
+        sizes = [sum(p.topic == topic for p in share) for share in assigned.values()]
         assert max(sizes) - min(sizes) <= 1

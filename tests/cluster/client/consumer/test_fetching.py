@@ -1,4 +1,8 @@
-"""Positions and fetches: the first position, the returned records, changes of the leader."""
+"""Positions and fetches: the first position, the returned records, changes of the leader.
+
+A `ClientLab` has scripted brokers, which answer well unless a test gives them other answers. The
+topic `t` has two partitions unless a test names another number.
+"""
 
 import json
 
@@ -94,7 +98,7 @@ def test_poll_returns_at_most_max_poll_records(make_lab: LabMaker) -> None:
 
 
 def test_one_fetch_is_in_flight_per_leader(make_lab: LabMaker) -> None:
-    """One long poll of fetch.max.wait.ms contains all partitions of a leader."""
+    """One long poll of fetch.max.wait.ms (500 ms) contains all partitions: 10 Fetches in 5 s."""
     lab = make_lab(1, partitions=6)
     lab.consumer(commit_interval_ms=None)
     lab.run_for(SECOND)
@@ -120,7 +124,7 @@ def test_one_fetch_is_in_flight_per_leader(make_lab: LabMaker) -> None:
 def test_fetch_from_the_wrong_leader_refreshes_metadata_and_continues_at_the_right_one(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """The records of the moved partition are read from the new leader."""
+    """The records of the moved partitions, 4 in each of 2, are read from the new leader."""
     lab = make_lab(2)
     node = lab.consumer(commit_interval_ms=None)
     lab.run_for(SECOND)
@@ -182,7 +186,10 @@ def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
 
 
 def test_records_count_as_processed_after_the_processing_time(make_lab: LabMaker) -> None:
-    """process_us a record; a consumer that dies earlier has processed none."""
+    """Ten records of 100 ms each count as processed after a second, and not when they arrive.
+
+    A consumer that dies before has processed none of them.
+    """
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 10
     lab.consumer(process_us=100 * MS)
@@ -193,7 +200,10 @@ def test_records_count_as_processed_after_the_processing_time(make_lab: LabMaker
 
 
 def test_processing_time_counts_from_the_poll_that_returned_the_records(make_lab: LabMaker) -> None:
-    """The application has the second partition's records while it processes the first one's."""
+    """One poll returns the records of both partitions, which are processed one after the other.
+
+    Work of the second partition therefore counts from the poll on: 2 * 10 * 10 ms.
+    """
     lab = make_lab(1, partitions=2)
     lab.high_watermark = 10
     lab.consumer(process_us=10 * MS)
@@ -205,7 +215,10 @@ def test_processing_time_counts_from_the_poll_that_returned_the_records(make_lab
 
 
 def test_pause_is_no_processing(make_lab: LabMaker) -> None:
-    """A member paused in the middle of a batch does not process it during the pause."""
+    """A member paused in the middle of a batch does not process it during the pause.
+
+    So the 5 s of the pause are no work: ten records take 1 s.
+    """
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 10
     lab.consumer(process_us=100 * MS)
@@ -218,7 +231,7 @@ def test_pause_is_no_processing(make_lab: LabMaker) -> None:
 
 
 def test_processing_time_of_each_record_is_drawn_between_its_bounds(make_lab: LabMaker) -> None:
-    """The stream is the node's own: equal in every run, different for each incarnation."""
+    """Each record takes 10 ms plus up to 20 ms, drawn from the node's own random stream."""
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 10
     lab.consumer(process_us=10 * MS, process_spread_us=20 * MS)

@@ -1,4 +1,4 @@
-"""Heartbeats: their interval, and every row of BEHAVIOUR 7.4's table."""
+"""Heartbeats: their interval, and every row of the table of heartbeat errors (BEHAVIOUR 7.4)."""
 
 import pytest
 
@@ -46,7 +46,10 @@ def test_heartbeats_are_sent_every_interval_with_the_generation(make_lab: LabMak
 def test_heartbeat_error_makes_the_member_rejoin_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
 ) -> None:
-    """BEHAVIOUR 7.4, CL-17: a reset generation loses the partitions, a rebalance revokes them."""
+    """A rebalance revokes the partitions; an error that resets the generation loses them.
+
+    UNKNOWN_MEMBER_ID also drops the member id (BEHAVIOUR 7.4, CL-17).
+    """
     lab = make_lab(1)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
     node = lab.consumer()
@@ -96,7 +99,7 @@ def test_fatal_heartbeat_error_is_raised_by_the_next_poll(
 
 
 def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) -> None:
-    """CL-07: a late answer must not undo the effect of an earlier one.
+    """A late answer must not undo the effect of an earlier one (CL-07).
 
     1. The coordinator hangs with three heartbeats of generation 1 in flight.
     2. It answers the first with ILLEGAL_GENERATION: the member rejoins under its id.
@@ -161,7 +164,10 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
 
 
 def test_application_that_polls_without_records_remains_in_the_group(make_lab: LabMaker) -> None:
-    """An idle consumer polls every 50 ms, although the lab does not play each poll."""
+    """An idle consumer polls every 50 ms, so max.poll.interval.ms never passes.
+
+    The host skips polls that would do nothing; these must count as polls.
+    """
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", max_poll_interval_ms=5_000

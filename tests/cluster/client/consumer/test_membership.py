@@ -1,4 +1,8 @@
-"""JoinGroup, SyncGroup, LeaveGroup: every row of BEHAVIOUR 7.3's tables."""
+"""JoinGroup, SyncGroup, LeaveGroup: every row of the tables of their errors (BEHAVIOUR 7.3).
+
+A `ClientLab` has scripted brokers, which answer well unless a test gives them other answers. A
+member joins twice: without an id, then with the id of the first answer, `m-1`.
+"""
 
 import pytest
 
@@ -41,13 +45,17 @@ def join_error(code: ErrorCode) -> JoinGroupResponse:
 
 
 def joins_of(requests: list[object]) -> list[JoinGroupRequest]:
+    """Return the JoinGroups among the requests that a broker received, in order."""
     return [request for request in requests if isinstance(request, JoinGroupRequest)]
 
 
 def test_second_join_sends_the_member_id_of_the_first_answer(
     make_lab: LabMaker,
 ) -> None:
-    """CL-03, KIP-394: the join after MEMBER_ID_REQUIRED has no backoff."""
+    """The first answer, MEMBER_ID_REQUIRED, has the id; the second join follows without a backoff.
+
+    (CL-03, KIP-394)
+    """
     lab = make_lab(1)
     node = lab.consumer()
     lab.run_for(SECOND)
@@ -85,7 +93,10 @@ def test_member_states_are_traced_in_kafkas_order(make_lab: LabMaker) -> None:
 def test_join_group_error_is_retried_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
 ) -> None:
-    """BEHAVIOUR 7.3 states whether the id is kept, and whether the coordinator becomes unknown."""
+    """The table states whether the id is kept, and whether the coordinator becomes unknown.
+
+    (BEHAVIOUR 7.3)
+    """
     lab = make_lab(1)
     broker = lab.brokers[0]
     demanded = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-1")
@@ -110,7 +121,10 @@ def test_join_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
 
 
 def test_join_group_times_out_later_than_other_requests(make_lab: LabMaker) -> None:
-    """CL-02: after max(request timeout, rebalance timeout + 5 s) the connection is closed."""
+    """A JoinGroup waits for the rebalance, so its timeout is the rebalance timeout + 5 s, here 45.
+
+    That holds if it is longer than the request timeout (CL-02). Then the connection is closed.
+    """
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", max_poll_interval_ms=40_000
@@ -127,7 +141,7 @@ def test_join_group_times_out_later_than_other_requests(make_lab: LabMaker) -> N
 
 
 def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMaker) -> None:
-    """CL-04: the coordinator dies with the JoinGroup parked; the next JoinGroup has the same id."""
+    """The coordinator dies with a JoinGroup parked; the next JoinGroup has the same id (CL-04)."""
     lab = make_lab(2)
     demanded = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-7")
     lab.brokers[0].answer(JoinGroupRequest, demanded, None)
@@ -153,7 +167,10 @@ def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMak
 def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
 ) -> None:
-    """BEHAVIOUR 7.3, SyncGroup: ILLEGAL_GENERATION keeps the id, UNKNOWN_MEMBER_ID does not."""
+    """Every error leads to another JoinGroup: only UNKNOWN_MEMBER_ID drops the member id.
+
+    (BEHAVIOUR 7.3, SyncGroup)
+    """
     lab = make_lab(1)
     broker = lab.brokers[0]
     broker.answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
@@ -167,7 +184,10 @@ def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
 
 @pytest.mark.parametrize("code", SYNC_FATAL)
 def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: ErrorCode) -> None:
-    """COORDINATOR_LOAD_IN_PROGRESS is fatal here, so no broker sends it (BEHAVIOUR 7.3)."""
+    """A fatal error ends the application, so no third JoinGroup is sent (BEHAVIOUR 7.3).
+
+    COORDINATOR_LOAD_IN_PROGRESS is fatal in an answer to SyncGroup, so no broker sends it.
+    """
     lab = make_lab(1)
     lab.brokers[0].answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
     lab.consumer()
@@ -177,7 +197,7 @@ def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
 
 
 def test_sync_group_answer_with_another_protocol_is_inconsistent(make_lab: LabMaker) -> None:
-    """CL-06: a protocol name that was not selected is fatal."""
+    """An answer with a protocol that the join did not select is a fatal error (CL-06)."""
     lab = make_lab(1)
     lab.brokers[0].answer(
         SyncGroupRequest, SyncGroupResponse(protocol_type="consumer", protocol_name="sticky")
@@ -189,7 +209,10 @@ def test_sync_group_answer_with_another_protocol_is_inconsistent(make_lab: LabMa
 
 
 def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: LabMaker) -> None:
-    """A member in COMPLETING_REBALANCE sends heartbeats behind the parked SyncGroup (CL-08)."""
+    """A member sends heartbeats also while its SyncGroup is parked, on the same connection.
+
+    Both fail with errors that ask for a rejoin: there is one, and the id is kept (CL-08).
+    """
     lab = make_lab(2)
     lab.leader = 1
     broker = lab.brokers[0]
@@ -210,8 +233,9 @@ def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: 
 def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
     make_lab: LabMaker,
 ) -> None:
-    """CL-14: an outdated assignment assigns no partition."""
+    """An assignment of topic `u` belongs to an older subscription, and assigns nothing (CL-14)."""
     lab = make_lab(1)
+    # Version 0; one topic, `u`, with one partition, 0; user data null.
     other = b"\x00\x00\x00\x00\x00\x01\x00\x01u\x00\x00\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff"
     lab.brokers[0].answer(SyncGroupRequest, SyncGroupResponse(assignment=other))
     node = lab.consumer()
@@ -221,7 +245,7 @@ def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
 
 
 def test_leader_without_metadata_waits_for_it_before_it_assigns(make_lab: LabMaker) -> None:
-    """CL-12: Kafka's leader ensures that its metadata is fresh."""
+    """Two answers without the topic delay the assignment until the third has it (CL-12)."""
     lab = make_lab(1)
     lab.brokers[0].answer(MetadataRequest, MetadataResponse(), MetadataResponse())
     node = lab.consumer()
@@ -230,7 +254,10 @@ def test_leader_without_metadata_waits_for_it_before_it_assigns(make_lab: LabMak
 
 
 def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabMaker) -> None:
-    """CL-13: the partition count differs from that of the last assignment (BEHAVIOUR 7.7)."""
+    """The leader rejoins when the number of partitions differs from that of its last assignment.
+
+    It refreshes its metadata every second here (CL-13, BEHAVIOUR 7.7).
+    """
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", metadata_max_age_ms=1_000
@@ -249,7 +276,10 @@ def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabM
 def test_revoked_partitions_are_committed_synchronously_before_the_join(
     make_lab: LabMaker,
 ) -> None:
-    """Eager protocol: the commit is acknowledged before JoinGroup is sent (BEHAVIOUR 7.6)."""
+    """A member of the eager protocol commits what it has processed before it gives partitions up.
+
+    The commit is acknowledged before JoinGroup is sent (BEHAVIOUR 7.6).
+    """
     lab = make_lab(1)
     broker = lab.brokers[0]
     lab.consumer(commit_interval_ms=60_000)
@@ -271,7 +301,10 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
 
 
 def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMaker) -> None:
-    """CL-09, CL-22: LeaveGroup saves the others the session timeout of 45 s."""
+    """A member that leaves saves the others the wait for its session timeout of 45 s.
+
+    (CL-09, CL-22)
+    """
     lab = make_lab(1)
     node = lab.consumer(commit_interval_ms=60_000)
     lab.run_for(SECOND)
@@ -290,7 +323,7 @@ def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMake
 
 
 def test_closing_a_static_member_sends_no_leave_group(make_lab: LabMaker) -> None:
-    """CL-09: it may return before its session ends."""
+    """A static member may return before its session ends, and get its partitions again (CL-09)."""
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", group_instance_id="i"
@@ -304,7 +337,7 @@ def test_closing_a_static_member_sends_no_leave_group(make_lab: LabMaker) -> Non
 
 
 def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
-    """CL-22: no coordinator can receive LeaveGroup, and the wait is bounded."""
+    """Without a coordinator LeaveGroup cannot be sent; close() returns within a second (CL-22)."""
     lab = make_lab(2)
     lab.coordinator = 1
     node = lab.consumer(commit_interval_ms=None)
@@ -320,6 +353,6 @@ def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
 
 
 def test_reason_is_truncated_to_255_bytes_between_characters() -> None:
-    """CL-05: the limit counts bytes, and a character is never split."""
+    """The limit counts bytes: 127 letters of two bytes are 254, a 128th would be split (CL-05)."""
     assert truncate_reason("x" * 300) == "x" * 255
     assert truncate_reason("é" * 200) == "é" * 127

@@ -140,7 +140,7 @@ def test_retriable_errors_repeat_the_request(
     ],
 )
 def test_refused_commit_aborts_the_transaction(make_lab: LabMaker, code: ErrorCode) -> None:
-    """The next transaction commits the same positions."""
+    """A refused commit is aborted (False), and the next transaction commits the same positions."""
     lab = make_lab(1)
     lab.brokers[0].answer(TxnOffsetCommitRequest, txn_commit_error(code))
     started(lab)
@@ -151,7 +151,10 @@ def test_refused_commit_aborts_the_transaction(make_lab: LabMaker, code: ErrorCo
 
 
 def test_commit_without_an_answer_in_time_aborts_the_transaction(make_lab: LabMaker) -> None:
-    """After transaction.timeout.ms the transaction coordinator would abort it anyway."""
+    """A member does not repeat a commit for longer than transaction.timeout.ms, here 3 s.
+
+    The transaction's coordinator would abort it then.
+    """
     lab = make_lab(1)
     loading = txn_commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[0].answer(TxnOffsetCommitRequest, *[loading] * 12)
@@ -177,7 +180,7 @@ def test_commit_without_an_answer_in_time_aborts_the_transaction(make_lab: LabMa
 def test_fenced_producer_is_replaced_by_a_new_one(
     make_lab: LabMaker, request_type: type, answer: AnyResponse
 ) -> None:
-    """The fenced one sends no more requests; the application begins anew, in the next epoch."""
+    """A fenced producer sends no more requests; the application gets a new one, in epoch 1."""
     lab = make_lab(1)
     lab.brokers[0].answer(request_type, answer)
     started(lab)
@@ -192,7 +195,7 @@ def test_fenced_producer_is_replaced_by_a_new_one(
 
 
 def test_end_of_a_transaction_is_repeated_until_it_is_answered(make_lab: LabMaker) -> None:
-    """No other transaction can begin before; the member continues to poll."""
+    """No other transaction can begin before the end is answered; the member continues to poll."""
     lab = make_lab(1)
     not_available = EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     lab.brokers[0].answer(EndTxnRequest, *[not_available] * 20)
@@ -206,6 +209,7 @@ def test_end_of_a_transaction_is_repeated_until_it_is_answered(make_lab: LabMake
 
 
 def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker) -> None:
+    """Records processed just before the shutdown are committed in the last transaction."""
     lab = make_lab(1)
     node = started(lab)
     lab.run_for(2 * SECOND)
@@ -221,7 +225,10 @@ def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker)
 def test_closed_consumer_with_an_unanswered_end_has_an_unknown_outcome(
     make_lab: LabMaker,
 ) -> None:
-    """TIMED_OUT while the coordinator has the offsets: it may commit them at any time."""
+    """The coordinator has the offsets and may commit them at any time: neither yes nor no is known.
+
+    The trace has TIMED_OUT with the coordinator as the peer.
+    """
     lab = make_lab(1)
     lab.brokers[0].answer(EndTxnRequest, *[None] * 40)
     node = started(lab)

@@ -20,10 +20,9 @@ def only(*servers: str) -> ConsumerConfig:
 
 @pytest.mark.parametrize("server", ["broker-1", "broker-1:9092"])
 def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str) -> None:
-    """The client knows no other broker; the answer, also itself, names the first coordinator.
+    """Kafka's consumer looks its coordinator up before it knows any broker but those of the list.
 
-    Kafka's consumer looks its coordinator up before it knows the brokers. This is how a member that
-    joins during a split ends on one side of it.
+    So a member that joins during a split is on the side of its bootstrap server.
     """
     lab = make_lab(3)
     lab.coordinator = 2
@@ -36,7 +35,7 @@ def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str
 
 
 def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> None:
-    """The list is only for the start: a coordinator outside of it is reached."""
+    """The list is only for the start: brokers that it does not have are asked later."""
     lab = make_lab(3)
     lab.coordinator = 2
     lab.leader = 0
@@ -59,7 +58,7 @@ def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     each lookup would wait behind the parked Fetch, for up to fetch.max.wait.ms.
     """
     lab = make_lab(3)
-    lab.leader = 1  # a second draw, for the idle connection
+    lab.leader = 1
     lab.consumer(only("broker-2"))
     lab.run_for(2 * SECOND)
     opened = [
@@ -79,7 +78,7 @@ def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
 
 
 def test_client_whose_bootstrap_servers_are_down_joins_when_one_returns(make_lab: LabMaker) -> None:
-    """The client knows no other broker."""
+    """The client knows no other broker, so it sends nothing until its server is up again."""
     lab = make_lab(3)
     lab.brokers[1].host.crash()
     node = lab.consumer(only("broker-1:9092"))

@@ -35,7 +35,7 @@ def test_discovery_traces_the_coordinator_and_the_broker_that_named_it(
 def test_discovery_with_a_retriable_error_asks_again_after_a_backoff(
     make_lab: LabMaker, error: ErrorCode
 ) -> None:
-    """CL-01: __consumer_offsets may not exist yet."""
+    """Both errors may pass, for example while __consumer_offsets does not exist yet (CL-01)."""
     lab = make_lab(1)
     lab.brokers[0].answer(FindCoordinatorRequest, *[no_coordinator(error)] * 3)
     node = lab.consumer()
@@ -46,7 +46,7 @@ def test_discovery_with_a_retriable_error_asks_again_after_a_backoff(
 
 
 def test_discovery_with_a_fatal_error_stops_the_application(make_lab: LabMaker) -> None:
-    """CL-01: GROUP_AUTHORIZATION_FAILED is thrown to the application, which closes."""
+    """GROUP_AUTHORIZATION_FAILED is thrown to the application, which closes (CL-01)."""
     lab = make_lab(1)
     lab.brokers[0].answer(
         FindCoordinatorRequest, no_coordinator(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -58,7 +58,7 @@ def test_discovery_with_a_fatal_error_stops_the_application(make_lab: LabMaker) 
 
 
 def test_concurrent_lookups_share_one_request(make_lab: LabMaker) -> None:
-    """CL-01: commits, heartbeats and poll need the coordinator; one request is in flight."""
+    """Commits, heartbeats and poll() all need the coordinator; one lookup is in flight (CL-01)."""
     lab = make_lab(1)
     lab.consumer(commit_interval_ms=20)
     lab.run_for(2 * SECOND)
@@ -132,7 +132,10 @@ def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab:
 
 
 def test_stale_coordinator_that_refuses_is_replaced_by_the_named_one(make_lab: LabMaker) -> None:
-    """NOT_COORDINATOR makes it unknown, the next answer names the new one."""
+    """NOT_COORDINATOR makes the coordinator unknown; a later answer names the new one.
+
+    The first answer is stale and names the old coordinator again.
+    """
     lab = make_lab(2)
     node = lab.consumer()
     lab.run_for(2 * SECOND)

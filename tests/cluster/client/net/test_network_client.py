@@ -1,4 +1,7 @@
-"""The least loaded node, and the backoff of connections."""
+"""NetworkClient: the choice of the least loaded node, and the backoff of connections.
+
+An EchoServer answers heartbeats at once, but keeps those of the group `parked` waiting.
+"""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -36,12 +39,15 @@ def picks(network: NetworkClient, times: int = 60) -> list[str]:
 
 
 def test_least_loaded_node_without_connections_is_any_node_from_a_random_start() -> None:
-    """CL-01: members of a group spread their first lookups over the brokers."""
+    """The search begins at a random node, so that members spread their first lookups (CL-01)."""
     assert picks(client(HostLab())) == list(SERVERS)
 
 
 def test_least_loaded_node_prefers_connected_and_idle_over_busy_and_unconnected() -> None:
-    """Kafka NetworkClient.leastLoadedNode, its first rule."""
+    """A node that is connected and has no request in flight is the best choice.
+
+    s0 has a parked request, s1 is idle, s2 has no connection (Kafka NetworkClient.leastLoadedNode).
+    """
     lab = HostLab()
     for name in SERVERS:
         EchoServer(lab.host(name), parked_groups=("parked",))
@@ -53,7 +59,7 @@ def test_least_loaded_node_prefers_connected_and_idle_over_busy_and_unconnected(
 
 
 def test_unanswered_requests_are_listed() -> None:
-    """A finding names request, node and age."""
+    """A finding about a request that is never answered names node, request and age (10 ms)."""
     lab = HostLab()
     for name in SERVERS:
         EchoServer(lab.host(name), parked_groups=("parked",))
@@ -79,7 +85,7 @@ def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() ->
 
 
 def test_least_loaded_node_prefers_a_connection_in_progress() -> None:
-    """Kafka waits for it rather than open another."""
+    """Kafka waits for a connection in progress rather than open another one."""
     lab = HostLab()
     network = client(lab)
     network.try_connect(SERVERS[2], GENERAL)
@@ -100,7 +106,10 @@ def test_least_loaded_node_skips_nodes_that_back_off() -> None:
 
 
 def test_reconnect_backoff_of_a_refusing_node_grows_to_its_maximum() -> None:
-    """reconnect.backoff.ms 50 doubles up to reconnect.backoff.max.ms 1000, 20 % jitter."""
+    """reconnect.backoff.ms, 50, doubles up to reconnect.backoff.max.ms, 1000, with 20 % jitter.
+
+    The test looks every 5 ms, so that a wait may seem 5 ms longer.
+    """
     lab = HostLab()
     network = client(lab)
     times: list[int] = []

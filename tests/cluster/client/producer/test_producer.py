@@ -1,4 +1,7 @@
-"""The producer: its rate, its partitions, and failed batches."""
+"""The producer: its rate, its partitions, and failed batches.
+
+The value of a record is its number.
+"""
 
 import pytest
 
@@ -58,7 +61,7 @@ def test_producer_numbers_its_records_and_uses_the_partitions_in_turn(make_lab: 
 
 
 def test_producer_lingers_to_fill_a_batch(make_lab: LabMaker) -> None:
-    """Records of one partition within linger.ms are sent together."""
+    """At 1,000 records a second, a batch that waits 10 ms has 10 records, or 11 with its first."""
     lab = make_lab(1, partitions=1)
     lab.producer(1_000.0, ProducerConfig(linger_ms=10))
     lab.run_for(SECOND)
@@ -67,7 +70,10 @@ def test_producer_lingers_to_fill_a_batch(make_lab: LabMaker) -> None:
 
 
 def test_producer_waits_for_the_topic_before_its_first_record(make_lab: LabMaker) -> None:
-    """Kafka's send blocks until the partitions are known; numbering begins then."""
+    """Kafka's send blocks until the partitions are known, so no record precedes that.
+
+    100 records a second for 2 s less the wait for metadata are fewer than 190.
+    """
     lab = make_lab(1)
     lab.brokers[0].answer(MetadataRequest, *[MetadataResponse()] * 3)
     lab.producer(100.0)

@@ -1,4 +1,8 @@
-"""The lab's producer with enable.idempotence: sequences, retries, epochs."""
+"""A producer with enable.idempotence: sequences, retries, epochs.
+
+A batch has the producer's id and epoch, and the sequence of its first record. A leader writes each
+sequence of a partition once.
+"""
 
 import pytest
 from msgspec.structs import replace
@@ -35,6 +39,7 @@ def sent(lab: ClientLab) -> list[tuple[int, int, int, int]]:
 
 
 def test_each_partition_has_its_own_sequences() -> None:
+    """A sequence counts records: after 3 records at 0 comes 3. After 2**31 - 1 comes 0 again."""
     identity = ProducerIdentity()
     assert identity.producer_id == NO_PRODUCER_ID
     identity.begin(5, 0)
@@ -60,7 +65,10 @@ def test_new_epoch_resets_all_sequences_and_the_last_epoch_needs_a_new_id() -> N
 
 
 def test_resent_batch_keeps_its_sequence(make_lab: LabMaker) -> None:
-    """The leader recognises it as a duplicate."""
+    """The leader recognises a resent batch as a duplicate by its sequence, 0 three times.
+
+    The scripted broker gives the producer id 7.
+    """
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, *[error(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 2)
     lab.producer(20.0, IDEMPOTENT)
@@ -104,7 +112,7 @@ def test_batch_that_is_given_up_raises_the_epoch(make_lab: LabMaker) -> None:
 
 def test_idempotence_without_all_acks_is_an_error() -> None:
     """Kafka throws ConfigException."""
-    (found,) = errors(
+    (problem,) = errors(
         experiment(
             producers=[
                 {
@@ -115,8 +123,8 @@ def test_idempotence_without_all_acks_is_an_error() -> None:
             ]
         )
     )
-    assert found.path == "producers[0].config.acks"
-    assert found.expected == "all"
+    assert problem.path == "producers[0].config.acks"
+    assert problem.expected == "all"
 
 
 class ProducerLab(BrokerLab):
@@ -136,7 +144,10 @@ class ProducerLab(BrokerLab):
 
 @pytest.mark.parametrize("is_idempotent", [True, False])
 def test_records_are_written_once_although_answers_are_lost(is_idempotent: bool) -> None:
-    """A leader that is paused for 3 s writes waiting batches, and the producer resends them."""
+    """A leader that is paused for 3 s writes waiting batches, and the producer resends them.
+
+    The request timeout is 1 s. Without idempotence the resent batches are written twice.
+    """
 
     async def story(lab: BrokerLab) -> list[bytes]:
         leader = broker_name(BrokerId(0))
