@@ -104,6 +104,12 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     isolate: bool = False
     starts_later: bool = False
 
+    @property
+    def longest_between_polls_us(self) -> int:
+        """The longest time between two polls: one waits, and returns `max.poll.records` records."""
+        record_us = self.process_us + self.process_spread_us
+        return 1_000 * self.poll_timeout_ms + self.config.max_poll_records * record_us
+
 
 class TopicFilterSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A topic filter that a consumer on ZooKeeper registers.

@@ -324,13 +324,7 @@ def settling_us(spec: ClusterSpec) -> int:
 
 def _heartbeat_and_join_us(consumer: ConsumerSpec) -> int:
     """Return the longest time from the beginning of a rebalance to a member's JoinGroup."""
-    return consumer.config.heartbeat_interval_ms * MS + _application_us(consumer)
-
-
-def _application_us(consumer: ConsumerSpec) -> int:
-    """Return the longest time between two polls: each returns `max.poll.records` records."""
-    record_us = consumer.process_us + consumer.process_spread_us
-    return consumer.poll_timeout_ms * MS + consumer.config.max_poll_records * record_us
+    return consumer.config.heartbeat_interval_ms * MS + consumer.longest_between_polls_us
 
 
 def _transaction_partitions(
@@ -379,5 +373,5 @@ def _expectation(
         rebalance_timeout_us=max(config.max_poll_interval_ms for config in configs) * MS,
         request_timeout_us=max(config.request_timeout_ms for config in configs) * MS,
         retry_backoff_max_us=max(config.retry_backoff_max_ms for config in configs) * MS,
-        application_us=max(map(_application_us, consumers)),
+        application_us=max(consumer.longest_between_polls_us for consumer in consumers),
     )

@@ -12,6 +12,7 @@ from chaos.experiment.structs import (
     coordinated_groups,
     group_partition,
     internal_topics,
+    to_cluster_spec,
     zookeeper_groups,
     zookeeper_ids,
 )
@@ -210,6 +211,20 @@ def _expected(
     members = [consumer_name(group_id, index) for index in range(total)]
     additional = [name for name in joined if name.rpartition("-")[0] == f"consumer-{group_id}"]
     return [name for name in dict.fromkeys((*members, *additional)) if name not in lost]
+
+
+def slow_groups(experiment: Experiment) -> tuple[str, ...]:
+    """Return the groups whose application may be slower than `max.poll.interval.ms`.
+
+    Such a group may never be Stable with all its members, although nothing is broken: each member
+    leaves when its application misses a poll, and joins again.
+    """
+    slow = {
+        consumer.group_id: None
+        for consumer in to_cluster_spec(experiment).consumers
+        if consumer.longest_between_polls_us >= 1_000 * consumer.config.max_poll_interval_ms
+    }
+    return tuple(slow)
 
 
 def summarize(missing: list[str], limit: int = 4) -> str:

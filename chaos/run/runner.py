@@ -15,7 +15,12 @@ from chaos.checkers.registry import CheckSuite
 from chaos.experiment.structs import Experiment, microseconds
 from chaos.results.run_directory import RunDirectory
 from chaos.results.verdict import reach_verdict, without_lost_evidence
-from chaos.run.conditions import missing_for_liveness, missing_for_steady_state, summarize
+from chaos.run.conditions import (
+    missing_for_liveness,
+    missing_for_steady_state,
+    slow_groups,
+    summarize,
+)
 from chaos.run.injection import FaultInjector, ToolFailed
 from chaos.run.journal import Journal
 from chaos.run.live_checks import LiveChecks
@@ -216,7 +221,13 @@ class ExperimentRun:
         if missing:
             detail = {"waited_us": microseconds(timeout), "missing": missing}
             self._runtime.trace(TraceEvent(kind=TraceKind.STEADY_STATE_MISSED, detail=detail))
-            raise GiveUp(f"no steady state within {timeout}: {summarize(missing)}")
+            slow = slow_groups(self._experiment)
+            because = (
+                f", and an application may be slower than max.poll.interval.ms ({', '.join(slow)})"
+                if slow
+                else ""
+            )
+            raise GiveUp(f"no steady state within {timeout}{because}: {summarize(missing)}")
 
     async def _inject_faults(self) -> None:
         self._enter_stage("faults")

@@ -264,6 +264,28 @@ def test_fault_that_hits_nothing_makes_the_verdict_unknown() -> None:
     assert [row.cause for row in run.of_kind(TraceKind.FAULT_MISSED)] == ["crash-0"]
 
 
+def test_missed_steady_state_names_the_groups_whose_applications_may_miss_polls() -> None:
+    """500 records of 10 ms and a poll of 50 ms take 5.05 s; `max.poll.interval.ms` is 5 s.
+
+    A space of `explore` may allow this reason for a run that proves nothing, and no other one.
+    """
+    slow = {
+        "members": 2,
+        "topics": ["orders"],
+        "process_us": 10_000,
+        "config": {"max.poll.interval.ms": 5_000, "session.timeout.ms": 5_000},
+    }
+    run = Run(experiment(groups={"readers": slow}, faults=[]))
+    run.runtime.nobody_joined = True
+
+    (reason,) = run.execute().reasons
+
+    assert reason.startswith(
+        "no steady state within 60s, and an application may be slower than max.poll.interval.ms "
+        "(readers): group readers"
+    )
+
+
 def test_group_without_members_makes_the_verdict_unknown() -> None:
     """Exit 2, and the reason names the group; a cluster that was never steady gets no fault."""
     run = Run()
