@@ -20,16 +20,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import msgspec
 import pyspark
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measurement import commit, machine
 from benchmarks.recorded_page import replace_section
+from results_schema.journal import JournalEntry
+from results_schema.results import Results
 
 ROOT = Path(__file__).resolve().parent.parent
 MACHINES = str(ROOT / "scripts" / "machines")
-HEAD = "10.219.55.11"
+SUBNET = "10.219.55"
+HEAD = f"{SUBNET}.11"
 PORT = 6379
 RUNS = "/tmp/coordlab-runs"
 """Folder of the runs, on machine 1. Each machine has a /tmp of its own, so that the trace rows of a
@@ -90,7 +94,7 @@ def start_ray(machine: int) -> None:
         str(Path(sys.executable).parent / "ray"),
         "start",
         *how,
-        f"--node-ip-address=10.219.55.{10 + machine}",
+        f"--node-ip-address={address_of(machine)}",
         "--num-cpus=1",
         "--object-store-memory=100000000",
         "--disable-usage-stats",
@@ -114,6 +118,11 @@ def three_machines() -> Iterator[None]:
         yield
     finally:
         subprocess.run([MACHINES, "down"], check=False)
+
+
+def address_of(number: int) -> str:
+    """Return the IP address of a machine, counted from 1."""
+    return f"{SUBNET}.{10 + number}"
 
 
 def shared_folder() -> str:
@@ -201,29 +210,41 @@ def start_run(experiment: str) -> Started:
     return Started("run", experiment, "--seed", "1", *SLOW_START, *address)
 
 
-def outcome_of(command: Started, experiment: str, *codes: int) -> str:
-    """Wait for the end of a run; return exit code, verdict and first reason.
+def results_of(command: Started, experiment: str, *codes: int) -> tuple[int, Results]:
+    """Wait for the end of a run; return its exit code and results.
 
     Raises: CaseFailed if the exit code is none of `codes`, or a node process does not end.
     """
     code = command.end()
     path = f"{RUNS}/{experiment}/latest/results.json"
-    read = subprocess.run(on(1, "cat", path), capture_output=True, text=True, check=False)
+    read = subprocess.run(on(1, "cat", path), capture_output=True, check=False)
     if code not in codes or read.returncode != 0:
         raise CaseFailed(f"exit code {code}: {' '.join(command.lines[-4:])}")
-    results = json.loads(read.stdout)
     check_all_ended(1, 2, 3)
-    return "; ".join((f"exit code {code}, {results['verdict']}", *results["reasons"][:1]))
+    return code, msgspec.json.decode(read.stdout, type=Results)
+
+
+def described(code: int, results: Results) -> str:
+    """Return exit code, verdict and first reason as one text."""
+    return "; ".join((f"exit code {code}, {results.verdict}", *results.reasons[:1]))
+
+
+def accident_of(number: int, results: Results) -> JournalEntry:
+    """Return the journal's entry of the accident of a machine. Raises: CaseFailed without one."""
+    for entry in results.faults:
+        if entry.is_by_accident and entry.target == address_of(number):
+            return entry
+    raise CaseFailed(f"the journal has no accident of machine {number}: {results.reasons[:1]}")
 
 
 def run_alone() -> str:
     """Run coordinator_crash without any accident."""
-    return outcome_of(start_run("coordinator_crash"), "coordinator_crash", 0)
+    return described(*results_of(start_run("coordinator_crash"), "coordinator_crash", 0))
 
 
 def lose_machine_on_purpose() -> str:
     """Run machine_crash, whose fault kills every node of one machine."""
-    return outcome_of(start_run("machine_crash"), "machine_crash", 0)
+    return described(*results_of(start_run("machine_crash"), "machine_crash", 0))
 
 
 def lose_machine_in_start() -> str:
@@ -256,10 +277,11 @@ def lose_machine_in_collection() -> str:
 
 def _kill_machine(command: Started) -> str:
     machines("kill", "3")
-    actual = outcome_of(command, "coordinator_crash", 2)
-    if "was lost" not in actual and "does not answer" not in actual:
-        raise CaseFailed(f"the first reason does not name the lost machine: {actual}")
-    return actual
+    code, results = results_of(command, "coordinator_crash", 2)
+    accident = accident_of(3, results)
+    if results.reasons[0] != accident.note:
+        raise CaseFailed(f"the first reason is not `{accident.note}`: {results.reasons[0]}")
+    return described(code, results)
 
 
 def cut_machine() -> str:
@@ -269,11 +291,11 @@ def cut_machine() -> str:
     machines("cut", "2")
     time.sleep(12)
     machines("mend", "2")
-    actual = outcome_of(command, "coordinator_crash", 0, 2)
-    if not any("disturbed from" in line for line in command.lines):
-        raise CaseFailed(f"the output does not name the disturbed machine: {actual}")
-    disturbed = next(line for line in command.lines if "disturbed" in line)
-    return f"{actual}; {disturbed.partition('  ')[2] or disturbed}"
+    code, results = results_of(command, "coordinator_crash", 0, 2)
+    accident = accident_of(2, results)
+    if accident.in_force_until_us is None:
+        raise CaseFailed(f"the machine that came back has no end of its silence: {accident.note}")
+    return f"{described(code, results)}; {accident.note}"
 
 
 def kill_driver() -> str:
@@ -337,7 +359,7 @@ def analyze_on_spark() -> str:
 def _start_spark(number: int, name: str, *words: str) -> subprocess.Popen[bytes]:
     """Start a daemon of Spark's standalone cluster from pyspark's own jars."""
     home = Path(pyspark.__file__).parent
-    address = f"10.219.55.{10 + number}"
+    address = address_of(number)
     setting = ("env", f"SPARK_LOCAL_IP={address}", f"SPARK_WORKER_DIR={SPARK_WORK}")
     spark = (str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}")
     host = () if "--host" in words else ("--host", address)
