@@ -13,7 +13,9 @@ def main() -> None:
     output.take_over()
     try:
         code = run_cli(sys.argv[1:])
-    except KeyboardInterrupt:  # the output was closed while the error of another end was printed
+    except KeyboardInterrupt:
+        # `run_cli` handles Ctrl-C itself. This one came while it printed an error: the reader of
+        # the output has gone away (see `output`).
         code = EXIT_INTERRUPTED
     sys.exit(output.conclude(code))
 

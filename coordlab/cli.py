@@ -1,4 +1,4 @@
-"""The command line: the list of commands, and the single place where their errors end.
+"""The command line: the list of commands, and the only handler of their errors.
 
 The module of a command is imported only when that command is called, so that no command waits for
 the imports of another. The help lists all commands without importing any, because SUMMARIES holds
@@ -89,7 +89,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, None if there is none of that name."""
+        """Return the command of this name; None if there is none."""
         return load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -122,8 +122,9 @@ def run_cli(arguments: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:
-        failed_with: int = import_module("coordlab.errors").print_error(error)
-        return failed_with
+        # Imported here, because this module imports the errors of every layer.
+        exit_code: int = import_module("coordlab.errors").print_error(error)
+        return exit_code
     return code if isinstance(code, int) else EXIT_PASS
 
 

@@ -55,8 +55,9 @@ def print_path(console: Console, what: str, path: Path) -> None:
 
     The line is not wrapped, because a wrapped path can be neither clicked nor copied.
     """
-    here = Path.cwd()
-    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    working_directory = Path.cwd()
+    is_below = path.is_relative_to(working_directory)
+    shown = path.relative_to(working_directory) if is_below else path
     console.print(Text(f"{what}: {shown}"), soft_wrap=True)
 
 
@@ -85,12 +86,12 @@ def clock(time_us: int) -> str:
 
 
 def row_words(row: TraceRow) -> str:
-    """Return a row as words, one space between them, for output that is wrapped."""
+    """Return a row as text without aligned columns, for output that is wrapped."""
     return " ".join((clock(row.time_us), _life(row), row.kind, *_filled(row)))
 
 
 def row_line(row: TraceRow) -> str:
-    """Return a row as a line."""
+    """Return a row as a line with aligned columns."""
     when, life = clock(row.time_us), _life(row)
     line = f"{when:>13}  {life:<{NODE_WIDTH}} {row.kind:<{KIND_WIDTH}} {' '.join(_filled(row))}"
     return line.rstrip()
@@ -102,6 +103,7 @@ def _life(row: TraceRow) -> str:
 
 
 def _filled(row: TraceRow) -> Iterator[str]:
+    """Yield the texts of the columns after the kind that have a value."""
     for name in _COLUMNS:
         value = getattr(row, name)
         if value is not None:

@@ -1,14 +1,15 @@
 """A run as JUnit XML, the form in which CI systems take results.
 
-One test case for each check, and one called `run`, which says whether the run proved anything:
+A run is a test suite. It has one test case for each check, and the test case `run`:
 
-- a check that passed is a passed test case, one that was violated a failure with its story;
-- a check that could not judge is an error, one that was not put to the test is skipped;
+- a check that passed is a passed test case;
+- a violated check is a failure, with its story;
+- a check that could not judge is an error;
+- a check that had nothing to judge is skipped;
 - `run` is an error if the verdict is unknown, the run was interrupted or coordlab itself failed.
 
-So the suite is green if and only if the verdict is pass. Each run of several seeds is a suite. The
-document follows the schema that Jenkins publishes (junit-10.xsd). Its elements are in the order
-that stricter schemas demand.
+So all cases pass if and only if the verdict is pass. The document follows the schema that Jenkins
+publishes (junit-10.xsd). Its elements are in the order that stricter schemas demand.
 """
 
 import re
@@ -31,7 +32,12 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One test case. `kind` is None for a passed one, else failure | error | skipped."""
+    """One test case.
+
+    - `kind`: `failure`, `error` or `skipped`; None for a passed case.
+    - `message`: one line; `story`: the text below it.
+    - `type`: the type of the failure or error.
+    """
 
     name: str
     kind: str | None = None
@@ -113,14 +119,14 @@ def suite_of_run(
 
 def junit_of_failure(experiment: str, error: BaseException) -> bytes:
     """Return the document of a run that failed before it had results."""
-    said = str(error) or type(error).__name__
-    return document([suite_of_failure(experiment, said, kind=type(error).__name__)])
+    error_type = type(error).__name__
+    return document([suite_of_failure(experiment, str(error) or error_type, kind=error_type)])
 
 
-def suite_of_failure(name: str, said: str, *, kind: str) -> Suite:
-    """Return the suite of a run without results; `kind` is the type of what failed."""
-    first, _, _ = said.partition("\n")
-    case = Case(name=RUN_CASE, kind="error", type=kind, message=first, story=said)
+def suite_of_failure(name: str, message: str, *, kind: str) -> Suite:
+    """Return the suite of a run without results; `kind` is the type of the failure."""
+    first_line, _, _ = message.partition("\n")
+    case = Case(name=RUN_CASE, kind="error", type=kind, message=first_line, story=message)
     return Suite(name=name, cases=[case], properties={"experiment": name})
 
 
@@ -209,9 +215,9 @@ def _add_suite(root: ET.Element, suite: Suite) -> None:
     if suite.started_at is not None:
         element.set("timestamp", suite.started_at[: len("2026-01-31T12:00:00")])
         element.set("hostname", suite.host)
-    held = ET.SubElement(element, "properties")
+    properties = ET.SubElement(element, "properties")
     for key, value in suite.properties.items():
-        ET.SubElement(held, "property", {"name": key, "value": _clean(value)})
+        ET.SubElement(properties, "property", {"name": key, "value": _clean(value)})
     took = _seconds_text(_seconds(suite))
     for case in suite.cases:
         _add_case(element, case, classname=name, took=took)
@@ -248,4 +254,5 @@ def _seconds_text(seconds: float) -> str:
 
 
 def _clean(text: str) -> str:
+    """Return a text without characters that XML cannot hold."""
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -64,7 +64,7 @@ def with_examples(*examples: str) -> type[click.Command]:
         """A command whose help ends with examples."""
 
         def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-            """Write the examples, unwrapped, and then what else stands at the end."""
+            """Write the examples, unwrapped, and then the command's own epilog."""
             _write_examples(formatter, examples)
             super().format_epilog(ctx, formatter)
 
@@ -78,7 +78,7 @@ def group_with_examples(*examples: str) -> type[click.Group]:
         """A group of commands whose help ends with examples."""
 
         def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-            """Write the examples, unwrapped, and then what else stands at the end."""
+            """Write the examples, unwrapped, and then the group's own epilog."""
             _write_examples(formatter, examples)
             super().format_epilog(ctx, formatter)
 
@@ -127,9 +127,9 @@ def as_one(
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
         @functools.wraps(command)
-        def with_options(**given: Any) -> int:  # noqa: ANN401 - as click has converted them
-            one = options(**{field: given.pop(field) for field in fields})
-            return command(**{name: one}, **given)
+        def with_options(**values: Any) -> int:  # noqa: ANN401 - as click has converted them
+            built = options(**{field: values.pop(field) for field in fields})
+            return command(**{name: built}, **values)
 
         return with_options
 
@@ -143,8 +143,9 @@ def named_runs(names: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
     """
     if not names:
         return (latest_run(root),)
-    found = [past for name in names for past in find_runs(name, root)]
-    return tuple({past.path.resolve(): past for past in found}.values())
+    # Two names of one run, such as its directory and a link to it, count once.
+    by_path = {past.path.resolve(): past for name in names for past in find_runs(name, root)}
+    return tuple(by_path.values())
 
 
 def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
@@ -156,9 +157,9 @@ def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
     for path in (name, root / name):
         if path.is_dir():
             return (open_run(path),)
-        seeds = seed_directories(path)
-        if seeds:
-            return tuple(open_run(each) for each in seeds)
+        directories = seed_directories(path)
+        if directories:
+            return tuple(open_run(directory) for directory in directories)
     known = [*map(str, run_names(root)), *(str(root / run) for run in run_names(root))]
     near = near_miss(str(name), known)
     raise NotARun(
@@ -170,15 +171,15 @@ def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
 
 def find_run(name: Path, root: Path) -> PastRun:
     """Return the only run of `name`. Raises: NotARun if there is none, or several."""
-    found = find_runs(name, root)
-    if len(found) > 1:
-        raise NotARun(f"{name} has {len(found)} seeds: name one, such as {found[0].path}")
-    return found[0]
+    runs = find_runs(name, root)
+    if len(runs) > 1:
+        raise NotARun(f"{name} has {len(runs)} seeds: name one, such as {runs[0].path}")
+    return runs[0]
 
 
 def latest_run(root: Path) -> PastRun:
     """Return the run that began last. Raises: NotARun if there is none."""
-    past = list(list_runs(root))
-    if not past:
+    runs = list(list_runs(root))
+    if not runs:
         raise NotARun(f"there is no run in {root}; `{called_as()} run EXPERIMENT` makes one")
-    return max(past, key=lambda each: each.manifest.started_at)
+    return max(runs, key=lambda past: past.manifest.started_at)

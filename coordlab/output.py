@@ -1,9 +1,11 @@
 """Standard output and standard error, whose reader may go away while a command prints.
 
 `run ... | head -2` closes the pipe, and closing a window closes the terminal. Python would then
-raise BrokenPipeError in whichever print comes next, also in another thread. A command must neither
-fail in the middle of a print nor leave a broken cluster, so this module does it differently:
-1. It interrupts the command as Ctrl-C does; a run then heals its faults and stops its cluster.
+raise BrokenPipeError in the next print, perhaps in another thread. The command would fail in the
+middle of a print, and leave a broken cluster. Instead of this:
+
+1. The module interrupts the command as Ctrl-C does; a run then heals its faults and stops its
+   cluster.
 2. It drops everything that the command still prints.
 3. The process ends with EXIT_OUTPUT_CLOSED.
 """
@@ -41,7 +43,7 @@ class Output:
     def take_over(self) -> None:
         """Replace sys.stdout and sys.stderr by streams whose writes never raise OSError.
 
-        A hang-up ends a command as a closed pipe does, unless nohup said to ignore it.
+        A hang-up (SIGHUP) ends a command as a closed pipe does, unless nohup made it ignored.
         """
         sys.stdout = self._watched(sys.stdout, 1)
         sys.stderr = self._watched(sys.stderr, 2)
@@ -67,15 +69,15 @@ class Output:
             signal.pthread_kill(main, signal.SIGINT)
 
     def conclude(self, code: int) -> int:
-        """Print what is still buffered and return the exit code, which was to be `code`.
+        """Print what is still buffered, and return the exit code: `code` unless a write failed.
 
-        A stream that failed otherwise than by being closed, on a full disk say, is named.
+        After another error than a closed stream, such as a full disk, a message names the stream.
         """
         for stream in (sys.stdout, sys.stderr):
             try:
                 if stream is not None:
                     stream.flush()
-            except KeyboardInterrupt:
+            except KeyboardInterrupt:  # by `lose`, if this flush is the first write that failed
                 continue
         if self._error is None:
             return code
@@ -105,7 +107,7 @@ class Output:
 
 
 class _WatchedFile(io.FileIO):
-    """A file descriptor; a write that fails is reported and counts as done."""
+    """A file descriptor; a failed write is reported to Output, and counts as done."""
 
     def __init__(self, number: int, output: Output) -> None:
         super().__init__(number, "wb", closefd=False)

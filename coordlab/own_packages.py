@@ -1,7 +1,7 @@
-"""A check that ends the process if Python would import a package of ours from another distribution.
+"""A check that ends the process if Python would import one of coordlab's packages from elsewhere.
 
-The folders are top-level import packages with plain names, so another project's `protocol` or
-`pipeline` on the path could be taken for ours.
+The packages have plain names at the top level. Without the check, Python could import another
+project's `protocol` or `pipeline` from its path.
 """
 
 import importlib.util

@@ -10,10 +10,10 @@ from chaos.experiment.problems import near_miss, one_of
 from chaos.experiment.structs import microseconds
 
 MAX_TIME_SCALE = 100
-"""At a larger scale Kafka's shortest timeouts would be shorter than the scheduling of a process."""
+"""At a larger scale, Kafka's shortest timeouts would be shorter than the delays of scheduling."""
 
 MAX_SEEDS = 10_000
-"""Most seeds of one `run`. Each run keeps its trace; for more seeds there is `explore`."""
+"""Limit of the seeds of one `run`, which keeps every trace; `explore` plays more seeds."""
 
 _SEEDS = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
 _SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
@@ -89,7 +89,7 @@ class SomeOf(click.ParamType[tuple[str, ...]]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
-        """Return the words of `value`, as they are written."""
+        """Return the words of `value`, in the letter case of the allowed words."""
         if isinstance(value, tuple):
             return value
         return tuple(self._word(word.strip()) for word in str(value).split(","))
@@ -102,6 +102,7 @@ class SomeOf(click.ParamType[tuple[str, ...]]):
 
 
 def _expected(words: Sequence[str], given: str) -> str:
+    """Return the error message for a word that is not allowed."""
     near = near_miss(given, words)
     hint = "" if near is None else f"; did you mean `{near}`?"
     return f"expected {one_of(words)}, got `{given}`{hint}"

@@ -23,9 +23,10 @@ def called_as() -> str:
     script = Path(sys.argv[0])
     if script.name != SCRIPT:
         return PROGRAM
-    found = shutil.which(SCRIPT)
-    on_path = found is not None and Path(found).resolve() == script.resolve()
-    return SCRIPT if on_path else shlex.quote(str(script))
+    # On the PATH may be the script of another installation.
+    script_on_path = shutil.which(SCRIPT)
+    is_this_one = script_on_path is not None and Path(script_on_path).resolve() == script.resolve()
+    return SCRIPT if is_this_one else shlex.quote(str(script))
 
 
 def to_paste(command: str) -> str:

@@ -35,14 +35,14 @@ _COORDINATORS = {
 def facts_of(past: PastRun) -> RunFacts:
     """Return the facts in the JSON files of a run."""
     manifest = past.manifest
-    results, without_results = _results(past)
-    entries, without_journal = _entries(past, results)
+    results, results_problems = _results(past)
+    entries, journal_problems = _entries(past, results)
     return RunFacts(
         manifest=manifest,
         results=results,
         status=status_of(past),
         faults=entries,
-        losses=(*manifest.losses, *without_results, *without_journal),
+        losses=(*manifest.losses, *results_problems, *journal_problems),
         promises={name: checker.promise for name, checker in CHECKERS.items()},
         settings=settings_of(manifest.config),
         experiment_file=_file_of(manifest),
@@ -77,6 +77,7 @@ def experiment_yaml(config: Mapping[str, Any]) -> str:
 
 
 def _results(past: PastRun) -> tuple[Results | None, tuple[str, ...]]:
+    """Return the results, or None and a sentence with the reason."""
     try:
         return past.results(), ()
     except NotARun as error:

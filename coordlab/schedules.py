@@ -18,10 +18,11 @@ from coordlab.program import PROGRAM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """An experiment with its seed: all that decides a run in virtual time.
+    """An experiment with its seed, which together determine a run in virtual time.
 
-    Shape: `words` name it on a command line; `stamp` is None where no run of it was remembered;
-    `path` is its file, None for one that was drawn.
+    - `words`: name the schedule on a command line.
+    - `stamp`: the digest of an earlier run; None if the file has none.
+    - `path`: the file; None if the schedule was drawn from a space.
     """
 
     experiment: Experiment
@@ -32,18 +33,19 @@ class Schedule:
 
     @property
     def name(self) -> str:
-        """Its words on a command line."""
+        """The words that name the schedule, as they are typed."""
         return shlex.join(self.words)
 
     @property
     def replay_command(self) -> str:
-        """The command that plays it again."""
+        """The command that plays the schedule again."""
         return f"{PROGRAM} replay {self.name}"
 
     def changes_since_stamp(self, verb: str, *, force: bool) -> tuple[str, ...]:
-        """Return how code and Python differ from those of its stamp; nothing without a stamp.
+        """Return how code and Python differ from those of the stamp; () without a stamp.
 
-        Raises: click.UsageError if they differ, unless forced; `verb` is what the command does.
+        `verb`: what the command does with the schedule, for the message.
+        Raises: click.UsageError if they differ, unless `force`.
         """
         changed = () if self.stamp is None else differences(self.stamp)
         if changed and not force:
@@ -57,9 +59,8 @@ class Schedule:
 def named_schedule(word: str, space: str) -> Schedule:
     """Return the schedule that `word` names: a seed of `space`, or an experiment file.
 
-    A mutated seed is written with those that it comes from, `12-400-4711`.
-
-    An ordinary experiment, without `replay`, has seed 0, as with `run`.
+    The name of a mutated seed includes the seeds of its parents: `12-400-4711`. A file without
+    `replay` has seed 0, as with `run`.
     Raises: ExperimentError.
     """
     lineage = lineage_of_text(word)
@@ -82,5 +83,5 @@ def named_schedule(word: str, space: str) -> Schedule:
 
 
 def no_such_schedule(word: str, why: str) -> ExperimentError:
-    """Return the error that says why `word` cannot be played."""
+    """Return an error with the reason why `word` cannot be played."""
     return ExperimentError([Problem(file=word, line=None, path="", message=why)])

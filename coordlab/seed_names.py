@@ -7,7 +7,10 @@ _SEED = "-seed-"
 
 
 def seed_run_name(group: str, seed: int, digits: int) -> str:
-    """Return the name of a seed's directory; names sort like seeds of up to `digits` digits."""
+    """Return the name of a seed's directory.
+
+    The seed is padded to `digits` digits, so that sorted names are in the order of the seeds.
+    """
     return f"{group}{_SEED}{seed:0{digits}}"
 
 
@@ -42,10 +45,10 @@ def seeds_words(ranges: str) -> str:
 
 def seed_ranges(seeds: Iterable[int]) -> str:
     """Return seeds in the format of `--seeds`, sorted: `1..5,9`."""
-    runs: list[list[int]] = []
+    ranges: list[list[int]] = []
     for seed in sorted(seeds):
-        if runs and seed == runs[-1][-1] + 1:
-            runs[-1].append(seed)
+        if ranges and seed == ranges[-1][-1] + 1:
+            ranges[-1].append(seed)
         else:
-            runs.append([seed])
-    return ",".join(f"{run[0]}..{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+            ranges.append([seed])
+    return ",".join(f"{each[0]}..{each[-1]}" if len(each) > 1 else str(each[0]) for each in ranges)

@@ -1,11 +1,11 @@
 """Every setting of a run's experiment with its default, as the report lists them.
 
 There are three kinds of sections:
-- a name that ends in `.config`: settings of Kafka, with Kafka's defaults;
-- a name that begins with `lab`: settings that Kafka does not have, such as the latency of the
-  virtual network or the longest time of a stage;
-- all others: the parts of the experiment, and `cluster.guards`, which switches off checks of
-  Kafka's.
+
+- A name that ends in `.config`: Kafka's settings, with Kafka's defaults.
+- A name that begins with `lab`: settings that Kafka does not have, such as the latency of the
+  virtual network or the longest time of a stage.
+- All others: the parts of the experiment, and `cluster.guards`, which switches off rules of Kafka.
 
 The functions work on the plain data of a manifest, so they can also read runs of other versions. A
 setting that this version does not know has no default; a setting that the run's version did not
@@ -24,7 +24,7 @@ from pipeline.report.facts import SettingFact
 KAFKA = ".config"
 """Ending of the sections with Kafka's settings."""
 LAB = "lab"
-"""Name, or beginning of the name, of the sections with the lab's settings."""
+"""Name, or beginning of the name, of the sections with settings that Kafka does not have."""
 TOP_SECTION = "experiment"
 """Section of settings at the top level of the file."""
 FROM_STEADY = "after the steady state"
@@ -42,31 +42,31 @@ def settings_of(config: Mapping[str, Any]) -> tuple[SettingFact, ...]:
     A setting of late members is returned only if it differs from their group's. A section is a path
     in the file, such as `groups.readers.config`, or `lab` and a path, such as `lab.cluster.links`.
     """
-    kept = {key: value for key, value in config.items() if key not in _NO_SETTINGS}
-    return tuple(_settings(_without_unused_designs(kept), Experiment, ""))
+    settings = {key: value for key, value in config.items() if key not in _NO_SETTINGS}
+    return tuple(_settings(_without_unused_designs(settings), Experiment, ""))
 
 
 def _without_unused_designs(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return `config` without settings that have no effect.
 
-    A group on ZooKeeper has no use for `config`, another group none for `zookeeper`; the ensemble's
-    settings matter only if some group is on ZooKeeper.
+    A group on ZooKeeper does not use `config`, and a group with a coordinator does not use
+    `zookeeper`. The settings of the ZooKeeper ensemble matter only if some group is on ZooKeeper.
     """
     groups = config.get("groups")
     if not isinstance(groups, Mapping):
         return dict(config)
     on_zookeeper = [name for name, group in groups.items() if _is_on_zookeeper(group)]
-    kept = {**config}
-    kept["groups"] = {
+    used = {**config}
+    used["groups"] = {
         name: _drop(group, "config") if name in on_zookeeper else _drop(group, "zookeeper")
         for name, group in groups.items()
     }
     if not on_zookeeper:
-        kept["groups"] = {
-            name: _drop(group, "coordination") for name, group in kept["groups"].items()
+        used["groups"] = {
+            name: _drop(group, "coordination") for name, group in used["groups"].items()
         }
-        kept["cluster"] = _drop(config.get("cluster"), "zookeeper")
-    return kept
+        used["cluster"] = _drop(config.get("cluster"), "zookeeper")
+    return used
 
 
 def _is_on_zookeeper(group: object) -> bool:
@@ -83,7 +83,10 @@ def _drop(section: object, name: str) -> object:
 def _settings(
     values: Mapping[str, Any], struct: type[msgspec.Struct] | None, section: str
 ) -> Iterator[SettingFact]:
-    """Yield the plain values of one section first, then the sections below it."""
+    """Yield the plain values of one section first, then the sections below it.
+
+    `struct`: the section's struct, which knows the defaults; None if this version has none.
+    """
     known = {} if struct is None else {field.key: field for field in fields_of(struct)}
     below: list[tuple[Mapping[str, Any], type[msgspec.Struct] | None, str]] = []
     for name, value in values.items():
@@ -92,23 +95,24 @@ def _settings(
         path = f"{section}.{name}" if section else name
         if isinstance(value, Mapping):
             if field is not None and get_origin(field.annotation) is dict:
-                below += [(each, inner, f"{path}.{key}") for key, each in value.items()]
+                below += [(nested, inner, f"{path}.{key}") for key, nested in value.items()]
             else:
                 below.append((value, inner, path))
-        elif isinstance(value, list | tuple) and any(isinstance(each, Mapping) for each in value):
-            below += [(each, inner, f"{path}[{index}]") for index, each in enumerate(value)]
-        elif not (inner is not None and value in ((), [], None)):  # no late member is no setting
+        elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+            below += [(item, inner, f"{path}[{index}]") for index, item in enumerate(value)]
+        elif not (inner is not None and value in ((), [], None)):  # an empty list of sections
             yield SettingFact(
                 section=_section(section, name),
                 name=name,
-                value=_counted(struct, name, setting_text(value)),
+                value=_with_origin(struct, name, setting_text(value)),
                 default=None
                 if field is None or field.required
                 else setting_text(msgspec.to_builtins(field.default)),
             )
     for nested, inner, path in below:
-        own = _without(nested, values.get("config")) if inner is LateMembersDefinition else nested
-        yield from _settings(own, inner, path)
+        is_late = inner is LateMembersDefinition
+        section_values = _without_repeats(nested, values.get("config")) if is_late else nested
+        yield from _settings(section_values, inner, path)
 
 
 def _section(section: str, name: str) -> str:
@@ -118,18 +122,20 @@ def _section(section: str, name: str) -> str:
     return section or TOP_SECTION
 
 
-def _counted(struct: type[msgspec.Struct] | None, name: str, value: str) -> str:
-    """Return a value with the moment from which it counts, if that is not the run's start."""
+def _with_origin(struct: type[msgspec.Struct] | None, name: str, value: str) -> str:
+    """Return a value; if it is a time after the steady state, with a text that says so."""
     return f"{value} {FROM_STEADY}" if struct is LateMembersDefinition and name == "at" else value
 
 
-def _without(late: Mapping[str, Any], group: object) -> Mapping[str, Any]:
+def _without_repeats(late: Mapping[str, Any], group: object) -> Mapping[str, Any]:
     """Return the definition of late members without the settings that equal their group's."""
     config = late.get("config")
     if not isinstance(config, Mapping) or not isinstance(group, Mapping):
         return late
-    own = {name: value for name, value in config.items() if group.get(name, _MISSING) != value}
-    return {**late, "config": own}
+    different = {
+        name: value for name, value in config.items() if group.get(name, _MISSING) != value
+    }
+    return {**late, "config": different}
 
 
 def setting_text(value: object) -> str:
@@ -139,7 +145,7 @@ def setting_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
-        return ", ".join(setting_text(each) for each in value) or "none"
+        return ", ".join(setting_text(item) for item in value) or "none"
     if isinstance(value, float):
         return f"{value:g}"
     return str(value)

@@ -10,9 +10,9 @@ from types import FrameType
 def terminate_as_ctrl_c() -> Iterator[None]:
     """Treat SIGTERM as Ctrl-C within this context, so that the cluster is healed and stopped.
 
-    The handler of SIGTERM raises SIGINT, whose handler at that moment belongs to the runtime. This
-    one cancels the main task between two of its steps. An exception raised here instead would leave
-    that task alive, and it would continue with the plan while the cluster is healed.
+    The handler of SIGTERM raises SIGINT. The handler of SIGINT belongs to the runtime at that
+    moment, and cancels the main task between two of its steps. An exception raised here instead
+    would leave that task alive, and it would continue with the plan while the cluster is healed.
 
     A shell starts background processes of a script with SIGINT ignored, and a runtime then sets no
     handler. So this context restores Python's own handler first.

@@ -1,6 +1,7 @@
-"""What the commands share that ask a cluster which stays: its name, and how its refusal ends them.
+"""Options and errors of the commands that ask a standing cluster: inject, heal, status, down.
 
-They import neither the lab nor a runtime: an order should be there when the person expects it.
+A standing cluster is one that `coordlab up` keeps running. These commands import neither the runner
+nor a runtime, so that they start fast: a person watches the cluster while typing them.
 """
 
 import functools
@@ -16,7 +17,7 @@ from chaos.standing.registry import FOLDER, NoCluster, find_cluster
 from coordlab.program import called_as
 
 DEFAULT_RUNS = "runs"
-"""As in `coordlab.options`, which imports experiments."""
+"""The default of `coordlab.options.runs_option`; importing that module would import experiments."""
 A = TypeVar("A")
 Command = TypeVar("Command", bound=Callable[..., int])
 
@@ -48,9 +49,9 @@ class Refused(Exception):
 
 
 def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A]) -> A:
-    """Ask the cluster that is meant, and return its answer.
+    """Send a request to the cluster `name` (None: the default cluster), and return its answer.
 
-    Raises: NoCluster, SilentCluster; Refused, if the cluster refuses.
+    Raises: NoCluster, SilentCluster; Refused if the cluster refuses the request.
     """
     try:
         cluster, died = find_cluster(runs, name)
@@ -58,8 +59,8 @@ def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A
         if not error.none_is_up:
             raise
         raise NoCluster(f"{error}: `{called_as()} up` starts one") from error
-    for each in died:
-        click.echo(str(each), err=True)
+    for notice in died:
+        click.echo(str(notice), err=True)
     answer: Answer = cluster.ask(request)
     if isinstance(answer, OrderRefusal):
         raise Refused(answer)
@@ -69,7 +70,7 @@ def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A
 
 
 def ends_with_refusal(command: Command) -> Callable[..., int]:
-    """Let a command print the cluster's refusal, and end with its exit code."""
+    """Return the command with a handler of Refused that prints the problems and gives the code."""
 
     @functools.wraps(command)
     def refused_or_done(*args: object, **kwargs: object) -> int:

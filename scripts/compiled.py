@@ -1,8 +1,11 @@
 """`make fast`: compiles the hot modules into one shared library, which `cluster.compiled` loads.
 
-mypyc translates scripts/hot_modules.txt to C, the C compiler builds the library, and `record.json`
-has the sources and the Python that it belongs to. All files are in BUILD, which git ignores. The
-record is written last, so that an interrupted build does not count.
+1. mypyc translates the modules in scripts/hot_modules.txt to C.
+2. The C compiler builds the library.
+3. `record.json` records the sources and the Python for which the library is valid. It is written
+   last, so that the library of an interrupted build is not used.
+
+All files are in BUILD, which git ignores.
 """
 
 import json
@@ -22,6 +25,7 @@ from cluster.compiled import BUILD, GROUP, RECORD, fingerprint, library_path, py
 
 LIST = Path(__file__).with_name("hot_modules.txt")
 OPTIONS = ("-O1", "-g0", "-fPIC", "-DNDEBUG", "-fno-strict-overflow", "-w")
+"""Options of the C compiler."""
 
 
 class CannotCompile(RuntimeError):
@@ -57,6 +61,7 @@ def build(target: Path = BUILD) -> None:
     missing = missing_for_build()
     if missing is not None:
         raise CannotCompile(missing)
+    # Before the build, which takes a minute: a module that is edited meanwhile makes it stale.
     compiled_sources = fingerprint()
     (target / RECORD).unlink(missing_ok=True)
     c_folder = target / "c"
@@ -72,9 +77,9 @@ def build(target: Path = BUILD) -> None:
 
 
 def _translate(c_folder: Path, cache: Path) -> list[Path]:
-    """Write the C of the hot modules.
+    """Write the C of the hot modules, and return its files.
 
-    It runs in a process of its own, because mypyc exits on an error.
+    mypyc runs in a process of its own, because it exits on an error.
     """
     code = (
         "import sys\n"
@@ -94,30 +99,32 @@ def _runtime() -> list[Path]:
     from mypyc.build import include_dir  # noqa: PLC0415
     from mypyc.common import RUNTIME_C_FILES  # noqa: PLC0415
 
-    # Operations on bytes and strings that mypyc links where the code uses them.
     return [Path(include_dir()) / name for name in (*RUNTIME_C_FILES, *_OPERATIONS)]
 
 
 _OPERATIONS = ("bytes_extra_ops.c", "str_extra_ops.c")
+"""C files that are missing in RUNTIME_C_FILES: operations on bytes and strings."""
 
 
 def _compile_c(sources: Iterable[Path], c_folder: Path, target: Path) -> None:
     from mypyc.build import include_dir  # noqa: PLC0415
 
     compiler = shlex.split(find_compiler() or "cc")
-    headers = [f"-I{each}" for each in (sysconfig.get_path("include"), include_dir(), c_folder)]
+    folders = (sysconfig.get_path("include"), include_dir(), c_folder)
+    headers = [f"-I{folder}" for folder in folders]
 
     def compile_one(source: Path) -> str:
-        unit = str(c_folder / f"{source.stem}.o")
-        _run((*compiler, *OPTIONS, *headers, "-c", str(source), "-o", unit))
-        return unit
+        object_file = str(c_folder / f"{source.stem}.o")
+        _run((*compiler, *OPTIONS, *headers, "-c", str(source), "-o", object_file))
+        return object_file
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        units = list(pool.map(compile_one, sources))
-    _run((*compiler, "-shared", *units, "-o", str(library_path(target))))
+        object_files = list(pool.map(compile_one, sources))
+    _run((*compiler, "-shared", *object_files, "-o", str(library_path(target))))
 
 
 def _run(command: tuple[str, ...]) -> None:
+    """Run a command. Raises: CannotCompile with the last lines of its output if it fails."""
     done = subprocess.run(command, cwd=PACKAGE_ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last_lines = (done.stdout + done.stderr).strip().splitlines()[-20:]
@@ -125,7 +132,7 @@ def _run(command: tuple[str, ...]) -> None:
 
 
 def main() -> None:
-    """Build, and print how long it took."""
+    """Build, and print the duration."""
     began = time.monotonic()
     print(f"compiling {len(hot_sources())} hot modules (about a minute) ...", flush=True)
     try:

@@ -1,7 +1,8 @@
-"""Figures of the project's structure: `python -m scripts.house`, before and after a change of it.
+"""Figures of the project's structure, to compare before and after a change of the structure.
 
-All figures are read from the source files of a checkout, without importing them. `--make-test` also
-runs `make test` there and adds the processor time of the command and its children.
+`python -m scripts.house` reads all figures from the source files of a checkout, without importing
+them. `--make-test` also runs `make test` there, and adds the processor time of the command and its
+children.
 """
 
 import argparse
@@ -24,7 +25,8 @@ PRODUCT = (
 SHORT = 60
 """Modules with fewer lines count as short."""
 CRASH_PATH = Path(__file__).with_name("crash_path.txt")
-"""The calls from the loop over a plan to the act on Ray, one `module:qualified name` a line."""
+"""The calls from the loop over a plan to the act on Ray, one `module:qualified name` in each
+line."""
 _TEXT_METHODS = frozenset(
     {
         *("startswith", "endswith", "removeprefix", "removesuffix", "contains", "rlike", "like"),
@@ -37,10 +39,13 @@ _CAUSE = re.compile(r"\bcauses?\b|cause_text")
 class House(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of one checkout.
 
-    Units: lines are counted as an editor does; `make_test_cpu_minutes` is user and system time.
-    Shape: `largest_folder` counts modules without `__init__`; `repeated_names` are public top-level
-    functions and classes with the modules that define them, if there is more than one;
-    `parsed_causes` are places as `file:line`; `crash_path` is empty if the list is missing.
+    - `largest_folder`: the folder with most modules, and their number without `__init__`.
+    - `short_modules`: modules with fewer than SHORT lines.
+    - `repeated_names`: public top-level functions and classes that several modules define, with
+      these modules.
+    - `parsed_causes`: places that parse the text of a cause, as `file:line`.
+    - `crash_path`: the lines of CRASH_PATH; empty if the file is missing.
+    - `make_test_cpu_minutes`: user and system time.
     """
 
     largest_folder: tuple[str, int]
@@ -149,7 +154,8 @@ def _repeated_names(trees: dict[str, ast.Module]) -> dict[str, tuple[str, ...]]:
     for module, tree in trees.items():
         for name in dict.fromkeys(_public_names(tree)):
             places[name].append(module)
-    return {name: tuple(found) for name, found in sorted(places.items()) if len(found) > 1}
+    repeated = {name: modules for name, modules in sorted(places.items()) if len(modules) > 1}
+    return {name: tuple(modules) for name, modules in repeated.items()}
 
 
 def _public_names(tree: ast.Module) -> Iterator[str]:
@@ -171,10 +177,10 @@ def _public_names(tree: ast.Module) -> Iterator[str]:
 def _parsed_causes(tree: ast.Module) -> Iterator[int]:
     """Yield the lines that parse a cause as text.
 
-    They apply a text method or a pattern to it, or compare it with a literal of more than one word;
-    an enum's member does not count.
+    Such a line applies a text method or a pattern to a cause, or compares it with a literal of more
+    than one word, a phrase. A comparison with an enum's member does not count.
     """
-    phrases = {
+    phrase_constants = {
         target.id
         for node in tree.body
         if isinstance(node, ast.Assign) and _is_phrase(node.value)
@@ -188,15 +194,16 @@ def _parsed_causes(tree: ast.Module) -> Iterator[int]:
                     yield node.lineno
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 sides = [left, *rights]
-                about = any(_CAUSE.search(ast.unparse(side)) for side in sides)
-                literal = any(
-                    _is_phrase(side) or (isinstance(side, ast.Name) and side.id in phrases)
+                names_cause = any(_CAUSE.search(ast.unparse(side)) for side in sides)
+                has_phrase = any(
+                    _is_phrase(side) or (isinstance(side, ast.Name) and side.id in phrase_constants)
                     for side in sides
                 )
-                substring = isinstance(ops[0], (ast.In, ast.NotIn)) and (
+                # `"word" in (cause or "")` looks for a part of the text.
+                searches_text = isinstance(ops[0], (ast.In, ast.NotIn)) and (
                     "cause or" in ast.unparse(rights[0])
                 )
-                if about and (literal or substring):
+                if names_cause and (has_phrase or searches_text):
                     yield node.lineno
             case _:
                 pass

@@ -1,8 +1,8 @@
 """`make pictures`: plays the experiments that the documentation shows, and takes its pictures.
 
-Every picture in docs/pictures is an unedited screenshot of the report of a real run in virtual
-time, taken by a headless Chromium. docs/pictures/README.md, which this writes too, names the run of
-each.
+Every picture in docs/pictures is an unedited screenshot of the report of a run in virtual time,
+taken by a headless Chromium. This module also writes docs/pictures/README.md, which names the run
+of each picture.
 """
 
 import argparse
@@ -62,10 +62,12 @@ RUNS: Mapping[str, Recipe] = {
 class Picture:
     """One picture: a part of a run's report.
 
-    Shape: `elements` are the first and last id of the part, one below the other; None: the visible
-    part of the window.
-    Units: `shown_s` is the span of the time axis, in seconds after the first fault; None: the whole
-    run. `height_px` limits the picture's height; None: no limit.
+    - `run`: a key of RUNS.
+    - `elements`: ids of the first and the last element of the part, one below the other; None: the
+      visible part of the window.
+    - `shown_s`: begin and end of the time axis, in seconds after the first fault; None: the whole
+      run.
+    - `height_px`: limit of the picture's height; None: no limit.
     """
 
     name: str
@@ -143,8 +145,9 @@ def main() -> None:
         FOLDER.mkdir(parents=True, exist_ok=True)
         with chromium(program) as browser:
             for picture in wanted:
-                taken = _take(browser, *reports[picture.run], picture)
-                sys.stdout.write(f"{taken.name}: {taken.stat().st_size / 1_000:.0f} kB\n")
+                report, fault_s = reports[picture.run]
+                path = _take(browser, report, fault_s, picture)
+                sys.stdout.write(f"{path.name}: {path.stat().st_size / 1_000:.0f} kB\n")
     (FOLDER / "README.md").write_text(_list_of_pictures(), encoding="utf-8")
 
 
@@ -165,16 +168,16 @@ def _take(browser: Browser, report: Path, fault_s: float, picture: Picture) -> P
     Raises: RuntimeError if the page logs an error, or the picture is too large.
     """
     path = FOLDER / f"{picture.name}.png"
-    with visit(browser, report, screen=picture.screen, scheme=picture.scheme) as seen:
+    with visit(browser, report, screen=picture.screen, scheme=picture.scheme) as visited:
         if picture.shown_s is not None:
             from_s, to_s = picture.shown_s
-            set_range(seen.page, fault_s + from_s, fault_s + to_s)
+            set_range(visited.page, fault_s + from_s, fault_s + to_s)
         if picture.elements is None:
-            seen.page.screenshot(path=path)
+            visited.page.screenshot(path=path)
         else:
-            _take_part(seen.page, path, picture.elements, picture.height_px)
-        if seen.problems:
-            raise RuntimeError(f"{report.name}: {seen.problems[0]}")
+            _take_part(visited.page, path, picture.elements, picture.height_px)
+        if visited.problems:
+            raise RuntimeError(f"{report.name}: {visited.problems[0]}")
     if path.stat().st_size > LARGEST_BYTES:
         raise RuntimeError(f"{path.name} has {path.stat().st_size:,} bytes")
     return path
@@ -186,7 +189,8 @@ def _take_part(page: Page, path: Path, elements: tuple[str, str], height_px: int
     Raises: RuntimeError if one of them is not in the page.
     """
     draw_all(page)
-    page.add_style_tag(content=".timebar { position: static }")  # it would cover the rest
+    # The time bar stays at the window's edge, and would cover a part of a long picture.
+    page.add_style_tag(content=".timebar { position: static }")
     first, last = (page.locator(f"#{element}").bounding_box() for element in elements)
     if first is None or last is None:
         raise RuntimeError(f"there is no {' or no '.join(elements)} in the page")

@@ -1,4 +1,4 @@
-"""`down`: ends a cluster that stays, and waits for its verdict."""
+"""`down`: ends a standing cluster, one that `up` started, and waits for its verdict."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`heal`: undoes faults of a cluster that stays."""
+"""`heal`: undoes faults of a standing cluster, one that `up` started."""
 
 from pathlib import Path
 

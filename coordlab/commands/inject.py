@@ -1,4 +1,7 @@
-"""`inject`: breaks a cluster that stays, in the words of experiment files."""
+"""`inject`: injects a fault into a standing cluster, one that `up` started.
+
+Faults, targets and arguments have the same names as in experiment files.
+"""
 
 from pathlib import Path
 
@@ -91,7 +94,7 @@ def inject_command(
 
 
 def injected_line(fault: JournalEntry) -> str:
-    """Return what was injected, what it hit, and how long it lasts."""
+    """Return a line on an injected fault: the nodes that it hit, and how long it lasts."""
     line = f"{fault.fault_id}: {fault.fault} of {fault.target} hit {fault.hit}"
     if fault.momentary:
         return f"{line}; done"
@@ -110,4 +113,4 @@ def _argument(text: str) -> tuple[str, object]:
     try:
         return key, yaml.safe_load(value)
     except (yaml.YAMLError, ValueError, RecursionError):
-        return key, value
+        return key, value  # as text: the cluster checks the value, and names the expected one

@@ -1,4 +1,4 @@
-"""`status`: shows a cluster that stays: brokers, groups, members, faults."""
+"""`status`: shows a standing cluster, one that `up` started: brokers, groups, members, faults."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +57,7 @@ def status_lines(status: StatusAnswer) -> Iterator[str]:
     if status.bootstrap:
         yield f"bootstrap servers: {','.join(status.bootstrap)}"
     yield f"controller: {status.controller or 'none answers'}"
-    yield "brokers: " + ", ".join(f"{each.broker_id} {each.state}" for each in status.brokers)
+    yield "brokers: " + ", ".join(f"{broker.broker_id} {broker.state}" for broker in status.brokers)
     if status.not_up:
         yield "not up: " + ", ".join(f"{node} {state}" for node, state in status.not_up.items())
     yield "topics: " + (
@@ -86,8 +86,8 @@ def _group_lines(group: GroupAtBroker) -> Iterator[str]:
         f"{group.generation}, {count} member{'' if count == 1 else 's'}"
     )
     for member in group.members:
-        whose = "client from outside" if member.node is None else member.node
-        yield f"  {member.member_id} ({whose}{', leads' if member.is_leader else ''})"
+        client = "client from outside" if member.node is None else member.node
+        yield f"  {member.member_id} ({client}{', leads' if member.is_leader else ''})"
 
 
 def _ids(brokers: tuple[int, ...]) -> str:
@@ -95,7 +95,7 @@ def _ids(brokers: tuple[int, ...]) -> str:
 
 
 def _fate(fault: JournalEntry) -> str:
-    """Return where a fault is."""
+    """Return the state of a fault in words."""
     match fault.outcome:
         case FaultOutcome.PLANNED:
             return "planned"

@@ -14,8 +14,8 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Judged:
-    """One file, as `--json` prints it. `name`: None if the file has problems."""
+class _ValidatedFile:
+    """One file, as `--json` prints it. `name`: the experiment's; None if the file has problems."""
 
     file: str
     ok: bool
@@ -42,25 +42,25 @@ def validate_command(experiments: tuple[str, ...], var: tuple[str, ...], json: b
     code 254. A warning is about a setting that Kafka accepts but that is unwise; exit code 0. A
     note explains a fact that matters for the figures of a run.
     """
-    judged = tuple(_judge(name, var) for name in experiments)
+    files = tuple(_validate(name, var) for name in experiments)
     console = Console()
     if json:
-        print_document(console, {"experiments": judged})
-        return EXIT_PASS if all(each.ok for each in judged) else EXIT_BAD_ARGUMENTS
-    for each in judged:
-        _print(console, each)
-    problems = [problem for each in judged for problem in each.problems]
+        print_document(console, {"experiments": files})
+        return EXIT_PASS if all(file.ok for file in files) else EXIT_BAD_ARGUMENTS
+    for file in files:
+        _print(console, file)
+    problems = [problem for file in files for problem in file.problems]
     if problems:
         raise ExperimentError(problems)
     return EXIT_PASS
 
 
-def _judge(name: str, var: tuple[str, ...]) -> _Judged:
+def _validate(name: str, var: tuple[str, ...]) -> _ValidatedFile:
     try:
         loaded = load_experiment(name, var)
     except ExperimentError as error:
-        return _Judged(file=name, ok=False, name=None, problems=error.problems)
-    return _Judged(
+        return _ValidatedFile(file=name, ok=False, name=None, problems=error.problems)
+    return _ValidatedFile(
         file=path_from_here(loaded.path),
         ok=True,
         name=loaded.experiment.name,
@@ -69,11 +69,12 @@ def _judge(name: str, var: tuple[str, ...]) -> _Judged:
     )
 
 
-def _print(console: Console, judged: _Judged) -> None:
-    for warning in judged.warnings:
+def _print(console: Console, file: _ValidatedFile) -> None:
+    """Print warnings, notes and `ok`; the errors of all files are printed at the end."""
+    for warning in file.warnings:
         console.print(f"[yellow]unwise:[/] {escape(str(warning))}", highlight=False, soft_wrap=True)
-    for note in judged.notes:
+    for note in file.notes:
         console.print(f"[cyan]note:[/] {escape(note)}", highlight=False, soft_wrap=True)
-    if judged.ok:
-        line = f"[green]ok[/] {escape(judged.file)}: {judged.name}"
+    if file.ok:
+        line = f"[green]ok[/] {escape(file.file)}: {file.name}"
         console.print(line, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The table `availability` in plain Python: how long each fault left each subject without service.
+"""The table `availability` in plain Python: the longest gap of each subject around each fault.
 
 A subject is a member (without an acknowledged commit), a partition of data (without work on it) or
 a group (without a coordinator). `pipeline.tables.availability` has the rules, and computes the same
@@ -39,7 +39,7 @@ def availability_of(trace: Trace) -> list[TableRow]:
     tenures = coordinator_tenures_of(trace)
     table = []
     for failover in failovers_of(trace):
-        of_group = [each for each in tenures if each["partition"] == failover.partition]
+        of_group = [tenure for tenure in tenures if tenure["partition"] == failover.partition]
         gaps_of_fault = [("group", failover.group, _coordinator_gap(trace, failover, of_group))]
         for (group, consumer), gaps in members.items():
             if group == failover.group:
@@ -166,12 +166,15 @@ def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     gaps_by_member = {}
     for member, acknowledged in commits.items():
         last_us = max(acknowledged)
-        in_vain = [at_us for at_us in commit_attempts.get(member, []) if at_us > last_us]
+        attempts_after_last = [
+            at_us for at_us in commit_attempts.get(member, []) if at_us > last_us
+        ]
         gaps = [
             _Gap(before_us=before, after_us=after, back_at=acknowledged[after])
             for before, after in pairwise(sorted(acknowledged))
         ]
-        gaps.append(_Gap(before_us=last_us, after_us=None, missed_us=min(in_vain, default=None)))
+        missed_us = min(attempts_after_last, default=None)
+        gaps.append(_Gap(before_us=last_us, after_us=None, missed_us=missed_us))
         gaps_by_member[member] = gaps
     return gaps_by_member
 

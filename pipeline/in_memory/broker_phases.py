@@ -1,4 +1,8 @@
-"""The table `broker_phases` in plain Python."""
+"""The table `broker_phases` in plain Python: how each fault moved each offsets partition.
+
+An election belongs to the latest fault before it that named the partition or hit its leader. Of
+several elections of one fault, the first that found a leader counts.
+"""
 
 from itertools import pairwise
 
@@ -19,24 +23,24 @@ def broker_phases_of(trace: Trace) -> list[TableRow]:
     faults = faults_of(trace)
     elections = [row for row in trace.of(TraceKind.LEADER_ELECTED) if is_offsets_partition(row)]
     elections.sort(key=lambda row: (row.time_us, row.leader_epoch))
-    leaders: dict[str, str] = {}
-    first: dict[tuple[str, str], TableRow] = {}
+    leaders: dict[str, str] = {}  # the last leader of each partition
+    first_moves: dict[tuple[str, str], TableRow] = {}  # by fault and partition
     for row in elections:
         partition = str(row.partition)
         old_leader = leaders.get(partition)
         if row.peer:
             leaders[partition] = row.peer
-        due = [
+        possible_causes = [
             fault
             for fault in faults
             if fault["injected_us"] <= row.time_us
             and (partition in fault["partitions"] or old_leader in fault["nodes"])
         ]
-        if due and row.peer:
-            fault = due[-1]
-            place = (fault["fault"], partition)
-            first.setdefault(place, _phases(trace, fault, row, old_leader))
-    return list(first.values())
+        if possible_causes and row.peer:
+            fault = possible_causes[-1]
+            move = (fault["fault"], partition)
+            first_moves.setdefault(move, _phases(trace, fault, row, old_leader))
+    return list(first_moves.values())
 
 
 def _phases(trace: Trace, fault: TableRow, election: TraceRow, old_leader: str | None) -> TableRow:
@@ -51,15 +55,15 @@ def _phases(trace: Trace, fault: TableRow, election: TraceRow, old_leader: str |
     phases = [
         None if begin is None or end is None else end - begin for begin, end in pairwise(moments)
     ]
-    read = detail_of(active) if active else {}
-    on_it = [group for group, place in trace.groups().items() if place == election.partition]
+    loaded = detail_of(active) if active else {}
+    groups = [group for group, home in trace.groups().items() if home == election.partition]
     return {
         "fault": fault["fault"],
         "partition": election.partition,
         "old_leader": old_leader,
         "new_leader": election.peer,
         "leader_epoch": election.leader_epoch,
-        "groups": sorted(on_it),
+        "groups": sorted(groups),
         **dict(
             zip(
                 ("fault_us", "decided_us", "applied_us", "load_started_us", "active_us"),
@@ -68,15 +72,15 @@ def _phases(trace: Trace, fault: TableRow, election: TraceRow, old_leader: str |
             )
         ),
         **dict(zip(("detect_us", "publish_us", "load_wait_us", "load_us"), phases, strict=True)),
-        "records": read.get("records"),
-        "bytes": read.get("bytes"),
+        "records": loaded.get("records"),
+        "bytes": loaded.get("bytes"),
     }
 
 
 def _first(trace: Trace, kind: TraceKind, election: TraceRow) -> TraceRow | None:
-    """Return the first row of a kind that the elected leader wrote of its new epoch."""
+    """Return the first row of a kind that the elected leader wrote about its new epoch."""
+    leader_epoch = (election.peer, election.partition, election.leader_epoch)
     for row in trace.of(kind):
-        of_this = (row.node, row.partition, row.leader_epoch)
-        if of_this == (election.peer, election.partition, election.leader_epoch):
+        if (row.node, row.partition, row.leader_epoch) == leader_epoch:
             return row
     return None

@@ -1,4 +1,9 @@
-"""The table `client_phases` in plain Python."""
+"""The table `client_phases` in plain Python: how each member got over each fault.
+
+A member that loses its coordinator goes through three phases: it marks the coordinator unknown
+(notice), it is told the new coordinator (rediscover), it has its first success there (accept).
+docs/TABLES.md has the exact rules.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,7 +18,7 @@ T = TypeVar("T")
 _GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch")
 _LOOKUPS = (TraceKind.COORDINATOR_FOUND, TraceKind.COORDINATOR_LOOKUP_FAILED)
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
-_SAID = (*_LOOKUPS, TraceKind.COORDINATOR_UNKNOWN, *_MEMBERSHIP)
+_WITH_MEMBER_ID = (*_LOOKUPS, TraceKind.COORDINATOR_UNKNOWN, *_MEMBERSHIP)
 """Kinds of a consumer's rows that have its current member id. RECORDS_CONSUMED is missing, because
 its records may have been fetched under a former member id.
 """
@@ -41,38 +46,38 @@ class _Step:
 def client_phases_of(trace: Trace) -> list[TableRow]:
     """Return the phases of each fault's failover, for each consumer of each affected group."""
     failovers = [failover for failover in failovers_of(trace) if failover.affected]
-    found = []
+    table = []
     for (group, consumer), rows in _rows_of_consumers(trace).items():
         steps = _steps(rows)
-        asked = [row for row in rows if row.kind == TraceKind.REQUEST_SENT]
+        requests = [row for row in rows if row.kind == TraceKind.REQUEST_SENT]
         for failover in failovers:
             was_member = any(
                 row.kind in _MEMBERSHIP and row.time_us < failover.fault_us for row in rows
             )
             if failover.group == group and was_member:
                 until_us = failover.until_us
-                seen = [step for step in steps if step.at_us < until_us]
-                sent = [row for row in asked if failover.fault_us <= row.time_us < until_us]
-                found.append(
+                before_next_fault = [step for step in steps if step.at_us < until_us]
+                sent = [row for row in requests if failover.fault_us <= row.time_us < until_us]
+                table.append(
                     {"fault": failover.fault, "group": group, "consumer": consumer}
-                    | _phases(failover, seen, sent)
+                    | _phases(failover, before_next_fault, sent)
                 )
-    return found
+    return table
 
 
 def _rows_of_consumers(trace: Trace) -> dict[tuple[str, str], list[TraceRow]]:
     """Return the rows of each member of each group, in the order in which it wrote them."""
     members = {(row.group, row.node) for row in trace.of(*MEMBER_KINDS)}
-    found: dict[tuple[str, str], list[TraceRow]] = {}
-    for row in sorted(trace.rows, key=lambda r: (r.node, r.incarnation, r.seq)):
+    by_member: dict[tuple[str, str], list[TraceRow]] = {}
+    for row in sorted(trace.rows, key=lambda row: (row.node, row.incarnation, row.seq)):
         if row.group is not None and (row.group, row.node) in members:
-            found.setdefault((row.group, row.node), []).append(row)
-    return found
+            by_member.setdefault((row.group, row.node), []).append(row)
+    return by_member
 
 
 def _steps(rows: list[TraceRow]) -> list[_Step]:
-    """Return a consumer's steps, each answer with the last request of its id before it."""
-    found = []
+    """Return a consumer's steps; an answer belongs to the last request of its id before it."""
+    steps = []
     sent: dict[tuple[object, ...], int] = {}
     for row in rows:
         request = (row.incarnation, row.peer, row.cause, row.api, row.correlation_id)
@@ -80,26 +85,27 @@ def _steps(rows: list[TraceRow]) -> list[_Step]:
             sent[request] = row.time_us
         elif row.kind in (TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED):
             if row.api in _GROUP_APIS:
-                found.append(_Step(row=row, sent_us=sent.get(request)))
-        elif row.kind in _SAID:
-            found.append(_Step(row=row))
-    return found
+                steps.append(_Step(row=row, sent_us=sent.get(request)))
+        elif row.kind in _WITH_MEMBER_ID:
+            steps.append(_Step(row=row))
+    return steps
 
 
 def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> TableRow:
     """Walk through one consumer's steps, which end with the next fault of its group."""
     fault_us = failover.fault_us
+    before = [step for step in steps if step.at_us < fault_us]
     after = [step for step in steps if step.at_us >= fault_us]
+    # The places of the steps that end the phases, and the steps behind each of them.
     unknown = _place(after, lambda step: step.row.kind == TraceKind.COORDINATOR_UNKNOWN)
-    looking = [] if unknown is None else after[unknown + 1 :]
-    named = _place(looking, lambda step: _is_named(failover, step))
-    lookups = looking if named is None else looking[: named + 1]
-    lookups = [step for step in lookups if step.row.kind in _LOOKUPS]
-    accepted = None
-    if named is not None:
-        accepted = _first(looking[named + 1 :], lambda step: _is_accepted(failover, step))
+    after_unknown = [] if unknown is None else after[unknown + 1 :]
+    named = _place(after_unknown, lambda step: _is_named(failover, step))
+    after_named = [] if named is None else after_unknown[named + 1 :]
+    accepted = _first(after_named, lambda step: _is_accepted(failover, step))
+    until_named = after_unknown if named is None else after_unknown[: named + 1]
+    lookups = [step for step in until_named if step.row.kind in _LOOKUPS]
     unknown_us = None if unknown is None else after[unknown].at_us
-    named_us = None if named is None else looking[named].at_us
+    named_us = None if named is None else after_unknown[named].at_us
     accepted_us = None if accepted is None else accepted.at_us
     stale = [
         step
@@ -114,9 +120,12 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
         and step.sent_us is not None
         and (unknown_us is None or step.sent_us <= unknown_us)
     ]
-    timeouts = [s for s in from_old if s.is_answer("OffsetCommit", error="REQUEST_TIMED_OUT")]
+    timeouts = [
+        step for step in from_old if step.is_answer("OffsetCommit", error="REQUEST_TIMED_OUT")
+    ]
+    # The broker that was asked (`cause`) named itself.
+    named_itself = [step for step in stale if step.row.cause == step.row.peer]
     looked = unknown_us is not None
-    before = [step for step in steps if step.at_us < fault_us]
     return {
         "member_id": _last(step.row.member or None for step in before),
         "member_id_after": _last(step.row.member or None for step in after),
@@ -129,13 +138,13 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
         "notice_us": _minus(unknown_us, fault_us),
         "rediscover_us": _minus(named_us, unknown_us),
         "accept_us": _minus(accepted_us, named_us),
-        "join_us": _asked_and_got("JoinGroup", sent, after, fault_us),
-        "sync_us": _asked_and_got("SyncGroup", sent, after, fault_us),
+        "join_us": _request_to_success_us("JoinGroup", sent, after, fault_us),
+        "sync_us": _request_to_success_us("SyncGroup", sent, after, fault_us),
         "longest_wait_us": max(waits, default=None),
         "noticed_by": None if unknown is None else after[unknown].row.cause,
         "attempts": len(lookups) if looked else None,
         "stale_answers": len(stale) if looked else None,
-        "self_answers": sum(s.row.cause == s.row.peer for s in stale) if looked else None,
+        "self_answers": len(named_itself) if looked else None,
         "commit_timeouts": len(timeouts),
         "late_heartbeats": _late_heartbeats(failover, from_old),
     }
@@ -146,8 +155,9 @@ def _is_named(failover: Failover, step: _Step) -> bool:
     row, phases = step.row, failover.phases
     if row.kind != TraceKind.COORDINATOR_FOUND or row.peer != failover.coordinator:
         return False
-    elected_anew = phases is not None and failover.coordinator == failover.old_leader
-    return not elected_anew or phases is None or row.time_us >= phases["decided_us"]
+    # If the old leader was elected again, an answer from before this election is still stale.
+    elected_again = phases is not None and failover.coordinator == failover.old_leader
+    return not elected_again or phases is None or row.time_us >= phases["decided_us"]
 
 
 def _is_accepted(failover: Failover, step: _Step) -> bool:
@@ -175,10 +185,12 @@ def _late_heartbeats(failover: Failover, from_old: list[_Step]) -> int | None:
     return sum(step.is_answer("Heartbeat", error="NONE") for step in late)
 
 
-def _asked_and_got(api: str, sent: list[TraceRow], after: list[_Step], fault_us: int) -> int | None:
+def _request_to_success_us(
+    api: str, sent: list[TraceRow], after: list[_Step], fault_us: int
+) -> int | None:
     """Return the time from the first request of an API after the fault to its first success."""
-    asked = [row.time_us for row in sent if row.api == api]
-    got = _first(
+    requests_us = [row.time_us for row in sent if row.api == api]
+    success = _first(
         after,
         lambda step: (
             step.is_answer(api, error="NONE")
@@ -186,9 +198,9 @@ def _asked_and_got(api: str, sent: list[TraceRow], after: list[_Step], fault_us:
             and step.sent_us >= fault_us
         ),
     )
-    if got is None or got.sent_us is None:
+    if success is None or success.sent_us is None:
         return None
-    return got.at_us - min(asked, default=got.sent_us)
+    return success.at_us - min(requests_us, default=success.sent_us)
 
 
 def _place(steps: list[_Step], wanted: Callable[[_Step], bool]) -> int | None:
@@ -205,6 +217,7 @@ def _last(values: Iterable[T | None]) -> T | None:
 
 
 def _known(generation: int | None) -> int | None:
+    """Return a generation; None before the first one, for which Kafka has -1."""
     return None if generation is None or generation < 0 else generation
 
 

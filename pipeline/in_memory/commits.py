@@ -1,4 +1,4 @@
-"""The table `commits` in plain Python."""
+"""The table `commits` in plain Python: the outcomes of each member's commits."""
 
 from pipeline.in_memory.faults import faults_of
 from pipeline.in_memory.trace import TableRow, Trace, last_fault_before
@@ -7,6 +7,7 @@ from protocol.trace import TraceKind
 
 def commits_of(trace: Trace) -> list[TableRow]:
     """Return the number of commits per fault, member, coordinator and outcome."""
+    # A commit has a row for each partition, all at one moment; an error of any is its outcome.
     outcomes: dict[tuple[int, str | None, str, int, str | None], str] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED):
         commit = (row.time_us, row.group, row.node, row.incarnation, row.peer)
@@ -14,10 +15,10 @@ def commits_of(trace: Trace) -> list[TableRow]:
         if outcomes.get(commit, "NONE") == "NONE":
             outcomes[commit] = error
     faults = faults_of(trace)
-    found: dict[tuple[object, ...], TableRow] = {}
+    table: dict[tuple[object, ...], TableRow] = {}
     for (time_us, group, consumer, _, coordinator), error in outcomes.items():
         fault = last_fault_before(faults, time_us)
-        counts = found.setdefault(
+        counts = table.setdefault(
             (fault, group, consumer, coordinator, error),
             {
                 "fault": fault,
@@ -31,4 +32,4 @@ def commits_of(trace: Trace) -> list[TableRow]:
         )
         counts["commits"] += 1
         counts["last_us"] = time_us
-    return list(found.values())
+    return list(table.values())

@@ -25,12 +25,12 @@ def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
     commits_by_tenure = _acknowledged_commits(trace)
     for tenure in tenures:
         whole = Span(from_us=tenure["start_us"], to_us=tenure["end_us"])
-        others = [
+        other_spans = [
             Span(from_us=other["start_us"], to_us=other["end_us"])
             for other in tenures
             if other is not tenure and other["partition"] == tenure["partition"]
         ]
-        tenure["overlap_us"] = length_us(within(others, whole))
+        tenure["overlap_us"] = length_us(within(other_spans, whole))
         paused = within(trace.pauses(tenure["broker"]), whole)
         cut = within(trace.cuts(tenure["broker"], faults), whole)
         for name, spans in (("paused", paused), ("cut", cut)):
@@ -86,7 +86,11 @@ def _end(trace: Trace, load: TraceRow, later: list[TraceRow]) -> tuple[int, str]
 
 
 def _acknowledged_commits(trace: Trace) -> dict[tuple[object, ...], list[int]]:
-    """Return when each broker's process acknowledged commits of a partition in an epoch."""
+    """Return the times of acknowledged commits, by broker, incarnation, partition and epoch.
+
+    A commit is acknowledged when its append to the log is complete. Both rows have the correlation
+    id of the append.
+    """
     commits = {
         (row.node, row.incarnation, row.correlation_id) for row in trace.of(TraceKind.COMMIT_STORED)
     }

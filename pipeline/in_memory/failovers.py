@@ -43,11 +43,12 @@ class Failover:
 def failovers_of(trace: Trace) -> list[Failover]:
     """Return each pair of a fault and a group of the run, sorted by group and time."""
     faults = faults_of(trace)
-    phases = {(each["fault"], each["partition"]): each for each in broker_phases_of(trace)}
+    phases = {(row["fault"], row["partition"]): row for row in broker_phases_of(trace)}
     tenures = coordinator_tenures_of(trace)
     failovers = []
     for group, partition in sorted(trace.groups().items()):
         of_partition = [tenure for tenure in tenures if tenure["partition"] == partition]
+        # For each fault, its row of `broker_phases` about this partition; None: it did not move.
         moves = [phases.get((fault["fault"], partition)) for fault in faults]
         affected = [
             group in fault["groups"] or move is not None
@@ -59,9 +60,9 @@ def failovers_of(trace: Trace) -> list[Failover]:
                 for other, hit in zip(faults[place + 1 :], affected[place + 1 :], strict=True)
                 if hit and other["injected_us"] > fault["injected_us"]
             ]
-            before = [each for each in of_partition if each["start_us"] <= fault["injected_us"]]
+            before = [row for row in of_partition if row["start_us"] <= fault["injected_us"]]
             newest = max(
-                before, key=lambda each: (each["leader_epoch"], each["start_us"]), default=None
+                before, key=lambda row: (row["leader_epoch"], row["start_us"]), default=None
             )
             coordinator = newest["broker"] if newest else None
             failovers.append(

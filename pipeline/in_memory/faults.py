@@ -1,4 +1,4 @@
-"""The table `faults` in plain Python."""
+"""The table `faults` in plain Python: time, target and blast radius of each fault that hit."""
 
 from pipeline.in_memory.trace import TableRow, Trace, detail_of, once_per_trace
 from protocol.trace import TraceKind, TraceRow
@@ -12,14 +12,14 @@ def faults_of(trace: Trace) -> list[TableRow]:
         (row for row in trace.of(TraceKind.FAULT_INJECTED) if row.cause not in missed),
         key=lambda row: (row.time_us, row.cause),
     )
-    found = []
+    table = []
     for place, row in enumerate(hits):
         detail = detail_of(row)
         in_force = _first_of(trace, TraceKind.FAULT_IN_FORCE, row)
         healed = _first_of(trace, TraceKind.FAULT_HEALED, row)
         nodes = detail.get("nodes") or ([row.peer] if row.peer else [])
         is_last = place == len(hits) - 1
-        found.append(
+        table.append(
             {
                 "fault": row.cause,
                 "kind": detail.get("fault"),
@@ -37,9 +37,10 @@ def faults_of(trace: Trace) -> list[TableRow]:
                 "to_nodes": detail.get("to", []),
             }
         )
-    return found
+    return table
 
 
 def _first_of(trace: Trace, kind: TraceKind, injected: TraceRow) -> TraceRow | None:
+    """Return the first row of a kind about a fault; rows about faults have its id as `cause`."""
     rows = [row for row in trace.of(kind) if row.cause == injected.cause]
     return rows[0] if rows else None

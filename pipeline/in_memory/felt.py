@@ -1,6 +1,6 @@
 """The tables `felt_partitions` and `felt_groups` in plain Python: times without service and lag.
 
-Everything is measured from the steady state (or from the run's beginning, if the run never became
+All figures are measured from the steady state (or from the run's beginning, if the run never became
 steady) to the end.
 """
 
@@ -50,8 +50,8 @@ def felt_partitions_of(trace: Trace) -> list[TableRow]:
     for row in processing_of(trace):
         place = (row["group"], row["partition"])
         repeated[place] = repeated.get(place, 0) + row["repeated"]
-    faults = [f["injected_us"] for f in faults_of(trace) if f["injected_us"] >= start_us]
-    since_us = min(faults, default=start_us)
+    injections_us = [fault["injected_us"] for fault in faults_of(trace)]
+    first_fault_us = min((at_us for at_us in injections_us if at_us >= start_us), default=start_us)
     return [
         {
             "group": place[0],
@@ -61,7 +61,7 @@ def felt_partitions_of(trace: Trace) -> list[TableRow]:
             "unowned_us": _unowned_us(trace, owners.get(place, [])),
             "waited_us": _waited_us(trace, levels.get(place, [])),
             "repeated": repeated.get(place, 0),
-            **_peak(levels.get(place, []), start_us, since_us, trace.end_us),
+            **_peak(levels.get(place, []), start_us, first_fault_us, trace.end_us),
         }
         for place in sorted({*owners, *repeated})
     ]
@@ -76,14 +76,14 @@ def felt_groups_of(trace: Trace) -> list[TableRow]:
         if start_us <= row["started_us"] <= trace.end_us
     ]
     sent_away = _sent_away(trace)
-    found = []
+    table = []
     for group in sorted(trace.groups()):
         histories = [
             _successive_owners(trace, rows)
             for place, rows in _owners(trace).items()
             if place[0] == group
         ]
-        found.append(
+        table.append(
             {
                 "group": group,
                 "partitions": len(
@@ -98,7 +98,7 @@ def felt_groups_of(trace: Trace) -> list[TableRow]:
                 "sent_away": sent_away.count(group),
             }
         )
-    return found
+    return table
 
 
 def _start_us(trace: Trace) -> int:
@@ -109,24 +109,24 @@ def _start_us(trace: Trace) -> int:
 @once_per_trace
 def _owners(trace: Trace) -> dict[_Place, list[TableRow]]:
     """Return the intervals of ownership of each partition, by time."""
-    found: dict[_Place, list[TableRow]] = {}
-    for row in sorted(ownership_of(trace), key=lambda each: (each["from_us"], each["consumer"])):
-        found.setdefault((row["group"], row["partition"]), []).append(row)
-    return found
+    by_place: dict[_Place, list[TableRow]] = {}
+    for row in sorted(ownership_of(trace), key=lambda row: (row["from_us"], row["consumer"])):
+        by_place.setdefault((row["group"], row["partition"]), []).append(row)
+    return by_place
 
 
 def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
     """Return the time without an owner after the first owner's beginning."""
     if not owners:
         return None
-    reached_us: int = max(_start_us(trace), owners[0]["from_us"])
+    owned_until_us: int = max(_start_us(trace), owners[0]["from_us"])
     unowned_us = 0
     for row in owners:
         from_us: int = row["from_us"]
-        unowned_us += max(0, from_us - reached_us)
+        unowned_us += max(0, from_us - owned_until_us)
         ends_us: int = trace.end_us if row["to_us"] is None else row["to_us"]
-        reached_us = max(reached_us, ends_us)
-    return unowned_us + max(0, trace.end_us - reached_us)
+        owned_until_us = max(owned_until_us, ends_us)
+    return unowned_us + max(0, trace.end_us - owned_until_us)
 
 
 def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
@@ -139,30 +139,39 @@ def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
         consumed.setdefault((str(row.group), str(row.partition)), []).append(row)
     for place in _owners(trace):
         consumed.setdefault(place, [])
+    # A step is a batch: its time, whether it was processed (else produced), the offset behind its
+    # last record, and the beginning of the work on it. Of two steps at one moment, sorting puts the
+    # produced batch (False) first.
     produced: dict[str, list[tuple[int, bool, int, int | None]]] = {}
     for row in trace.of(TraceKind.RECORDS_PRODUCED):
-        ends = (row.offset or 0) + int(detail_of(row)["count"])
-        produced.setdefault(str(row.partition), []).append((row.time_us, False, ends, None))
-    found = {}
+        next_offset = (row.offset or 0) + int(detail_of(row)["count"])
+        step = (row.time_us, False, next_offset, None)
+        produced.setdefault(str(row.partition), []).append(step)
+    levels_by_place = {}
     for place, rows in consumed.items():
-        steps = [
+        processed = [
             (row.time_us, True, int(detail_of(row)["last"]) + 1, begun_us(row)) for row in rows
         ]
-        reached, processed = 0, 0
+        produced_until, processed_until = 0, 0
         levels = []
-        for at_us, is_batch, ends, since_us in sorted([*produced.get(place[1], []), *steps]):
-            if is_batch:
-                processed = max(processed, ends)
+        for at_us, is_processed, next_offset, work_began_us in sorted(
+            [*produced.get(place[1], []), *processed]
+        ):
+            if is_processed:
+                processed_until = max(processed_until, next_offset)
             else:
-                reached = max(reached, ends)
-            lag = max(0, reached - processed)
-            levels.append(_Level(at_us=at_us, lag=lag, begun_us=since_us))
-        found[place] = levels
-    return found
+                produced_until = max(produced_until, next_offset)
+            lag = max(0, produced_until - processed_until)
+            levels.append(_Level(at_us=at_us, lag=lag, begun_us=work_began_us))
+        levels_by_place[place] = levels
+    return levels_by_place
 
 
 def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
-    """Return the time in which records waited and no member worked on any, in felt waits."""
+    """Return the time in which records waited and no member worked on any.
+
+    Waits below _WAIT_US do not count.
+    """
     start_us, waited_us = _start_us(trace), 0
     for from_us, to_us in _waits(levels, trace.end_us):
         length_us = min(to_us, trace.end_us) - max(from_us, start_us)
@@ -175,14 +184,15 @@ def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
 
     If two members process a partition at once, the one that finishes later may have begun earlier.
     """
-    nexts: list[int | None] = []
+    # For each level, backwards: the earliest beginning of work among all later batches.
+    next_works: list[int | None] = []
     begun_us: int | None = None
     for level in reversed(levels):
-        nexts.append(begun_us)
+        next_works.append(begun_us)
         if level.begun_us is not None:
             begun_us = level.begun_us if begun_us is None else min(begun_us, level.begun_us)
     is_waiting = False
-    for level, next_us in zip(levels, reversed(nexts), strict=True):
+    for level, next_us in zip(levels, reversed(next_works), strict=True):
         if level.begun_us is not None:
             is_waiting = False
         if level.lag > 0 and not is_waiting:
@@ -190,17 +200,24 @@ def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
             yield level.at_us, end_us if next_us is None else next_us
 
 
-def _peak(levels: Sequence[_Level], start_us: int, since_us: int, end_us: int) -> TableRow:
-    """Return the greatest lag after the first fault, and the time until it was usual again."""
-    usual = max((each.lag for each in levels if start_us <= each.at_us < since_us), default=0)
-    after = [level for level in levels if since_us <= level.at_us <= end_us]
+def _peak(levels: Sequence[_Level], start_us: int, first_fault_us: int, end_us: int) -> TableRow:
+    """Return the greatest lag after the first fault, and the time until it was usual again.
+
+    The usual lag is the greatest one before the first fault.
+    """
+    usual = max(
+        (level.lag for level in levels if start_us <= level.at_us < first_fault_us), default=0
+    )
+    after = [level for level in levels if first_fault_us <= level.at_us <= end_us]
     peak = max((level.lag for level in after), default=0)
-    peak_us = gone_us = None
+    peak_us: int | None = None
+    over_us: int | None = 0
     if peak > usual:
         peak_us = min(level.at_us for level in after if level.lag == peak)
-        gone = [each.at_us for each in after if each.at_us > peak_us and each.lag <= usual]
-        gone_us = min(gone, default=None)
-    over_us = 0 if peak_us is None else None if gone_us is None else gone_us - peak_us
+        usual_again = [
+            level.at_us for level in after if level.at_us > peak_us and level.lag <= usual
+        ]
+        over_us = min(usual_again) - peak_us if usual_again else None
     return {
         "lag_usual": usual,
         "lag_peak": peak,
@@ -218,23 +235,24 @@ def _successive_owners(trace: Trace, owners: Sequence[TableRow]) -> list[str]:
 
 def _sent_away(trace: Trace) -> list[str]:
     """Return the group of each removal of a member whose process ran and could be reached."""
+    # The last node and incarnation that wrote rows under each member id.
     lives: dict[tuple[str | None, str | None], tuple[str, int]] = {}
     for row in trace.of(*MEMBER_KINDS):
-        key, wrote = (row.group, row.member), (row.node, row.incarnation)
-        lives[key] = max(wrote, lives.get(key, wrote))
+        member, life = (row.group, row.member), (row.node, row.incarnation)
+        lives[member] = max(life, lives.get(member, life))
     faults, start_us = faults_of(trace), _start_us(trace)
-    found = []
+    groups = []
     for row in trace.of(TraceKind.MEMBER_REMOVED):
         if row.cause not in _SENT_AWAY or not start_us <= row.time_us <= trace.end_us:
             continue
-        life = lives.get((row.group, row.member))
-        if life is None or _is_dead(trace, *life, row.time_us):
+        last_life = lives.get((row.group, row.member))
+        if last_life is None or _is_dead(trace, *last_life, row.time_us):
             continue
-        node, _ = life
+        node, _ = last_life
         impaired = [*trace.pauses(node), *trace.cuts(node, faults)]
         if not any(span.from_us <= row.time_us < span.to_us for span in impaired):
-            found.append(str(row.group))
-    return found
+            groups.append(str(row.group))
+    return groups
 
 
 def _is_dead(trace: Trace, node: str, incarnation: int, at_us: int) -> bool:

@@ -1,4 +1,4 @@
-"""The table `figures` in plain Python: nearest ranks over the other oracles' rows."""
+"""The table `figures` in plain Python: percentiles (nearest rank) over rows of other tables."""
 
 from pipeline.in_memory.availability import availability_of
 from pipeline.in_memory.broker_phases import broker_phases_of
@@ -35,7 +35,7 @@ _ENDS = {
 }
 """Columns with the beginning and the end of the time that a subject's values describe."""
 _RANKED = {"p50": (50, 1), "p90": (90, 10), "p99": (99, 100)}
-"""Percentiles: percent, and the number of samples from which on it is given."""
+"""Percentiles: the percent, and the least number of samples for which the percentile is given."""
 
 
 def figures_of(trace: Trace) -> list[TableRow]:
@@ -47,7 +47,7 @@ def figures_of(trace: Trace) -> list[TableRow]:
     for name, subject in _GAPS.items():
         rows = [row for row in available if row["subject_kind"] == subject]
         measured.append(("gap", name, "gap_us", rows))
-    found = []
+    table = []
     for fault in faults_of(trace):
         for chain, name, column, rows in measured:
             subjects = [row for row in rows if row["fault"] == fault["fault"]]
@@ -62,15 +62,17 @@ def figures_of(trace: Trace) -> list[TableRow]:
             if values:
                 spans = [_span(chain, row, fault) for row in subjects]
                 span = {"from_us": min(spans)[0], "to_us": max(to_us for _, to_us in spans)}
-                found.append(about | _summed(values) | span)
-    return found
+                table.append(about | _summed(values) | span)
+    return table
 
 
 def _span(chain: str, row: TableRow, fault: TableRow) -> tuple[int, int]:
     """Return beginning and end of the time that a subject's values describe."""
-    begun, ended = _ENDS[chain]
-    from_us: int = row[begun]
-    to_us: int | None = None if chain == "client" and row["join_us"] is not None else row[ended]
+    begin_column, end_column = _ENDS[chain]
+    from_us: int = row[begin_column]
+    # A member that had to join is served again only after its join, whose end is not in the row.
+    had_to_join = chain == "client" and row["join_us"] is not None
+    to_us: int | None = None if had_to_join else row[end_column]
     if to_us is None:
         to_us = max(from_us, fault["until_us"])
     return from_us, to_us

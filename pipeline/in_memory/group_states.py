@@ -1,4 +1,4 @@
-"""The table `group_states` in plain Python."""
+"""The table `group_states` in plain Python: intervals of each group's states, by coordinator."""
 
 from pipeline.in_memory.trace import TableRow, Trace, detail_of
 from protocol.trace import TraceKind, TraceRow
@@ -17,28 +17,28 @@ _KINDS = (
 
 def group_states_of(trace: Trace) -> list[TableRow]:
     """Return the states of each group on each coordinator that had it."""
-    found = []
+    table = []
     for (broker, incarnation), rows in trace.lives(*_KINDS):
-        follower = _Follower(trace, broker, incarnation)
+        life = _BrokerLife(trace, broker, incarnation)
         for row in rows:
-            follower.see(row)
-        found += follower.finish()
-    return found
+            life.process(row)
+        table += life.finish()
+    return table
 
 
-class _Follower:
-    """Follows one incarnation of a broker; holds the open interval of each group."""
+class _BrokerLife:
+    """The groups of one incarnation of a broker, with the open interval of each."""
 
     def __init__(self, trace: Trace, broker: str, incarnation: int) -> None:
         self._trace = trace
-        self._homes = trace.groups()
+        self._partition_of = trace.groups()
         self._life: TableRow = {"broker": broker, "incarnation": incarnation}
-        self._epochs: dict[str, int | None] = {}
-        self._members: dict[str, int | None] = {}
-        self._open: dict[str, TableRow] = {}
+        self._epochs: dict[str, int | None] = {}  # leader epoch, by offsets partition
+        self._members: dict[str, int | None] = {}  # number of members, by group; None: unknown
+        self._open: dict[str, TableRow] = {}  # by group
         self._closed: list[TableRow] = []
 
-    def see(self, row: TraceRow) -> None:
+    def process(self, row: TraceRow) -> None:
         """Process the next row of the broker."""
         group = row.group
         match TraceKind(row.kind):
@@ -49,13 +49,13 @@ class _Follower:
                     if self._open[name]["partition"] == row.partition:
                         self._close(name, row.time_us)
             case TraceKind.MEMBER_ADDED:
-                self._count(str(group), 1)
+                self._change_members(str(group), 1)
             case TraceKind.MEMBER_REMOVED:
-                self._count(str(group), -1)
+                self._change_members(str(group), -1)
             case TraceKind.GENERATION_STARTED:
-                self._list(str(group), row)
+                self._set_members(str(group), row)
             case TraceKind.GROUP_LOADED:
-                self._list(str(group), row)
+                self._set_members(str(group), row)
                 self._enter(str(group), row, detail_of(row).get("state"), row.partition)
             case TraceKind.GROUP_STATE:
                 state = detail_of(row).get("to")
@@ -71,21 +71,23 @@ class _Follower:
             self._close(group, None)
         return [row for row in self._closed if row["from_us"] <= self._trace.end_us]
 
-    def _count(self, group: str, change: int) -> None:
-        known = self._members.setdefault(group, 0)
-        self._members[group] = None if known is None else known + change
+    def _change_members(self, group: str, change: int) -> None:
+        members = self._members.setdefault(group, 0)
+        self._members[group] = None if members is None else members + change
 
-    def _list(self, group: str, row: TraceRow) -> None:
-        listed = detail_of(row).get("members")
-        self._members[group] = len(listed) if isinstance(listed, list) else None
+    def _set_members(self, group: str, row: TraceRow) -> None:
+        """Set the number of members to that in the row, which lists them all."""
+        members = detail_of(row).get("members")
+        self._members[group] = len(members) if isinstance(members, list) else None
 
     def _enter(
         self, group: str, row: TraceRow, state: str | None, partition_of_row: str | None
     ) -> None:
+        """End the open interval of a group, and begin one in `state`."""
         if state is None:
             return
         self._close(group, row.time_us)
-        partition = self._homes.get(group) or partition_of_row
+        partition = self._partition_of.get(group) or partition_of_row
         self._open[group] = self._life | {
             "group": group,
             "partition": partition,
@@ -96,7 +98,7 @@ class _Follower:
             "cause": row.explanation,
             "from_us": row.time_us,
         }
-        if state == "Dead":
+        if state == "Dead":  # the broker has forgotten the group: an interval without length
             self._close(group, row.time_us)
 
     def _close(self, group: str, at_us: int | None) -> None:

@@ -1,4 +1,10 @@
-"""The table `messages` in plain Python."""
+"""The table `messages` in plain Python: requests and answers around each fault.
+
+An exchange is a request and its answer. A trace has up to four rows about it: the client wrote that
+it sent the request and that the answer came (or failed), the server that it received the request
+and that it answered. Successive equal exchanges are one row of the table, and of a fault with very
+many rows only the most interesting ones are kept. docs/TABLES.md has the rules.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,14 +36,20 @@ _LISTED = (
     "BrokerRegistration",
     "BrokerHeartbeat",
 )
-_BY_THEMSELVES = ("JoinGroup", "SyncGroup", "LeaveGroup")
-_KEPT = 400
+_NOT_COLLAPSED = ("JoinGroup", "SyncGroup", "LeaveGroup")
+"""Requests that have a row each if they succeed."""
+_MAX_ROWS = 400
+"""Limit of the rows of one fault."""
 _SECOND_US = 1_000_000
 
 
 @dataclass(slots=True)
 class _Exchange:
-    """A request and its answer. `place` orders requests that begin at one moment."""
+    """A request and its answer.
+
+    - `place`: the order of requests with the same route and correlation id.
+    - `named`: the coordinator that the answer to a FindCoordinator named.
+    """
 
     client: str
     server: str
@@ -62,8 +74,8 @@ class _Exchange:
         return max(moment for moment in moments if moment is not None)
 
     @property
-    def like(self) -> tuple[str, str | None, str | None]:
-        """The columns, beside the route, in which the exchanges of one row are equal."""
+    def result(self) -> tuple[str, str | None, str | None]:
+        """Outcome, member and named coordinator, which are equal for the exchanges of one row."""
         outcome = "no answer" if self.ended is None else self.ended.error or "NONE"
         member = None if self.sent is None else self.sent.member or None
         return outcome, member, self.named
@@ -77,33 +89,41 @@ class _Exchange:
 def messages_of(trace: Trace) -> list[TableRow]:
     """Return the messages around each fault."""
     exchanges = _Pairing(trace).exchanges()
-    found = []
+    table = []
     for fault, from_us, to_us in _windows(trace):
-        within = [
-            each
-            for each in exchanges
-            if each.begin_us is not None and each.begin_us <= to_us and each.last_us >= from_us
+        in_window = [
+            exchange
+            for exchange in exchanges
+            if exchange.begin_us is not None
+            and exchange.begin_us <= to_us
+            and exchange.last_us >= from_us
         ]
-        rows = _collapsed(within, fault["injected_us"])
-        found += [{"fault": fault["fault"]} | row for row in _kept(rows)]
-    return found
+        rows = _collapsed(in_window, fault["injected_us"])
+        table += [{"fault": fault["fault"]} | row for row in _kept(rows)]
+    return table
 
 
 def _windows(trace: Trace) -> list[tuple[TableRow, int, int]]:
+    """Return each fault with the beginning and the end of the time around it.
+
+    The time begins a second before the fault. It ends a second after the last effect of the fault
+    (an active coordinator, an accepted member, a stable group), after 5 s at the earliest, after
+    120 s or with the next fault at the latest.
+    """
     faults = faults_of(trace)
-    due = [(row["fault"], row["active_us"]) for row in broker_phases_of(trace)]
-    due += [(row["fault"], row["accepted_us"]) for row in client_phases_of(trace)]
-    due += [(row["fault"], row["stable_us"]) for row in rebalances_of(trace)]
-    found = []
+    effects = [(row["fault"], row["active_us"]) for row in broker_phases_of(trace)]
+    effects += [(row["fault"], row["accepted_us"]) for row in client_phases_of(trace)]
+    effects += [(row["fault"], row["stable_us"]) for row in rebalances_of(trace)]
+    windows = []
     for fault in faults:
         injected_us = fault["injected_us"]
         to_us = injected_us + 5 * _SECOND_US
-        for name, at_us in due:
-            if name == fault["fault"] and at_us is not None:
-                to_us = max(to_us, at_us + _SECOND_US)
+        for name, effect_us in effects:
+            if name == fault["fault"] and effect_us is not None:
+                to_us = max(to_us, effect_us + _SECOND_US)
         to_us = min(to_us, injected_us + 120 * _SECOND_US, fault["until_us"])
-        found.append((fault, injected_us - _SECOND_US, to_us))
-    return found
+        windows.append((fault, injected_us - _SECOND_US, to_us))
+    return windows
 
 
 class _Pairing:
@@ -111,8 +131,9 @@ class _Pairing:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._of_pair: dict[tuple[str, str, str, int | None], list[_Exchange]] = {}
-        self._unsent: list[_Exchange] = []
+        # By client, server, API and correlation id. Correlation ids start again with each life of
+        # a client, so one key may have several exchanges.
+        self._by_request: dict[tuple[str, str, str, int | None], list[_Exchange]] = {}
 
     def exchanges(self) -> list[_Exchange]:
         """Return all exchanges that were sent or received."""
@@ -123,22 +144,26 @@ class _Pairing:
         for row in self._trace.of(TraceKind.REQUEST_RECEIVED, TraceKind.RESPONSE_SENT):
             if _is_listed(row.api, row.node):
                 self._take_server_row(row)
-        return [each for some in self._of_pair.values() for each in some]
+        return self._all()
+
+    def _all(self) -> list[_Exchange]:
+        return [exchange for alike in self._by_request.values() for exchange in alike]
 
     def _add(self, client: str, server: str, row: TraceRow) -> _Exchange:
-        pair = (client, server, str(row.api), row.correlation_id)
-        known = self._of_pair.setdefault(pair, [])
-        known.append(_Exchange(*pair, place=len(known)))
-        return known[-1]
+        request = (client, server, str(row.api), row.correlation_id)
+        alike = self._by_request.setdefault(request, [])
+        alike.append(_Exchange(*request, place=len(alike)))
+        return alike[-1]
 
     def _take_ends(self) -> None:
+        """Assign the clients' rows about answers and failures, and the coordinators they named."""
         kinds = (
             TraceKind.REQUEST_SENT,
             TraceKind.RESPONSE_RECEIVED,
             TraceKind.REQUEST_FAILED,
             TraceKind.COORDINATOR_FOUND,
         )
-        sent = {id(each.sent): each for some in self._of_pair.values() for each in some}
+        sent = {id(exchange.sent): exchange for exchange in self._all()}
         for _, rows in self._trace.lives(*kinds):
             last: dict[tuple[object, ...], _Exchange] = {}
             looked_up: _Exchange | None = None  # the exchange of the client's last FindCoordinator
@@ -163,14 +188,17 @@ class _Pairing:
                         looked_up = exchange if answered and is_first else None
 
     def _take_server_row(self, row: TraceRow) -> None:
-        pair = (str(row.peer), row.node, str(row.api), row.correlation_id)
-        known = self._of_pair.get(pair)
-        if known is None:
-            known = [self._add(str(row.peer), row.node, row)]
-        before = [
-            each for each in known if each.sent is not None and each.sent.time_us <= row.time_us
+        """Assign a server's row to the last request like it that was sent before."""
+        request = (str(row.peer), row.node, str(row.api), row.correlation_id)
+        alike = self._by_request.get(request)
+        if alike is None:  # the trace lacks the client's rows
+            alike = [self._add(str(row.peer), row.node, row)]
+        sent_before = [
+            exchange
+            for exchange in alike
+            if exchange.sent is not None and exchange.sent.time_us <= row.time_us
         ]
-        exchange = before[-1] if before else known[0]
+        exchange = sent_before[-1] if sent_before else alike[0]
         if row.kind == TraceKind.REQUEST_RECEIVED:
             if exchange.received_us is None:
                 exchange.received_us = row.time_us
@@ -184,11 +212,13 @@ def _is_listed(api: str | None, server: str) -> bool:
 
 @dataclass(slots=True)
 class _Row:
-    """A row of the table: successive equal exchanges."""
+    """A row of the table: successive equal exchanges.
 
-    like: tuple[object, ...]
+    `common`: the result of all of them, and whether they began before the fault.
+    """
+
+    common: tuple[object, ...]
     exchanges: list[_Exchange] = field(default_factory=list)
-    firsts: int = 0
 
     @property
     def order(self) -> tuple[int, str, str, str, int, int]:
@@ -204,48 +234,56 @@ class _Row:
 
 
 def _collapsed(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
-    def order(each: _Exchange) -> tuple[tuple[str, str, str, str], int, int, int]:
-        return each.route, each.begin_us or 0, each.correlation_id or 0, each.place
+    """Return rows: exchanges of one route that follow one another and are equal are one row."""
+
+    def order(exchange: _Exchange) -> tuple[tuple[str, str, str, str], int, int, int]:
+        begin_us, correlation_id = exchange.begin_us or 0, exchange.correlation_id or 0
+        return exchange.route, begin_us, correlation_id, exchange.place
 
     rows: list[_Row] = []
-    for _, of_route in groupby(sorted(exchanges, key=order), key=lambda each: each.route):
+    in_order = sorted(exchanges, key=order)
+    for _, of_route in groupby(in_order, key=lambda exchange: exchange.route):
         current: _Row | None = None
-        for each in of_route:
-            like = (*each.like, (each.begin_us or 0) < injected_us)
-            alone = each.api in _BY_THEMSELVES and each.like[0] == "NONE"
-            if current is None or alone or current.like != like:
-                current = _Row(like)
+        for exchange in of_route:
+            common = (*exchange.result, (exchange.begin_us or 0) < injected_us)
+            alone = exchange.api in _NOT_COLLAPSED and exchange.result[0] == "NONE"
+            if current is None or alone or current.common != common:
+                current = _Row(common)
                 rows.append(current)
-            current.exchanges.append(each)
+            current.exchanges.append(exchange)
     return rows
 
 
 def _kept(rows: list[_Row]) -> list[TableRow]:
-    """Return the rows that a fault keeps (rule 3 of `tables.messages`)."""
-    seen: dict[tuple[object, ...], None] = {}
-    firsts: dict[str, int] = {}
+    """Return the rows that a fault keeps (rule 3 of `tables.messages`).
+
+    1. First the rows that are the first of their kind: API, server, group and outcome.
+    2. Then the other rows of the clients with most of these first rows.
+    """
+    kinds_so_far: dict[tuple[object, ...], None] = {}
+    firsts_by_client: dict[str, int] = {}
     is_first: list[bool] = []
     in_order = sorted(rows, key=lambda row: row.order)
     for row in in_order:
         client, server, api, group = row.exchanges[0].route
-        kind = (api, server, group, row.like[0])
-        is_first.append(kind not in seen)
-        seen[kind] = None
-        firsts[client] = firsts.get(client, 0) + is_first[-1]
+        kind = (api, server, group, row.common[0])
+        is_first.append(kind not in kinds_so_far)
+        kinds_so_far[kind] = None
+        firsts_by_client[client] = firsts_by_client.get(client, 0) + is_first[-1]
 
     def rank(item: tuple[_Row, bool]) -> tuple[object, ...]:
         row, first = item
         client = row.exchanges[0].client
-        return not first, -firsts[client], client, row.order
+        return not first, -firsts_by_client[client], client, row.order
 
     ranked = sorted(zip(in_order, is_first, strict=True), key=rank)
-    return [_table_row(row) for row, _ in ranked[:_KEPT]]
+    return [_table_row(row) for row, _ in ranked[:_MAX_ROWS]]
 
 
 def _table_row(row: _Row) -> TableRow:
     first = row.exchanges[0]
-    outcome, member, named = first.like
-    ends = [each.ended.time_us for each in row.exchanges if each.ended is not None]
+    outcome, member, named = first.result
+    ends = [exchange.ended.time_us for exchange in row.exchanges if exchange.ended is not None]
     return {
         "api": first.api,
         "purpose": None if first.sent is None else first.sent.cause,

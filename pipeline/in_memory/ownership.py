@@ -1,4 +1,8 @@
-"""The table `ownership` in plain Python."""
+"""The table `ownership` in plain Python: each interval in which a member owned a partition.
+
+The rows of the members decide, and not those of the coordinators: an interval begins when a member
+gets its assignment, and ends when it gives the partition up, or dies.
+"""
 
 from collections.abc import Sequence
 
@@ -27,8 +31,8 @@ _KINDS = (
 @once_per_trace
 def ownership_of(trace: Trace) -> list[TableRow]:
     """Return every interval in which a member owned a partition."""
-    epochs = _Epochs(trace)
-    found = []
+    epochs = _AssignmentEpochs(trace)
+    table = []
     for (consumer, incarnation), rows in trace.lives(*_KINDS):
         for owned in _follow(rows):
             if owned["from_us"] > trace.end_us:
@@ -39,16 +43,16 @@ def ownership_of(trace: Trace) -> list[TableRow]:
             owned["length_us"] = until_us - owned["from_us"]
             owned["paused_us"] = length_us(within(trace.pauses(consumer), whole))
             owned["consumer"], owned["incarnation"] = consumer, incarnation
-            owned["leader_epoch"] = epochs.at(owned)
-            found.append(owned)
-    return found
+            owned["leader_epoch"] = epochs.of(owned)
+            table.append(owned)
+    return table
 
 
 def _follow(rows: Sequence[TraceRow]) -> list[TableRow]:
-    """Follow one incarnation of a consumer: its assignments, its processing, its revocations."""
-    found: list[TableRow] = []
-    held: dict[tuple[str, str], TableRow] = {}
-    synced_with: dict[str, str | None] = {}
+    """Return the intervals of one incarnation of a consumer."""
+    intervals: list[TableRow] = []
+    held: dict[tuple[str, str], TableRow] = {}  # the open intervals, by group and partition
+    synced_with: dict[str, str | None] = {}  # the broker of each group's last SyncGroup
     for row in rows:
         group = str(row.group)
         if row.kind == TraceKind.RESPONSE_RECEIVED:
@@ -70,7 +74,7 @@ def _follow(rows: Sequence[TraceRow]) -> list[TableRow]:
                     "ended_by": "run end",
                     "records": 0,
                 }
-                found.append(held[group, partition])
+                intervals.append(held[group, partition])
         elif row.kind in (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST):
             how = "lost" if row.kind == TraceKind.PARTITIONS_LOST else "revoked"
             for partition in detail_of(row)["partitions"]:
@@ -79,9 +83,9 @@ def _follow(rows: Sequence[TraceRow]) -> list[TableRow]:
             owned = held[group, str(row.partition)]
             if row.kind == TraceKind.RECORDS_CONSUMED:
                 owned["records"] += detail_of(row)["count"]
-            elif owned["position"] is None:
+            elif owned["position"] is None:  # the first POSITION_RESET after the assignment
                 owned["position"], owned["start_offset"] = row.cause, row.offset
-    return found
+    return intervals
 
 
 def _give_up(
@@ -101,21 +105,24 @@ def _end(trace: Trace, owned: TableRow, consumer: str, incarnation: int) -> None
         owned["to_us"], owned["ended_by"] = None, "run end"
 
 
-class _Epochs:
-    """Finds the epoch in which a coordinator gave an assignment: that of its latest tenure."""
+class _AssignmentEpochs:
+    """Finds the leader epoch of an assignment: that of the coordinator's latest tenure before."""
 
     def __init__(self, trace: Trace) -> None:
         self._groups = trace.groups()
         self._tenures = coordinator_tenures_of(trace)
 
-    def at(self, owned: TableRow) -> int | None:
-        served = [
+    def of(self, owned: TableRow) -> int | None:
+        """Return the leader epoch in which an interval was assigned; None if it is not known."""
+        tenures = [
             tenure
             for tenure in self._tenures
             if tenure["partition"] == self._groups.get(owned["group"])
             and tenure["broker"] == owned["coordinator"]
             and tenure["start_us"] <= owned["from_us"]
         ]
-        latest = max(served, key=lambda t: (t["start_us"], t["leader_epoch"]), default=None)
+        latest = max(
+            tenures, key=lambda tenure: (tenure["start_us"], tenure["leader_epoch"]), default=None
+        )
         epoch: int | None = latest["leader_epoch"] if latest else None
         return epoch

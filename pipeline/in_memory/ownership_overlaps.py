@@ -1,4 +1,4 @@
-"""The table `ownership_overlaps` in plain Python."""
+"""The table `ownership_overlaps` in plain Python: times in which a partition had two owners."""
 
 from pipeline.in_memory.faults import faults_of
 from pipeline.in_memory.ownership import ownership_of
@@ -11,55 +11,58 @@ from pipeline.in_memory.trace import (
 )
 from protocol.trace import TraceKind
 
-_WHO = {
+_SIDE_COLUMNS = {
     "consumer": "consumer",
     "member": "member",
     "generation": "generation",
     "coordinator": "coordinator",
     "epoch": "leader_epoch",
 }
+"""Columns of the table, without `first_` or `second_`, and the columns of `ownership` they copy."""
 
 
 @once_per_trace
 def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
     """Return each pair of intervals in which two members owned one partition at once."""
     faults = faults_of(trace)
-    healings = sorted(f["healed_us"] for f in faults if f["healed_us"] is not None)
-    owners = sorted(ownership_of(trace), key=lambda each: (each["from_us"], each["consumer"]))
-    later: dict[tuple[str, str], list[TableRow]] = {}
+    healings = sorted(fault["healed_us"] for fault in faults if fault["healed_us"] is not None)
+    owners = sorted(ownership_of(trace), key=lambda row: (row["from_us"], row["consumer"]))
+    # The intervals of each partition that begin after `first`, the latest at the front.
+    later_intervals: dict[tuple[str, str], list[TableRow]] = {}
     for row in reversed(owners):
-        later.setdefault((row["group"], row["partition"]), []).append(row)
-    found = []
+        later_intervals.setdefault((row["group"], row["partition"]), []).append(row)
+    table = []
     for first in owners:
-        same_partition = later[first["group"], first["partition"]]
-        same_partition.pop()  # `first` itself
-        for second in reversed(same_partition):
+        later = later_intervals[first["group"], first["partition"]]
+        later.pop()  # `first` itself
+        for second in reversed(later):
             if first["to_us"] is not None and second["from_us"] >= first["to_us"]:
-                break  # no later one overlaps either
+                break  # intervals that begin even later do not overlap either
             if first["consumer"] == second["consumer"]:
                 continue
-            ends = [each["to_us"] for each in (first, second) if each["to_us"] is not None]
+            ends = [owner["to_us"] for owner in (first, second) if owner["to_us"] is not None]
             from_us, until_us = second["from_us"], min(ends, default=trace.end_us)
             if from_us >= until_us:
                 continue
             before = [healed_us for healed_us in healings if healed_us <= until_us]
             after = [healed_us for healed_us in healings if healed_us > until_us]
-            mine, theirs = (_processed(trace, each, from_us, until_us) for each in (first, second))
-            found.append(
+            by_first = _processed(trace, first, from_us, until_us)
+            by_second = _processed(trace, second, from_us, until_us)
+            table.append(
                 {
                     "group": first["group"],
                     "partition": first["partition"],
                     "from_us": from_us,
                     "to_us": min(ends, default=None),
                     "length_us": until_us - from_us,
-                    "records_both": len(mine & theirs),
+                    "records_both": len(by_first & by_second),
                     "fault": last_fault_before(faults, from_us),
                     "healed_us": before[-1] if before else min(after, default=None),
                 }
-                | {f"first_{name}": first[column] for name, column in _WHO.items()}
-                | {f"second_{name}": second[column] for name, column in _WHO.items()}
+                | {f"first_{name}": first[column] for name, column in _SIDE_COLUMNS.items()}
+                | {f"second_{name}": second[column] for name, column in _SIDE_COLUMNS.items()}
             )
-    return found
+    return table
 
 
 def _processed(trace: Trace, owned: TableRow, from_us: int, until_us: int) -> set[int]:

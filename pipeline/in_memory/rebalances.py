@@ -37,15 +37,16 @@ Life = tuple[str, int, str]  # node, incarnation, group
 
 
 class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
-    """A rebalance of one group.
+    """A rebalance of one group. Units: microseconds on the run's clock, lengths too.
 
-    Shape: `coordinator` and `incarnation` are the broker's life that began it; `reason` is a
-    RebalanceCause, `cause` the coordinator's sentence; `member` is who caused it, None where no
-    single member did; `added` and `removed` have member ids in the order in which they came and
-    went, and `removed_because` the causes, each once; `new_generation`, `joined_us`, `stable_us`
-    are None if it never came so far, and `cut_short_us` with `cut_short_by` say what came first,
-    None while it is still on its way.
-    Units: microseconds on the run's clock, lengths too.
+    - `coordinator`, `incarnation`: the broker that began it.
+    - `reason`: a RebalanceCause; `cause`: the coordinator's sentence.
+    - `member`: the member that caused it; None if no single member did.
+    - `added`, `removed`: member ids in the order of their rows.
+    - `removed_because`: the RemovalCauses, each once.
+    - `new_generation`, `joined_us`, `stable_us`: None if the rebalance did not come so far.
+    - `cut_short_us`, `cut_short_by`: time and text of the event that ended it early; None if it was
+      completed or is in progress.
     """
 
     group: str
@@ -108,7 +109,9 @@ class _Begun:
 class _Coordinator:
     """One incarnation of a broker as the coordinator of one group.
 
-    `early` are added and removed members whose rebalance has not begun yet.
+    - `begun`: its rebalances, in order.
+    - `joining`: the rebalance whose generation has not started yet.
+    - `early`: rows of added and removed members whose rebalance has not begun yet.
     """
 
     begun: list[_Begun] = field(default_factory=list)
@@ -141,18 +144,24 @@ class RebalanceLog:
 
     def groups(self) -> tuple[str, ...]:
         """Return the groups that had a rebalance, by name."""
-        named = {life[2]: None for life, known in self._coordinators.items() if known.begun}
-        return tuple(sorted(named))
+        groups = {
+            group: None
+            for (_node, _incarnation, group), known in self._coordinators.items()
+            if known.begun
+        }
+        return tuple(sorted(groups))
 
     def of_group(self, group_id: str) -> tuple[Rebalance, ...]:
-        """Return the rebalances of a group on every coordinator, by the time they began."""
-        found = [
+        """Return the rebalances of a group on every coordinator, in the order of their starts."""
+        rebalances = [
             _summary(begun)
             for (_node, _incarnation, group), known in self._coordinators.items()
             if group == group_id
             for begun in known.begun
         ]
-        return tuple(sorted(found, key=lambda each: (each.started_us, each.coordinator)))
+        return tuple(
+            sorted(rebalances, key=lambda rebalance: (rebalance.started_us, rebalance.coordinator))
+        )
 
     def _step(self, known: _Coordinator, row: TraceRow) -> None:
         latest = known.begun[-1] if known.begun else None
@@ -194,11 +203,10 @@ class RebalanceLog:
         """Process the end of a node: it cuts short the rebalances that the node coordinated."""
         is_killed = row.kind == TraceKind.NODE_KILLED
         name = row.peer if is_killed else row.node
+        end = f"{name} {'was killed' if is_killed else 'stopped'}"
         for (node, _incarnation, _group), known in self._coordinators.items():
             if node == name and known.begun:
-                known.begun[-1].cut_short(
-                    row.time_us, f"{name} {'was killed' if is_killed else 'stopped'}"
-                )
+                known.begun[-1].cut_short(row.time_us, end)
 
 
 def _summary(begun: _Begun) -> Rebalance:
@@ -229,7 +237,7 @@ def _summary(begun: _Begun) -> Rebalance:
 
 @once_per_trace
 def rebalances_of(trace: Trace) -> list[TableRow]:
-    """Return the table `rebalances`: consumers in the place of member ids, faults, tenures."""
+    """Return the table `rebalances`, with consumers instead of member ids, faults and epochs."""
     faults = faults_of(trace)
     tenures = coordinator_tenures_of(trace)
     partitions = trace.groups()
@@ -237,43 +245,46 @@ def rebalances_of(trace: Trace) -> list[TableRow]:
     log = RebalanceLog()
     for _life, rows in trace.lives(*KINDS):
         log.observe_all(rows)
-    found = []
+    table = []
     for group in log.groups():
 
         def consumers(member_ids: Iterable[str], group: str = group) -> list[str]:
             return sorted({names.get((group, member_id), member_id) for member_id in member_ids})
 
-        for each in log.of_group(group):
+        for rebalance in log.of_group(group):
+            coordinator = rebalance.coordinator, rebalance.incarnation
+            member = rebalance.member
+            # The coordinator's last tenure before the rebalance began has the epoch.
             epochs = [
                 (tenure["start_us"], tenure["leader_epoch"])
                 for tenure in tenures
-                if (tenure["broker"], tenure["incarnation"]) == (each.coordinator, each.incarnation)
+                if (tenure["broker"], tenure["incarnation"]) == coordinator
                 and tenure["partition"] == partitions.get(group)
-                and tenure["start_us"] <= each.started_us
+                and tenure["start_us"] <= rebalance.started_us
             ]
-            found.append(
+            table.append(
                 {
                     "group": group,
-                    "broker": each.coordinator,
+                    "broker": rebalance.coordinator,
                     "leader_epoch": max(epochs)[1] if epochs else None,
-                    "generation": each.generation,
-                    "new_generation": each.new_generation,
-                    "reason": each.reason,
-                    "member": each.member,
-                    "consumer": each.member and names.get((group, each.member), each.member),
-                    "cause": each.cause,
-                    "client_reason": each.client_reason,
-                    "removed": consumers(each.removed),
-                    "removed_because": sorted(each.removed_because),
-                    "added": consumers(each.added),
-                    "store_error": each.store_error,
-                    "fault": last_fault_before(faults, each.started_us),
-                    "started_us": each.started_us,
-                    "joined_us": each.joined_us,
-                    "stable_us": each.stable_us,
-                    "join_us": each.join_us,
-                    "sync_us": each.sync_us,
-                    "length_us": each.length_us,
+                    "generation": rebalance.generation,
+                    "new_generation": rebalance.new_generation,
+                    "reason": rebalance.reason,
+                    "member": member,
+                    "consumer": member and names.get((group, member), member),
+                    "cause": rebalance.cause,
+                    "client_reason": rebalance.client_reason,
+                    "removed": consumers(rebalance.removed),
+                    "removed_because": sorted(rebalance.removed_because),
+                    "added": consumers(rebalance.added),
+                    "store_error": rebalance.store_error,
+                    "fault": last_fault_before(faults, rebalance.started_us),
+                    "started_us": rebalance.started_us,
+                    "joined_us": rebalance.joined_us,
+                    "stable_us": rebalance.stable_us,
+                    "join_us": rebalance.join_us,
+                    "sync_us": rebalance.sync_us,
+                    "length_us": rebalance.length_us,
                 }
             )
-    return found
+    return table

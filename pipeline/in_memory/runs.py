@@ -11,7 +11,7 @@ _NEEDED = ("time_us", "seq", "node", "incarnation", "kind")
 @once_per_trace
 def runs_of(trace: Trace) -> list[TableRow]:
     """Return the run's one row."""
-    begun: dict[str, int] = {}
+    begun: dict[str, int] = {}  # the beginning of each stage
     for row in trace.of(TraceKind.RUN_STAGE):
         begun.setdefault(detail_of(row)["stage"], row.time_us)
     return [
@@ -39,13 +39,13 @@ def groups_of(trace: Trace) -> list[TableRow]:
 
 def bad_rows_of(rows: Sequence[TableRow]) -> list[TableRow]:
     """Return the rows of a file that cannot be used, with the reason."""
-    known = {kind.value for kind in TraceKind}
-    found = []
+    known_kinds = {kind.value for kind in TraceKind}
+    bad = []
     for row in rows:
         reasons = [f"no {name}" for name in _NEEDED if row[name] is None]
-        if not reasons and row["kind"] not in known:
+        if not reasons and row["kind"] not in known_kinds:
             reasons = ["unknown kind"]
         if reasons:
             cells = {name: row[name] for name in (*_NEEDED, "detail")}
-            found.append(cells | {"reason": reasons[0]})
-    return found
+            bad.append(cells | {"reason": reasons[0]})
+    return bad

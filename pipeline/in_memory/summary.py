@@ -71,10 +71,10 @@ def summarize_directory(directory: Path, *, max_rows: int | None = None) -> RunS
     if max_rows is not None and files.rows > max_rows:
         return None
     with collecting_no_cycles():
-        found = rows_of(files)
-        if found is None:
+        rows = rows_of(files)
+        if rows is None:
             return None
-        return summary_of(files, found, Trace(found.good) if found.good else None)
+        return summary_of(files, rows, Trace(rows.good) if rows.good else None)
 
 
 def rows_of(files: RunFiles) -> RunRows | None:
@@ -86,10 +86,10 @@ def rows_of(files: RunFiles) -> RunRows | None:
     """
     if files.rows > MAX_ROWS:
         return None
-    found = _sorted_out([each for path in files.events for each in _cells(path)])
-    if not all(_says_how_many(row) for row in found.good if row.kind in _COUNTED):
+    rows = _separated([cells for path in files.events for cells in _cells(path)])
+    if not all(_has_record_count(row) for row in rows.good if row.kind in _COUNTED):
         return None
-    return found
+    return rows
 
 
 def summarize_rows(
@@ -104,21 +104,25 @@ def summarize_rows(
     return _summary_of(files, RunRows(good=rows), trace, clock_error_us)
 
 
-def summary_of(files: RunFiles, found: RunRows, trace: Trace | None) -> RunSummary:
-    """Return the summary of the run in `files`; `trace` is that of its good rows, None of none."""
-    return _summary_of(files, found, trace, clock_error_us(files.directory))
+def summary_of(files: RunFiles, rows: RunRows, trace: Trace | None) -> RunSummary:
+    """Return the summary of the run in `files`.
+
+    `trace`: the trace of the good rows; None if there are none.
+    """
+    return _summary_of(files, rows, trace, clock_error_us(files.directory))
 
 
-def _summary_of(files: RunFiles, found: RunRows, trace: Trace | None, error_us: int) -> RunSummary:
-    named = {"run": files.run}
-    sums = {"bad_row_counts": [row | named for row in bad_row_counts_of(found.bad)]}
+def _summary_of(files: RunFiles, rows: RunRows, trace: Trace | None, error_us: int) -> RunSummary:
+    of_run = {"run": files.run}
+    aggregates = {"bad_row_counts": [row | of_run for row in bad_row_counts_of(rows.bad)]}
     for name, aggregate_of in AGGREGATES.items():
-        sums[name] = [] if trace is None else [row | named for row in aggregate_of(trace)]
-    (summary,) = summarize_runs(sums, [files], {files.run: error_us})
+        aggregates[name] = [] if trace is None else [row | of_run for row in aggregate_of(trace)]
+    (summary,) = summarize_runs(aggregates, [files], {files.run: error_us})
     return summary
 
 
-def _says_how_many(row: TraceRow) -> bool:
+def _has_record_count(row: TraceRow) -> bool:
+    """Return whether a row about records has their number and, if needed, their last offset."""
     detail = detail_of(row)
     return "count" in detail and (row.kind == TraceKind.RECORDS_PRODUCED or "last" in detail)
 
@@ -140,18 +144,19 @@ def _values(column: pa.ChunkedArray) -> list[Any]:  # Any: what the column holds
     array = column.unify_dictionaries().combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # no rows
         return []
+    # The last place is that of a missing value, which has no index.
     texts = [*array.dictionary.to_pylist(), None]
     return [texts[-1 if place is None else place] for place in array.indices.to_pylist()]
 
 
-def _sorted_out(cells: Sequence[tuple[Any, ...]]) -> RunRows:
+def _separated(rows_of_cells: Sequence[tuple[Any, ...]]) -> RunRows:
     """Separate usable rows from unusable ones."""
     good: list[TraceRow] = []
-    suspects: list[TableRow] = []
-    for each in cells:
-        row = TraceRow(*each)
+    unusable: list[TableRow] = []
+    for cells in rows_of_cells:
+        row = TraceRow(*cells)
         if row.kind in _KINDS and None not in (row.time_us, row.seq, row.node, row.incarnation):
             good.append(row)
         else:
-            suspects.append(dict(zip(_NAMES, each, strict=True)))
-    return RunRows(good=good, bad=bad_rows_of(suspects))
+            unusable.append(dict(zip(_NAMES, cells, strict=True)))
+    return RunRows(good=good, bad=bad_rows_of(unusable))

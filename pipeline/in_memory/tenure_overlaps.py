@@ -1,4 +1,4 @@
-"""The table `tenure_overlaps` in plain Python."""
+"""The table `tenure_overlaps` in plain Python: times with two coordinators of one partition."""
 
 from pipeline.in_memory.broker_phases import broker_phases_of
 from pipeline.in_memory.coordinator_tenures import coordinator_tenures_of
@@ -11,21 +11,26 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
     """Return each pair of overlapping tenures, with the answers of both coordinators."""
     tenures = sorted(
         coordinator_tenures_of(trace),
-        key=lambda t: (t["leader_epoch"], t["start_us"], t["broker"], t["incarnation"]),
+        key=lambda tenure: (
+            tenure["leader_epoch"],
+            tenure["start_us"],
+            tenure["broker"],
+            tenure["incarnation"],
+        ),
     )
     moved_by = {
         (phases["partition"], phases["leader_epoch"]): phases["fault"]
         for phases in broker_phases_of(trace)
     }
     faults = faults_of(trace)
-    found = []
+    table = []
     for place, older in enumerate(tenures):
         for newer in tenures[place + 1 :]:
             shared = _span(older).shared_with(_span(newer))
             if shared is None or older["partition"] != newer["partition"]:
                 continue
             partition = older["partition"]
-            groups = [group for group, at in trace.groups().items() if at == partition]
+            groups = [group for group, home in trace.groups().items() if home == partition]
             broker = older["broker"]
             row = {
                 "partition": partition,
@@ -45,12 +50,21 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
                 row[f"{side}_epoch"] = tenure["leader_epoch"]
                 row[f"{side}_incarnation"] = tenure["incarnation"]
                 row[f"{side}_commits_in_all"] = tenure["commits"]
-                heartbeats = [r for r in _heartbeats(trace) if _is_from(r, tenure, groups, shared)]
-                commits = [r for r in _commits(trace) if _is_from(r, tenure, groups, shared)]
+                heartbeats = [
+                    answer
+                    for answer in _heartbeats(trace)
+                    if _is_from(answer, tenure, groups, shared)
+                ]
+                # A commit has a row for each of its partitions, all at one moment.
+                commits = {
+                    (answer.group, answer.node, answer.time_us)
+                    for answer in trace.of(TraceKind.OFFSETS_COMMITTED)
+                    if _is_from(answer, tenure, groups, shared)
+                }
                 row[f"{side}_heartbeats"] = len(heartbeats)
-                row[f"{side}_commits"] = len({(r.group, r.node, r.time_us) for r in commits})
-            found.append(row)
-    return found
+                row[f"{side}_commits"] = len(commits)
+            table.append(row)
+    return table
 
 
 def _span(tenure: TableRow) -> Span:
@@ -64,9 +78,6 @@ def _is_from(row: TraceRow, tenure: TableRow, groups: list[str], shared: Span) -
 
 
 def _heartbeats(trace: Trace) -> list[TraceRow]:
+    """Return the successful answers to heartbeats."""
     answers = trace.of(TraceKind.RESPONSE_RECEIVED)
     return [row for row in answers if row.api == "Heartbeat" and row.error == "NONE"]
-
-
-def _commits(trace: Trace) -> list[TraceRow]:
-    return trace.of(TraceKind.OFFSETS_COMMITTED)

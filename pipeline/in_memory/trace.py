@@ -1,8 +1,8 @@
 """The trace that the tables in memory share: ordered rows, the run's end, deaths, pauses, cuts.
 
-The tables in this room are computed without Spark, for the summary of a run. They are loops over
-sorted rows, written from the definitions in docs/TABLES.md without any code of the Spark tables:
-tests compare the two, and a mistake in one is not in the other.
+The tables in this folder are computed without Spark, for the summary of a run. They are loops over
+sorted rows, written from the definitions in docs/TABLES.md, and share no code with the Spark
+tables. So a mistake in one of the two is not in the other, and tests that compare them find it.
 """
 
 import json
@@ -37,9 +37,9 @@ _PARTITION_KINDS = (
 
 
 def detail_of(row: TraceRow) -> dict[str, Any]:  # Any: what JSON holds
-    """Return a row's detail; empty where it has none."""
-    found: dict[str, Any] = json.loads(row.detail) if row.detail else {}
-    return found
+    """Return a row's detail; {} if it has none."""
+    detail: dict[str, Any] = json.loads(row.detail) if row.detail else {}
+    return detail
 
 
 def is_offsets_partition(row: TraceRow) -> bool:
@@ -82,16 +82,18 @@ class Trace:
         self._places: dict[str, list[int]] = {}  # kind -> where its rows are in `rows`
         for place, row in enumerate(self.rows):
             self._places.setdefault(row.kind, []).append(place)
-        stops = [r.time_us for r in self.of(TraceKind.RUN_STAGE) if _stage(r) == "stopping"]
-        self.end_us = min(stops) if stops else max(r.time_us for r in self.rows)
-        self._known: dict[Callable[..., object], Any] = {}  # Any: what the function returns
+        stages = self.of(TraceKind.RUN_STAGE)
+        stops = [row.time_us for row in stages if _stage(row) == "stopping"]
+        # A run that broke off has no stage `stopping`: it ends with its last row.
+        self.end_us = min(stops) if stops else max(row.time_us for row in self.rows)
+        self._results: dict[Callable[..., object], Any] = {}  # Any: what the function returns
 
-    def once(self, computed_of: Callable[["Trace"], T]) -> T:
+    def once(self, function: Callable[["Trace"], T]) -> T:
         """Return the result of a function of this trace, computed at the first call only."""
-        if computed_of not in self._known:
-            self._known[computed_of] = computed_of(self)
-        found: T = self._known[computed_of]
-        return found
+        if function not in self._results:
+            self._results[function] = function(self)
+        result: T = self._results[function]
+        return result
 
     def of(self, *kinds: TraceKind) -> list[TraceRow]:
         """Return the rows of the given kinds, by time."""
@@ -101,12 +103,12 @@ class Trace:
         return [self.rows[place] for place in places]
 
     def lives(self, *kinds: TraceKind) -> Iterator[tuple[tuple[str, int], list[TraceRow]]]:
-        """Return the rows of the given kinds of each node's life, by `seq`."""
-        found: dict[tuple[str, int], list[TraceRow]] = {}
+        """Yield the rows of the given kinds for each node and incarnation, by `seq`."""
+        by_life: dict[tuple[str, int], list[TraceRow]] = {}
         for row in self.of(*kinds):
-            found.setdefault((row.node, row.incarnation), []).append(row)
-        for life in sorted(found):
-            yield life, sorted(found[life], key=_BY_SEQ)
+            by_life.setdefault((row.node, row.incarnation), []).append(row)
+        for life in sorted(by_life):
+            yield life, sorted(by_life[life], key=_BY_SEQ)
 
     def groups(self) -> dict[str, str | None]:
         """Return the offsets partition of each group that had members."""
@@ -119,27 +121,28 @@ class Trace:
             if is_offsets_partition(row)
         ]
         partitions = max(indexes) + 1 if indexes else 0
-        found: dict[str, str | None] = {}
+        partition_of: dict[str, str | None] = {}
         for row in self.of(*MEMBER_KINDS):
             if row.group is not None:
                 by_name = partition_for(row.group, partitions) if partitions else None
-                found[row.group] = None if by_name is None else f"{_OFFSETS}{by_name}"
+                partition_of[row.group] = None if by_name is None else f"{_OFFSETS}{by_name}"
+        # A load proves the partition; `partitions` may be too small, if the trace lacks some.
         for row in self.of(TraceKind.GROUP_LOADED):
-            if row.group in found:
-                found[row.group] = row.partition
-        return found
+            if row.group in partition_of:
+                partition_of[row.group] = row.partition
+        return partition_of
 
     def consumers(self) -> dict[tuple[str, str], str]:
-        """Return the consumer of each member id of each group."""
-        found: dict[tuple[str, str], str] = {}
+        """Return the consumer of each group and member id: its node, else its client id."""
+        consumers: dict[tuple[str, str], str] = {}
         for row in self.of(TraceKind.MEMBER_ADDED):
             client_id = detail_of(row).get("client_id")
             if row.group and row.member and client_id:
-                found[row.group, row.member] = client_id
+                consumers[row.group, row.member] = client_id
         for row in self.of(*MEMBER_KINDS):
             if row.group and row.member:
-                found[row.group, row.member] = row.node
-        return found
+                consumers[row.group, row.member] = row.node
+        return consumers
 
     # -- deaths --
 
@@ -148,11 +151,11 @@ class Trace:
         return self.once(Trace._find_deaths)
 
     def _find_deaths(self) -> list[Death]:
-        found = []
+        deaths = []
         for row in self.of(TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED):
-            # A start shows that earlier incarnations have ended, also if no row says how.
+            # A start proves that earlier incarnations have ended, if the trace lacks their ends.
             is_start = row.kind == TraceKind.NODE_STARTED
-            found.append(
+            deaths.append(
                 Death(
                     node=str(row.peer) if row.kind == TraceKind.NODE_KILLED else row.node,
                     at_us=row.time_us,
@@ -160,7 +163,7 @@ class Trace:
                     before_incarnation=row.incarnation if is_start else None,
                 )
             )
-        return found
+        return deaths
 
     def death(self, node: str, incarnation: int, since_us: int) -> Death | None:
         """Return the first death of a node's life at or after a moment of it, None if it lives."""
@@ -177,7 +180,7 @@ class Trace:
 
     def pauses(self, node: str) -> list[Span]:
         """Return the times in which a node was paused: until it resumed, died or started again."""
-        found: list[Span] = []
+        spans: list[Span] = []
         since: int | None = None
         for row in self.of(
             TraceKind.NODE_PAUSED,
@@ -185,29 +188,30 @@ class Trace:
             TraceKind.NODE_KILLED,
             TraceKind.NODE_STARTED,
         ):
-            about = row.node if row.kind == TraceKind.NODE_STARTED else row.peer
-            if about != node:
+            # The driver writes the other kinds; their `peer` is the node.
+            subject = row.node if row.kind == TraceKind.NODE_STARTED else row.peer
+            if subject != node:
                 continue
             if since is not None:
-                found.append(Span(from_us=since, to_us=row.time_us))
+                spans.append(Span(from_us=since, to_us=row.time_us))
                 since = None
             if row.kind == TraceKind.NODE_PAUSED:
                 since = row.time_us
         if since is not None:
-            found.append(Span(from_us=since, to_us=self.end_us))
-        return _merged(found, self.end_us)
+            spans.append(Span(from_us=since, to_us=self.end_us))
+        return _merged(spans, self.end_us)
 
     def cuts(self, node: str, faults: Sequence[TableRow]) -> list[Span]:
         """Return the times in which a node was cut off from others, according to `faults`."""
-        found = []
+        spans = []
         for fault in faults:
             cut_off = fault["from_nodes"] or fault["nodes"]
             if fault["kind"] not in ("cut", "clog") or node not in cut_off:
                 continue
             began_us = _first(fault["in_force_us"], fault["injected_us"])
             ended_us = _first(fault["in_force_until_us"], fault["healed_us"], self.end_us)
-            found.append(Span(from_us=began_us, to_us=ended_us))
-        return _merged(found, self.end_us)
+            spans.append(Span(from_us=began_us, to_us=ended_us))
+        return _merged(spans, self.end_us)
 
 
 def once_per_trace(table_of: Callable[[Trace], T]) -> Callable[[Trace], T]:
@@ -239,7 +243,7 @@ def last_fault_before(faults: Sequence[TableRow], at_us: int) -> str | None:
 def _merged(spans: Iterable[Span], end_us: int) -> list[Span]:
     """Merge overlapping spans, and cut them off at the run's end."""
     merged: list[Span] = []
-    for span in sorted(spans, key=lambda each: (each.from_us, each.to_us)):
+    for span in sorted(spans, key=lambda span: (span.from_us, span.to_us)):
         to_us = max(span.from_us, min(span.to_us, end_us))
         if merged and span.from_us <= merged[-1].to_us:
             last = merged.pop()

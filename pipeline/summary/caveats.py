@@ -1,6 +1,6 @@
-"""Caveats of a PASS: times without service and repeated records that no promise forbids.
+"""Caveats of a PASS: times with two owners or none, and repeated records, that no promise forbids.
 
-Terminal, report, `list` and JSON all use this computation. It reads the summary only.
+Terminal, report, `list` and JSON all call `caveats_of`, which reads only the summary of a run.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from pipeline.summary.figures import MARK, RunSummary, duration_text
 from pipeline.summary.story import counted
 
 FELT_US = 1_000_000
-"""Shortest time that counts as felt."""
+"""Shortest time that is a caveat: users do not notice a shorter one."""
 _UNOWNED = "without an owner"
 _REPEATED = "records processed again"
 
@@ -18,8 +18,11 @@ _REPEATED = "records processed again"
 def caveats_of(summary: RunSummary | None) -> tuple[str, ...]:
     """Return the caveats of a run, a clause each.
 
-    There are three kinds: partitions with two owners at once, and partitions without an owner, each
-    for FELT_US at least; and records that were processed again. Each names the worst group only.
+    There are three kinds, and each names the worst group only:
+
+    - partitions with two owners at once, for FELT_US at least;
+    - partitions without an owner, for FELT_US at least;
+    - records that were processed again.
     """
     if summary is None:
         return ()
@@ -34,21 +37,22 @@ def pass_text(word: str, caveats: Sequence[str]) -> str:
 
 
 def _two_owners(summary: RunSummary) -> list[str]:
-    owners = [
-        each for each in summary.owners if each.longest_us >= max(FELT_US, summary.clock_error_us)
-    ]
-    if not owners:
+    least_us = max(FELT_US, summary.clock_error_us)
+    overlaps = [owners for owners in summary.owners if owners.longest_us >= least_us]
+    if not overlaps:
         return []
-    worst = max(owners, key=lambda each: each.longest_us)
-    others = len({each.group for each in owners}) - 1
-    partitions = max(each.partitions for each in owners if each.group == worst.group)
-    one = f"for {duration_text(worst.longest_us)}{MARK if worst.disturbed else ''}"
+    worst = max(overlaps, key=lambda owners: owners.longest_us)
+    others = len({owners.group for owners in overlaps}) - 1
+    partitions = max(owners.partitions for owners in overlaps if owners.group == worst.group)
+    length = f"for {duration_text(worst.longest_us)}{MARK if worst.disturbed else ''}"
     if partitions == 1:
-        return [f"two members owned a partition of {worst.group} at once {one}{_elsewhere(others)}"]
-    return [
-        f"two members owned {counted(partitions, 'partition')} of {worst.group} at once, "
-        f"the longest {one}{_elsewhere(others)}"
-    ]
+        owned = f"two members owned a partition of {worst.group} at once {length}"
+    else:
+        owned = (
+            f"two members owned {counted(partitions, 'partition')} of {worst.group} at once, "
+            f"the longest {length}"
+        )
+    return [f"{owned}{_elsewhere(others)}"]
 
 
 def _no_owner(summary: RunSummary) -> list[str]:
@@ -56,10 +60,10 @@ def _no_owner(summary: RunSummary) -> list[str]:
         spread = group.spreads.get(_UNOWNED)
         return 0 if spread is None else spread.maximum or 0
 
-    found = _worst(summary, longest_us, least=FELT_US)
-    if found is None:
+    worst = _worst(summary, longest_us, least=FELT_US)
+    if worst is None:
         return []
-    group, value_us, others = found
+    group, value_us, others = worst
     return [
         f"a partition of {group} had no owner for {duration_text(value_us)}{_felt_mark(summary)}"
         f"{_elsewhere(others)}"
@@ -71,10 +75,10 @@ def _repeated(summary: RunSummary) -> list[str]:
         spread = group.spreads.get(_REPEATED)
         return 0 if spread is None else spread.total or 0
 
-    found = _worst(summary, records, least=1)
-    if found is None:
+    worst = _worst(summary, records, least=1)
+    if worst is None:
         return []
-    group, value, others = found
+    group, value, others = worst
     again = f"{group} processed {counted(value, 'record')} again"
     return [f"{again}{_felt_mark(summary)}{_elsewhere(others)}"]
 
@@ -86,12 +90,12 @@ def _felt_mark(summary: RunSummary) -> str:
 def _worst(
     summary: RunSummary, value_of: Callable[[FeltGroup], int], *, least: int
 ) -> tuple[str, int, int] | None:
-    """Return the group with the greatest value, the value, and the number of others with `least`.
+    """Return the group with the greatest value, this value, and the number of other groups.
 
-    None if no group has a value of at least `least`.
+    Groups whose value is below `least` do not count; None if no group is left.
     """
     groups = {} if summary.felt is None else summary.felt.groups
-    values = {name: value for name, each in groups.items() if (value := value_of(each)) >= least}
+    values = {name: value for name, group in groups.items() if (value := value_of(group)) >= least}
     if not values:
         return None
     worst = max(values, key=lambda name: values[name])

@@ -1,9 +1,10 @@
-"""Comparison of runs: one row per figure, one column per run or per group of runs.
+"""Comparison of runs: one row per figure, one column per run or per set of runs.
 
-It is computed from summaries, without Spark, page or terminal. Faults of different runs are matched
-by kind and order: the second crash of one run with the second crash of another. If no two runs have
-a kind of fault in common, they are matched by order alone. A figure that a run lacks is None,
-never 0.
+It is computed from summaries, without Spark, page or terminal.
+
+A row about a fault needs the corresponding fault of each run. Faults are matched by kind and order:
+the second crash of one run with the second crash of another. If no two runs have a kind of fault in
+common, faults are matched by order alone. A figure that a run lacks is None, never 0.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,11 +51,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow:
-    """One figure over all columns; a cell is None where it is missing.
+    """One figure over all columns.
 
-    `fault` is the name of the matched faults (`crash 2`, `fault 1`), None for a figure of the whole
-    run. `group` is the part of the summary: a chain, `outcome`, `felt` or `run`. `differs` is true
-    if the columns that have the fault differ.
+    - `fault`: the name of the matched faults (`crash 2`, `fault 1`); None for a figure of the whole
+      run.
+    - `group`: the part of the summary: a chain, `outcome`, `felt` or `run`.
+    - `cells`: one for each column; None: the column lacks the figure.
+    - `differs`: the columns that have the fault differ.
     """
 
     fault: str | None
@@ -93,23 +96,23 @@ def comparison_notes(comparison: Comparison, runtimes: Iterable[str]) -> tuple[s
     """Return warnings about the comparison, a sentence each: runtimes, single runs, machines."""
     names = tuple(dict.fromkeys(runtimes))
     several = len(comparison.columns) > 1
-    said = []
+    notes = []
     if len(names) > 1:
-        said.append(
+        notes.append(
             f"runs on {' and '.join(names)} stand beside each other: times in virtual time are the "
             "model's, those on ray are this machine's"
         )
     if several and any(len(column.runs) == 1 for column in comparison.columns):
-        said.append(
+        notes.append(
             "a column of one run is one throw: what differs may be chance; `run --seeds 1..20` "
             "gives medians and ranges"
         )
     if any(cell is not None and cell.disturbed for row in comparison.rows for cell in row.cells):
-        said.append(
+        notes.append(
             f"{MARK.strip()} marks figures of a time in which a machine was away by accident: they "
             "prove nothing"
         )
-    return tuple(said)
+    return tuple(notes)
 
 
 def compare_runs(
@@ -121,28 +124,28 @@ def compare_runs(
 ) -> Comparison:
     """Compare runs by their main figures, or, with `in_full`, by all figures of closing summaries.
 
-    Shape: `names` and `verdicts` have one entry per summary. Runs of one name share a column, which
-    shows the median over the runs and the range. Without names every run has a column; more than
-    MAX_COLUMNS runs have one column per experiment.
-    Raises: ValueError if their numbers differ.
+    `names` and `verdicts` have one entry per summary. Runs with the same name share a column, which
+    shows the median over these runs and the range. Without `names`, each run has a column; more
+    than MAX_COLUMNS runs have one column per experiment.
+    Raises: ValueError if the numbers of summaries, names and verdicts differ.
     """
     titles = list(names) if names is not None else _titles(summaries)
-    said = list(verdicts) if verdicts is not None else [None] * len(summaries)
-    if not len(titles) == len(said) == len(summaries):
+    given_verdicts = list(verdicts) if verdicts is not None else [None] * len(summaries)
+    if not len(titles) == len(given_verdicts) == len(summaries):
         raise ValueError(
-            f"{len(summaries)} runs have {len(titles)} names and {len(said)} verdicts: "
+            f"{len(summaries)} runs have {len(titles)} names and {len(given_verdicts)} verdicts: "
             "one each is needed"
         )
-    places: dict[str, list[int]] = {}
+    places_by_title: dict[str, list[int]] = {}
     for place, title in enumerate(titles):
-        places.setdefault(title, []).append(place)
+        places_by_title.setdefault(title, []).append(place)
     columns = tuple(
-        Column(title=title, runs=tuple(summaries[place].run for place in found))
-        for title, found in places.items()
+        Column(title=title, runs=tuple(summaries[place].run for place in places))
+        for title, places in places_by_title.items()
     )
-    table = _Table(summaries, tuple(tuple(found) for found in places.values()), in_full)
-    rows = [row for row in (*table.fault_rows(), *table.run_rows(said)) if any(row.cells)]
-    return Comparison(columns=columns, rows=tuple(rows))
+    table = _Table(summaries, tuple(map(tuple, places_by_title.values())), in_full)
+    all_rows = (*table.fault_rows(), *table.run_rows(given_verdicts))
+    return Comparison(columns=columns, rows=tuple(row for row in all_rows if any(row.cells)))
 
 
 def _titles(summaries: Sequence[RunSummary]) -> list[str]:
@@ -154,16 +157,22 @@ def _titles(summaries: Sequence[RunSummary]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Builds rows. `places` has for each column the indexes of its runs in `summaries`."""
+    """Builds the rows of a comparison.
+
+    - `places`: for each column, the indexes of its runs in `summaries`.
+    - `in_full`: see `compare_runs`.
+
+    Sequences named `faults` have an entry for each run: the run's faults that match one another.
+    """
 
     summaries: Sequence[RunSummary]
     places: tuple[tuple[int, ...], ...]
     in_full: bool
 
     def fault_rows(self) -> Iterator[ComparisonRow]:
-        lined_up = _lined_up(self.summaries)
-        for name, faults in lined_up.items():
-            there = [bool(of_run) for of_run in faults]
+        """Yield the rows about each fault: phases and gaps, then rebalances and members."""
+        for name, faults in _matched_faults(self.summaries).items():
+            has_fault = [bool(of_run) for of_run in faults]
             rows = [
                 row
                 for measure in MEASURES
@@ -171,48 +180,52 @@ class _Table:
                 for row in self._measure_rows(name, measure, faults)
             ]
             for figure, value_of in _OUTCOMES:
-                rows.append(self._row(name, "outcome", figure, "count", _each(faults, value_of)))
-            yield from (self._marked(row, there) for row in rows)
+                sums = _sums_over_faults(faults, value_of)
+                rows.append(self._row(name, "outcome", figure, "count", sums))
+            yield from (self._with_differs(row, has_fault) for row in rows)
 
-    def _marked(self, row: ComparisonRow, there: Sequence[bool]) -> ComparisonRow:
+    def _with_differs(self, row: ComparisonRow, has_fault: Sequence[bool]) -> ComparisonRow:
         """Return the row with `differs` computed over the columns that have the fault.
 
-        `there` is true for each run that has it.
+        `has_fault`: for each run, whether it has the fault.
         """
-        concerned = [
+        cells_with_fault = [
             cell
             for cell, places in zip(row.cells, self.places, strict=True)
-            if any(there[place] for place in places)
+            if any(has_fault[place] for place in places)
         ]
-        return replace(row, differs=differs(concerned, row.unit))
+        return replace(row, differs=differs(cells_with_fault, row.unit))
 
     def _measure_rows(
         self, name: str, measure: Measure, faults: Sequence[Sequence[FaultSummary]]
     ) -> Iterator[ComparisonRow]:
+        """Yield the rows of one measure: a statistic each, over the distributions of each run."""
         shown = any(fault.is_about(measure) for of_run in faults for fault in of_run)
-        if_zero = self.in_full and shown  # beside other runs a 0 is a figure
-        found = [
+        # A 0 in one run is a figure if another run has more.
+        if_zero = self.in_full and shown
+        figures = [
             [
-                fault.distribution(measure.name)
+                distribution
                 for fault in of_run
                 if fault.is_about(measure, if_zero=if_zero)
+                and (distribution := fault.distribution(measure.name)) is not None
             ]
             for of_run in faults
         ]
-        known = [[each for each in of_run if each is not None] for of_run in found]
-        bounds = [max((each.bound_us for each in of_run), default=0) for of_run in known]
-        disturbed = [any(each.disturbed for each in of_run) for of_run in known]
+        bounds = [max((figure.bound_us for figure in of_run), default=0) for of_run in figures]
+        disturbed = [any(figure.disturbed for figure in of_run) for of_run in figures]
+        # Statistic, its value, and whether several faults of a run give the longest one.
         statistics: tuple[tuple[Statistic, Callable[[Distribution], int | None], bool], ...] = (
-            ("p50", lambda each: each.percentile(50), False),
-            ("p90", lambda each: each.percentile(90), False),
-            ("p99", lambda each: each.percentile(99), False),
-            ("max", lambda each: each.maximum, True),
+            ("p50", lambda figure: figure.percentile(50), False),
+            ("p90", lambda figure: figure.percentile(90), False),
+            ("p99", lambda figure: figure.percentile(99), False),
+            ("max", lambda figure: figure.maximum, True),
         )
         unit: Unit = "us" if measure.is_time else "count"
         for statistic, value_of, longest in statistics:
             if statistic in _IN_FULL_ONLY and not self.in_full:
                 continue
-            values = [_over_faults(map(value_of, of_run), longest=longest) for of_run in known]
+            values = [_over_faults(map(value_of, of_run), longest=longest) for of_run in figures]
             yield self._row(
                 name,
                 measure.chain,
@@ -243,7 +256,7 @@ class _Table:
         for name, values, disturbed in lengths:
             row = self._row(None, "run", name, "us", values, statistic="max", disturbed=disturbed)
             yield _never_for_zero(row)
-        errors = [sum(each.commits for each in run.commit_errors) for run in runs]
+        errors = [sum(error.commits for error in run.commit_errors) for run in runs]
         yield self._row(None, "run", "commits that failed", "count", _if_complete(runs, errors))
         yield from self._felt_rows()
 
@@ -256,7 +269,9 @@ class _Table:
         groups = [None if run.felt is None else run.felt.in_all for run in self.summaries]
         disturbed = [run.felt is not None and run.felt.disturbed for run in self.summaries]
         for measure in FELT_MEASURES:
-            spreads = [None if each is None else each.spreads.get(measure.name) for each in groups]
+            spreads = [
+                None if group is None else group.spreads.get(measure.name) for group in groups
+            ]
             known = [spread for spread in spreads if spread is not None]
             as_zero = self.in_full and measure.if_zero and known
             if not as_zero and not any(spread.says_something for spread in known):
@@ -287,7 +302,7 @@ class _Table:
                 never = f"{measure.name}: never"
                 yield self._row(None, "felt", never, "count", missing, disturbed=disturbed)
         for name, count_of in _FELT_COUNTS:
-            counts = [None if each is None else count_of(each) for each in groups]
+            counts = [None if group is None else count_of(group) for group in groups]
             yield self._row(None, "felt", name, "count", counts, disturbed=disturbed)
 
     def _row(
@@ -348,12 +363,14 @@ def _bound(places: Sequence[int], bounds: Sequence[int] | None) -> int:
     return 0 if bounds is None else max(bounds[place] for place in places)
 
 
-def _lined_up(
+def _matched_faults(
     summaries: Sequence[RunSummary],
 ) -> dict[str, tuple[tuple[FaultSummary, ...], ...]]:
-    """Match the faults of the runs; return by name the matched faults of each run (none or more).
+    """Return, by name, the faults of the runs that match one another.
 
-    They are matched by kind and order; if no two runs have a kind in common, by order alone.
+    An entry has a tuple for each run: empty, the one fault, or, if the run has too many of this
+    kind, all of them. Faults are matched by kind and order; if no two runs have a kind in common,
+    by order alone.
     """
     by_kind: dict[str, list[list[FaultSummary]]] = {}
     for place, summary in enumerate(summaries):
@@ -361,17 +378,17 @@ def _lined_up(
             runs = by_kind.setdefault(fault.kind or "fault", [[] for _ in summaries])
             runs[place].append(fault)
     if len(summaries) > 1 and all(sum(map(bool, runs)) == 1 for runs in by_kind.values()):
-        by_kind = {"fault": [list(summary.faults) for summary in summaries]}  # nothing in common
-    found: dict[str, tuple[tuple[FaultSummary, ...], ...]] = {}
+        by_kind = {"fault": [list(summary.faults) for summary in summaries]}
+    matched: dict[str, tuple[tuple[FaultSummary, ...], ...]] = {}
     for kind, runs in by_kind.items():
         most = max(len(faults) for faults in runs)
         if most > MAX_FAULTS_OF_A_KIND:
-            found[f"{kind}, all"] = tuple(tuple(faults) for faults in runs)
+            matched[f"{kind}, all"] = tuple(tuple(faults) for faults in runs)
             continue
         for nth in range(most):
             name = kind if most == 1 else f"{kind} {nth + 1}"
-            found[name] = tuple(tuple(faults[nth : nth + 1]) for faults in runs)
-    return found
+            matched[name] = tuple(tuple(faults[nth : nth + 1]) for faults in runs)
+    return matched
 
 
 def _over_faults(values: Iterable[int | None], *, longest: bool) -> int | None:
@@ -382,15 +399,15 @@ def _over_faults(values: Iterable[int | None], *, longest: bool) -> int | None:
     return known[-1] if longest else middle(known)
 
 
-def _each(
+def _sums_over_faults(
     faults: Sequence[Sequence[FaultSummary]], value_of: Callable[[FaultSummary], int | None]
 ) -> list[int | None]:
     """Return for each run the sum of a count over its faults; None if no fault has the count."""
-    found = []
+    sums = []
     for of_run in faults:
         known = [value for value in map(value_of, of_run) if value is not None]
-        found.append(sum(known) if known else None)
-    return found
+        sums.append(sum(known) if known else None)
+    return sums
 
 
 def _rebalances(fault: FaultSummary) -> int | None:

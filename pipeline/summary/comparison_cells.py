@@ -25,12 +25,13 @@ Unit = Literal["us", "count", "text"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One figure of one column.
+    """One figure of one column. Units: those of the row.
 
-    Units: those of the row; `bound_us` is the clocks' error, 0 if it does not matter.
-    Shape: `runs` have a value and `missing` have none. `median` (nearest rank), `low`, `high` and
-    the sorted `values` (an even choice of at most MAX_VALUES) are over the runs with a value.
-    `text` is the text to show.
+    - `text`: the text to show.
+    - `median` (nearest rank), `low`, `high`: over the runs with a value; None in a cell of text.
+    - `values`: these runs' values, sorted; of many an even choice of MAX_VALUES.
+    - `runs`, `missing`: number of runs with a value, and without.
+    - `bound_us`: the error of the clocks; 0 if it does not matter for this figure.
     """
 
     text: str
@@ -45,7 +46,7 @@ class Cell:
 
 
 def cell_of(values: Sequence[int | None], unit: Unit, bound_us: int) -> Cell | None:
-    """Return the cell of a figure, whose value is None for a run without it; None if all are."""
+    """Return the cell of a figure from the values of its runs; None if no run has a value."""
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
@@ -69,7 +70,7 @@ def cell_of(values: Sequence[int | None], unit: Unit, bound_us: int) -> Cell | N
 
 
 def _even_choice(values: Sequence[int]) -> tuple[int, ...]:
-    """Return sorted values, at most MAX_VALUES of them, with the lowest and the highest."""
+    """Return at most MAX_VALUES of sorted values, in equal steps from the first to the last."""
     if len(values) <= MAX_VALUES:
         return tuple(values)
     last = len(values) - 1
@@ -84,7 +85,7 @@ def marked(cell: Cell | None) -> Cell | None:
 
 
 def text_cell_of(values: Sequence[str | None]) -> Cell | None:
-    """Return the cell of a word per run: the word, or each word with its number of runs."""
+    """Return the cell of a figure that is a word: the word of one run, or counts of each word."""
     known = [value for value in values if value is not None]
     if not known:
         return None
@@ -133,8 +134,10 @@ def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
     NOTABLE_PERCENT, and for times also NOTABLE_US and the clocks' error.
     """
     known = [cell for cell in cells if cell is not None]
-    if len(cells) < 2 or len(known) < len(cells):
-        return len(cells) > 1 and bool(known)
+    if len(cells) < 2:
+        return False
+    if len(known) < len(cells):  # some columns lack the figure
+        return bool(known)
     medians = [cell.median for cell in known if cell.median is not None]
     if not medians:
         return False

@@ -22,13 +22,17 @@ REPEATED = "records processed again"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployCost:
-    """What one rollout cost its group.
+    """The cost of one rollout for its group. Units: microseconds.
 
-    Units: microseconds. `replaced` counts members whose successor became ready; `length_us` is the
-    time from the beginning until the last successor was ready, None if no member was replaced.
-    `unowned_us` and `waited_us` are sums over partitions, `longest_us` and `longest_wait_us` the
-    values of the worst partition. `moved` of the group's `partitions` had more than one owner.
-    `others` are the kinds of the run's other faults.
+    - `replaced`: number of members whose successor became ready.
+    - `length_us`: time from the beginning until the last successor was ready; None if no member was
+      replaced.
+    - `unowned_us`, `longest_us`: time without an owner, as the sum over partitions and of the worst
+      partition.
+    - `waited_us`, `longest_wait_us`: time in which records waited, likewise.
+    - `repeated`: records processed again.
+    - `partitions`, `moved`: number of the group's partitions, and of those that changed owners.
+    - `others`: kinds of the run's other faults.
     """
 
     group: str
@@ -56,13 +60,13 @@ def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[Deplo
     """Return the cost of each group's deploy; none for a group that was deployed twice."""
     if felt is None:
         return ()
-    rollouts = [each for each in faults if each.fault == ROLLOUT and "outcome" in each.resolved]
-    groups = [each.blast_radius.groups[0] for each in rollouts if each.blast_radius.groups]
+    rollouts = [fault for fault in faults if fault.fault == ROLLOUT and "outcome" in fault.resolved]
+    groups = [rollout.blast_radius.groups[0] for rollout in rollouts if rollout.blast_radius.groups]
     others = tuple(
         dict.fromkeys(
-            each.fault
-            for each in faults
-            if each not in rollouts and each.injected_at_us is not None
+            fault.fault
+            for fault in faults
+            if fault not in rollouts and fault.injected_at_us is not None
         )
     )
     return tuple(
@@ -74,11 +78,12 @@ def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[Deplo
 
 
 def _cost(entry: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, ...]) -> DeployCost:
-    written = entry.resolved.get("replaced")
-    successors = cast(list[Mapping[str, Any]], written if isinstance(written, list) else [])
-    ready = [each for each in successors if each.get("ready_at_us") is not None]
+    # `resolved` is JSON: another version of coordlab may have written something else there.
+    replaced = entry.resolved.get("replaced")
+    successors = cast(list[Mapping[str, Any]], replaced if isinstance(replaced, list) else [])
+    ready = [successor for successor in successors if successor.get("ready_at_us") is not None]
     began_us = entry.fired_at_us
-    ended_us = max((each["ready_at_us"] for each in ready), default=None)
+    ended_us = max((successor["ready_at_us"] for successor in ready), default=None)
     return DeployCost(
         group=group,
         outcome=str(entry.resolved["outcome"]),
@@ -108,7 +113,10 @@ def _longest(felt: FeltGroup, name: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostMeasure:
-    """One figure of a deploy's cost; less is better. `per_member`: also shown per member."""
+    """One figure of a deploy's cost; less is better.
+
+    `per_member`: the figure is also shown divided by the number of replaced members.
+    """
 
     name: str
     value_of: Callable[[DeployCost], int]
@@ -116,7 +124,7 @@ class CostMeasure:
     per_member: bool
 
     def text(self, cost: DeployCost) -> str:
-        """Return the figure for people."""
+        """Return the figure as text."""
         value = self.value_of(cost)
         return f"{length_text(value) if self.is_time else f'{value:,}'}{cost.mark}"
 
@@ -124,8 +132,9 @@ class CostMeasure:
         """Return the figure per replaced member; None if that has no meaning for this figure."""
         if not self.per_member or not cost.replaced:
             return None
-        each = self.value_of(cost) / cost.replaced
-        return f"{length_text(round(each)) if self.is_time else f'{each:.2f}'}{cost.mark}"
+        per_member = self.value_of(cost) / cost.replaced
+        text = length_text(round(per_member)) if self.is_time else f"{per_member:.2f}"
+        return f"{text}{cost.mark}"
 
 
 WAITED_IN_ALL = CostMeasure(
@@ -175,16 +184,17 @@ COST_MEASURES = (
 def deploy_text(cost: DeployCost) -> str:
     """Return the cost of a deploy as two sentences."""
     if not cost.replaced:
-        return f"the rollout of {cost.group} replaced nobody ({cost.outcome})"
+        return f"the rollout of {cost.group} replaced no member ({cost.outcome})"
     took = "" if cost.length_us is None else f" in {length_text(cost.length_us)}"
     how = "" if cost.outcome == "completed" else f", and {cost.outcome}"
-    per = cost.replaced
+    members = cost.replaced
     beside = f"; {', '.join(cost.others)} happened meanwhile" if cost.others else ""
     return (
-        f"the rollout of {cost.group} replaced {counted(per, 'member')}{took}{how}. For each of "
-        f"them {cost.rebalances / per:.2f} rebalances, {length_text(cost.unowned_us // per)} of "
-        f"partitions without an owner and {length_text(cost.waited_us // per)} in which records "
-        f"waited (in all {cost.rebalances:,}, {length_text(cost.unowned_us)} and "
+        f"the rollout of {cost.group} replaced {counted(members, 'member')}{took}{how}. For each "
+        f"of them {cost.rebalances / members:.2f} rebalances, "
+        f"{length_text(cost.unowned_us // members)} of partitions without an owner and "
+        f"{length_text(cost.waited_us // members)} in which records waited "
+        f"(in all {cost.rebalances:,}, {length_text(cost.unowned_us)} and "
         f"{length_text(cost.waited_us)}; the worst partition {length_text(cost.longest_us)} and "
         f"{length_text(cost.longest_wait_us)}){cost.mark}{beside}"
     )
@@ -215,8 +225,8 @@ def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
 def better_texts(first: str, one: DeployCost, second: str, other: DeployCost) -> tuple[str, ...]:
     """Compare two deploys: return a sentence for each figure, with the better one and the factor.
 
-    The first sentence is about the time in which records waited, over all partitions; where no
-    record waited, about the time without an owner. Figures within 5 % of each other are equal.
+    The first two sentences are about the time in which records waited; if no record waited in
+    either deploy, about the time without an owner. Figures within 5 % of each other are equal.
     """
     waits = one.waited_us or other.waited_us
     main, worst = (WAITED_IN_ALL, WAITED_AT_WORST) if waits else (UNOWNED_IN_ALL, UNOWNED_AT_WORST)
@@ -229,7 +239,7 @@ def better_texts(first: str, one: DeployCost, second: str, other: DeployCost) ->
 
 
 _CLOSE = 1.05
-"""Figures with a smaller ratio count as equal."""
+"""Figures count as equal if the larger one is at most this multiple of the smaller one."""
 _ROUND_TIMES = 10
 """Factors from here on are printed without decimals."""
 
@@ -248,15 +258,18 @@ def _comparison(
     if low:
         times = high / low
         factor = f" ({times:.{0 if times >= _ROUND_TIMES else 1}f} times less)"
-    each, others_each = measure.text_per_member(least), measure.text_per_member(most)
+    less_each, more_each = measure.text_per_member(least), measure.text_per_member(most)
     per_member = ""
-    if each is not None and others_each is not None:
-        per_member = f"; for each replaced member {each} against {others_each}"
+    if less_each is not None and more_each is not None:
+        per_member = f"; for each replaced member {less_each} against {more_each}"
     return f"{measure.name}: {better} is better, {less} against {more}{factor}{per_member}"
 
 
 def reason_text(title: str, cost: DeployCost) -> str:
-    """Return what the partitions of a deploy waited for: rebalances, or their own successors."""
+    """Return why the partitions of a deploy had no owner for a while.
+
+    They waited for a rebalance, or, without any, for the successor of their member.
+    """
     if not cost.rebalances:
         return (
             f"In {title} there was no rebalance, and no partition got another owner: each "

@@ -1,7 +1,7 @@
-"""Times in which a machine was away by accident, from a run's journal.
+"""Disturbances: times in which a machine was away by accident, from a run's journal.
 
-What such a time did to a figure says nothing about Kafka. `summary` marks each figure whose time
-overlaps one; `figures.MARK` is the mark. This module imports no Spark.
+A figure that a disturbance may have changed says nothing about Kafka. So `summary` marks each
+figure whose time overlaps a disturbance, with `figures.MARK`. This module imports no Spark.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,9 @@ def is_disturbed(
     disturbances: Sequence[Disturbance], from_us: int | None, until_us: int | None
 ) -> bool:
     """Return whether a machine was away in a time; `from_us` None: the time is not known."""
-    return from_us is not None and any(each.overlaps(from_us, until_us) for each in disturbances)
+    return from_us is not None and any(
+        disturbance.overlaps(from_us, until_us) for disturbance in disturbances
+    )
 
 
 def disturbances_of(directory: Path) -> tuple[Disturbance, ...]:
@@ -50,7 +52,7 @@ def disturbances_of(directory: Path) -> tuple[Disturbance, ...]:
         entries = decode_journal((directory / JOURNAL_FILE).read_bytes())
     except (OSError, msgspec.MsgspecError):
         return ()
-    found = [
+    disturbances = [
         Disturbance(
             from_us=entry.injected_at_us,
             until_us=None if entry.momentary else entry.healed_at_us,
@@ -59,4 +61,4 @@ def disturbances_of(directory: Path) -> tuple[Disturbance, ...]:
         for entry in entries
         if entry.is_by_accident and entry.injected_at_us is not None
     ]
-    return tuple(sorted(found, key=lambda each: each.from_us))
+    return tuple(sorted(disturbances, key=lambda disturbance: disturbance.from_us))

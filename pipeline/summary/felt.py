@@ -16,8 +16,9 @@ PERCENTS = (50, 90)
 class FeltMeasure:
     """One figure of a partition: a column of `felt_partitions`.
 
-    `is_time`: microseconds, otherwise a count. `adds_up`: a sum over partitions has a meaning.
-    `if_zero`: a figure over several seeds is shown even if it is 0.
+    - `is_time`: microseconds, otherwise a count.
+    - `adds_up`: a sum over partitions has a meaning.
+    - `if_zero`: a figure over several seeds is shown even if it is 0.
     """
 
     name: str
@@ -77,9 +78,10 @@ class Spread:
 class FeltGroup:
     """The felt figures of a group, from the steady state to the end.
 
-    `moved` counts those of its `partitions` that had more than one owner; `came_back` those of
-    these that returned to a former owner; `sent_away` counts removals of members that ran and could
-    be reached. `spreads` has the name of a measure in FELT_MEASURES as its key.
+    - `partitions`, `moved`, `came_back`: number of partitions, of those that had more than one
+      owner, and of those that returned to a former owner.
+    - `sent_away`: removals of members that ran and could be reached.
+    - `spreads`: by the names of FELT_MEASURES.
     """
 
     partitions: int
@@ -102,13 +104,14 @@ class Felt:
 _COUNTS = ("partitions", "rebalances", "moved", "came_back", "sent_away")
 
 
-def felt_by_run(found: Aggregates) -> dict[str, Felt]:
+def felt_by_run(aggregates: Aggregates) -> dict[str, Felt]:
     """Return the felt figures of each run that had groups."""
+    # By run and group; group None: over the partitions of all groups.
     spreads: dict[tuple[str, str | None], dict[str, Spread]] = {}
-    for row in found["felt_spreads"]:
+    for row in aggregates["felt_spreads"]:
         spreads.setdefault((row["run"], row["group"]), {})[row["measure"]] = _spread(row)
     counts: dict[str, dict[str, AggregateRow]] = {}
-    for row in sorted(found["felt_counts"], key=lambda each: (each["run"], each["group"])):
+    for row in sorted(aggregates["felt_counts"], key=lambda row: (row["run"], row["group"])):
         counts.setdefault(row["run"], {})[row["group"]] = row
     return {
         run: Felt(
@@ -122,7 +125,9 @@ def felt_by_run(found: Aggregates) -> dict[str, Felt]:
 
 
 def _group(rows: Sequence[AggregateRow], spreads: Mapping[str, Spread]) -> FeltGroup:
-    in_order = {each.name: spreads[each.name] for each in FELT_MEASURES if each.name in spreads}
+    """Return the figures of one group, or, from the rows of all groups, those over all of them."""
+    names = [measure.name for measure in FELT_MEASURES if measure.name in spreads]
+    in_order = {name: spreads[name] for name in names}
     return FeltGroup(**{name: sum(row[name] for row in rows) for name in _COUNTS}, spreads=in_order)
 
 

@@ -32,8 +32,10 @@ HEADER = ("samples", "missing", "p50", "p90", "p99", "max")
 class Measure:
     """One figure: a column of a table, over all of a fault's rows.
 
-    `subject_kind` selects rows of `availability`. `is_time`: microseconds, otherwise a count.
-    `across_nodes`: the time starts on one node's clock and ends on another's.
+    - `subject_kind`: selects rows of `availability`; None for other tables.
+    - `is_time`: microseconds, otherwise a count.
+    - `across_nodes`: the time starts on one node's clock and ends on another's, so that the error
+      between the clocks matters.
     """
 
     chain: Chain
@@ -99,10 +101,14 @@ MEASURES: tuple[Measure, ...] = (
 class Distribution:
     """A measure over all its subjects (partitions, members, groups).
 
-    Units: microseconds or counts, depending on the measure; `bound_us` is the clocks' error, 0 if
-    it does not matter. `samples` counts subjects with a value, `missing` those without: a member
-    did not need the phase, or the phase did not end before the run. `percentiles` are values that
-    occurred (nearest rank). `disturbed`: a machine was away by accident in the time of the values.
+    Units: microseconds or counts, depending on the measure.
+
+    - `samples`: number of subjects with a value.
+    - `missing`: number of subjects without: a member did not need the phase, or the phase did not
+      end before the run.
+    - `percentiles`: values that occurred (nearest rank).
+    - `bound_us`: the error of the clocks; 0 if it does not matter for this measure.
+    - `disturbed`: a machine was away by accident in the time of the values.
     """
 
     samples: int
@@ -145,7 +151,8 @@ class Distribution:
 
 
 def samples_needed(percent: int) -> int:
-    """Return the number of samples from which on a percentile is shown."""
+    """Return the least number of samples for which a percentile is shown."""
+    # -(-a // b) rounds up.
     return 1 if percent <= 50 else -(-100 // (100 - percent))
 
 
@@ -210,7 +217,8 @@ class FaultSummary:
 
     def distribution(self, name: str) -> Distribution | None:
         """Return one of the measures, None if it has no rows."""
-        return next((found for measure, found in self.measures if measure.name == name), None)
+        distributions = (figures for measure, figures in self.measures if measure.name == name)
+        return next(distributions, None)
 
     def rows(self, chain: Chain) -> tuple[tuple[str, ...], ...]:
         """Return the lines of a chain to print: the measure's name, then the cells of HEADER.
@@ -230,6 +238,7 @@ class FaultSummary:
         if distribution is None:
             return False
         if not distribution.samples:
+            # No subject has a value. After a move of a coordinator that is a result.
             return bool(self.partitions_moved) and measure.name not in _ONLY_IF_NEEDED
         if not distribution.maximum and measure.name in _ONLY_IF_ANY and not if_zero:
             return False
@@ -237,10 +246,13 @@ class FaultSummary:
 
 
 _ONLY_IF_NEEDED = frozenset({"join", "sync", "longest wait", "heartbeats at old"})
+"""Measures that are not printed if no subject has a value: no member needed the step."""
 _ONLY_IF_ANY = frozenset(
     {"load wait", "old named itself", "timeouts at old", "heartbeats at old", "no coordinator"}
 )
+"""Measures that are not printed if they are 0 for all subjects."""
 _ONLY_IF_MOVED = frozenset({"longest wait", "no coordinator"})
+"""Measures that are not printed if no coordinator moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,33 +301,33 @@ class Worst:
 
 def find_worst(summary: RunSummary, measure: str) -> Worst | None:
     """Return the fault with the worst value of a measure; None if the measure has no values."""
-    found = [
+    candidates = [
         Worst(fault, distribution)
         for fault in summary.faults
         if (distribution := fault.distribution(measure)) is not None
         and (distribution.samples or distribution.missing)
     ]
-    return max(found, key=_badness, default=None)
+    return max(candidates, key=_badness, default=None)
 
 
 def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
-    """Return the faults that share their longest gap with an earlier fault, and that fault's id.
+    """Return, for each fault that shares its longest gap with an earlier fault, this earlier one.
 
     Two gaps of the same length in microseconds are taken for the same gap.
     """
-    first: dict[int, str] = {}
-    found = {}
+    first_fault_by_length: dict[int, str] = {}
+    earlier_by_fault = {}
     for fault in faults:
         gap = fault.distribution(measure)
         if gap is not None and gap.maximum:
-            earlier = first.setdefault(gap.maximum, fault.fault)
-            if earlier != fault.fault:
-                found[fault.fault] = earlier
-    return found
+            first = first_fault_by_length.setdefault(gap.maximum, fault.fault)
+            if first != fault.fault:
+                earlier_by_fault[fault.fault] = first
+    return earlier_by_fault
 
 
-def _badness(found: Worst) -> tuple[bool, int]:
-    return found.distribution.missing > 0, found.longest_us
+def _badness(candidate: Worst) -> tuple[bool, int]:
+    return candidate.distribution.missing > 0, candidate.longest_us
 
 
 def longest_coordinators(summary: RunSummary) -> Coordinators | None:
@@ -325,8 +337,8 @@ def longest_coordinators(summary: RunSummary) -> Coordinators | None:
 
 def longest_owners(summary: RunSummary) -> Owners | None:
     """Return the longest time in which partitions had two owners, beyond the clocks' error."""
-    told = [owners for owners in summary.owners if owners.longest_us >= summary.clock_error_us]
-    return max(told, key=lambda owners: owners.longest_us, default=None)
+    certain = [owners for owners in summary.owners if owners.longest_us >= summary.clock_error_us]
+    return max(certain, key=lambda owners: owners.longest_us, default=None)
 
 
 def rebalances_in(summary: RunSummary) -> int:

@@ -21,22 +21,24 @@ AggregateRow = Mapping[str, Any]  # Any: a cell's type is its column's
 Aggregates = Mapping[str, Sequence[AggregateRow]]
 """The rows of each aggregate, by its name."""
 LINEAGES = ("first_coordinator", "first_epoch", "second_coordinator", "second_epoch")
-"""Columns of the coordinators that assigned the partitions of two sets of owners."""
+"""Columns with the coordinators that assigned the partitions of the first and the second owners."""
 FaultKey = tuple[str, str]
 """Run and fault."""
 ONE_BY_ONE_MAX = 3
 """Most rebalances of a kind after one fault that are listed one by one."""
 
 
-def rebalances_after(found: Aggregates) -> dict[FaultKey, tuple[Rebalances, ...]]:
+def rebalances_after(aggregates: Aggregates) -> dict[FaultKey, tuple[Rebalances, ...]]:
     """Return the rebalances after each fault, by group, coordinator and reason, in time order.
 
     Up to ONE_BY_ONE_MAX of a kind are listed one by one; more become one entry.
     """
-    injected = {(row["run"], row["fault"]): row["injected_us"] for row in found["known_faults"]}
+    injected = {
+        (row["run"], row["fault"]): row["injected_us"] for row in aggregates["known_faults"]
+    }
     order = ("run", "fault", "first_us", "group", "broker", "leader_epoch", "reason")
     after: dict[FaultKey, list[Rebalances]] = {}
-    for row in _in_order(found["rebalances_by_kind"], *order):
+    for row in _in_order(aggregates["rebalances_by_kind"], *order):
         key = (row["run"], row["fault"])
         after.setdefault(key, []).append(_rebalances(row, injected[key]))
     return {key: tuple(values) for key, values in after.items()}
@@ -63,11 +65,11 @@ def _rebalances(row: AggregateRow, injected_us: int) -> Rebalances:
     )
 
 
-def coordinators_at_once(found: Aggregates) -> dict[str, tuple[Coordinators, ...]]:
+def coordinators_at_once(aggregates: Aggregates) -> dict[str, tuple[Coordinators, ...]]:
     """Return each run's pairs of coordinators that served a group at once, in time order."""
     order = ("run", "from_us", "partition", "older_epoch", "newer_epoch")
     pairs: dict[str, list[Coordinators]] = {}
-    for row in _in_order(found["coordinator_pairs"], *order):
+    for row in _in_order(aggregates["coordinator_pairs"], *order):
         pairs.setdefault(row["run"], []).append(
             Coordinators(
                 groups=tuple(row["groups"]),
@@ -96,10 +98,10 @@ def _overlapping_tenure(row: AggregateRow, side: str) -> OverlappingTenure:
     )
 
 
-def owners_at_once(found: Aggregates) -> dict[str, tuple[Owners, ...]]:
+def owners_at_once(aggregates: Aggregates) -> dict[str, tuple[Owners, ...]]:
     """Return each run's sets of members that owned partitions at once, in time order."""
     owners: dict[str, list[Owners]] = {}
-    for row in _in_order(found["owner_sets"], "run", "from_us", "group", *LINEAGES):
+    for row in _in_order(aggregates["owner_sets"], "run", "from_us", "group", *LINEAGES):
         owners.setdefault(row["run"], []).append(
             Owners(
                 group=row["group"],
@@ -118,20 +120,20 @@ def owners_at_once(found: Aggregates) -> dict[str, tuple[Owners, ...]]:
     return {run: tuple(values) for run, values in owners.items()}
 
 
-def processing_of_groups(found: Aggregates) -> dict[str, tuple[GroupProcessing, ...]]:
+def processing_of_groups(aggregates: Aggregates) -> dict[str, tuple[GroupProcessing, ...]]:
     """Return what each run's groups processed, by name."""
     groups: dict[str, list[GroupProcessing]] = {}
-    for row in _in_order(found["processed"], "run", "group"):
+    for row in _in_order(aggregates["processed"], "run", "group"):
         groups.setdefault(row["run"], []).append(
             GroupProcessing(group=row["group"], records=row["records"], repeated=row["repeated"])
         )
     return {run: tuple(values) for run, values in groups.items()}
 
 
-def commit_errors_by_run(found: Aggregates) -> dict[str, tuple[CommitErrors, ...]]:
+def commit_errors_by_run(aggregates: Aggregates) -> dict[str, tuple[CommitErrors, ...]]:
     """Return the errors of each run's commits after its first fault, the most frequent first."""
     errors: dict[str, list[CommitErrors]] = {}
-    for row in sorted(found["commit_errors"], key=lambda row: (-row["commits"], row["error"])):
+    for row in sorted(aggregates["commit_errors"], key=lambda row: (-row["commits"], row["error"])):
         errors.setdefault(row["run"], []).append(
             CommitErrors(error=row["error"], commits=row["commits"], members=row["members"])
         )

@@ -14,10 +14,10 @@ from protocol.causes import RebalanceCause
 class Rebalances:
     """Rebalances of one group that one coordinator began for one reason after one fault.
 
-    - `reason`: a RebalanceCause, as in `tables.rebalances`; `consumers`: the members that caused
-      them, empty if no single member did.
-    - `removed`, `added`: consumers that left or joined the group; `removed_because`: the
-      RemovalCauses.
+    - `reason`: a RebalanceCause, as in `tables.rebalances`.
+    - `consumers`: the members that caused them; empty if no single member did.
+    - `removed`, `added`: consumers that left or joined the group.
+    - `removed_because`: the RemovalCauses.
     - `generations`: the first that ended and the last that began (None if none did).
     - `not_stored`: number of rebalances whose assignment was not stored, with `store_errors`.
     - `after_us`: time from the fault to the first of them; `longest_us`: the longest time from a
@@ -44,24 +44,26 @@ class Rebalances:
 
     @property
     def words(self) -> str:
-        """Return number and reason: `1 rebalance: session expiry of consumer-readers-0`."""
+        """Number and reason: `1 rebalance: session expiry of consumer-readers-0`."""
         number = "1 rebalance" if self.count == 1 else f"{self.count:,} rebalances"
-        if not self.consumers or self.reason in _NOBODYS:
+        if not self.consumers or self.reason in _CAUSED_BY_NO_MEMBER:
             return f"{number}: {self.reason}"
         return f"{number}: {self.reason} of {listed(self.consumers)}"
 
 
-_NOBODYS = frozenset({RebalanceCause.ASSIGNMENT_NOT_STORED, RebalanceCause.GROUP_TOO_LARGE})
-"""Reasons that are not caused by the member that the coordinator names."""
+_CAUSED_BY_NO_MEMBER = frozenset(
+    {RebalanceCause.ASSIGNMENT_NOT_STORED, RebalanceCause.GROUP_TOO_LARGE}
+)
+"""Reasons that are not the act of a member, although the coordinator names one with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlappingTenure:
     """The tenure of one of two coordinators, and its answers while both served.
 
-    `heartbeats` counts heartbeats answered with success and `commits` commits acknowledged, both if
-    the answer arrived while both served; `commits_in_all` counts the commits that the log
-    acknowledged in the whole tenure.
+    - `heartbeats`: heartbeats answered with success, if the answer arrived while both served.
+    - `commits`: commits acknowledged, if the answer arrived while both served.
+    - `commits_in_all`: commits that the log acknowledged in the whole tenure.
     """
 
     broker: str
@@ -75,10 +77,11 @@ class OverlappingTenure:
 class Coordinators:
     """Two coordinators of the same groups at the same time.
 
-    `older_end` is the end reason of the older tenure; `older_paused_us` and `older_cut_us` are the
-    times in which the older broker was paused or cut off. `older_last_commit_us` is the moment at
-    which the log acknowledged the last commit of the older epoch, `newer_first_commit_us` the first
-    of the newer epoch (None if there was none).
+    - `older_end`: the end reason of the older tenure.
+    - `older_paused_us`, `older_cut_us`: lengths of time in which the older broker was paused or cut
+      off.
+    - `older_last_commit_us`, `newer_first_commit_us`: moments at which the log acknowledged the
+      last commit of the older epoch and the first of the newer epoch; None if there was none.
     """
 
     groups: tuple[str, ...]
@@ -99,11 +102,13 @@ class Coordinators:
 class Owners:
     """Two sets of members that owned the same partitions of a group at the same time.
 
-    The first set owned the partitions already. A set has one coordinator (broker and epoch, None if
-    unknown), which assigned its partitions. `to_us` None: both still owned when the run ended.
-    `longest_us` is the longest time in which one partition had two owners; `records_both` counts
-    records that both processed in that time; `healed_us` is the last healing before the end of the
-    time, or else the next one after it.
+    - `first_consumers`: the set that owned the partitions already.
+    - `first_coordinator`, `second_coordinator`: broker and leader epoch that assigned the
+      partitions of each set; None if unknown.
+    - `from_us`, `to_us`: the time with two owners; `to_us` None: until the run ended.
+    - `longest_us`: the longest time in which one partition had two owners.
+    - `records_both`: records that both processed in that time.
+    - `healed_us`: the last healing before `to_us`, or else the next one after it.
     """
 
     group: str
@@ -139,6 +144,7 @@ class CommitErrors:
 
 
 MAX_LISTED = 4
+"""Limit of the names or ranges of names in a text."""
 
 
 def listed(names: Iterable[str]) -> str:

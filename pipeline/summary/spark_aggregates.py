@@ -51,10 +51,9 @@ def _moved_partitions(broker_phases: DataFrame) -> DataFrame:
 
 
 def _member_counts(client_phases: DataFrame) -> DataFrame:
-    """One row per run, fault, what made members notice it, and commits that timed out before.
+    """One row per run, fault, cause of noticing, and number of commits that timed out before.
 
-    Nulls: `noticed_by` where nothing is known to have; `timeouts` of members that kept their
-    coordinator.
+    Nulls: `noticed_by` if no cause is known; `timeouts` of members that kept their coordinator.
     """
     kept_id = F.col("member_id") == F.col("member_id_after")
     kept = kept_id & (F.col("generation") == F.col("generation_after"))
@@ -73,8 +72,9 @@ def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
     of_its_kind = F.count("*").over(Window.partitionBy(*kind))
     return (
         rebalances.where(F.col("fault").isNotNull())
-        .withColumn("one", F.when(of_its_kind <= ONE_BY_ONE_MAX, F.col("started_us")))
-        .groupBy(*kind, "one")
+        # A few rebalances of a kind are separate rows: the start distinguishes them.
+        .withColumn("separate", F.when(of_its_kind <= ONE_BY_ONE_MAX, F.col("started_us")))
+        .groupBy(*kind, "separate")
         .agg(
             F.count("*").alias("count"),
             _set("consumer").alias("consumers"),
@@ -139,13 +139,14 @@ def _union(column: str) -> Column:
 
 
 def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
-    """One row per run, group (null: all of them) and measure of what was felt."""
+    """One row per run, group (null: all groups) and felt measure."""
     entries = F.array(
         *(
             F.struct(
-                F.lit(each.name).alias("measure"), F.col(each.column).cast("long").alias("value")
+                F.lit(measure.name).alias("measure"),
+                F.col(measure.column).cast("long").alias("value"),
             )
-            for each in FELT_MEASURES
+            for measure in FELT_MEASURES
         )
     )
     of_groups = felt_partitions.select("run", "group", F.explode(entries).alias("entry"))

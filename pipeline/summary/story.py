@@ -1,8 +1,7 @@
-"""What a run did to its groups, in sentences that the terminal and the report share.
+"""Sentences about the outcomes of a run for its groups, for the terminal and the report.
 
-Pure functions from the values of `figures` and `outcomes` to plain text: they know neither the
-width of a terminal nor markup. A sentence stands only where there is something to say. Moments are
-of the run's clock.
+Pure functions turn the values of `figures` and `outcomes` into plain text, without markup and line
+breaks. Moments are of the run's clock.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,15 +29,15 @@ from protocol.causes import RebalanceCause
 from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckOutcome, CheckReport
 
 _LONG_WAIT_US = 1_000_000
-"""From here on a wait for an answer is worth a sentence of its own."""
+"""Shortest wait for an answer that has a sentence of its own."""
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
-_SAY_WHO_WENT = frozenset({RebalanceCause.SESSION_EXPIRY, RebalanceCause.LEAVE})
-"""Reasons that name who went: no second line for it."""
+_NAMES_REMOVED = frozenset({RebalanceCause.SESSION_EXPIRY, RebalanceCause.LEAVE})
+"""Reasons of rebalances that name the removed member, so that no second line is needed."""
 _MAX_ERRORS = 8
-_SAID_IF_ZERO = frozenset(
+_PRINTED_IF_ZERO = frozenset(
     {"needless_rebalances", "gaps", "overlaps", "commits_acknowledged", OLD_EPOCH_ATTEMPTS}
 )
-"""Counts that say something by being zero; of all others a zero is left out."""
+"""Counts of checks that are printed even if they are 0, because a 0 there is a result."""
 
 
 CHAIN_HEADINGS: dict[Chain, str] = {
@@ -77,7 +76,7 @@ def disturbance_texts(summary: RunSummary) -> tuple[str, ...]:
     """Return the footnote of MARK: the times in which a machine was away. Empty without such."""
     if not summary.disturbances:
         return ()
-    away = "; ".join(each.sentence for each in summary.disturbances)
+    away = "; ".join(disturbance.sentence for disturbance in summary.disturbances)
     return (
         f"{MARK.strip()} {away}, by accident: figures with this mark include that time and prove "
         "nothing about Kafka",
@@ -108,7 +107,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def coordinator_with_epoch(broker: str, epoch: int | None) -> str:
-    """Name a coordinator with the epoch in which it serves."""
+    """Return the name of a coordinator with the epoch in which it serves, if that is known."""
     return broker if epoch is None else f"{broker} in leader epoch {epoch}"
 
 
@@ -133,13 +132,14 @@ def leaving_texts(fault: FaultSummary) -> Iterator[str]:
             "that timed out there"
         )
     if fault.left_after:
-        told = fault.told_by_old
-        yield f"the old coordinator itself told {told} of them that it still was theirs"
+        members = fault.told_by_old
+        yield f"the old coordinator itself told {members} of them that it still was theirs"
         return
     notice, wait = fault.distribution("notice"), fault.distribution("longest wait")
     if notice is None or wait is None or notice.maximum is None or wait.maximum is None:
         return
-    if wait.maximum >= max(_LONG_WAIT_US, notice.maximum // 2):  # why they noticed so late
+    # A wait of half the time or more is the reason why members noticed the fault so late.
+    if wait.maximum >= max(_LONG_WAIT_US, notice.maximum // 2):
         yield (
             f"members waited up to {wait.longest_text} for the old coordinator to answer: its "
             "connections were open and silent"
@@ -147,7 +147,7 @@ def leaving_texts(fault: FaultSummary) -> Iterator[str]:
 
 
 def kept_text(fault: FaultSummary) -> str | None:
-    """Return how many members kept id and generation; None if the fault affected no member."""
+    """Return the number of members that kept id and generation; None if no member was affected."""
     if not fault.members:
         return None
     if not fault.rebalances:
@@ -162,11 +162,12 @@ def rebalances_statement(rebalances: Rebalances, fault: FaultSummary) -> Stateme
     """State rebalances of one kind after a fault: time, coordinator, length, changed members."""
     return Statement(
         headline=f"{rebalances.words}{_mark(rebalances.disturbed)}",
-        particulars=(_how(rebalances, fault), *_who(rebalances)),
+        particulars=(_course_text(rebalances, fault), *_changed_members(rebalances)),
     )
 
 
-def _how(rebalances: Rebalances, fault: FaultSummary) -> str:
+def _course_text(rebalances: Rebalances, fault: FaultSummary) -> str:
+    """Return the times, the coordinator, the generations and the length of rebalances."""
     when = f"{duration_text(rebalances.after_us)} after the fault"
     if rebalances.count > 1:
         when = f"from {when} on, for {duration_text(rebalances.last_us - rebalances.first_us)}"
@@ -190,10 +191,10 @@ def _how(rebalances: Rebalances, fault: FaultSummary) -> str:
     return "; ".join(parts)
 
 
-def _who(rebalances: Rebalances) -> Iterator[str]:
+def _changed_members(rebalances: Rebalances) -> Iterator[str]:
     """Yield the removed and added members, unless the reason names them already."""
     if rebalances.removed and not (
-        rebalances.removed == rebalances.consumers and rebalances.reason in _SAY_WHO_WENT
+        rebalances.removed == rebalances.consumers and rebalances.reason in _NAMES_REMOVED
     ):
         because = ", ".join(rebalances.removed_because)
         yield f"removed: {listed(rebalances.removed)} ({because})"
@@ -275,10 +276,10 @@ def repeated_text(processing: GroupProcessing) -> str:
 def errors_text(errors: Sequence[CommitErrors]) -> str:
     """Return the errors of commits with their numbers, the first few by name."""
     shown = [
-        f"{each.error} {each.commits:,} ({counted(each.members, 'member')})"
-        for each in errors[:_MAX_ERRORS]
+        f"{outcome.error} {outcome.commits:,} ({counted(outcome.members, 'member')})"
+        for outcome in errors[:_MAX_ERRORS]
     ]
-    rest = sum(each.commits for each in errors[_MAX_ERRORS:])
+    rest = sum(outcome.commits for outcome in errors[_MAX_ERRORS:])
     return "commits met " + ", ".join(shown + ([f"others {rest:,}"] if rest else []))
 
 
@@ -287,7 +288,7 @@ def felt_rows(group: FeltGroup) -> list[tuple[str, dict[str, str]]]:
 
     Shape: headings are `partitions`, `p50`, `p90`, `max`, `sum`; a cell may be empty.
     """
-    found = []
+    rows = []
     for measure in FELT_MEASURES:
         spread = group.spreads.get(measure.name)
         if spread is None or not spread.says_something:
@@ -306,22 +307,23 @@ def felt_rows(group: FeltGroup) -> list[tuple[str, dict[str, str]]]:
             "max": text(spread.maximum),
             "sum": text(spread.total) if measure.adds_up else "",
         }
-        found.append((measure.name, cells))
-    return found
+        rows.append((measure.name, cells))
+    return rows
 
 
 def felt_text(group: str, felt: FeltGroup) -> str:
     """Return a sentence with the rebalances, moved partitions and removed members of a group."""
-    said = [counted(felt.rebalances, "rebalance") if felt.rebalances else "no rebalance"]
+    clauses = [counted(felt.rebalances, "rebalance") if felt.rebalances else "no rebalance"]
     if felt.moved:
         moved = f"{felt.moved} of {counted(felt.partitions, 'partition')} changed their owner"
         back = f", {felt.came_back} of them back to a former one" if felt.came_back else ""
-        said.append(f"{moved}{back}")
+        clauses.append(f"{moved}{back}")
     else:
-        said.append("no partition changed its owner")
+        clauses.append("no partition changed its owner")
     if felt.sent_away:
-        said.append(f"{counted(felt.sent_away, 'member')} sent away that ran and could be reached")
-    return f"{group}: {'; '.join(said)}"
+        members = counted(felt.sent_away, "member")
+        clauses.append(f"{members} sent away that ran and could be reached")
+    return f"{group}: {'; '.join(clauses)}"
 
 
 def check_figures(check: CheckReport) -> list[str]:
@@ -339,7 +341,7 @@ def check_figures(check: CheckReport) -> list[str]:
     return [
         _check_figure(what, value)
         for what, value in (check.seen | durations).items()
-        if value or (judged and what in _SAID_IF_ZERO)
+        if value or (judged and what in _PRINTED_IF_ZERO)
     ]
 
 

@@ -31,23 +31,23 @@ from pipeline.summary.outcomes import Rebalances
 
 
 def summarize_runs(
-    found: Aggregates, runs: Sequence[RunFiles], clock_errors_us: Mapping[str, int]
+    aggregates: Aggregates, runs: Sequence[RunFiles], clock_errors_us: Mapping[str, int]
 ) -> tuple[RunSummary, ...]:
     """Return the summary of each of `runs`, in their order, from the aggregates of all of them.
 
     Figures of times in which a machine was away, by the journal in the run's directory, are marked.
     """
     bad: dict[str, dict[str, int]] = {}
-    for row in found["bad_row_counts"]:
+    for row in aggregates["bad_row_counts"]:
         bad.setdefault(row["run"], {})[row["reason"]] = row["count"]
-    known = {row["run"]: row for row in found["known_runs"]}
+    known = {row["run"]: row for row in aggregates["known_runs"]}
     disturbances = {files.run: disturbances_of(files.directory) for files in runs}
-    faults = _faults(found, clock_errors_us, disturbances)
-    coordinators = coordinators_at_once(found)
-    owners = owners_at_once(found)
-    processed = processing_of_groups(found)
-    errors = commit_errors_by_run(found)
-    felt = felt_by_run(found)
+    faults = _faults(aggregates, clock_errors_us, disturbances)
+    coordinators = coordinators_at_once(aggregates)
+    owners = owners_at_once(aggregates)
+    processed = processing_of_groups(aggregates)
+    errors = commit_errors_by_run(aggregates)
+    felt = felt_by_run(aggregates)
     return tuple(
         RunSummary(
             run=files.run,
@@ -59,12 +59,12 @@ def summarize_runs(
             unreadable=files.unreadable,
             faults=tuple(faults.get(files.run, ())),
             coordinators=tuple(
-                replace(each, disturbed=is_disturbed(away, each.from_us, each.to_us))
-                for each in coordinators.get(files.run, ())
+                replace(both, disturbed=is_disturbed(away, both.from_us, both.to_us))
+                for both in coordinators.get(files.run, ())
             ),
             owners=tuple(
-                replace(each, disturbed=is_disturbed(away, each.from_us, each.to_us))
-                for each in owners.get(files.run, ())
+                replace(both, disturbed=is_disturbed(away, both.from_us, both.to_us))
+                for both in owners.get(files.run, ())
             ),
             processing=processed.get(files.run, ()),
             commit_errors=errors.get(files.run, ()),
@@ -86,19 +86,19 @@ def _felt(
 
 
 def _faults(
-    found: Aggregates,
+    aggregates: Aggregates,
     clock_errors_us: Mapping[str, int],
     disturbances: Mapping[str, Sequence[Disturbance]],
 ) -> dict[str, list[FaultSummary]]:
     """Return each run's faults in time order."""
-    measured = _distributions(found["known_figures"], clock_errors_us, disturbances)
-    rebalanced = rebalances_after(found)
-    moved = {(row["run"], row["fault"]): row["moved"] for row in found["moved_partitions"]}
+    measured = _distributions(aggregates["known_figures"], clock_errors_us, disturbances)
+    rebalanced = rebalances_after(aggregates)
+    moved = {(row["run"], row["fault"]): row["moved"] for row in aggregates["moved_partitions"]}
     members: dict[FaultKey, list[AggregateRow]] = {}
-    for row in found["member_counts"]:
+    for row in aggregates["member_counts"]:
         members.setdefault((row["run"], row["fault"]), []).append(row)
     in_order = sorted(
-        found["known_faults"], key=lambda row: (row["run"], row["injected_us"], row["fault"])
+        aggregates["known_faults"], key=lambda row: (row["run"], row["injected_us"], row["fault"])
     )
     summaries: dict[str, list[FaultSummary]] = {}
     for row in in_order:
@@ -122,8 +122,11 @@ def _faults(
             left_after=_left_after(counts),
             told_by_old=_sum(counts, "told"),
             rebalances=tuple(
-                replace(each, disturbed=is_disturbed(away, each.first_us, _until_us(each)))
-                for each in rebalanced.get(key, ())
+                replace(
+                    rebalances,
+                    disturbed=is_disturbed(away, rebalances.first_us, _until_us(rebalances)),
+                )
+                for rebalances in rebalanced.get(key, ())
             ),
         )
         summaries.setdefault(row["run"], []).append(summary)
@@ -135,21 +138,23 @@ def _sum(counts: Sequence[AggregateRow], column: str) -> int:
 
 
 def _noticed(counts: Sequence[AggregateRow]) -> tuple[tuple[str, int], ...]:
-    """Count members by what made them notice a fault, the most frequent first."""
-    found: dict[str, int] = {}
+    """Return the causes by which members noticed a fault, the most frequent first, with numbers."""
+    members: dict[str, int] = {}
     for row in counts:
-        if row["noticed_by"] is not None:
-            found[row["noticed_by"]] = found.get(row["noticed_by"], 0) + row["members"]
-    return tuple(sorted(found.items(), key=lambda entry: (-entry[1], entry[0])))
+        cause = row["noticed_by"]
+        if cause is not None:
+            members[cause] = members.get(cause, 0) + row["members"]
+    return tuple(sorted(members.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
 def _left_after(counts: Sequence[AggregateRow]) -> tuple[tuple[int, int], ...]:
-    """Count members by how many commits had timed out when they left their coordinator."""
-    found: dict[int, int] = {}
+    """Return numbers of members by the number of commits that timed out before they left."""
+    members: dict[int, int] = {}
     for row in counts:
-        if row["timeouts"]:
-            found[row["timeouts"]] = found.get(row["timeouts"], 0) + row["members"]
-    return tuple(sorted(found.items()))
+        timeouts = row["timeouts"]
+        if timeouts:
+            members[timeouts] = members.get(timeouts, 0) + row["members"]
+    return tuple(sorted(members.items()))
 
 
 def _until_us(rebalances: Rebalances) -> int | None:
@@ -164,13 +169,14 @@ def _distributions(
 ) -> dict[FaultKey, dict[str, Distribution]]:
     """Return each fault's measures by name."""
     across = {measure.name for measure in MEASURES if measure.across_nodes}
-    found: dict[FaultKey, dict[str, Distribution]] = {}
+    by_fault: dict[FaultKey, dict[str, Distribution]] = {}
     for row in figures:
+        # The error between two clocks is no error of a time that one clock measured.
         bound_us = clock_errors_us[row["run"]] if row["measure"] in across else 0
-        measures = found.setdefault((row["run"], row["fault"]), {})
+        measures = by_fault.setdefault((row["run"], row["fault"]), {})
         disturbed = is_disturbed(disturbances[row["run"]], row["from_us"], row["to_us"])
         measures[row["measure"]] = _distribution(row, bound_us, disturbed=disturbed)
-    return found
+    return by_fault
 
 
 def _distribution(row: AggregateRow, bound_us: int, *, disturbed: bool) -> Distribution:

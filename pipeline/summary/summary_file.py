@@ -52,7 +52,7 @@ def write_summary(summary: RunSummary) -> None:
     made_from = _MadeFrom(
         tables_version=TABLES_VERSION,
         event_files=_event_files(summary.directory),
-        tables=tuple(sorted(each.name for each in path.parent.iterdir() if each.is_dir())),
+        tables=tuple(sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())),
     )
     document = msgspec.to_builtins(summary, enc_hook=str)
     document["made_from"] = msgspec.to_builtins(made_from)
@@ -106,10 +106,11 @@ def drop_summary(directory: Path) -> None:
 def _made_from(directory: Path) -> _MadeFrom | None:
     """Return version and sources of the tables; None if there are none of this version."""
     try:
-        found = msgspec.json.decode(summary_path(directory).read_bytes(), type=_Stamped).made_from
+        content = summary_path(directory).read_bytes()
+        made_from = msgspec.json.decode(content, type=_Stamped).made_from
     except (OSError, msgspec.MsgspecError):
         return None
-    return found if found.tables_version == TABLES_VERSION else None
+    return made_from if made_from.tables_version == TABLES_VERSION else None
 
 
 def _event_files(directory: Path) -> dict[str, int | None]:

@@ -58,7 +58,7 @@ def _member_counts(trace: Trace) -> list[TableRow]:
 
 def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
     after_faults = [row for row in rebalances_of(trace) if row["fault"] is not None]
-    found = []
+    aggregates = []
     for kind, alike in _grouped(after_faults, *_KIND).items():
         # A few rebalances are listed one by one; those of one moment are one entry even then.
         few = len(alike) <= ONE_BY_ONE_MAX
@@ -66,7 +66,7 @@ def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
         for rows in parts:
             errors = _known(rows, "store_error")
             started = [row["started_us"] for row in rows]
-            found.append(
+            aggregates.append(
                 dict(zip(_KIND, kind, strict=True))
                 | {
                     "count": len(rows),
@@ -83,7 +83,7 @@ def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
                     "longest_us": max(_known(rows, "length_us"), default=None),
                 }
             )
-    return found
+    return aggregates
 
 
 def _coordinator_pairs(trace: Trace) -> list[TableRow]:
@@ -91,11 +91,11 @@ def _coordinator_pairs(trace: Trace) -> list[TableRow]:
 
 
 def _owner_sets(trace: Trace) -> list[TableRow]:
-    found = []
+    aggregates = []
     columns = ("group", "fault", *LINEAGES)
     for key, rows in _grouped(ownership_overlaps_of(trace), *columns).items():
         ends = [row["to_us"] for row in rows]
-        found.append(
+        aggregates.append(
             dict(zip(columns, key, strict=True))
             | {
                 "partitions": len({row["partition"] for row in rows}),
@@ -108,7 +108,7 @@ def _owner_sets(trace: Trace) -> list[TableRow]:
                 "healed_us": max(_known(rows, "healed_us"), default=None),
             }
         )
-    return found
+    return aggregates
 
 
 def _processed(trace: Trace) -> list[TableRow]:
@@ -137,7 +137,7 @@ def _commit_errors(trace: Trace) -> list[TableRow]:
 
 
 def _felt_spreads(trace: Trace) -> list[TableRow]:
-    found = []
+    aggregates = []
     partitions = felt_partitions_of(trace)
     of_groups: list[tuple[str | None, list[TableRow]]] = [
         (group, rows) for (group,), rows in _grouped(partitions, "group").items()
@@ -147,7 +147,7 @@ def _felt_spreads(trace: Trace) -> list[TableRow]:
     for group, rows in of_groups:
         for measure in FELT_MEASURES:
             known = sorted(_known(rows, measure.column))
-            found.append(
+            aggregates.append(
                 {
                     "group": group,
                     "measure": measure.name,
@@ -158,13 +158,13 @@ def _felt_spreads(trace: Trace) -> list[TableRow]:
                     "total": sum(known) if known else None,
                 }
             )
-    return found
+    return aggregates
 
 
 def _rank(values: Sequence[int], percent: int) -> int | None:
     """Return the nearest rank of sorted values, None if there are too few."""
-    enough = len(values) >= samples_needed(percent)
-    return values[-(-len(values) * percent // 100) - 1] if enough else None
+    rank = -(-len(values) * percent // 100)  # -(-a // b) rounds up
+    return values[rank - 1] if len(values) >= samples_needed(percent) else None
 
 
 AGGREGATES: dict[str, Callable[[Trace], list[TableRow]]] = {
@@ -189,15 +189,17 @@ _Key = tuple[Any, ...]  # Any: a cell's type is its column's
 
 def _grouped(rows: Iterable[TableRow], *columns: str) -> dict[_Key, list[TableRow]]:
     """Group rows by their values of `columns`, in the order of first occurrence."""
-    found: dict[_Key, list[TableRow]] = {}
+    groups: dict[_Key, list[TableRow]] = {}
     for row in rows:
-        found.setdefault(tuple(row[column] for column in columns), []).append(row)
-    return found
+        groups.setdefault(tuple(row[column] for column in columns), []).append(row)
+    return groups
 
 
 def _known(rows: Sequence[TableRow], column: str) -> list[Any]:  # Any: as above
+    """Return the values of a column that are not None."""
     return [row[column] for row in rows if row[column] is not None]
 
 
 def _union(rows: Sequence[TableRow], column: str) -> list[str]:
-    return sorted({each for row in rows for each in row[column]})
+    """Return the distinct elements of a column of lists, sorted."""
+    return sorted({element for row in rows for element in row[column]})

@@ -1,9 +1,14 @@
 """The conformance page: the tests and recordings that cover each scenario.
 
-The list of scenarios is tests/conformance/scenarios.toml. A test covers those that its docstring
-names (`GC-010, GC-011`, or `GC-010..012`), a story of a transcript those of the comments at its
-head. A recording covers those under `covers` if the cluster follows it step by step. The source of
-the tests is read, and none is run.
+A scenario is a case of Kafka's own tests; the list is tests/conformance/scenarios.toml. Three kinds
+of places cover scenarios:
+
+- A test covers those that its docstring names (`GC-010, GC-011`, or `GC-010..012`).
+- A story, a part of a transcript of tests, covers those that the comments at its head name.
+- A recording of a real Kafka covers those in its key `covers`, if the cluster follows the recording
+  step by step.
+
+The sources of the tests are read; no test is run.
 """
 
 import ast
@@ -36,7 +41,11 @@ _ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+)(?:\.\.(\d+))?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioList:
-    """The committed list: every id with its meaning, or with the ids that it repeats."""
+    """The committed list: every id with its meaning, or with the ids that it repeats.
+
+    - `same_as`: for an id without a meaning of its own, the ids of the same case.
+    - `deviates`, `not_applicable`: reasons, for the ids with this status.
+    """
 
     meaning: Mapping[str, str]
     same_as: Mapping[str, tuple[str, ...]]
@@ -63,9 +72,9 @@ class _Recording(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A test or a recording, and its file, relative to the checkout's root.
+    """A test, story or recording, and its file, relative to the checkout's root.
 
-    `text` names the scenarios: a docstring, the comments of a story; empty for a recording.
+    `text`: the docstring or comments that name the scenarios; "" for a recording.
     """
 
     name: str
@@ -80,7 +89,7 @@ def read_scenarios() -> ScenarioList:
 
 
 def ids_in(text: str) -> Iterator[str]:
-    """Yield the ids that a text names, ranges written out: `GM-05..07` are three."""
+    """Yield the ids that a text names; the range `GM-05..07` names three."""
     for family, first, last in _ID.findall(text):
         for number in range(int(first), int(last or first) + 1):
             yield f"{family}-{number:0{len(first)}}"
@@ -92,11 +101,11 @@ def named() -> Mapping[str, tuple[Place, ...]]:
     places: dict[str, dict[Place, None]] = {}
     for scenario, place in (*_in_tests(), *_in_transcripts(), *_in_recordings()):
         places.setdefault(scenario, {})[place] = None
-    return {scenario: tuple(found) for scenario, found in places.items()}
+    return {scenario: tuple(of_scenario) for scenario, of_scenario in places.items()}
 
 
 def statuses(scenarios: ScenarioList) -> dict[str, str]:
-    """Return the status of each id; one that repeats others is covered when all of them are."""
+    """Return the status of each id. An id that repeats others is covered if all of them are."""
     places = named()
     status = {}
     for scenario in scenarios.ids():
@@ -105,8 +114,10 @@ def statuses(scenarios: ScenarioList) -> dict[str, str]:
         elif scenario in scenarios.not_applicable:
             status[scenario] = "not applicable"
         else:
-            needed = scenarios.same_as.get(scenario, (scenario,))
-            is_covered = scenario in places or all(status.get(n) == "covered" for n in needed)
+            repeated = scenarios.same_as.get(scenario, (scenario,))
+            is_covered = scenario in places or all(
+                status.get(other) == "covered" for other in repeated
+            )
             status[scenario] = "covered" if is_covered else "missing"
     return status
 
@@ -115,7 +126,7 @@ def conformance_page() -> str:
     """Return every scenario with its status and the places that cover it, after the counts."""
     scenarios = read_scenarios()
     status = statuses(scenarios)
-    covered = sum(each == "covered" for each in status.values())
+    covered = list(status.values()).count("covered")
     parts = [
         "# Conformance\n\nThe scenarios by which the coordinator is measured, each taken from a "
         "test of Kafka's own coordinators. A scenario is covered when a test names it in its "
@@ -127,7 +138,11 @@ def conformance_page() -> str:
         _counts(status),
     ]
     for family, title in FAMILIES.items():
-        rows = [_row(s, scenarios, status[s]) for s in status if s.startswith(f"{family}-")]
+        rows = [
+            _row(scenario, scenarios, status[scenario])
+            for scenario in status
+            if scenario.startswith(f"{family}-")
+        ]
         parts += [
             f"\n## {family}: {title}\n\n",
             table(("id", "scenario", "status", "where"), rows),
@@ -137,10 +152,10 @@ def conformance_page() -> str:
 
 def _counts(status: Mapping[str, str]) -> str:
     rows = []
-    for family in (*FAMILIES, ""):
-        found = [each for scenario, each in status.items() if scenario.startswith(family)]
-        counts = (str(found.count(each)) for each in STATUSES)
-        rows.append((family or "all", str(len(found)), *counts))
+    for family in (*FAMILIES, ""):  # "": all families
+        of_family = [value for scenario, value in status.items() if scenario.startswith(family)]
+        counts = (str(of_family.count(value)) for value in STATUSES)
+        rows.append((family or "all", str(len(of_family)), *counts))
     return table(("family", "scenarios", *STATUSES), rows)
 
 
@@ -161,7 +176,7 @@ def _in_tests() -> Iterator[tuple[str, Place]]:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 text = ast.get_docstring(node) or ""
                 place = Place(name=node.name, path=_from_root(path), text=text)
-                yield from _each(ids_in(text), place)
+                yield from _pairs(ids_in(text), place)
 
 
 def _in_transcripts() -> Iterator[tuple[str, Place]]:
@@ -172,7 +187,7 @@ def _in_transcripts() -> Iterator[tuple[str, Place]]:
             comments = takewhile(lambda line: line.startswith("#"), story_text.splitlines())
             text = "\n".join(line.removeprefix("# ") for line in comments)
             place = Place(name=title, path=_from_root(path), text=text)
-            yield from _each(ids_in(text), place)
+            yield from _pairs(ids_in(text), place)
 
 
 def _in_recordings() -> Iterator[tuple[str, Place]]:
@@ -183,10 +198,10 @@ def _in_recordings() -> Iterator[tuple[str, Place]]:
         recording = msgspec.json.decode(path.read_bytes(), type=_Recording)
         if recording.id not in differing:
             place = Place(name=f"recording {recording.id}", path=_from_root(path))
-            yield from _each(ids_in(" ".join(recording.covers)), place)
+            yield from _pairs(ids_in(" ".join(recording.covers)), place)
 
 
-def _each(scenarios: Iterable[str], place: Place) -> Iterator[tuple[str, Place]]:
+def _pairs(scenarios: Iterable[str], place: Place) -> Iterator[tuple[str, Place]]:
     for scenario in scenarios:
         yield scenario, place
 

@@ -27,13 +27,13 @@ def experiment_file_page() -> str:
         "and editors complete from [the JSON Schema](../experiment.schema.json). What each fault "
         "does, whom it can hit and what it takes is told in [faults](faults.md).\n"
     ]
-    told: dict[type[msgspec.Struct], str] = {}
+    first_paths: dict[type[msgspec.Struct], str] = {}
     for path, struct in _sections("", Experiment):
-        if struct in told:
-            first = told[struct]
+        if struct in first_paths:  # several sections have one struct: list its keys once
+            first = first_paths[struct]
             parts.append(f"\n## `{path}`\n\nThe same keys as [`{first}`](#{_anchor(first)}).\n")
             continue
-        told[struct] = path
+        first_paths[struct] = path
         heading = f"`{path}`" if path != _TOP else path
         keys = _keys(struct, sections[struct.__name__]["properties"])
         parts.append(f"\n## {heading}\n\n{summary_of(struct)}\n\n{keys}")
@@ -43,7 +43,7 @@ def experiment_file_page() -> str:
 def _sections(
     path: str, struct: type[msgspec.Struct]
 ) -> Iterator[tuple[str, type[msgspec.Struct]]]:
-    """Yield path and struct of a section, and of those below it, in the file's order."""
+    """Yield path and struct of a section, then of the sections below it, in the file's order."""
     yield path or _TOP, struct
     for field in fields_of(struct):
         if field.struct is not None:

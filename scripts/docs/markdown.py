@@ -7,18 +7,23 @@ import msgspec
 
 Schema = Mapping[str, Any]  # Any: JSON
 _DURATION = "5s"
-"""The example of every duration."""
+"""The example in the schema of every duration; it distinguishes durations from other strings."""
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table."""
     lines = [f"| {' | '.join(headings)} |", "|" + "---|" * len(headings)]
-    lines += [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
+    lines += [f"| {' | '.join(map(_escaped, row))} |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
+def _escaped(cell: str) -> str:
+    """Return a cell in which `|` does not end the cell."""
+    return cell.replace("|", "\\|")
+
+
 def shown(value: object) -> str:
-    """Return a value as in a file."""
+    """Return a value as text, as an experiment file has it."""
     return msgspec.json.encode(value).decode().strip('"')
 
 
@@ -40,6 +45,7 @@ def values_text(entry: Schema) -> str:
 
 
 def _typed(entry: Schema) -> str:
+    """Return the type of a schema and its bounds in words."""
     kind = str(entry.get("type", ""))
     if kind == "array":
         least = " (at least one)" if entry.get("minItems") else ""

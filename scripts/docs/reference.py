@@ -1,7 +1,7 @@
 """Generated reference pages from the definitions in the code, written to docs/generated.
 
 `python -m scripts.docs.reference` (`make docs`) writes them; a test compares them with the code.
-Tables and texts come from the definitions; no prose is added here.
+Tables and texts come from the definitions; this module adds only headings and introductions.
 """
 
 import inspect
@@ -218,8 +218,8 @@ def command_line_page() -> str:
         if isinstance(command, click.Group):
             parts += [
                 f"\n### {name} {inner}\n\n```\n"
-                f"{each.get_help(_help_context(inner, each, context))}\n```\n"
-                for inner, each in command.commands.items()
+                f"{subcommand.get_help(_help_context(inner, subcommand, context))}\n```\n"
+                for inner, subcommand in command.commands.items()
             ]
     return "".join(parts)
 

@@ -1,4 +1,7 @@
-"""The reference page of traces: columns, kinds, details and causes, from the table of kinds."""
+"""The reference page of traces, from the table of kinds in `protocol.trace_schema`.
+
+The page has the columns of a row, its kinds, the fields of each kind's detail, and the causes.
+"""
 
 import inspect
 from enum import StrEnum
@@ -83,12 +86,14 @@ def _whole(entry: Schema, components: Schema) -> Schema:
 
 
 def _details() -> list[type[Detail]]:
-    found = [schema.detail for schema in TRACE_KINDS.values() if schema.detail is not None]
-    return [detail for detail in dict.fromkeys(found) if _is_detail(detail)]
+    """Return the structs of details, each once, in the order of the kinds."""
+    details = [schema.detail for schema in TRACE_KINDS.values() if schema.detail is not None]
+    return [detail for detail in dict.fromkeys(details) if _is_detail(detail)]
 
 
 def _causes() -> list[type[StrEnum]]:
-    return list(dict.fromkeys(each for kind in TRACE_KINDS.values() for each in kind.causes))
+    """Return the enums of causes, each once, in the order of the kinds."""
+    return list(dict.fromkeys(causes for kind in TRACE_KINDS.values() for causes in kind.causes))
 
 
 def _is_detail(detail: object) -> TypeGuard[type[Detail]]:

@@ -59,7 +59,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A test or a story, its file relative to the checkout's root, and its prose."""
+    """A test or a story, its file relative to the checkout's root, and its prose.
+
+    `text`: docstring and comments of a test, or the comments at the head of a story.
+    """
 
     name: str
     path: str
@@ -91,7 +94,7 @@ def named() -> Mapping[str, tuple[Place, ...]]:
     for place in (*_in_tests(), *_in_stories()):
         for rule in dict.fromkeys(_ID.findall(place.text)):
             places.setdefault(rule, []).append(place)
-    return {rule: tuple(found) for rule, found in places.items()}
+    return {rule: tuple(of_rule) for rule, of_rule in places.items()}
 
 
 def quotes(text: str, rule: Rule) -> bool:
@@ -152,6 +155,7 @@ def _links(rule: Rule) -> str:
 
 
 def _runs_of_words(text: str) -> set[tuple[str, ...]]:
+    """Return every sequence of QUOTED_WORDS consecutive words; of a shorter text all its words."""
     words: Sequence[str] = _WORD.findall(text.lower())
     size = min(QUOTED_WORDS, len(words)) or 1
     return {tuple(words[start : start + size]) for start in range(len(words) - size + 1)}

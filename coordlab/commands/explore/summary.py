@@ -130,7 +130,7 @@ def _print_finding(console: Console, finding: FoundGroup, results: ExplorationRe
 
 
 def _print_effort(console: Console, results: ExplorationResults) -> None:
-    """Print the effort of the runs: numbers of requests, rebalances and the like.
+    """Print the effort of the runs: numbers of rebalances, loads, failed commits and the like.
 
     They are for a comparison with other versions of coordlab; no number is a violation.
     """

@@ -81,7 +81,7 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
             param_hint="`NAME`",
         )
     if source is not None:
-        load_experiment(source)
+        load_experiment(source)  # raises ExperimentError: a copy of a bad file would be as bad
     text = (
         text_with_fault(new, fault or DEFAULT_FAULT) if source is None else text_from(new, source)
     )
@@ -95,7 +95,7 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
         raise click.BadParameter(
             f"{new.path} cannot be written: {error}", param_hint="`NAME`"
         ) from error
-    load_experiment(str(new.path))
+    load_experiment(str(new.path))  # the promise of `init`: the written file runs without changes
     console = Console()
     console.print(f"wrote {escape(str(new.path))}; next:", highlight=False, soft_wrap=True)
     for line in (
@@ -109,7 +109,10 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFile:
-    """A file to be written. `name`: the experiment's; `run_as`: the argument of `run` for it."""
+    """A file to be written.
+
+    `name`: the experiment's name. `run_as`: the argument with which `run` plays the file.
+    """
 
     path: Path
     name: str

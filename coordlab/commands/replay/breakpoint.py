@@ -54,6 +54,7 @@ def _session(moment: Moment, console: Console) -> None:
         """Return the node of this name."""
         return runtime.node(NodeName(name))
 
+    # Without a use, these names would be reported as unused.
     _in_scope = (experiment, faults, state, groups, last, node)
     _Debugger(nosigint=True).set_trace()
     return  # noqa: PLR1711 - the debugger stops at this line, with the names above in scope

@@ -1,12 +1,12 @@
 """`replay`: plays a schedule in virtual time again, and compares its trace with a stamp.
 
-Wiring only. (A stamp is the digest of an earlier run's trace, in the schedule's file.) The schedule
-is played twice:
+A schedule is an experiment with a seed. A stamp, in the schedule's file, has the digest of an
+earlier run's trace. The schedule is played twice:
 
 1. without messages in the trace, as the search plays it: a stamp's digest is of such a trace;
 2. with messages, into a run directory.
 
-Apart from the messages both traces must be equal.
+Apart from the messages, both traces must be equal.
 """
 
 import sys
@@ -83,8 +83,9 @@ class Compared:
 
     - `same`: None if there is no stamp.
     - `said`: the result as a sentence.
-    - `parts_after_us`, `parts_before_us`: times between which the traces begin to differ, from the
-      trail, a list of digests of the trace's parts. `parts_before_us` None: after the trail's end.
+    - `parts_after_us`, `parts_before_us`: times between which the traces begin to differ. They come
+      from the stamp's trail, the digests of the trace's beginnings. `parts_before_us` None: the
+      traces differ only after the trail's end.
     """
 
     same: bool | None
@@ -184,6 +185,8 @@ def _play_whole(
         encoding="utf-8",
     )
     compared = _compare(schedule, played)
+    # The second run has messages in its trace, and must otherwise equal the first one, unless it
+    # broke off.
     is_one_run = recording.digest == played.digest or recording.results.outcome in {
         RunOutcome.INTERRUPTED,
         RunOutcome.INTERNAL_ERROR,
@@ -275,7 +278,7 @@ def _print_compared(console: Console, compared: Compared, changed: tuple[str, ..
     style = {True: "bold green", False: "bold red", None: ""}[compared.same]
     print_lines(console, [compared.said], style=style)
     if compared.same is False and changed:
-        print_lines(console, [f"possible cause: {each}" for each in changed])
+        print_lines(console, [f"possible cause: {change}" for change in changed])
     elif compared.same is False:
         print_lines(
             console,
@@ -287,18 +290,23 @@ def _print_compared(console: Console, compared: Compared, changed: tuple[str, ..
 
 
 def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Recording) -> None:
-    parted = parted_between(stamp.trail, recording.trail)
-    if parted is not None and parted[1] is not None:
-        print_lines(console, [f"another trace: they begin to differ before {parted[1] / 1e6:g} s"])
-    elif parted is not None and parted[0] > 0:
-        print_lines(console, [f"same trace up to {parted[0] / 1e6:g} s"])
+    """Print whether the trace up to the requested time equals that of the stamp."""
+    interval = parted_between(stamp.trail, recording.trail)
+    if interval is None:
+        return
+    equal_until_us, differs_before_us = interval
+    if differs_before_us is not None:
+        seconds = f"{differs_before_us / 1e6:g} s"
+        print_lines(console, [f"another trace: they begin to differ before {seconds}"])
+    elif equal_until_us > 0:
+        print_lines(console, [f"same trace up to {equal_until_us / 1e6:g} s"])
 
 
 def _conclude(options: ReplayOptions, directory: RunDirectory, console: Console) -> None:
     print_path(console, "run directory", directory.path)
     if not options.report:
-        again = f"its report: {called_as()} report {directory.path}"
-        console.print(Text(again), soft_wrap=True)
+        command = f"its report: {called_as()} report {directory.path}"
+        console.print(Text(command), soft_wrap=True)
         return
     notice = java_notice(directory.path)
     if notice is not None:

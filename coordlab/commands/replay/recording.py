@@ -1,7 +1,6 @@
 """Recorder: plays a run in virtual time into a directory, and calls an inspection at one moment.
 
-Wiring only. Data flow: schedule -> ExperimentRun -> run directory; at the requested time, Moment ->
-Inspection.
+Data flow: schedule -> ExperimentRun -> run directory; at the requested time, Moment -> Inspection.
 """
 
 from collections import deque
@@ -49,7 +48,8 @@ Inspection = Callable[[Moment], bool]
 class Recording:
     """Results of a recorded run.
 
-    `digest`, `trail`: of the trace without messages. `reached`: the requested time came.
+    - `digest`, `trail`: of the trace without messages.
+    - `reached`: the run reached the requested time.
     """
 
     results: Results
@@ -65,8 +65,8 @@ class Recorder:
         self._experiment = experiment
         self._seed = seed
         self._directory = directory
-        self._whole = TraceDigest()
-        self._events = TraceDigest()
+        self._whole = TraceDigest()  # of all rows, for the manifest
+        self._events = TraceDigest()  # without messages, to compare with a stamp
         self._events_only = EventsOnly(self._events)
         self._trace = RunTrace(directory)
         self._rows: deque[TraceRow] = deque(maxlen=LAST_ROWS)
@@ -125,14 +125,14 @@ class Recorder:
         )
         self._is_over = not _continues(inspect, moment)
         if self._is_over:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt  # the run then heals and stops the cluster as after Ctrl-C
 
     def _remember_progress(self, progress: Progress) -> None:
         self._progress = progress
 
     def _observe(self, row: TraceRow) -> None:
         if self._is_over:
-            return  # the recording ends here; healing and stopping the cluster is not part of it
+            return  # rows of healing and stopping the cluster are not recorded
         self._rows.append(row)
         self._whole(row)
         self._events_only(row)

@@ -29,8 +29,8 @@ def state_lines(status: ClusterStatus, faults: Sequence[JournalEntry]) -> Iterat
     yield from group_lines(status)
     yield "nodes:"
     for name, state in status.nodes.items():
-        doing = "; ".join(_doing(name, state, status))
-        yield f"  {name:<22} {state.value:<9} {doing}".rstrip()
+        roles = "; ".join(_roles(name, state, status))
+        yield f"  {name:<22} {state.value:<9} {roles}".rstrip()
     yield "faults:" if faults else "no faults are planned"
     for fault in faults:
         yield f"  {fault.fault_id} on {fault.node or fault.target}: {fate(fault)}"
@@ -41,7 +41,7 @@ def group_lines(status: ClusterStatus) -> Iterator[str]:
     names = dict.fromkeys([*status.groups, *(m.group_id for m in status.members.values())])
     for group_id in names:
         yield f"group {group_id}:"
-        claims = status.groups.get(group_id, [])
+        claims = status.groups.get(group_id, [])  # two if two brokers act as its coordinator
         if not claims:
             yield "  no broker that can be asked coordinates it"
         for claim in claims:
@@ -69,11 +69,20 @@ def _member(member: MemberStatus) -> str:
     )
 
 
-def _doing(name: NodeName, state: NodeState, status: ClusterStatus) -> Iterator[str]:
-    leads = [tp for tp, p in status.partitions.items() if broker_name(p.leader) == name]
-    if leads:
-        yield f"leads {_named(tuple(leads))}"
-    fenced = [broker_name(each) for each, is_fenced in status.brokers_fenced.items() if is_fenced]
+def _roles(name: NodeName, state: NodeState, status: ClusterStatus) -> Iterator[str]:
+    """Yield what a node leads and coordinates, and other facts about its present state."""
+    led = [
+        partition
+        for partition, replicas in status.partitions.items()
+        if broker_name(replicas.leader) == name
+    ]
+    if led:
+        yield f"leads {_named(tuple(led))}"
+    fenced = [
+        broker_name(broker_id)
+        for broker_id, is_fenced in status.brokers_fenced.items()
+        if is_fenced
+    ]
     if name in fenced:
         yield "fenced by the controller"
     coordinates = [

@@ -1,7 +1,7 @@
-"""`run`: from an experiment to a run directory, a verdict and a closing summary.
+"""`run`: plays an experiment into a run directory, and prints a verdict and a closing summary.
 
-Wiring only: the experiment is chaos's, the cluster is the runtime's, figures and tables are the
-pipeline's.
+This module has the options and connects other parts: the experiment and its checks (`chaos`), the
+runtime of the cluster (`cluster`), the figures and tables (`pipeline`).
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class RunOptions:
     runtime: str
     seed: int | None  # None: the experiment file's, or 0
     seeds: tuple[int, ...] | None  # None: one run
-    workers: int | None  # None: one a processor
+    workers: int | None  # None: one for each processor
     var: tuple[str, ...]
     runs: Path
     ray_address: str
@@ -167,14 +167,14 @@ def run_command(options: RunOptions) -> int:
     begin_junit(options.junit)
     try:
         return _run(options, Console())
-    except BaseException as error:  # Ctrl-C too: CI shows what it finds
+    except BaseException as error:  # also Ctrl-C: without a file, CI would show no run at all
         if not options.junit.exists():
             write_junit(options.junit, junit_of_failure(options.experiment, error))
         raise
 
 
 def _check_seeds(options: RunOptions) -> None:
-    """Refuse what cannot be together. Raises: click.BadParameter."""
+    """Check that the options about seeds fit together. Raises: click.BadParameter."""
     if options.seeds is None:
         if options.workers is not None:
             raise click.BadParameter(

@@ -30,8 +30,10 @@ def conclude_run(
     Returns: the path of the report; None if none was written.
     Raises: exceptions of the analysis and of the report.
     """
-    rows = ROWS_AT_ONCE if analyze and java_notice(directory.path) is None else None
-    summary = _sum_up(directory, results, console, max_rows=rows)
+    # If Spark computes the figures next, only a small trace is summed up here, too.
+    spark_follows = analyze and java_notice(directory.path) is None
+    max_rows = ROWS_AT_ONCE if spark_follows else None
+    summary = _sum_up(directory, results, console, max_rows=max_rows)
     print_figures(console, directory.manifest, results, summary)
     print_path(console, "run directory", directory.path)
     console.print(Text(f"again: {to_paste(directory.manifest.replay)}"), soft_wrap=True)
@@ -44,15 +46,15 @@ def conclude_run(
 def _sum_up(
     directory: RunDirectory, results: Results, console: Console, *, max_rows: int | None
 ) -> RunSummary | None:
-    """Print the verdict with its caveats, and return the summary.
+    """Compute the summary, and print the verdict with its caveats, which the summary has.
 
-    The verdict is printed first, so that a terminal shows it while the summary is computed, and
-    also if the summary fails.
+    A terminal shows the verdict in a status line while the summary is computed. The verdict is
+    printed even if the summary fails.
     """
     summary = None
-    known = verdict_text(results).append("  summing up the trace", style="dim")
+    status = verdict_text(results).append("  summing up the trace", style="dim")
     try:
-        with console.status(known) if console.is_terminal else nullcontext():
+        with console.status(status) if console.is_terminal else nullcontext():
             summary = sum_up(console, directory.path, results, max_rows=max_rows)
     finally:
         print_verdict(console, directory.manifest, results, summary)
@@ -60,10 +62,11 @@ def _sum_up(
 
 
 def _report(directory: RunDirectory, console: Console) -> Path | None:
+    """Write the report and return its path; None if it was not written."""
     try:
         path = write_run_report(console, open_run(directory.path))
     except OSError as error:
-        _say_not_written(console, directory, "report", error)
+        _print_not_written(console, directory, "report", error)
         return None
     except KeyboardInterrupt:
         console.print(f"report interrupted: {called_as()} report {directory.path}")
@@ -88,14 +91,14 @@ def _analyze(
     try:
         return analyze_runs(console, [directory.path], master=master)[0]
     except OSError as error:
-        _say_not_written(console, directory, "analyze", error)
+        _print_not_written(console, directory, "analyze", error)
         return None
     except KeyboardInterrupt:
         console.print("analysis interrupted; the run itself is complete")
         return None
 
 
-def _say_not_written(
+def _print_not_written(
     console: Console, directory: RunDirectory, command: str, error: OSError
 ) -> None:
     """Print that tables or report could not be written; the run's verdict remains valid."""

@@ -1,6 +1,6 @@
 """Plays one run of an experiment into its directory: trace, journal, results, manifest.
 
-Wiring only. Data flow: (Experiment, seed) -> run directory -> Results.
+Data flow: (Experiment, seed) -> run directory -> Results.
 """
 
 from collections.abc import Sequence
@@ -37,8 +37,10 @@ LOCAL = "local"
 class Playable:
     """An experiment, and all options that determine its runs, except the seed.
 
-    `named`: the experiment's name or path on the command line; `path`: its file. `time_limit_us`:
-    microseconds of the run's clock, which runs `time_scale` times as fast as real time.
+    - `named`: the experiment's name or path on the command line.
+    - `path`: the experiment's file.
+    - `time_limit_us`: on the run's clock.
+    - `time_scale`: speed of the run's clock, as a multiple of real time.
     """
 
     experiment: Experiment
@@ -96,7 +98,7 @@ def play_into(
     trace = RunTrace(directory)
     observers: list[RowObserver] = [suite.observe, trace]
     if playable.runtime == VIRTUAL:
-        observers.append(digest)
+        observers.append(digest)  # in real time no two traces are equal: a digest says nothing
     runtime = make_runtime(
         experiment,
         directory,
@@ -132,7 +134,8 @@ def play_into(
 def _live_checks(playable: Playable, directory: RunDirectory) -> LiveChecks | None:
     """Return the checks during a run in real time; None in virtual time.
 
-    In virtual time the runtime calls the run's own CheckSuite for each row.
+    In virtual time the runtime calls the run's CheckSuite for each row. In real time the nodes
+    write their rows into files, which the live checks read while the run goes on.
     """
     if playable.runtime == VIRTUAL:
         return None
@@ -152,7 +155,10 @@ def make_runtime(
     trace_messages: bool = True,
     listener: ListenerSpec | None = None,
 ) -> Runtime:
-    """Return the runtime of the manifest; `listener`: for clients from outside the cluster."""
+    """Return the runtime that the manifest names.
+
+    `listener`: where brokers listen for clients from outside the cluster; None: nowhere.
+    """
     spec = msgspec.structs.replace(to_cluster_spec(experiment), listener=listener)
     manifest = directory.manifest
     if manifest.runtime == VIRTUAL:

@@ -1,6 +1,6 @@
-"""SeedRuns: the results of several seeds of one experiment, and what they give together.
+"""SeedRuns: the results of several seeds of one experiment, with exit code, figures and documents.
 
-Other modules run the seeds and print the output; what it says is computed here.
+`seeds` plays the seeds, `seeds_view` prints the results.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from results_schema.results import (
 class SeedState(StrEnum):
     """Outcome of a seed. The output of `run --seeds` lists them in this order."""
 
-    FAILED = "failed"  # the lab itself failed: never a verdict about Kafka
+    FAILED = "failed"  # coordlab itself failed: never a verdict about Kafka
     VIOLATED = "violated"
     UNKNOWN = "unknown"
     PASSED = "passed"
@@ -44,7 +44,8 @@ _STATE_BY_VERDICT = {
     Verdict.UNKNOWN: SeedState.UNKNOWN,
 }
 _CHOOSING_MEASURES = ("detect", "commit gap", "processing gap")
-"""Measures by which the median run is chosen; the first one that any run has counts."""
+"""Measures by which `SeedRuns.chosen` finds the median run; the first one that any run has
+counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ class SeedRun:
     - `results`: None if the run wrote none.
     - `summary`: None if the run did not complete, or if its trace is so large that only Spark
       computes its figures (`coordlab analyze`).
-    - `failure`: the traceback of an error of the lab.
+    - `failure`: the traceback of an error of coordlab itself.
     """
 
     seed: int
@@ -159,22 +160,22 @@ class SeedRuns:
             return Chosen(run=violated[0], because="the first seed with a violation")
         for measure in _CHOOSING_MEASURES:
             longest = {seed: _longest_us(summary, measure) for seed, summary in summaries.items()}
-            found = self._in_the_middle(longest)
-            if found is not None:
-                run, value_us = found
+            median = self._median_run(longest)
+            if median is not None:
+                run, value_us = median
                 longest_text = duration_text(value_us)
                 return Chosen(
                     run=run, because=f"its longest {measure}, {longest_text}, is the median"
                 )
         # A run begins at 0 on its clock, so the end is the length.
         lengths_us = {run.seed: run.results.ended_at_us for run in self.finished if run.results}
-        found = self._in_the_middle(lengths_us)
-        if found is None:
+        median = self._median_run(lengths_us)
+        if median is None:
             return None
-        run, value_us = found
+        run, value_us = median
         return Chosen(run=run, because=f"its length, {duration_text(value_us)}, is the median")
 
-    def _in_the_middle(self, values_us: Mapping[int, int | None]) -> tuple[SeedRun, int] | None:
+    def _median_run(self, values_us: Mapping[int, int | None]) -> tuple[SeedRun, int] | None:
         """Return the finished run with the median value, and this value; `values_us` by seed.
 
         Of an even number of values the median is the lower one in the middle, which a run has.
@@ -234,8 +235,9 @@ class SeedRuns:
 
 def _longest_us(summary: RunSummary, measure: str) -> int | None:
     """Return the longest value of a measure over all faults of a run."""
-    found = [fault.distribution(measure) for fault in summary.faults]
-    return max((each.maximum for each in found if each and each.maximum is not None), default=None)
+    distributions = [fault.distribution(measure) for fault in summary.faults]
+    maxima = (figures.maximum for figures in distributions if figures is not None)
+    return max((maximum for maximum in maxima if maximum is not None), default=None)
 
 
 def _figure_documents(row: ComparisonRow) -> Iterator[dict[str, object]]:
@@ -244,7 +246,7 @@ def _figure_documents(row: ComparisonRow) -> Iterator[dict[str, object]]:
             yield {
                 "fault": row.fault,
                 "section": row.group,
-                "group": row.group,
+                "group": row.group,  # the earlier name of `section`
                 "figure": row.name,
                 "statistic": row.statistic or None,
                 "unit": row.unit,

@@ -19,7 +19,12 @@ from results_schema.results import RunOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedJob:
-    """An experiment to play with every seed. `runs`: folder; `group`: beginning of their names."""
+    """An experiment to play with every seed.
+
+    - `runs`: folder of the run directories.
+    - `group`: the beginning of the names of these directories.
+    - `digits`: number of digits to which seeds are padded in these names.
+    """
 
     playable: Playable
     runs: Path
@@ -34,8 +39,9 @@ class SeedJob:
 class PlayedSeed(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of a worker.
 
-    `directory`: None if none could be made. `summary`: input of `decode_summary`; None if the run
-    did not complete or has too many rows. `failure`: traceback of an error of the lab, or None.
+    - `directory`: None if none could be made.
+    - `summary`: input of `decode_summary`; None if the run did not complete or has too many rows.
+    - `failure`: traceback of an error of coordlab itself; None without one.
     """
 
     seed: int
@@ -64,7 +70,7 @@ def _played(job: SeedJob, seed: int) -> PlayedSeed:
         results = play_into(directory, job.playable)
         if results.outcome is RunOutcome.COMPLETED:
             summary = summarize_directory(path)
-    except KeyboardInterrupt:  # the run was complete; its directory has the results
+    except KeyboardInterrupt:  # a run handles Ctrl-C itself: this one came before or after the run
         return PlayedSeed(seed=seed, directory=None if path is None else str(path))
     except Exception:
         directory_text = None if path is None else str(path)

@@ -1,8 +1,9 @@
 """`run --seeds`: plays one experiment with several seeds in virtual time, in worker processes.
 
-Wiring only. Data flow: SeedJob -> WorkerProcesses -> a PlayedSeed for each seed -> SeedRuns ->
-terminal, JSON or JUnit. Then Spark makes the tables of all runs, the report of one run, and a page
-that compares all.
+1. Worker processes play a SeedJob, and return a PlayedSeed for each seed.
+2. SeedRuns collects them, and they are printed, or written as JSON or JUnit.
+3. Spark makes the tables of all runs; then the report of one run and a page that compares all runs
+   are written.
 """
 
 import os
@@ -44,7 +45,10 @@ _MAX_LINES = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedsOptions:
-    """Options of `run --seeds`. `workers`: None: one per processor; `master`: Spark's."""
+    """Options of `run --seeds`.
+
+    `workers` None: one for each processor. `master`: address of a Spark master.
+    """
 
     seeds: tuple[int, ...]
     workers: int | None
@@ -73,27 +77,28 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
         group=group,
         digits=len(str(max(options.seeds))),
     )
-    found = _play_all(job, options, console)
+    seed_runs = _play_all(job, options, console)
     if options.junit is not None:
-        write_junit(options.junit, found.junit())
+        write_junit(options.junit, seed_runs.junit())
     if options.json:
-        print_document(console, found.document(), indented=True)
-        return found.exit_code
-    print_seed_runs(console, found)
-    summaries = {run.seed: run.summary for run in found.finished if run.summary is not None}
-    complete = len(summaries) == len(found.finished)
+        print_document(console, seed_runs.document(), indented=True)
+        return seed_runs.exit_code
+    print_seed_runs(console, seed_runs)
+    summaries = {run.seed: run.summary for run in seed_runs.finished if run.summary is not None}
+    # A large trace has no summary yet: its figures come with Spark's tables.
+    complete = len(summaries) == len(seed_runs.finished)
     if complete and summaries:
-        print_seed_figures(console, found.figures(list(summaries.values())), len(summaries))
+        print_seed_figures(console, seed_runs.figures(list(summaries.values())), len(summaries))
     print_notes(console, notes_of(playable.experiment))
     pattern = folder / seeds_pattern(group)
     print_path(console, "run directories", pattern)
-    analysed = _analyze(options, found, pattern, console)
+    analysed = _analyze(options, seed_runs, pattern, console)
     if not complete and (analysed or summaries):
         shown = list((analysed or summaries).values())
-        print_seed_figures(console, found.figures(shown), len(shown))
+        print_seed_figures(console, seed_runs.figures(shown), len(shown))
     if analysed and options.report:
-        _write_pages(found, analysed, folder / f"{group}-seeds.html", console)
-    return found.exit_code
+        _write_pages(seed_runs, analysed, folder / f"{group}-seeds.html", console)
+    return seed_runs.exit_code
 
 
 def _play_all(job: SeedJob, options: SeedsOptions, console: Console) -> SeedRuns:
@@ -102,10 +107,12 @@ def _play_all(job: SeedJob, options: SeedsOptions, console: Console) -> SeedRuns
     size = min(options.workers or os.cpu_count() or 1, len(options.seeds))
     with (
         stop_on_ctrl_c() as stop_requested,
-        _Shown(console, len(options.seeds), wanted=not options.json) as shown,
+        _SeedProgress(console, len(options.seeds), wanted=not options.json) as seed_progress,
         WorkerProcesses(partial(play_seed, job), size=size) as workers,
     ):
-        interrupted = _play(workers, deque(options.seeds), stop_requested, shown.add, runs, job)
+        interrupted = _play(
+            workers, deque(options.seeds), stop_requested, seed_progress.add, runs, job
+        )
     return SeedRuns(
         experiment=playable.experiment.name,
         runtime=playable.runtime,
@@ -122,9 +129,9 @@ def _play(
     runs: dict[int, SeedRun],
     job: SeedJob,
 ) -> bool:
-    """Fill `runs`; return True if an interruption left seeds unplayed.
+    """Play the seeds of `waiting`, and fill `runs`; return True if the user interrupted this.
 
-    After a Ctrl-C no seed is begun, and those that are played heal their clusters and end.
+    After a Ctrl-C no further seed begins. The runs in progress heal their clusters and end.
     """
     playing: set[int] = set()
     interrupted = False
@@ -147,23 +154,24 @@ def _play(
 
 
 def _seed_run(
-    asked: SeedRun, event: Finished | Died, job: SeedJob, *, interrupted: bool
+    unplayed: SeedRun, event: Finished | Died, job: SeedJob, *, interrupted: bool
 ) -> SeedRun:
+    """Return the run of a seed after its worker has finished or died."""
     match event:
         case Died():
-            path = job.runs / job.playable.experiment.name / job.name_of(asked.seed)
-            if interrupted:
-                return _with_directory(asked, path)
-            failure = f"the worker that played seed {asked.seed} died: {event.why}"
-            return replace(_with_directory(asked, path), failure=failure)
+            path = job.runs / job.playable.experiment.name / job.name_of(unplayed.seed)
+            if interrupted:  # Ctrl-C ended the worker: this is no failure of coordlab
+                return _with_directory(unplayed, path)
+            failure = f"the worker that played seed {unplayed.seed} died: {event.why}"
+            return replace(_with_directory(unplayed, path), failure=failure)
         case Finished():
             played = decode_seed(event.answer)
-            return _with_answer(asked, played)
+            return _with_answer(unplayed, played)
 
 
-def _with_answer(asked: SeedRun, played: PlayedSeed) -> SeedRun:
+def _with_answer(unplayed: SeedRun, played: PlayedSeed) -> SeedRun:
     run = replace(
-        asked,
+        unplayed,
         failure=played.failure,
         summary=None if played.summary is None else decode_summary(played.summary),
     )
@@ -171,7 +179,7 @@ def _with_answer(asked: SeedRun, played: PlayedSeed) -> SeedRun:
 
 
 def _with_directory(run: SeedRun, path: Path) -> SeedRun:
-    """Return a run with what its directory says, as far as it can be read."""
+    """Return a run with the manifest and results in its directory, as far as they can be read."""
     try:
         past = open_run(path)
     except NotARun:
@@ -182,14 +190,14 @@ def _with_directory(run: SeedRun, path: Path) -> SeedRun:
         return replace(run, past=past, failure=run.failure or str(error))
 
 
-class _Shown:
-    """A bar while seeds are played; where none can be shown, a line for each that is finished."""
+class _SeedProgress:
+    """Progress of the seeds: a bar on a terminal, elsewhere a line for each finished seed."""
 
     def __init__(self, console: Console, total: int, *, wanted: bool) -> None:
         self._console = console
         self._total = total
         self._lines = wanted and not console.is_terminal
-        self._bad = 0
+        self._not_passed = 0
         self._bar = Progress(
             TextColumn("playing seeds"),
             BarColumn(),
@@ -202,7 +210,7 @@ class _Shown:
         )
         self._task = self._bar.add_task("", total=total)
 
-    def __enter__(self) -> "_Shown":
+    def __enter__(self) -> "_SeedProgress":
         self._bar.start()
         return self
 
@@ -212,31 +220,31 @@ class _Shown:
     def add(self, run: SeedRun) -> None:
         """Show a seed that is finished."""
         passed = run.state is SeedState.PASSED
-        self._bad += not passed
-        said = f"{self._bad} not passed" if self._bad else ""
-        self._bar.update(self._task, advance=1, description=said)
+        self._not_passed += not passed
+        description = f"{self._not_passed} not passed" if self._not_passed else ""
+        self._bar.update(self._task, advance=1, description=description)
         if self._lines and (not passed or self._total <= _MAX_LINES):
             why = "" if passed else f": {run.why}"
             print_lines(self._console, [f"seed {run.seed} {run.state.value}{why}"])
 
 
 def _analyze(
-    options: SeedsOptions, found: SeedRuns, pattern: Path, console: Console
+    options: SeedsOptions, seed_runs: SeedRuns, pattern: Path, console: Console
 ) -> dict[int, RunSummary] | None:
-    """Make the tables of all finished runs; None where unwanted, or not to be had now."""
-    past = _directories(found.finished)
+    """Make the tables of all finished runs; return None if they are unwanted or impossible now."""
+    past = _directories(seed_runs.finished)
     if not options.analyze or not past:
         return None
-    if found.interrupted:
-        again = f"to analyse them: {called_as()} analyze {pattern}"
-        console.print(Text(again), soft_wrap=True)
+    if seed_runs.interrupted:
+        command = f"to analyse them: {called_as()} analyze {pattern}"
+        console.print(Text(command), soft_wrap=True)
         return None
     notice = java_notice(pattern)
     if notice is not None:
         console.print(notice, highlight=False, soft_wrap=True)
         return None
     try:
-        paths = [each.path for each in past.values()]
+        paths = [directory.path for directory in past.values()]
         summaries = analyze_runs(console, paths, master=options.master)
     except KeyboardInterrupt:
         console.print("analysis interrupted; the runs themselves are complete")
@@ -249,16 +257,16 @@ def _directories(runs: Sequence[SeedRun]) -> dict[int, PastRun]:
 
 
 def _write_pages(
-    found: SeedRuns, summaries: dict[int, RunSummary], page: Path, console: Console
+    seed_runs: SeedRuns, summaries: dict[int, RunSummary], page: Path, console: Console
 ) -> None:
-    """Write the report of the chosen run, then the page that compares all."""
-    chosen = found.chosen(summaries)
+    """Write the report of the chosen run, then the page that compares all runs."""
+    chosen = seed_runs.chosen(summaries)
     try:
         if chosen is not None and chosen.run.past is not None:
             report = write_run_report(console, open_run(chosen.run.past.path))
             print_path(console, f"report of seed {chosen.run.seed} ({chosen.because})", report)
         if len(summaries) > 1:
-            past = _directories(found.finished)
+            past = _directories(seed_runs.finished)
             pairs = [(facts_of(past[seed]), summary) for seed, summary in summaries.items()]
             print_path(console, "comparison of all seeds", write_comparison(pairs, page))
     except KeyboardInterrupt:

@@ -19,7 +19,7 @@ from pipeline.summary.story import GROUP_HEADINGS, counted
 from results_schema.results import CheckOutcome
 
 _MAX_LISTED = 20
-"""Most seeds of one outcome that have lines of their own."""
+"""Limit of the seeds with the same outcome that have lines of their own."""
 _GAP = 2
 _NAME_WIDTH = 22
 """Least width of the names of figures beside their ranges; a longer one takes two lines."""
@@ -28,7 +28,8 @@ _CHOICES: dict[bool, tuple[tuple[Statistic, ...], ...]] = {
     False: (("p50", "p90", "max"), ("p50", "max"), ("max",)),
     True: (("p50", "p90", "max", "sum"), ("p50", "max", "sum"), ("max", "sum"), ("max",)),
 }
-"""Columns of figures, without a sum and with one: the first that fit are shown."""
+"""Choices of columns, for figures without a sum and with one: the first choice that fits into the
+width is shown."""
 _STYLES = {
     SeedState.FAILED: "bold magenta",
     SeedState.VIOLATED: "bold red",
@@ -49,20 +50,20 @@ _CHECK_COLUMNS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """One figure. `where` is the number of seeds that have it, empty if all do."""
+    """One figure. `where`: the number of seeds that have it; "" if all do."""
 
     name: str
     cells: tuple[str, ...]
     where: str
 
 
-def print_seed_runs(console: Console, found: SeedRuns) -> None:
+def print_seed_runs(console: Console, seed_runs: SeedRuns) -> None:
     """Print the numbers of seeds by outcome, the seeds that did not pass, and the checks."""
     console.print()
-    _print_verdicts(console, found)
+    _print_verdicts(console, seed_runs)
     for state in _EXPLAINED:
-        _print_explained(console, state, found.of(state))
-    counts = found.check_counts()
+        _print_explained(console, state, seed_runs.of(state))
+    counts = seed_runs.check_counts()
     if not counts:
         return
     console.print()
@@ -76,26 +77,25 @@ def print_seed_runs(console: Console, found: SeedRuns) -> None:
     print_table(console, table)
 
 
-def _print_verdicts(console: Console, found: SeedRuns) -> None:
-    total = counted(len(found.runs), "seed")
-    worst = next(state for state in (*_EXPLAINED, *SeedState) if found.of(state))
+def _print_verdicts(console: Console, seed_runs: SeedRuns) -> None:
+    total = counted(len(seed_runs.runs), "seed")
+    by_state = {state: seed_runs.of(state) for state in SeedState if seed_runs.of(state)}
+    worst = next(state for state in (*_EXPLAINED, *SeedState) if state in by_state)
     word = "PASS" if worst is SeedState.PASSED else worst.value.upper()
-    numbers = ", ".join(
-        f"{len(found.of(state))} {state.value}" for state in SeedState if found.of(state)
-    )
+    numbers = ", ".join(f"{len(runs)} {state.value}" for state, runs in by_state.items())
     line = Text.assemble(
-        ("INTERRUPTED" if found.interrupted else word, _STYLES[worst]),
-        f"  {found.experiment} on {found.runtime}, {total}: {numbers}",
+        ("INTERRUPTED" if seed_runs.interrupted else word, _STYLES[worst]),
+        f"  {seed_runs.experiment} on {seed_runs.runtime}, {total}: {numbers}",
     )
     console.print(line, highlight=False, soft_wrap=True)
-    for state in SeedState:
-        runs = found.of(state)
-        if runs and state not in _EXPLAINED:
+    for state, runs in by_state.items():
+        if state not in _EXPLAINED:
             print_lines(console, [f"{state.value}: {seeds_text(run.seed for run in runs)}"])
-    felt = [run for run in found.of(SeedState.PASSED) if caveats_of(run.summary)]
-    if felt:
-        example = f"in seed {felt[0].seed} {'; '.join(caveats_of(felt[0].summary))}"
-        caveat = f"{len(felt)} of the passed seeds have caveats: {example}"
+    with_caveats = [run for run in seed_runs.of(SeedState.PASSED) if caveats_of(run.summary)]
+    if with_caveats:
+        first = with_caveats[0]
+        example = f"in seed {first.seed} {'; '.join(caveats_of(first.summary))}"
+        caveat = f"{len(with_caveats)} of the passed seeds have caveats: {example}"
         print_lines(console, [f"  {caveat}; no promise forbids this here"])
 
 
@@ -127,17 +127,21 @@ def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> Non
 
 
 def _same_gap_lines(figures: Comparison, fault: str) -> Iterator[str]:
-    """Yield a line for each longest gap that is the same gap as that of an earlier fault."""
+    """Yield a line for each longest gap that is the same gap as that of an earlier fault.
+
+    Gaps with equal figures in all seeds are taken for the same gap.
+    """
     longest = [row for row in figures.rows if row.group == "gap" and row.statistic == "max"]
-    for mine in (row for row in longest if row.fault == fault):
-        alike = (row.fault for row in longest if row.name == mine.name and row.cells == mine.cells)
-        first = next(alike)
-        if first != fault and mine.cells[0] is not None and mine.cells[0].high:
-            yield f"the longest {mine.name} is the one after {first}"
+    for gap in (row for row in longest if row.fault == fault):
+        equal = (row.fault for row in longest if row.name == gap.name and row.cells == gap.cells)
+        first = next(equal)
+        if first != fault and gap.cells[0] is not None and gap.cells[0].high:
+            yield f"the longest {gap.name} is the one after {first}"
 
 
 def _print_group(console: Console, group: str, rows: Sequence[ComparisonRow], seeds: int) -> None:
     console.print(Text(GROUP_HEADINGS[group], style="underline"))
+    # Figures with one number per run (statistic "") have a table of their own.
     for statistics in (_statistics(console, rows, seeds), ("",)):
         lines = list(_lines(rows, statistics, seeds))
         if lines:
@@ -160,10 +164,13 @@ def _table(statistics: Sequence[str], lines: Sequence[_Line]) -> Table:
 def _statistics(
     console: Console, rows: Sequence[ComparisonRow], seeds: int
 ) -> tuple[Statistic, ...]:
-    """Return as many statistics as fit into the width; a name may take two lines, a range not."""
-    there = {row.statistic for row in rows}
-    for wanted in _CHOICES["sum" in there]:
-        statistics = tuple(each for each in wanted if each in there)
+    """Return as many statistics as fit into the width.
+
+    A long name may take two lines, but a range must not be broken.
+    """
+    present = {row.statistic for row in rows}
+    for choice in _CHOICES["sum" in present]:
+        statistics = tuple(statistic for statistic in choice if statistic in present)
         lines = list(_lines(rows, statistics, seeds))
         if not lines:
             return statistics
@@ -176,14 +183,15 @@ def _statistics(
 
 
 def _lines(rows: Sequence[ComparisonRow], statistics: Sequence[str], seeds: int) -> Iterator[_Line]:
+    """Yield a line for each figure that has one of `statistics`."""
     for name, of_name in groupby(rows, key=lambda row: row.name):
-        found: dict[str, Cell] = {
+        by_statistic: dict[str, Cell] = {
             row.statistic: row.cells[0] for row in of_name if row.cells[0] is not None
         }
-        shown = [found.get(each) for each in statistics]
+        shown = [by_statistic.get(statistic) for statistic in statistics]
         if not any(shown):
             continue
         unit = next(row.unit for row in rows if row.name == name)
         cells = tuple("" if cell is None else range_text(cell, unit) for cell in shown)
-        there = max(cell.runs for cell in shown if cell is not None)
-        yield _Line(name=name, cells=cells, where=f"{there} of {seeds}" if there < seeds else "")
+        runs = max(cell.runs for cell in shown if cell is not None)
+        yield _Line(name=name, cells=cells, where=f"{runs} of {seeds}" if runs < seeds else "")

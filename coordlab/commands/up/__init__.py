@@ -1,6 +1,6 @@
-"""`up`: a cluster that stays until it is ended, in the foreground.
+"""`up`: a standing cluster: it runs in the foreground until it is ended.
 
-Other commands ask it from another terminal: inject, heal, status and down.
+Other commands send requests to the cluster from another terminal: inject, heal, status and down.
 
 Reading order: `command` (options, one cluster), `hints` (the lines to paste).
 """

@@ -1,7 +1,8 @@
-"""`up`: from a file or flags to a cluster that stays, a verdict and a report.
+"""`up`: starts a standing cluster from a file or flags, and ends it with a verdict and a report.
 
-Wiring only: the run is chaos's, the cluster is the runtime's. What a command needs that ends a run
-is imported when it ends: brokers should serve before a person has found the other terminal.
+This module has the options and connects other parts: the run of a standing cluster
+(`chaos.standing`) and the runtime (`cluster`). Modules for the verdict and the report are imported
+when the run ends, so that the brokers serve as soon as possible.
 """
 
 import os
@@ -40,12 +41,12 @@ from coordlab.views.standing_view import standing_view
 
 RUNTIMES = (LOCAL, RAY)
 MAX_BROKERS = 100
-"""The file's own bound, see `cluster.brokers`."""
+"""The same limit as for `cluster.brokers` in an experiment file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpOptions:
-    """The options of a cluster. Units: `duration_us` counts from when the brokers serve."""
+    """The options of a cluster. `duration_us` counts from the moment at which the brokers serve."""
 
     file: str | None
     name: str | None  # None: the file's, or the default
@@ -202,7 +203,13 @@ def up_command(options: UpOptions) -> int:
 def _stand(
     options: UpOptions, definition: StandingDefinition, listener: ListenerSpec, console: Console
 ) -> int:
-    """Claim the name, let the cluster stand, and conclude its run; return the exit code.
+    """Run the cluster until it is ended, and return the exit code.
+
+    1. Claim the cluster's name, so that no second cluster takes it.
+    2. Create the run directory.
+    3. Start the cluster; print its bootstrap servers when the brokers serve.
+    4. Serve until `down`, Ctrl-C, SIGTERM or the end of the duration.
+    5. Print the verdict, write the report, and answer `down`.
 
     Raises: NameTaken, NotARun before anything is started; NotRecorded.
     """
@@ -275,8 +282,8 @@ def _conclude(
     claimed: ClaimedName,
     console: Console,
 ) -> int:
-    """Print and write what the run proved, and answer those who wait for it."""
-    # Summaries, tables and the report take longer to import than the cluster takes to start.
+    """Print the verdict, write the report, and answer the commands `down` that wait for it."""
+    # These modules take longer to import than the cluster takes to start.
     from coordlab.commands.run.conclusion import conclude_run  # noqa: PLC0415
 
     results = stood.results
@@ -298,7 +305,7 @@ def _conclude(
         )
         for note in notes:
             console.print(Text(note), soft_wrap=True)
-    finally:
+    finally:  # `down` gets its answer even if the report fails
         claimed.conclude(
             DownAnswer(
                 exit_code=results.exit_code,

@@ -1,4 +1,4 @@
-"""The lines that `up` prints to be pasted: how the cluster is broken, ended, and started again."""
+"""Command lines that `up` prints for pasting: to break the cluster, end it, or start it again."""
 
 import shlex
 from collections.abc import Sequence
@@ -10,15 +10,19 @@ from coordlab.program import PROGRAM
 from coordlab.standing_options import DEFAULT_RUNS
 
 _DURATION = "20s"
-"""Longer than the session of a broker (9 s), so that it fails over."""
+"""Longer than broker.session.timeout.ms (9 s), so that the groups get another coordinator."""
 
 
 def break_command(experiment: Experiment, name: str, runs: Path) -> str:
-    """Return an order that fits the cluster: its first group's coordinator crashes, or a broker."""
-    groups = [group_id for group_id, each in coordinated_groups(experiment).items() if each.members]
+    """Return a command that crashes the coordinator of the first group, or without one a broker."""
+    groups = [
+        group_id
+        for group_id, definition in coordinated_groups(experiment).items()
+        if definition.members
+    ]
     target = f"coordinator-of({groups[0]})" if groups else "broker(0)"
     words = ["inject", "crash", target, "--duration", _DURATION]
-    return _line([*words, *_which(name, runs)])
+    return _line([*words, *_options_for(name, runs)])
 
 
 def down_command_line(name: str, runs: Path) -> str:
@@ -40,16 +44,17 @@ def up_command_line(
     for option, values in repeated:
         for value in values:
             words += [option, value]
-    for option, one in single:
-        if one is not None:
-            words += [option, str(one)]
+    for option, value_or_none in single:
+        if value_or_none is not None:
+            words += [option, str(value_or_none)]
     words += [option for option, is_on in switches if is_on]
     if duration_us is not None:
         words += ["--duration", duration_of(duration_us)]
     return _line(words)
 
 
-def _which(name: str, runs: Path) -> list[str]:
+def _options_for(name: str, runs: Path) -> list[str]:
+    """Return the options that name a cluster, without those that are the defaults."""
     return [*([] if name == DEFAULT_NAME else ["--name", name]), *_runs(runs)]
 
 

@@ -1,4 +1,8 @@
-"""The tables of ZooKeeper, and `offset_rewinds`, in plain Python."""
+"""The tables of ZooKeeper, and `offset_rewinds`, in plain Python.
+
+An attempt is a consumer's attempt to rebalance. A transaction (txn) is a change of the ensemble's
+data; its zxid is its number in the order of all changes.
+"""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +24,7 @@ _EFFECTS = {
     "SetWatches": "session",
 }
 _OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
-_GIVEN_UP = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
+_GIVE_UP_KINDS = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 
 
 def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
@@ -48,6 +52,7 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
                 "deleted": 0,
                 "deleted_of_others": 0,
             }
+        # None: a session from before the trace, whose opening is missing.
         writer = found.get(session)
         match txn["op"]:
             case "closeSession" if writer is not None and writer["ended_us"] is None:
@@ -64,7 +69,7 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
     for row in trace.of(TraceKind.ZOOKEEPER_CLIENT_STATE):
         entry = found.get(detail_of(row)["session"])
         if entry is not None:
-            _note_client_event(entry, row)
+            _add_client_event(entry, row)
     for row in trace.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED):
         entry = found.get(detail_of(row)["session"])
         if entry is not None and entry["silent_us"] is None:
@@ -115,31 +120,31 @@ def zookeeper_attempts_of(trace: Trace) -> list[TableRow]:
         TraceKind.ZOOKEEPER_CLAIM_CONFLICT,
         TraceKind.ZOOKEEPER_ATTEMPT_ENDED,
         TraceKind.ZOOKEEPER_GAVE_UP,
-        *_GIVEN_UP,
+        *_GIVE_UP_KINDS,
     )
-    found = []
+    table = []
     for (consumer, incarnation), rows in trace.lives(*kinds):
         attempt: TableRow | None = None
         for row in rows:
             if row.kind == TraceKind.ZOOKEEPER_ATTEMPT_STARTED:
-                attempt = _begin(row, consumer, incarnation)
-                found.append(attempt)
+                attempt = _new_attempt(row, consumer, incarnation)
+                table.append(attempt)
             elif attempt is not None and row.kind == TraceKind.ZOOKEEPER_GAVE_UP:
                 attempt["gave_up"] = attempt["gave_up"] or detail_of(row)["during"]
             elif attempt is not None and attempt["ended_us"] is None:
-                _take(attempt, row)
-    return found
+                _add_step(attempt, row)
+    return table
 
 
 def zookeeper_operations_of(trace: Trace) -> list[TableRow]:
-    """Return how many requests each client sent in each tenth of a second."""
+    """Return the number of requests that each client sent in each tenth of a second."""
     groups = _groups(trace)
-    found: dict[tuple[str, int, str, int], TableRow] = {}
+    table: dict[tuple[str, int, str, int], TableRow] = {}
     for row in trace.of(TraceKind.REQUEST_SENT):
         if row.api not in _EFFECTS:
             continue
         from_us = row.time_us // _STEP_US * _STEP_US
-        counted = found.setdefault(
+        counted = table.setdefault(
             (row.node, row.incarnation, row.api, from_us),
             {
                 "group": groups.get(row.node),
@@ -152,36 +157,39 @@ def zookeeper_operations_of(trace: Trace) -> list[TableRow]:
             },
         )
         counted["requests"] += 1
-    return list(found.values())
+    return list(table.values())
 
 
 def offset_rewinds_of(trace: Trace) -> list[TableRow]:
     """Return each commit that is below the one before it in its store."""
-    last: dict[tuple[str, str, str], int] = {}
-    found = []
+    last_offsets: dict[tuple[str, str, str], int] = {}
+    table = []
     for commit in (*_commits_to_kafka(trace), *_commits_to_zookeeper(trace)):
         store = (commit["group"], commit["partition"], commit["store"])
-        before, offset = last.get(store), commit["offset_after"]
-        last[store] = offset
+        before, offset = last_offsets.get(store), commit["offset_after"]
+        last_offsets[store] = offset
         if before is not None and offset < before:
-            found.append(commit | {"offset_before": before, "records": before - offset})
-    return found
+            table.append(commit | {"offset_before": before, "records": before - offset})
+    return table
 
 
-# -- what they share ------------------------------------------------------------------------------
+# -- helpers of several tables --------------------------------------------------------------------
 
 
 def _txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
-    """Return each transaction by its zxid, in order: when a server first applied it, and what."""
+    """Return the transactions by their zxids, in order: time and detail.
+
+    The time is that at which the first server applied the transaction.
+    """
     return trace.once(_find_txns)
 
 
 def _find_txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
-    found: dict[int, tuple[int, TableRow]] = {}
+    by_zxid: dict[int, tuple[int, TableRow]] = {}
     for row in trace.of(TraceKind.ZOOKEEPER_TXN_APPLIED):
-        if row.offset is not None and row.offset not in found:
-            found[row.offset] = (row.time_us, detail_of(row))
-    return dict(sorted(found.items()))
+        if row.offset is not None and row.offset not in by_zxid:
+            by_zxid[row.offset] = (row.time_us, detail_of(row))
+    return dict(sorted(by_zxid.items()))
 
 
 def _groups(trace: Trace) -> dict[str, str]:
@@ -193,8 +201,8 @@ def _groups(trace: Trace) -> dict[str, str]:
     }
 
 
-def _note_client_event(entry: TableRow, row: TraceRow) -> None:
-    """Add a row that a client wrote about its session."""
+def _add_client_event(entry: TableRow, row: TraceRow) -> None:
+    """Add a row that a client wrote about its session to the session's entry."""
     if entry["consumer"] is None:
         entry["consumer"], entry["incarnation"] = row.node, row.incarnation
     match detail_of(row)["state"]:
@@ -212,7 +220,8 @@ def _note_client_event(entry: TableRow, row: TraceRow) -> None:
             pass
 
 
-def _begin(row: TraceRow, consumer: str, incarnation: int) -> TableRow:
+def _new_attempt(row: TraceRow, consumer: str, incarnation: int) -> TableRow:
+    """Return the row of an attempt that has just started."""
     return {
         "group": row.group,
         "consumer": consumer,
@@ -233,8 +242,8 @@ def _begin(row: TraceRow, consumer: str, incarnation: int) -> TableRow:
     }
 
 
-def _take(attempt: TableRow, row: TraceRow) -> None:
-    """Take a step of an attempt that goes on."""
+def _add_step(attempt: TableRow, row: TraceRow) -> None:
+    """Add a step of an attempt that has not ended yet."""
     step = detail_of(row)
     match TraceKind(row.kind):
         case TraceKind.ZOOKEEPER_VIEW if attempt["view_us"] is None:
