@@ -121,13 +121,15 @@ class Generations(Checker):
         self._partition_of = {
             group_id: known.offsets_partition for group_id, known in context.groups.items()
         }
-        self._groups: dict[Life, dict[str, _Group]] = {}
+        self._groups: dict[Life, dict[str, _Group]] = {}  # groups in present tenures, by group id
         self._appends: dict[Life, dict[int, int]] = {}  # append id -> seq of APPEND_STARTED
         self._instances: dict[str, str] = {}  # member id -> group.instance.id
-        self._begun_at: dict[tuple[str, str, int], list[_Begun]] = {}  # (node, group, generation)
+        # (node, group, generation) -> the generations of this number at the node, newest last
+        self._begun_at: dict[tuple[str, str, int], list[_Begun]] = {}
         self._deaths: dict[str, int] = {}  # group -> its deaths; after one, numbers start again
         # (group, generation) -> leader epoch that began it -> lineage
         self._begun: dict[tuple[str, int], dict[int, Lineage]] = {}
+        # (group, lineage) -> generation -> owners of partitions
         self._owners: dict[tuple[str, Lineage], dict[int, _Owners]] = {}
         self._seen = {
             "offsets_judged": 0,
@@ -159,6 +161,7 @@ class Generations(Checker):
     # -- tenures ------------------------------------------------------------------------------
 
     def _begin_tenure(self, row: TraceRow) -> None:
+        """Begin a tenure, and forget the groups of a former one, unless its epoch is the same."""
         life = (row.node, row.incarnation)
         key = (*life, row.partition or "")
         if self._epochs.get(key) != row.leader_epoch:
@@ -217,6 +220,7 @@ class Generations(Checker):
     def _change(
         group: _Group, row: TraceRow, generation: int, members: dict[str, None] | None
     ) -> None:
+        """Append a state to a group's changes. `joined` stays the same within a generation."""
         before = group.now
         joined = row
         if before is not None and before.generation == generation and before.joined is not None:
@@ -281,6 +285,7 @@ class Generations(Checker):
         started[row.correlation_id] = row.seq
 
     def _check_commit(self, row: TraceRow) -> None:
+        """Report an accepted commit whose generation or member was not the group's."""
         life = (row.node, row.incarnation)
         seq = self._appends.get(life, {}).get(row.correlation_id or 0)
         if row.group is None or seq is None:
@@ -290,6 +295,7 @@ class Generations(Checker):
         group = self._groups.get(life, {}).get(row.group)
         state = None if group is None else group.at(seq)
         if generation < 0 and (state is None or state.is_empty):
+            # A consumer without a group protocol, or an administrator: allowed in an empty group.
             self._seen["offsets_of_simple_consumers"] += 1
             return
         if group is None or state is None or state.members is None:
@@ -347,6 +353,7 @@ class Generations(Checker):
         return next((generation.lineage for generation in reversed(with_member or begun)), None)
 
     def _check_owners(self, row: TraceRow) -> None:
+        """Report a partition that two members were assigned in one generation of one lineage."""
         if row.group is None or row.generation is None or row.peer is None:
             return
         lineage = self._lineage_of(row)

@@ -163,7 +163,7 @@ class Liveness(Checker):
         self._last_us = 0
         self._without_restart: dict[str, None] = {}  # members whose commits restart no session
         self._ended: dict[str, TraceRow] = {}  # consumers whose application ended with an error
-        self._ended_by_settings: dict[str, str] = {}  # of these: error implied by settings
+        self._ended_by_settings: dict[str, str] = {}  # those of them with an error of settings
 
     def judge(self, row: TraceRow) -> None:
         """Judge a stage, a state or a commit."""
@@ -189,6 +189,7 @@ class Liveness(Checker):
                     self._check_application_end(row)
             case TraceKind.MEMBER_REMOVED if group is not None:
                 is_expiry = self._healed is not None and row.cause == RemovalCause.SESSION_EXPIRY
+                # An id that no living consumer has is that of a dead member.
                 if is_expiry and row.member not in self._own_ids(row.group or ""):
                     group.last_expiry_us = row.time_us
             case TraceKind.PARTITIONS_ASSIGNED if group is not None:

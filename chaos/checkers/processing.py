@@ -167,7 +167,8 @@ class Processing(Checker):
         if reached is not None and start < reached:
             self._count_again(known, owner, row, start, end)
         elif known.positions.get(owner, start) < start:
-            self._remember_jump(known, row)  # the records before `start` were fetched, then dropped
+            # The member did not go on at its position: it dropped the records before `start`.
+            self._remember_jump(known, row)
         processed.add(start, end)
         processed_by_owner = known.by_owner.get(owner)
         if processed_by_owner is None:
@@ -196,6 +197,7 @@ class Processing(Checker):
         known.positions[row.node, row.incarnation] = row.offset
         if known.first_position is None:
             known.first_position = row
+        # A position beyond the processed records skips the records in between.
         reached = known.processed.end
         start = known.first_position.offset if reached is None else reached
         if start is not None and row.offset > start:

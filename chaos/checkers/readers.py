@@ -152,6 +152,7 @@ class Readers(Checker):
         return any(self._undisturbed.reads(node) for node, _ in owners)
 
     def _end_gap(self, group_id: str, read: _Read, row: TraceRow) -> None:
+        """Count the end of a time without a reader. The new reader's own time begins now."""
         if read.lost is None:
             return
         quiet_us = self._quiet_us[group_id]

@@ -63,7 +63,7 @@ class _Open:
     evidence: tuple[TraceRow, ...]
     group: str | None = None
     partition: str | None = None
-    is_new: bool = False  # it began after healing, so no run waits for it
+    is_new: bool = False  # True if it began after healing, so that the run does not wait for it
 
 
 class Recovery(Checker):
@@ -91,9 +91,9 @@ class Recovery(Checker):
         self._lost_data = self.evidence.lost_data
         self._healed: TraceRow | None = None
         self._over = False
-        self._whole_since_us = 0  # when the last partition became whole
+        self._whole_since_us = 0  # time at which the last partition became whole
         self._lacking: dict[str, _Wait] = {}  # partitions that are not whole
-        self._elsewhere: dict[str, _Wait] = {}  # partitions with another than the preferred leader
+        self._elsewhere: dict[str, _Wait] = {}  # partitions that the preferred leader does not lead
         # producers without an acknowledged record since healing
         self._silent = {producer.name: producer for producer in context.producers}
         self._judged = 0

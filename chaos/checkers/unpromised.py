@@ -82,6 +82,7 @@ class OneOwnerProcesses(_Unpromised):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._owners = self.evidence.owners
+        # (group, partition) -> (older, newer owner) -> overlap
         self._open: dict[tuple[str, str], dict[tuple[Owner, Owner], _Overlap]] = {}
         self._assignments = 0
         self._overlaps = 0
@@ -117,6 +118,7 @@ class OneOwnerProcesses(_Unpromised):
                     self._overlaps += 1
 
     def _consumed(self, row: TraceRow) -> None:
+        """Count processed records for each overlap that the member is part of."""
         pairs = self._open.get((row.group or "", row.partition or ""))
         if not pairs or row.detail is None:
             return

@@ -86,6 +86,7 @@ class _Replay:
             ),
         )
         self._by_number = {played.step.n: played for played in self._played.steps}
+        # step -> the symbol whose id the step's answer gives
         self._symbol_by_step = {
             symbol.first: name
             for name, symbol in transcript.symbols.items()
@@ -97,6 +98,7 @@ class _Replay:
         return self._runtime.run(self._main())
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+        """Build a node; the cluster's only producer stands for the recorded clients."""
         if isinstance(spec, ProducerSpec):
             self._clients = ClientMachine(host)
             return self._clients
@@ -226,7 +228,7 @@ class _Replay:
         symbol = self._symbol_by_step.get(step.n)
         if symbol is not None:
             new_id = next((response[name] for name in MEMBER_FIELDS if name in response), None)
-            if isinstance(new_id, str | int) and new_id not in ("", -1):
+            if isinstance(new_id, str | int) and new_id not in ("", -1):  # an error has no id
                 self._played.bindings.bind(symbol, new_id)
         if step.response is not None and self._played.bindings.has_unbound(step.response):
             # The comparison itself binds symbols that occur in lists only. It must happen now,

@@ -210,6 +210,7 @@ def _check_choices(
         return
     attempts = [choice for choice in choices if choice != _NULL]
     if len(attempts) > 1:
+        # Keep the choices of the value's type. A choice without a type refers to a struct.
         kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else ""
         attempts = [choice for choice in attempts if choice.get("type", "object") == kind]
     if len(attempts) == 1:

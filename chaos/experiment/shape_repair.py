@@ -44,6 +44,7 @@ def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument |
     document = deepcopy(document)
     repaired: list[tuple[str | int, ...]] = []
     errors = shape_errors(document, struct)
+    # Each round removes the first error, with the first candidate that adds no other error.
     while errors and len(repaired) < _MAX_REPAIRS:
         repaired.append(_unjudged_place(errors[0]))
         for candidate in _candidates(document, errors[0]):
@@ -96,7 +97,7 @@ def _depends_on(path: str, steps: _Steps) -> bool:
     """Return True if a problem at `path` may be caused by the replacement at `steps`."""
     *parents, last = steps
     parent, place = path_text(parents), path_text(steps)
-    if path == place or path.startswith((f"{place}.", f"{place}[")):
+    if path == place or path.startswith((f"{place}.", f"{place}[")):  # at the place or below it
         return True
     if parents and parents[-1] == _SECTION:
         return path.startswith(f"{parent}.")

@@ -117,13 +117,17 @@ class LinkFault(FaultKind):
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
         """Report links of a node to itself, and unknown purposes, APIs and errors."""
         del experiment
-        ends = {"".join(target.split()) for target in (*ends_of(fault.from_), *ends_of(fault.to))}
-        if len(ends) == 1 and (split_target(min(ends)) or ("", ""))[0] in _ALWAYS_ONE_NODE:
+        # A target may be written with spaces: `broker( 0 )`.
+        targets = {
+            "".join(target.split()) for target in (*ends_of(fault.from_), *ends_of(fault.to))
+        }
+        only_target = min(targets) if len(targets) == 1 else ""
+        if (split_target(only_target) or ("", ""))[0] in _ALWAYS_ONE_NODE:
             yield problem(
                 "to",
                 "a node has no link to itself",
                 expected="another target than `from`",
-                found=f"`{min(ends)}`",
+                found=f"`{only_target}`",
             )
         for field, what, known in (
             ("purposes", "purpose", tuple(PURPOSES)),

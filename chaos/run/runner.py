@@ -130,12 +130,15 @@ class ExperimentRun:
         self._stage = ""
         self._status: ClusterStatus | None = None
         self._acted_since_status = False
+        """True if the run has changed the cluster since its last status query."""
         self._status_history = StatusHistory()
         self._steady_at_us: int | None = None
         self._healed_at_us: int | None = None
         self._commits_at_healing: dict[str, int] = {}
+        """Acknowledged commits by member: liveness demands one more of each."""
         self._findings: list[Finding] = []
         self._findings_reported = 0
+        """Number of `_findings` that are in the trace or the log already."""
         self._journaled_machine_events: dict[int, MachineEvent] = {}
         self._unknown: list[str] = []
         """Reasons for the verdict UNKNOWN."""
@@ -158,6 +161,7 @@ class ExperimentRun:
             self._log("interrupted: healing and stopping")
         except Exception as error:
             self._tool_failures.append(f"{type(error).__name__}: {error}")
+            # A lost machine may be the cause. Find out now: `_blame_machines` needs to know it.
             with suppress(Exception):
                 self._runtime.run(self._runtime.settle_contact())
         interrupted = self._clean_up(interrupted=interrupted)
@@ -201,7 +205,7 @@ class ExperimentRun:
             # The members' timers started together with the steady state. A plan must not begin in
             # phase with them: real operators do not know the phase.
             await self._pause_until(self._runtime.now_us() + self._runtime.out_of_step_us())
-            await self._wait_for_steady_state()
+            await self._wait_for_steady_state()  # it may have been lost during the pause
         self._note_steady_state()
 
     def _note_steady_state(self) -> None:

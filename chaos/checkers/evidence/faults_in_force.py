@@ -49,6 +49,8 @@ class FaultsInForce:
         self._consumers = {
             consumer for known in context.groups.values() for consumer in known.consumers
         }
+        # Faults in force, each with its first row. Keys: ("fault", fault id), ("down", node) and
+        # ("paused", node).
         self._active: dict[tuple[str, str], TraceRow] = {}
         self._past: list[PastFault] = []
         self._brokers: dict[str, None] = {}  # nodes known as brokers: they were unfenced once
@@ -87,7 +89,7 @@ class FaultsInForce:
                     return
             case TraceKind.NODE_KILLED:
                 if peer in self._consumers:
-                    return
+                    return  # the checkers follow the deaths of members themselves
                 key = ("down", peer)
             case TraceKind.NODE_PAUSED:
                 key = ("paused", peer)
@@ -101,6 +103,7 @@ class FaultsInForce:
                 self._end(("down", row.node), row)
                 return
             case TraceKind.NODE_STARTED:
+                # A restarted broker stays down until it is unfenced (rule 3 above).
                 key = ("down", row.node)
                 self._unregistered[row.node] = None
             case TraceKind.BROKER_REGISTERED:

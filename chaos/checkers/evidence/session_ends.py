@@ -79,7 +79,8 @@ _LEAVE_TIMERS_ALONE = frozenset(
         "machine_cut",
     }
 )
-"""Faults that delay no living broker's clock or disk."""
+"""Faults that delay no living broker's clock or disk. A fault that is missing here, such as a new
+one, is taken for one that does."""
 
 Key = tuple[str, str, str]
 """Broker, group and member id."""
@@ -113,27 +114,28 @@ class SessionEnds:
 
     def observe(self, row: TraceRow) -> None:
         """Take a row of SESSION_KINDS."""
-        at = (row.node, row.group or "")
+        broker_group = (row.node, row.group or "")
         if row.kind == TraceKind.SESSION_RESTARTED and row.api == Api.OFFSET_COMMIT.label:
-            self._committing[(*at, row.member or "")] = None
+            self._committing[(*broker_group, row.member or "")] = None
         match row.kind:
             case TraceKind.SESSION_RESTARTED if row.group in self._context.groups:
                 length_us = detail_of(row).get("session_timeout_ms", 0) * 1_000
-                self._begin(at, row.member or "", row, length_us)
+                self._begin(broker_group, row.member or "", row, length_us)
             case TraceKind.GROUP_LOADED if row.group in self._context.groups:
-                self._sessions.pop(at, None)
+                self._sessions.pop(broker_group, None)
                 length_us = self._context.groups[row.group].session_timeout_us
                 members = detail_of(row).get("members")
                 for member in members if isinstance(members, list) else ():
-                    self._begin(at, member, row, length_us)
+                    self._begin(broker_group, member, row, length_us)
             case TraceKind.GROUP_STATE if detail_of(row).get("to") in _ENDS:
-                self._sessions.pop(at, None)
+                self._sessions.pop(broker_group, None)
             case TraceKind.GROUP_STATE | TraceKind.GENERATION_STARTED:
-                for session in self._sessions.get(at, {}).values():
+                # The new state answers the waiting members, and each answer restarts a session.
+                for session in self._sessions.get(broker_group, {}).values():
                     session.since = row
                     self._postpone(session, row.time_us + session.length_us)
             case TraceKind.MEMBER_REMOVED:
-                self._sessions.get(at, {}).pop(row.member or "", None)
+                self._sessions.get(broker_group, {}).pop(row.member or "", None)
             case TraceKind.LOAD_STARTED | TraceKind.UNLOAD_COMPLETED:
                 for group_id, expected in self._context.groups.items():
                     if expected.offsets_partition == row.partition:
@@ -146,9 +148,9 @@ class SessionEnds:
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED | TraceKind.NODE_STOPPING:
                 gone = row.peer or row.node
                 self._paused.pop(gone, None)
-                of_broker = [place for place in self._sessions if place[0] == gone]
-                for broker_group in of_broker:
-                    del self._sessions[broker_group]
+                of_broker = [key for key in self._sessions if key[0] == gone]
+                for key in of_broker:
+                    del self._sessions[key]
             case _:
                 pass
 
@@ -197,11 +199,13 @@ class SessionEnds:
             if began.kind == TraceKind.FAULT_INJECTED
         )
 
-    def _begin(self, at: tuple[str, str], member: str, row: TraceRow, length_us: int) -> None:
-        members = self._sessions.setdefault(at, {})
+    def _begin(
+        self, broker_group: tuple[str, str], member: str, row: TraceRow, length_us: int
+    ) -> None:
+        members = self._sessions.setdefault(broker_group, {})
         until_us = row.time_us + length_us
         if member not in members:
-            heappush(self._due, (until_us, (*at, member)))
+            heappush(self._due, (until_us, (*broker_group, member)))
         members[member] = Session(
             since=row,
             length_us=length_us,

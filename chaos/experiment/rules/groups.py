@@ -54,7 +54,7 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
 
 
 def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
-    """Yield settings of a coordinator's members on ZooKeeper, and of ZooKeeper's otherwise."""
+    """Yield settings that only the other design has: see the field `coordination` of a group."""
     if not group.is_on_zookeeper:
         if group.zookeeper != ZooKeeperConsumerConfig():
             yield problem(
@@ -83,13 +83,13 @@ def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]
                 "members on ZooKeeper commit by themselves",
                 expected="`zookeeper` with `auto.commit.interval.ms`",
             )
-    fixed = group.zookeeper.consumer_id
-    if fixed is not None and MEMBER_INDEX not in fixed and group.members_total > 1:
+    consumer_id = group.zookeeper.consumer_id
+    if consumer_id is not None and MEMBER_INDEX not in consumer_id and group.members_total > 1:
         yield problem(
             f"{path}.zookeeper.consumer.id",
             "all members would have the same one",
             expected=f"`{MEMBER_INDEX}` in it, which becomes the member's index",
-            found=f"`{fixed}`",
+            found=f"`{consumer_id}`",
         )
 
 
