@@ -160,12 +160,14 @@ def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
 
 
 def test_a_paused_node_does_nothing_until_it_is_resumed(lab: Lab) -> None:
+    """A pause holds back the node's timers and frames: its disk does not grow."""
+
     async def story(lab: Lab) -> None:
         runtime = lab.runtime
         await lab.until_appended(3, VICTIM)
         await runtime.pause(VICTIM)
         assert await lab.state_of(VICTIM) is NodeState.PAUSED
-        assert await lab.appended(VICTIM) == 0, "who is stopped answers nobody"
+        assert await lab.appended(VICTIM) == 0, "a paused node answers no query of its status"
         with pytest.raises(UnknownNode, match="broker-1 is paused and cannot be paused"):
             await runtime.pause(VICTIM)
         size = lab.bytes_on_disk(VICTIM)
@@ -195,6 +197,8 @@ def test_a_power_loss_keeps_only_flushed_data(lab: Lab) -> None:
 
 
 def test_a_node_can_be_started_on_an_empty_disk(lab: Lab) -> None:
+    """`empty_disk` simulates a broker whose disk was replaced."""
+
     async def story(lab: Lab) -> None:
         await lab.until_appended(3, VICTIM)
         await lab.runtime.crash(VICTIM)
@@ -205,6 +209,12 @@ def test_a_node_can_be_started_on_an_empty_disk(lab: Lab) -> None:
 
 
 def test_a_node_that_is_asked_to_stop_is_down_when_it_has_finished(lab: Lab) -> None:
+    """`shut_down` returns at once; the node finishes its shutdown by itself.
+
+    Five rows NODE_STOPPED of incarnation 0: this one, and at the end those of the controller, the
+    other broker and two consumers. The restarted node is incarnation 1.
+    """
+
     async def story(lab: Lab) -> None:
         await lab.until_appended(1, VICTIM)
         assert await lab.runtime.shut_down(VICTIM) == HitNode(node=VICTIM, incarnation=0, pid=None)
@@ -218,6 +228,7 @@ def test_a_node_that_is_asked_to_stop_is_down_when_it_has_finished(lab: Lab) -> 
 
 
 def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:
+    """Nodes of one process have no sockets between them, but the same links for faults."""
     clients, brokers = (CONSUMER, NodeName("consumer-1")), (SURVIVOR, VICTIM)
 
     async def story(lab: Lab) -> None:
@@ -238,6 +249,8 @@ def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:
 
 
 def test_clients_from_outside_learn_which_nodes_are_up(lab: Lab) -> None:
+    """The run's listeners file has the nodes that are up, and is removed at the end."""
+
     async def story(lab: Lab) -> None:
         assert VICTIM in read_listeners(lab.run_dir).directory
         await lab.runtime.crash(VICTIM)
@@ -249,6 +262,11 @@ def test_clients_from_outside_learn_which_nodes_are_up(lab: Lab) -> None:
 
 
 def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> None:
+    """The run ends with a killed and a paused node; all rows are in one order, none is lost.
+
+    `Lab.play` stops the cluster twice, which must not repeat anything.
+    """
+
     async def story(lab: Lab) -> None:
         await lab.until_appended(3, VICTIM)
         await lab.runtime.crash(CONSUMER)

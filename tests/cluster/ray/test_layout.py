@@ -97,7 +97,10 @@ def test_place_without_a_machine_is_refused() -> None:
 
 
 def test_machines_of_the_experiment_keep_their_nodes_together() -> None:
-    """A client process never spans two machines; machine i is the cluster's i-th, in turn."""
+    """The experiment has three machines, Ray has two: the third is placed on the first again.
+
+    Clients of two machines never share a process.
+    """
     placed = (
         ("broker-0", "controller-100", "consumer-1"),
         ("broker-1", "consumer-0", "consumer-2"),

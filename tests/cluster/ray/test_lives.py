@@ -41,7 +41,10 @@ async def cut_short(act: Coroutine[Any, Any, Any]) -> None:
 
 @pytest.mark.parametrize("end", ["cut short", "failed"])
 def test_process_whose_node_did_not_start_is_ended(tmp_path: Path, end: str) -> None:
-    """The order may still arrive there, and the next attempt is another incarnation on its disk."""
+    """The order to start may still arrive at that process, and its node would use the same disk.
+
+    So the process is ended before another incarnation is started.
+    """
 
     async def body(lab: LivesLab) -> None:
         await lab.lives.crash(NODE)
@@ -83,7 +86,7 @@ def test_outside_clients_find_the_nodes_until_the_run_stops(tmp_path: Path) -> N
 
 
 def test_cancelled_pause_can_be_undone(tmp_path: Path) -> None:
-    """The process may stand still: it counts as paused until it is resumed."""
+    """After a cancelled pause the process may be stopped, so it counts as paused until a resume."""
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble["pause_node"] = None
@@ -97,7 +100,7 @@ def test_cancelled_pause_can_be_undone(tmp_path: Path) -> None:
 
 
 def test_pause_of_a_process_that_died_by_itself_is_refused(tmp_path: Path) -> None:
-    """Its watcher reports the death; the node must not count as paused."""
+    """The watcher of the process reports its death; until then the node is not paused but up."""
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble["pause_node"] = ActorGone("gone")
@@ -110,7 +113,10 @@ def test_pause_of_a_process_that_died_by_itself_is_refused(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("call", ["shut_down_node", "control"])
 def test_failure_of_a_shutdown_in_the_background_is_reported(tmp_path: Path, call: str) -> None:
-    """No caller awaits it: its error would be lost, and the node never down."""
+    """A shutdown continues in the background, where no caller awaits it.
+
+    Its error must become a failure of the run, or the node would never be down.
+    """
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble[call] = OSError("planted")
@@ -126,7 +132,7 @@ def test_failure_of_a_shutdown_in_the_background_is_reported(tmp_path: Path, cal
 def test_nodes_that_cannot_be_stopped_are_reported_and_their_process_is_ended(
     tmp_path: Path,
 ) -> None:
-    """One cause is a full disk: the shutdown of the others, and of the process, continues."""
+    """A node may fail to stop, for example on a full disk; its process is ended all the same."""
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble["stop"] = OSError("planted")
@@ -144,7 +150,10 @@ def test_nodes_that_cannot_be_stopped_are_reported_and_their_process_is_ended(
 def test_kill_of_a_process_that_just_shut_down_succeeds(
     tmp_path: Path,
 ) -> None:
-    """The lost race is no failure; without a shutdown request an ended process is one."""
+    """A node in its shutdown may end before the kill arrives, which is no failure.
+
+    Without a shutdown a process that has ended is one.
+    """
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble["shut_down_node"] = None

@@ -89,7 +89,10 @@ def process_of(hit: HitNode) -> ProcessRef:
 
 @dataclass
 class Story:
-    """One run and the status queries made during it."""
+    """One run, and what its steps have seen: states of nodes, facts by a description.
+
+    - `left`: the processes that run when the experiment breaks off.
+    """
 
     runtime: RayRuntime
     rows: list[TraceRow]
@@ -111,8 +114,8 @@ class Story:
         """Wait until one broker has the group, Stable, with that many members."""
 
         def is_stable(status: ClusterStatus) -> bool:
-            found = status.groups.get(GROUP, [])
-            return any(g.state == "Stable" and len(g.members) == members for g in found)
+            coordinated = status.groups.get(GROUP, [])
+            return any(g.state == "Stable" and len(g.members) == members for g in coordinated)
 
         await self.until(is_stable, f"stable with {members} members")
 
@@ -132,6 +135,7 @@ class Story:
 
 
 async def late_and_paused_consumers(story: Story) -> None:
+    """Two consumers start late; a shared and an isolated one are paused and resumed."""
     runtime = story.runtime
     story.states["late before"] = await story.state_of(LATE)
     await story.until_stable(2)
@@ -183,12 +187,12 @@ async def cut_broker(story: Story) -> None:
     """A broker is cut from all nodes, both ways; then connections are reset."""
     runtime = story.runtime
     others = (CONTROLLER, BROKERS[0], BROKERS[2], *CONSUMERS)
-    there = Selector(sources=(BROKERS[1],), destinations=others)
-    back = Selector(sources=others, destinations=(BROKERS[1],))
+    outgoing = Selector(sources=(BROKERS[1],), destinations=others)
+    incoming = Selector(sources=others, destinations=(BROKERS[1],))
     await runtime.set_link_rules(
         [
-            LinkRule(rule_id="1/there", selector=there, effect=Cut()),
-            LinkRule(rule_id="1/back", selector=back, effect=Cut()),
+            LinkRule(rule_id="1/outgoing", selector=outgoing, effect=Cut()),
+            LinkRule(rule_id="1/incoming", selector=incoming, effect=Cut()),
         ]
     )
     await story.until(lambda s: s.brokers_fenced.get(BrokerId(1), False), "fenced by the cut")
@@ -273,17 +277,17 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
         time_scale=TIME_SCALE,
         observers=[rows.append],
     )
-    told = Story(runtime, rows)
+    played = Story(runtime, rows)
     try:
         with pytest.raises(PlantedError):
-            runtime.run(whole_story(told))
+            runtime.run(whole_story(played))
     finally:
         runtime.run(runtime.stop())
-    return told
+    return played
 
 
 def test_status_has_the_runtimes_state_of_each_node(story: Story) -> None:
-    """The cluster's own view may differ."""
+    """The runtime knows its acts; the cluster may see a node that is cut off as dead."""
     assert story.states == {
         "late before": NodeState.NOT_STARTED,
         "shared paused": NodeState.PAUSED,
@@ -296,7 +300,10 @@ def test_status_has_the_runtimes_state_of_each_node(story: Story) -> None:
 
 
 def test_pause_stops_the_process_of_an_isolated_node(story: Story) -> None:
-    """A consumer that shares a process must not stop its neighbours."""
+    """Only an isolated node has a process that SIGSTOP may stop.
+
+    A consumer that shares a process (no pid) is paused by its host, so that its neighbours run on.
+    """
     assert story.facts["pid of a shared consumer"] is None
     assert story.facts["isolated consumer stopped"] is True
     assert story.facts["isolated consumer goes on"] is True
@@ -312,7 +319,7 @@ def test_control_plane_does_not_wait_for_a_stopped_process(story: Story) -> None
 
 
 def test_resets_count_connections_once(story: Story) -> None:
-    """Every consumer has connections to several brokers for several purposes."""
+    """Each of four consumers has at least one connection to the brokers, counted at one end."""
     resets, while_stopped = story.facts["resets"], story.facts["resets while stopped"]
     assert isinstance(resets, int)
     assert isinstance(while_stopped, int)
@@ -322,7 +329,10 @@ def test_resets_count_connections_once(story: Story) -> None:
 
 
 def test_stopped_or_killed_process_has_ended(story: Story) -> None:
-    """The journal names the pids."""
+    """The process of a broker has ended when its shutdown is over, or when `crash` returns.
+
+    The crash of a paused broker does not resume it first.
+    """
     assert story.facts["process of a stopped broker"] is False
     assert story.facts["paused broker killed"] is False
     killed = [row for row in story.rows if row.kind == TraceKind.NODE_KILLED]
@@ -333,7 +343,10 @@ def test_stopped_or_killed_process_has_ended(story: Story) -> None:
 
 
 def test_driver_traces_its_acts_on_nodes(story: Story) -> None:
-    """Its row precedes the act, so that the effects follow in the trace."""
+    """The driver writes a row before each act, so that its effects follow in the trace.
+
+    Resumes: the shared and the isolated consumer, and the coordinator's broker.
+    """
     kinds = (TraceKind.NODE_PAUSED, TraceKind.NODE_RESUMED, TraceKind.NODE_STOPPING)
     acts = [row for row in story.rows if row.kind in kinds]
     assert {row.node for row in acts} == {"driver"}
@@ -348,7 +361,10 @@ def test_driver_traces_its_acts_on_nodes(story: Story) -> None:
 
 
 def test_paused_process_traces_nothing_before_it_is_resumed(story: Story) -> None:
-    """A paused node must not act."""
+    """Between a pause and its end (resume, kill, stop) a node writes no row.
+
+    Seven pauses: three in the steps before, the broker that is then killed, three at the end.
+    """
     ends = (TraceKind.NODE_RESUMED, TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED)
     pauses = [row for row in story.rows if row.kind == TraceKind.NODE_PAUSED]
     for paused in pauses:
@@ -370,7 +386,10 @@ def test_committed_offsets_are_readable_after_all_faults(story: Story) -> None:
 
 
 def test_exception_in_the_middle_leaves_no_process(story: Story) -> None:
-    """One broker and one consumer are stopped, another broker is in its shutdown."""
+    """The experiment breaks off with a stopped broker, two paused consumers and a shutdown.
+
+    Six processes: controller, three brokers, the shared clients, the isolated consumer.
+    """
     assert len(story.left) == 6
     assert [ref for ref in story.left if is_alive(ref)] == []
     assert story.runtime.failures() == ()

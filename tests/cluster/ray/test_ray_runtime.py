@@ -180,7 +180,7 @@ def test_peers_of_a_killed_process_are_disconnected_at_once(story: Story) -> Non
 
 
 def test_client_in_a_shared_process_is_crashed_and_restarted_alone(story: Story) -> None:
-    """Its neighbour must remain in the same incarnation."""
+    """consumer-0 shares a process with consumer-1, which stays in incarnation 0."""
     assert story.client_killed == HitNode(node=CONSUMER, incarnation=0, pid=None)
     started = [(r.node, r.incarnation) for r in story.rows if r.kind == TraceKind.NODE_STARTED]
     assert [s for s in started if s[0].startswith("consumer")] == [
@@ -192,7 +192,7 @@ def test_client_in_a_shared_process_is_crashed_and_restarted_alone(story: Story)
 
 def test_stop_on_ray_leaves_no_process_and_returns_the_whole_trace(story: Story) -> None:
     """Rows of killed incarnations are included, in one order, once, although stop ran twice."""
-    assert len(story.pids) == 4
+    assert len(story.pids) == 4  # controller, two brokers, one process of all clients
     assert [pid for pid in story.pids if start_ticks(pid) is not None] == []
     assert story.runtime.failures() == ()
     report = story.runtime.trace_report

@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_
 
 
 def test_each_worker_is_a_process_whose_name_has_its_number() -> None:
+    """A name ends in the pid, so that a person finds the process of a worker."""
     with RayWorkers(LOCAL, work, size=2) as workers:
         wait_idle(workers, 2)
         names = workers.idle()
@@ -35,7 +36,10 @@ def test_each_worker_is_a_process_whose_name_has_its_number() -> None:
 
 @pytest.mark.parametrize("number", [DEADLY, FAILING])
 def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) -> None:
-    """It was killed (by the system for its memory, say), or its work raised."""
+    """A worker ends if it is killed, for example for its memory, or if its work raises.
+
+    The caller learns the lost items; another worker takes its place.
+    """
     with RayWorkers(LOCAL, work, size=1) as workers:
         wait_idle(workers, 1)
         (first,) = workers.idle()
@@ -53,7 +57,7 @@ def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) ->
 
 
 def test_search_whose_workers_all_die_is_given_up() -> None:
-    """An endless circle of new processes would hide it."""
+    """Replacing dead workers without end would hide that none of them can work."""
     with RayWorkers(LOCAL, work, size=1) as workers:
 
         def give_deadly_work() -> None:
@@ -66,7 +70,7 @@ def test_search_whose_workers_all_die_is_given_up() -> None:
 
 
 def test_process_with_other_code_is_refused_as_a_worker() -> None:
-    """It would play other runs, and the lab would seem not to be deterministic."""
+    """A worker with other code would play other runs of the same seeds."""
     check = partial(check_code, "0123456789abcdef")
     with (
         RayWorkers(LOCAL, work, size=1, check=check) as workers,
@@ -76,7 +80,10 @@ def test_process_with_other_code_is_refused_as_a_worker() -> None:
 
 
 def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that never ends must not stop the search for ever."""
+    """A run that never ends must not stop the search: after 600 s without an answer it is given up.
+
+    The clock is a variable of the test, and `ray.wait` never returns an answer.
+    """
     clock = [0.0]
     with RayWorkers(LOCAL, work, size=1, clock=lambda: clock[0]) as workers:
         wait_idle(workers, 1)
@@ -90,6 +97,7 @@ def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_worker_without_a_place_is_not_awaited_for_long() -> None:
+    """A cluster may have no free core: after 100 s the search no longer counts on the worker."""
     clock = [0.0]
     with RayWorkers(LOCAL, work, size=2, clock=lambda: clock[0]) as workers:
         assert workers.coming() == 2
@@ -125,5 +133,6 @@ def searched(workers: Workers) -> tuple[dict[int, PlayedRun], Tally]:
 
 
 def test_answers_are_runs_of_the_seeds_in_order() -> None:
+    """An answer has one run for each seed, in the order of the request, here 3 before 1."""
     answer = play_seeds(load_space("reference"), (3, 1))
     assert [run.seed for run in decode_runs(answer)] == [3, 1]

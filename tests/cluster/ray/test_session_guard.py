@@ -75,12 +75,14 @@ def others(session: Path) -> Iterator[list["subprocess.Popen[str]"]]:
 def test_processes_of_a_session_are_those_that_its_raylet_started(
     session: Path, agent: "subprocess.Popen[str]", others: list["subprocess.Popen[str]"]
 ) -> None:
+    """A process of the session has one of its files open and the variable of a raylet."""
     assert processes_of(session) == [agent.pid]
 
 
 def test_killed_driver_leaves_no_agent_and_no_folder(
     session: Path, agent: "subprocess.Popen[str]", others: list["subprocess.Popen[str]"]
 ) -> None:
+    """The driver starts a guard and kills itself; the guard kills the agent and nothing else."""
     code = (
         "import os, sys; from pathlib import Path;"
         "from cluster.ray.session_guard import SessionGuard;"
@@ -101,6 +103,7 @@ def test_killed_driver_leaves_no_agent_and_no_folder(
 
 
 def test_orderly_end_kills_no_process(session: Path, agent: "subprocess.Popen[str]") -> None:
+    """At an orderly end Ray itself ends its processes, so the guard has nothing to do."""
     SessionGuard(session).close()
     assert agent.poll() is None
     assert session.exists()

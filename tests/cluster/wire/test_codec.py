@@ -1,7 +1,8 @@
 """Every offered API and version, byte for byte against kafka-python's codec.
 
 kafka-python reads Kafka's own schemas and shares no code with the listener. Each field gets a value
-of its own, so that two fields of one width cannot be swapped unnoticed.
+of its own, so that two fields of one width cannot be swapped unnoticed. `their_*` functions make or
+read messages of kafka-python; a *plain* message is one of dicts, lists and simple values.
 """
 
 from collections.abc import Iterator
@@ -32,11 +33,12 @@ VERSIONS = [
 
 
 def their_class(api: Api, suffix: str) -> Any:  # noqa: ANN401 (kafka-python has no types)
+    """Return kafka-python's class of an API's Request or Response."""
     name = api.label + suffix
     for module in (producer, consumer, metadata, admin):
-        found = getattr(module, name, None)
-        if found is not None:
-            return found
+        message_class = getattr(module, name, None)
+        if message_class is not None:
+            return message_class
     raise AssertionError(f"kafka-python has no {name}")
 
 
@@ -46,19 +48,21 @@ class Values:
     def __init__(self) -> None:
         self._numbers = count(1)
 
-    def of(self, field: WireField, version: int) -> Any:  # noqa: ANN401 (a field's value)
+    def value(self, field: WireField, version: int) -> Any:  # noqa: ANN401 (a field's value)
+        """Return a value of the field's type; an array has two items."""
         if not field.is_array:
             return self._item(field, version)
         return [self._item(field, version), self._item(field, version)]
 
     def message(self, fields: tuple[WireField, ...], version: int) -> dict[str, Any]:
-        return {field.name: self.of(field, version) for field in fields if field.is_in(version)}
+        """Return a plain message with the fields of a version."""
+        return {field.name: self.value(field, version) for field in fields if field.is_in(version)}
 
     def _item(self, field: WireField, version: int) -> Any:  # noqa: ANN401 (a field's value)
         number = next(self._numbers)
         match field.kind:
             case Kind.INT:
-                # Below and above zero, and wider than the next smaller width.
+                # A large value, so that a codec with a smaller width fails; a third are negative.
                 value = number + (1 << field.bits - 2)
                 return -value if number % 3 == 0 else value
             case Kind.BOOL:
@@ -84,31 +88,33 @@ def their_message(cls: Any, fields: tuple[WireField, ...], plain: dict[str, Any]
         value = plain[field.name]
         if field.kind is Kind.STRUCT:
             data_class = known[field.name].data_class
-            value = [their_message(data_class, field.fields, each, v) for each in value]
+            value = [their_message(data_class, field.fields, item, v) for item in value]
         values[field.name] = value
     left_out = [
-        name for name, each in known.items() if each.for_version_q(v) and name not in values
+        name for name, field in known.items() if field.for_version_q(v) and name not in values
     ]
     assert not left_out, f"the table lacks {left_out} of {cls.__name__} v{v}"
     return cls(version=v, **values)
 
 
 def without_unused(fields: tuple[WireField, ...], plain: dict[str, Any]) -> dict[str, Any]:
+    """Return a plain message without the fields that the listener skips."""
     used: dict[str, Any] = {}
     for field in fields:
         if field.name in plain and not field.is_unused:
             value = plain[field.name]
             if field.kind is Kind.STRUCT:
-                value = [without_unused(field.fields, each) for each in value]
+                value = [without_unused(field.fields, item) for item in value]
             used[field.name] = value
     return used
 
 
 def plain_of(value: object) -> Any:  # noqa: ANN401 (a field's value)
+    """Return a message of ours, or a part of one, as a plain one."""
     if isinstance(value, msgspec.Struct):
         return {name: plain_of(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple | list):
-        return [plain_of(each) for each in value]
+        return [plain_of(item) for item in value]
     return value
 
 
@@ -153,15 +159,17 @@ def some_value(annotation: Any, numbers: Iterator[int]) -> Any:  # noqa: ANN401 
         number = next(numbers)
         made = {bool: number % 2 == 0, int: number, str: f"s{number}", bytes: b"%d" % number}
         return made[annotation]
-    options = [each for each in annotation.__args__ if each not in (type(None), Ellipsis)]
+    # The type without None of `T | None`, or the item's type of `tuple[T, ...]`.
+    (inner, *_) = [arg for arg in annotation.__args__ if arg not in (type(None), Ellipsis)]
     if getattr(annotation, "__origin__", None) is tuple:
-        return (some_value(options[0], numbers), some_value(options[0], numbers))
-    return some_value(options[0], numbers)
+        return (some_value(inner, numbers), some_value(inner, numbers))
+    return some_value(inner, numbers)
 
 
 def some_message(cls: type[msgspec.Struct], numbers: Iterator[int]) -> msgspec.Struct:
+    """Return an answer of ours with a different value in each field."""
     return cls(
-        **{each.name: some_value(each.type, numbers) for each in msgspec.structs.fields(cls)}
+        **{field.name: some_value(field.type, numbers) for field in msgspec.structs.fields(cls)}
     )
 
 
@@ -176,7 +184,7 @@ def expected_of(fields: tuple[WireField, ...], message: Any, version: int) -> di
                 message[field.name] if is_plain else getattr(message, field.name, field.absent)
             )
             if field.kind is Kind.STRUCT:
-                value = [expected_of(field.fields, each, version) for each in value]
+                value = [expected_of(field.fields, item, version) for item in value]
             elif field.is_array:
                 value = list(value)
             expected[field.name] = value
@@ -186,9 +194,9 @@ def expected_of(fields: tuple[WireField, ...], message: Any, version: int) -> di
 def read_of(message: Any, expected: PlainValue) -> Any:  # noqa: ANN401 (kafka-python has no types)
     """Return kafka-python's values, in the shape of the expected ones."""
     if isinstance(expected, dict):
-        return {name: read_of(getattr(message, name), each) for name, each in expected.items()}
+        return {name: read_of(getattr(message, name), value) for name, value in expected.items()}
     if isinstance(expected, list):
-        return [read_of(item, each) for item, each in zip(message, expected, strict=True)]
+        return [read_of(item, value) for item, value in zip(message, expected, strict=True)]
     return message
 
 
@@ -235,7 +243,7 @@ def test_join_group_answer_before_v7_has_an_empty_protocol_name_for_none() -> No
 
 @pytest.mark.parametrize("cut", range(4, 40, 3))
 def test_truncated_request_is_malformed(cut: int) -> None:
-    """No truncation raises an IndexError."""
+    """A request that ends too early is reported as malformed, wherever it is cut."""
     request = consumer.JoinGroupRequest(
         version=5,
         group_id="g",

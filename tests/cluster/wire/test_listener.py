@@ -1,4 +1,9 @@
-"""The listener of a broker: its answers, its refusals, and the effects of faults on clients."""
+"""The listener of a broker: its answers, its refusals, and the effects of faults on clients.
+
+Requests are bytes on a real socket. `ask(18, 0)` sends API 18 (ApiVersions) in version 0, the
+shortest request; 0 is Produce, 1 Fetch, 3 Metadata, 19 CreateTopics, 32 DescribeConfigs. Answers
+have Kafka's numbers of errors.
+"""
 
 import asyncio
 from pathlib import Path
@@ -140,7 +145,10 @@ def test_api_versions_lists_the_offered_ones_and_answers_newer_versions_in_v0(
 def test_bytes_that_are_no_request_end_only_their_connection(
     tmp_path: Path, data: bytes, reason: str
 ) -> None:
-    """They cause one row and one counted refusal; another client does not notice."""
+    """Bytes that are no request cause one row in the trace and one counted refusal.
+
+    Only their connection ends; another client does not notice.
+    """
 
     async def story(cluster: ListeningCluster) -> None:
         beside, connection = await cluster.connect(), await cluster.connect()
@@ -160,7 +168,10 @@ def test_bytes_that_are_no_request_end_only_their_connection(
 def test_requests_of_one_connection_are_answered_in_order_and_acks_0_is_not(
     tmp_path: Path,
 ) -> None:
-    """A waiting Fetch delays later requests; a Produce with acks=0 leaves no gap."""
+    """Answers have the order of the requests; a Produce with acks=0 has no answer.
+
+    The first Fetch waits 100 ms and finds nothing, because the records are produced after it.
+    """
 
     async def story(cluster: ListeningCluster) -> None:
         await with_topic(cluster)
@@ -185,7 +196,10 @@ def test_requests_of_one_connection_are_answered_in_order_and_acks_0_is_not(
 
 
 def test_failed_produce_with_acks_0_ends_the_connection(tmp_path: Path) -> None:
-    """No answer could report it: the client notices the end and requests metadata."""
+    """With acks=0 no answer can report an error, so the broker closes the connection.
+
+    The client notices that and requests metadata.
+    """
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -196,17 +210,20 @@ def test_failed_produce_with_acks_0_ends_the_connection(tmp_path: Path) -> None:
 
 
 def test_damaged_batch_is_refused_and_the_others_are_stored(tmp_path: Path) -> None:
-    """Errors are per partition. Produce v2 has an old format: UNSUPPORTED_VERSION."""
+    """A damaged batch has CORRUPT_MESSAGE (2); Produce v2 is UNSUPPORTED_VERSION (35).
+
+    The next valid batch is stored at offset 0: nothing of the others was.
+    """
 
     async def story(cluster: ListeningCluster) -> None:
         await with_topic(cluster)
         connection = await cluster.connect()
         damaged = produce_request("t", "a")[:-1] + b"?"
         (topic,) = ProduceResponse.decode(await connection.ask(0, 8, damaged), version=8).responses
-        assert [each.error_code for each in topic.partition_responses] == [2]
+        assert [partition.error_code for partition in topic.partition_responses] == [2]
         old = produce_request("t", "a")[2:]  # without transactional_id
         (topic,) = ProduceResponse.decode(await connection.ask(0, 2, old), version=2).responses
-        assert [each.error_code for each in topic.partition_responses] == [35]
+        assert [partition.error_code for partition in topic.partition_responses] == [35]
         answer = await connection.ask(0, 8, produce_request("t", "a"))
         (topic,) = ProduceResponse.decode(answer, version=8).responses
         assert topic.partition_responses[0].base_offset == 0
@@ -215,7 +232,10 @@ def test_damaged_batch_is_refused_and_the_others_are_stored(tmp_path: Path) -> N
 
 
 def test_fetch_session_is_declined_and_an_unknown_one_is_not_found(tmp_path: Path) -> None:
-    """Session id 0 and all partitions: every client then continues without a session."""
+    """A broker may answer a new session with id 0 and all partitions: the client has none then.
+
+    A session that the broker does not know is FETCH_SESSION_ID_NOT_FOUND (70).
+    """
 
     async def story(cluster: ListeningCluster) -> None:
         await with_topic(cluster)
@@ -231,7 +251,10 @@ def test_fetch_session_is_declined_and_an_unknown_one_is_not_found(tmp_path: Pat
 
 
 def test_metadata_creates_a_topic_only_if_client_and_broker_allow_it(tmp_path: Path) -> None:
-    """Until it exists it is UNKNOWN_TOPIC_OR_PARTITION; an illegal name has its own error."""
+    """Until the topic exists the answer is UNKNOWN_TOPIC_OR_PARTITION (3).
+
+    An illegal name is INVALID_TOPIC_EXCEPTION (17).
+    """
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -247,16 +270,15 @@ def test_metadata_creates_a_topic_only_if_client_and_broker_allow_it(tmp_path: P
             await asyncio.sleep(0.01)
         raw = await connection.ask(3, 4, metadata_request("new"))
         answer = MetadataResponse.decode(raw, version=4)
-        assert [(each.node_id, f"{each.host}:{each.port}") for each in answer.brokers] == [
-            (0, cluster.bootstrap)
-        ]
-        assert len(answer.cluster_id) == 22
+        (broker,) = answer.brokers
+        assert (broker.node_id, f"{broker.host}:{broker.port}") == (0, cluster.bootstrap)
+        assert len(answer.cluster_id) == 22  # a UUID in base64
 
     ListeningCluster(tmp_path).play(story)
 
 
 def test_describe_configs_names_the_source_of_a_value(tmp_path: Path) -> None:
-    """An administrator's library shows the settings of a topic."""
+    """A value has the number of its source: 4 the broker's settings, 5 Kafka's default."""
 
     async def story(cluster: ListeningCluster) -> None:
         await with_topic(cluster)
@@ -264,15 +286,15 @@ def test_describe_configs_names_the_source_of_a_value(tmp_path: Path) -> None:
         resource = b"\x00\x00\x00\x01\x02\x00\x01t\xff\xff\xff\xff"
         raw = await connection.ask(32, 1, resource + b"\x00")
         (result,) = DescribeConfigsResponse.decode(raw, version=1).results
-        configs = {each.name: (each.value, each.config_source) for each in result.configs}
+        configs = {item.name: (item.value, item.config_source) for item in result.configs}
         assert configs["min.insync.replicas"] == ("2", 4)
         assert configs["cleanup.policy"] == ("delete", 5)
 
     ListeningCluster(tmp_path, min_insync_replicas=2).play(story)
 
 
-def test_connections_above_the_limits_wait_or_are_closed(tmp_path: Path) -> None:
-    """max.connections makes new connections wait for a free place."""
+def test_connection_above_max_connections_waits_for_a_free_place(tmp_path: Path) -> None:
+    """The second connection is answered when the first one is closed."""
 
     async def story(cluster: ListeningCluster) -> None:
         first, second = await cluster.connect(), await cluster.connect()
@@ -286,7 +308,7 @@ def test_connections_above_the_limits_wait_or_are_closed(tmp_path: Path) -> None
 
 
 def test_connections_of_one_address_above_its_limit_are_closed(tmp_path: Path) -> None:
-    """max.connections.per.ip closes them."""
+    """max.connections.per.ip closes a second connection; the first one is not affected."""
 
     async def story(cluster: ListeningCluster) -> None:
         first = await cluster.connect()
@@ -317,7 +339,7 @@ def test_idle_connection_and_half_a_frame_end_after_connections_max_idle_ms(
 
 
 def test_hundreds_of_silent_connections_delay_no_client(tmp_path: Path) -> None:
-    """Each costs a socket and a few objects."""
+    """A silent connection costs a socket and a few objects, but no time of the broker."""
 
     async def story(cluster: ListeningCluster) -> None:
         silent = [await cluster.connect() for _ in range(300)]
@@ -334,7 +356,7 @@ def test_hundreds_of_silent_connections_delay_no_client(tmp_path: Path) -> None:
 def test_crash_ends_connections_and_the_next_incarnation_listens_on_the_same_port(
     tmp_path: Path,
 ) -> None:
-    """Clients find the broker at its old address."""
+    """Clients know a broker by its address, so its next incarnation must have the same port."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -351,7 +373,7 @@ def test_crash_ends_connections_and_the_next_incarnation_listens_on_the_same_por
 
 
 def test_paused_broker_is_silent_and_answers_after_its_resume(tmp_path: Path) -> None:
-    """Its kernel accepts connections during the pause."""
+    """The kernel accepts a connection during the pause; the broker answers both afterwards."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -373,7 +395,11 @@ def test_paused_broker_is_silent_and_answers_after_its_resume(tmp_path: Path) ->
 def test_link_rules_hold_frames_of_both_directions_of_a_client(
     tmp_path: Path, effect: Cut | Clog | Slow, *, from_client: bool
 ) -> None:
-    """A client is a node like any other, named by its client id."""
+    """For link rules a Kafka client is a node, named by its client id.
+
+    A frame that is slowed down by 60 s is still on its way when the test ends: a request does not
+    arrive, an answer belongs to a request that has arrived.
+    """
     ends = ((RAW,), (BROKER,))
     sources, destinations = ends if from_client else ends[::-1]
     rule = LinkRule(
@@ -397,7 +423,7 @@ def test_link_rules_hold_frames_of_both_directions_of_a_client(
 
 
 def test_reset_of_links_ends_only_the_connections_of_the_named_client(tmp_path: Path) -> None:
-    """The reset is seen at both ends."""
+    """A reset of another client's links has no effect; that of this one ends its connection."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()

@@ -1,4 +1,9 @@
-"""Bytes of real clients are read, and messages of a real broker are written byte for byte."""
+"""Bytes of real clients are read, and messages of a real broker are written byte for byte.
+
+`recorded/requests.json` has (client, API key, version, bytes) of four clients. The file
+`recorded/answers.json` has (API key, version, bytes) of a real broker: kafka-python reads an answer
+(`theirs`), the test makes our message of it, and the listener must write the same bytes.
+"""
 
 import json
 from pathlib import Path
@@ -36,8 +41,9 @@ CLIENTS = ("aiokafka", "java", "kafka-python", "librdkafka")
 
 
 def their_class(name: str) -> Any:  # noqa: ANN401 (kafka-python has no types)
+    """Return kafka-python's class of a message."""
     modules = (producer, consumer, metadata, admin)
-    return next(getattr(each, name) for each in modules if hasattr(each, name))
+    return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 
 def exchange_of(client: str, api: Api) -> Exchange:
@@ -52,7 +58,10 @@ def exchange_of(client: str, api: Api) -> Exchange:
 def test_request_of_a_real_client_is_read(
     client: str, key: int, version: int, payload: str
 ) -> None:
-    """Each request has its own header; ApiVersions above the offered ones is answered in v0."""
+    """A request has the API, version and client id of its header, and a body of our types.
+
+    Some clients ask for a newer version of ApiVersions than is offered, and are answered in v0.
+    """
     exchange = read_exchange(bytes.fromhex(payload))
     api = API_BY_KEY[key]
     assert exchange.api is api
@@ -68,7 +77,7 @@ def test_request_of_a_real_client_is_read(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_batch_of_a_real_client_is_accepted_by_the_log(client: str) -> None:
-    """Its CRC is valid; Java and kafka-python are idempotent by default."""
+    """The batch's CRC is valid. A producer id shows an idempotent producer: all but aiokafka."""
     request = exchange_of(client, Api.PRODUCE).body
     assert isinstance(request, ProduceRequest)
     batch = request.topic_data[0].partition_data[0].records
@@ -78,7 +87,10 @@ def test_batch_of_a_real_client_is_accepted_by_the_log(client: str) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_recordings_of_each_client_have_every_api_that_a_group_needs(client: str) -> None:
-    """Otherwise the tests above would test too little."""
+    """If a client's recording lacked an API, the tests above would not test its requests.
+
+    0 to 3: Produce, Fetch, ListOffsets, Metadata; 8 to 14: the APIs of groups; 18: ApiVersions.
+    """
     recorded = {key for name, key, _, _ in REQUESTS if name == client}
     assert recorded >= {0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18}
 
@@ -100,11 +112,11 @@ def our_value(annotation: Any, value: Any) -> Any:  # noqa: ANN401 (a field's va
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return ours(annotation, value)
     if isinstance(value, list):
-        options = [each for each in annotation.__args__ if each not in (type(None), Ellipsis)]
-        item = options[0]
-        if getattr(item, "__origin__", None) is tuple:
-            item = item.__args__[0]
-        return tuple(our_value(item, each) for each in value)
+        # The item's type of `tuple[T, ...]`, or of `tuple[T, ...] | None`.
+        (inner, *_) = [arg for arg in annotation.__args__ if arg not in (type(None), Ellipsis)]
+        if getattr(inner, "__origin__", None) is tuple:
+            inner = inner.__args__[0]
+        return tuple(our_value(inner, item) for item in value)
     if annotation is int and not isinstance(value, int):
         return NO_AUTHORIZED_OPERATIONS  # kafka-python has a set of them
     return value
@@ -135,7 +147,10 @@ def our_answer(api: Api, version: int, answer: bytes) -> Any:  # noqa: ANN401 (o
 def test_answer_of_a_real_broker_is_written_byte_for_byte(
     key: int, version: int, answer: str
 ) -> None:
-    """A field that our message lacks has, at a real broker, the value of our table."""
+    """Fields that our message lacks are written with a value of the table of schemas.
+
+    Equal bytes show that a real broker sends the same value there.
+    """
     api, expected = API_BY_KEY[key], bytes.fromhex(answer)
     out = bytearray()
     encode_response(api, version, our_answer(api, version, expected), out)
@@ -143,7 +158,7 @@ def test_answer_of_a_real_broker_is_written_byte_for_byte(
 
 
 def test_every_api_and_version_was_recorded_from_a_real_broker() -> None:
-    """Produce below v3 has record formats that no client writes any more."""
+    """Only Produce v0 to v2 is missing: no client writes the record formats of these versions."""
     recorded = {(key, version) for key, version, _ in ANSWERS}
     offered = {
         (api.value, version)

@@ -1,4 +1,9 @@
-"""Rebalances of a group on ZooKeeper: counts, conflicts, and failures."""
+"""Rebalances of a group on ZooKeeper: counts, conflicts, and failures.
+
+Docstrings quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids; its sections have the
+formulas. R3 to R9 are the steps of an attempt there: R3 stops the fetchers, R5 releases, R6 reads
+the view, R8 reads offsets, R9 claims.
+"""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -76,7 +81,7 @@ def test_reads_of_an_undisturbed_join_equal_the_formula(
     idle = sum(not detail_of(row)["partitions"] for row in views)
     assert idle == max(0, members - partitions)
     assert reads == c * (c + t + 3 * b + 9) + partitions + 1 + t - idle * (1 + b)
-    assert [each["done"] for each in lab.attempts(lab.joined_us)] == [True] * members
+    assert [attempt["done"] for attempt in lab.attempts(lab.joined_us)] == [True] * members
     assert lab.reads(lab.joined_us) == reads
     fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us)
     assert len(fired) == notifications == members - 1
@@ -99,9 +104,12 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
 
     lab = GroupLab(2, 64, late_from=1, seed=seed).run(scenario)
 
-    failed = [each for each in lab.attempts(lab.joined_us) if not each["done"]]
+    failed = [attempt for attempt in lab.attempts(lab.joined_us) if not attempt["done"]]
     assert failed == [{"attempt": 0, "conflicts": 32, "done": False}]
-    assert lab.reads(lab.joined_us) == 94 + 2 + (2 + 1 + 2 + 6 + 32) + 32
+    # C = 2, T = 1, B = 1, P = 64: the join, the start, the failed attempt of a = 32 claims, and one
+    # more read for each of its 32 conflicts.
+    undisturbed = 2 * (2 + 1 + 3 + 9) + 64
+    assert lab.reads(lab.joined_us) == undisturbed + 2 + (2 + 1 + 2 + 6 + 32) + 32
     assert 2 * SECOND <= lab.settled_us - lab.joined_us <= 5 * SECOND // 2
     # During the sleep the loser's whole share is unowned, not only the disputed one (ZK-49).
     conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.joined_us)
@@ -129,15 +137,15 @@ def test_failed_attempt_adds_the_reads_of_the_formula(seed: int) -> None:
     lab = GroupLab(4, 64, late_from=3, seed=seed).run(scenario)
 
     attempts = lab.attempts(lab.joined_us)
-    failed = [each for each in attempts if not each["done"]]
+    failed = [attempt for attempt in attempts if not attempt["done"]]
     share = 64 // 4
     undisturbed = 4 * (4 + 1 + 3 + 9) + 64 + 2
-    added = sum(4 + 1 + 2 + 6 + share + each["conflicts"] for each in failed)
+    added = sum(4 + 1 + 2 + 6 + share + attempt["conflicts"] for attempt in failed)
     assert failed != []
     assert len(attempts) == 4 + len(failed)
     assert lab.reads(lab.joined_us) == undisturbed + added
     requests = lab.requests(lab.joined_us)
-    undone = sum(share - each["conflicts"] for each in failed)
+    undone = sum(share - attempt["conflicts"] for attempt in failed)
     released = 64
     assert requests["Delete"] == released + undone
     # Registration, claims of all shares, and those of the attempts that failed.
@@ -359,7 +367,7 @@ def test_members_without_a_partition_are_settled() -> None:
 
     async def scenario(lab: GroupLab) -> None:
         status = await lab.status()
-        assert sorted(len(each.assigned) for each in status.values()) == [0, 1, 1]
+        assert sorted(len(member.assigned) for member in status.values()) == [0, 1, 1]
 
     GroupLab(3, 2).run(scenario)
 

@@ -1,4 +1,8 @@
-"""Registration of a consumer: its id, its znode, its watches, and the notification of others."""
+"""Registration of a consumer: its id, its znode, its watches, and the notification of others.
+
+Docstrings quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids. A *visitor* is a
+client of ZooKeeper that is no consumer.
+"""
 
 import json
 import re
@@ -44,7 +48,7 @@ def test_consumer_id_has_the_group_the_host_the_time_and_eight_hex_digits() -> N
     assert owners["named"] == {"g_c0-0", "g_c1-0"}
     drawn = re.compile(r"g_consumer-g-\d-\d{13}-[0-9a-f]{8}-0")
     assert len(owners["drawn"]) == 2
-    assert all(drawn.fullmatch(each) for each in owners["drawn"])
+    assert all(drawn.fullmatch(owner) for owner in owners["drawn"])
 
 
 def test_start_registers_then_subscribes_then_rebalances() -> None:
@@ -156,12 +160,13 @@ def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
         visitor.close(lambda: closed.append(True))
         await lab.runtime.sleep(3 * SECOND)
         assert closed == [True]
-        assigned.extend(str(each) for each in (await lab.status())[member_name(1)].assigned)
+        status = (await lab.status())[member_name(1)]
+        assigned.extend(str(partition) for partition in status.assigned)
 
     assigned: list[str] = []
     lab = GroupLab(2, 4, late_from=1, config=NAMED, has_visitor=True).run(scenario)
 
-    assert [each["done"] for each in lab.attempts(lab.joined_us, member_name(1))] == [True]
+    assert [attempt["done"] for attempt in lab.attempts(lab.joined_us, member_name(1))] == [True]
     assert "t0-3" in assigned
     ends = [
         row

@@ -1,4 +1,8 @@
-"""Members that lose ZooKeeper, their session, or both, and the offsets that they commit."""
+"""Members that lose ZooKeeper, their session, or both, and the offsets that they commit.
+
+Docstrings quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids. `cut_off` cuts member
+0 from ZooKeeper for 20 s, so that its session of 6 s ends; it still reaches the brokers.
+"""
 
 import pytest
 
@@ -46,20 +50,21 @@ def test_member_without_zookeeper_goes_on_processing_what_another_owns() -> None
 
     (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.joined_us)
     assert 4 * SECOND <= expired.time_us - lab.joined_us <= 8 * SECOND
-    own = {
+    owned_by_0 = {
         str(row.partition)
         for row in processed_between(lab, member_name(0), lab.joined_us, expired.time_us)
     }
-    others = [
+    by_others = [
         row
         for row in lab.processed(expired.time_us)
-        if row.node != member_name(0) and row.partition in own
+        if row.node != member_name(0) and row.partition in owned_by_0
     ]
-    taken_us = others[0].time_us
+    taken_us = by_others[0].time_us
     assert taken_us - expired.time_us < SECOND // 2
-    meanwhile = processed_between(lab, member_name(0), taken_us, lab.settled_us)
-    assert {str(row.partition) for row in meanwhile} == own
-    assert meanwhile[-1].time_us > lab.settled_us - SECOND
+    # Until the end of the cut member 0 still processes all of its partitions.
+    still_by_0 = processed_between(lab, member_name(0), taken_us, lab.settled_us)
+    assert {str(row.partition) for row in still_by_0} == owned_by_0
+    assert still_by_0[-1].time_us > lab.settled_us - SECOND
     (lost,) = lab.of(TraceKind.PARTITIONS_LOST, after_us=lab.joined_us, node=member_name(0))
     assert lab.settled_us <= lost.time_us <= lab.settled_us + 3 * SECOND // 2
 
@@ -200,7 +205,7 @@ def test_dual_commit_stores_in_both_and_fetches_the_maximum() -> None:
         if row.cause == "committed"
     ]
     assert len(positions) >= 2
-    assert min(each for each in positions if each is not None) > 0
+    assert min(offset for offset in positions if offset is not None) > 0
 
 
 def test_idle_partition_is_not_committed_again() -> None:
@@ -240,7 +245,7 @@ def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> No
 
     async def scenario(lab: GroupLab) -> None:
         status = (await lab.runtime.status()).zookeepers
-        leader = next(name for name, each in status.items() if each.state == "LEADING")
+        leader = next(name for name, server in status.items() if server.state == "LEADING")
         followers = [name for name in lab.servers if name != leader]
         if lag_us:
             await lab.rule(Slow(delay_us=lag_us), [leader], followers)
@@ -248,7 +253,7 @@ def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> No
         await lab.runtime.start_node(member_name(5))
         await lab.runtime.sleep(20 * SECOND)
 
-    parted_us = []
+    disagreement_us = []
     for seed in range(2):
         lab = GroupLab(6, 16, late_from=5, servers=3, seed=seed).run(scenario)
         first_with_six: dict[str, int] = {}
@@ -256,9 +261,10 @@ def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> No
             if len(detail_of(row)["members"]) == 6:
                 first_with_six.setdefault(row.node, row.time_us)
         assert sorted(first_with_six) == list(lab.names)
-        old = [first_with_six[name] for name in lab.names[:5]]
-        parted_us.append(max(old) - min(old))
-    assert (max(parted_us) >= lag_us) if lag_us else (max(parted_us) < 2 * SECOND // 5)
+        learned_us = [first_with_six[name] for name in lab.names[:5]]
+        disagreement_us.append(max(learned_us) - min(learned_us))
+    longest_us = max(disagreement_us)
+    assert (longest_us >= lag_us) if lag_us else (longest_us < 2 * SECOND // 5)
 
 
 @pytest.mark.slow
@@ -279,7 +285,7 @@ def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
         await lab.heal()
         await lab.runtime.sleep(30 * SECOND)
         status = await lab.status()
-        idle.extend(name for name, each in status.items() if each.state != "STABLE")
+        idle.extend(name for name, member in status.items() if member.state != "STABLE")
         await lab.runtime.shut_down(member_name(2))
         await lab.runtime.sleep(10 * SECOND)
         await lab.settled(lab.names[:2])

@@ -47,8 +47,9 @@ def test_registration_of_a_filter_has_the_regular_expression_as_its_only_key() -
     ("pattern", "expected"), [(WHITE_LIST, ["a.b", "c"]), (BLACK_LIST, ["ab", "aab"])]
 )
 def test_filter_matches_whole_names(pattern: str, expected: list[str]) -> None:
-    found = allowed_topics(pattern, "a[.]b|c", ["c", "ab", "a.b", "aab"])
-    assert found == sorted(expected)
+    """A white list allows the topics whose whole name matches, a black list all others."""
+    allowed = allowed_topics(pattern, "a[.]b|c", ["c", "ab", "a.b", "aab"])
+    assert allowed == sorted(expected)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_members_with_a_filter_read_the_matching_topics(
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.sleep(2 * SECOND)
         status = await lab.status()
-        owned.extend(each for member in status.values() for each in member.assigned)
+        owned.extend(partition for member in status.values() for partition in member.assigned)
 
     owned: list[object] = []
     lab = GroupLab(2, 4, topics=3, topic_filter=chosen).run(scenario)
@@ -96,10 +97,9 @@ def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registrati
 
     c, t, b, p = members, 2, 1, 8
     static = c * (c + t + 3 * b + 9) + p + 1 + t
-    of_start = (
-        1 + 2
-    )  # reads: the topics before the registration, the watch of the topics at the end
-    assert [each["done"] for each in lab.attempts(lab.joined_us)] == [True] * members
+    # The start reads the topics before the registration, and sets their watch at its end.
+    of_start = 1 + 2
+    assert [attempt["done"] for attempt in lab.attempts(lab.joined_us)] == [True] * members
     assert lab.reads(lab.joined_us) == static + c * (2 + c) + of_start
     assert standing == [c * (2 + t) + c * 2]
 
@@ -122,6 +122,6 @@ def test_new_topic_starts_a_rebalance_if_the_filter_matches() -> None:
     assert {row.node for row in started} == set(lab.names)
     assert min(row.time_us for row in started) > lab.settled_us
     views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.settled_us)
-    planned = {each for row in views for each in detail_of(row)["partitions"]}
+    planned = {partition for row in views for partition in detail_of(row)["partitions"]}
     assert "t1-0" in planned
-    assert not any(each.startswith("other") for each in planned)
+    assert not any(partition.startswith("other") for partition in planned)
