@@ -11,7 +11,7 @@ import pytest
 
 from chaos.experiment.loader import load_experiment
 from results_schema.results import Verdict
-from tests.support.soak import remembered, say
+from tests.support.soak import load_or_compute, say
 from tests.support.worlds.acceptance import percentile, play_virtual
 from tests.support.worlds.rolling_bounce import Change, RollingBounce, rolling_bounce_of
 
@@ -36,7 +36,7 @@ def bounce(seed: int) -> RollingBounce:
 def test_measured_times_agree_with_the_predicted_ones() -> None:
     """Each of the six leaves and joins of each seed counts."""
     runs = [
-        remembered("bounce", str(seed), RollingBounce, partial(bounce, seed))
+        load_or_compute("bounce", str(seed), RollingBounce, partial(bounce, seed))
         for seed in range(SEEDS)
     ]
     leaves = [change for run in runs for change in run.leaves]

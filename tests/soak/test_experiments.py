@@ -16,7 +16,7 @@ import pytest
 from chaos.experiment.loader import load_experiment
 from results_schema.results import Verdict
 from tests.support.evenness import p_of_uniform
-from tests.support.soak import ROOT, remembered, say, say_failovers
+from tests.support.soak import ROOT, load_or_compute, say, say_failovers
 from tests.support.worlds.acceptance import VirtualRun, play_virtual
 from tests.support.worlds.failover import Failover, failover_of
 
@@ -81,7 +81,7 @@ def explore(name: str, seed: int) -> ExploredSeed:
 def test_every_seed_passes_and_a_few_give_the_same_trace_in_another_process(name: str) -> None:
     """A verdict must not depend on luck, nor on the process."""
     seeds = {
-        seed: remembered(
+        seed: load_or_compute(
             "experiments", f"{name}-{seed}", ExploredSeed, partial(explore, name, seed)
         )
         for seed in range(SEEDS[name])
@@ -104,7 +104,7 @@ def test_detection_times_are_uniform_over_a_heartbeat_interval() -> None:
     """Brokers send heartbeats every 2 s, independent of the kill: 7 to 9 s, all equally likely."""
     name = "coordinator_crash"
     detects_us = [
-        remembered(
+        load_or_compute(
             "experiments", f"{name}-{seed}", ExploredSeed, partial(explore, name, seed)
         ).failover.decided_us
         or 0

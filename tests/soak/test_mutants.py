@@ -31,7 +31,7 @@ from tests.support.mutation.mutants import (
     survivors,
 )
 from tests.support.mutation.recorded_mutants import STAGES, newly_alive, read_record
-from tests.support.soak import remembered, say
+from tests.support.soak import load_or_compute, say
 from tests.support.worlds import planted
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_000)]
@@ -78,7 +78,7 @@ def test_planted_bug_is_found_with_nearly_every_seed(name: str) -> None:
     """A finding must not depend on the order of a few messages."""
     test = planted_tests()[name]
     tried = [
-        remembered("mutants", f"{name}-{seed}", Tried, partial(attempt, test, seed))
+        load_or_compute("mutants", f"{name}-{seed}", Tried, partial(attempt, test, seed))
         for seed in range(SEEDS)
     ]
     found = sum(attempt.missed is None for attempt in tried)
@@ -103,7 +103,7 @@ def test_code_without_a_bug_has_no_finding_with_every_seed(fault: dict[str, obje
     name = f"{fault['fault']}-{fault.get('target', 'links')}".replace("(", "-").replace(")", "")
     test = partial(planted_bugs.test_runs_without_a_bug_pass_every_check, fault)
     tried = [
-        remembered("mutants", f"sound-{name}-{seed}", Tried, partial(attempt, test, seed))
+        load_or_compute("mutants", f"sound-{name}-{seed}", Tried, partial(attempt, test, seed))
         for seed in range(SEEDS)
     ]
     noisy = [each.missed for each in tried if each.missed is not None]
@@ -116,7 +116,7 @@ MAY_BE_MISSED = 1
 
 def hunted(name: str) -> Hunted:
     """Return the result of the search for one bug in its space."""
-    return remembered(
+    return load_or_compute(
         "mutants",
         f"hunted-{name}",
         Hunted,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.structs import Experiment
 from protocol.config import Guards
-from tests.support.soak import remembered, say
+from tests.support.soak import load_or_compute, say
 from tests.support.worlds.acceptance import play_ray
 
 pytestmark = [
@@ -57,7 +57,7 @@ def test_a_shrunk_split_brain_shows_on_real_processes_unless_its_guard_is_on(
 
     def runs(of: Experiment, kind: str) -> list[ShrunkRun]:
         return [
-            remembered(
+            load_or_compute(
                 "ray",
                 f"{name}-{kind}-{n}",
                 ShrunkRun,

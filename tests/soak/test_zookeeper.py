@@ -14,7 +14,7 @@ import pytest
 
 from protocol.trace import TraceKind
 from tests.support.harness.zookeeper_group import SECOND, WRITES, GroupLab, detail_of, member_name
-from tests.support.soak import remembered, say
+from tests.support.soak import load_or_compute, say
 from tests.support.worlds.acceptance import percentile
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
@@ -157,7 +157,7 @@ def test_views_have_the_details_of_the_figures() -> None:
 def test_measured_joins_agree_with_the_predicted_ones(members: int) -> None:
     """Conflicts occur by chance, and cost the back-off of 2 s (ZK-49, ZK-81)."""
     costs = [
-        remembered("zookeeper", f"join-{members}-{seed}", Change, partial(join, members, seed))
+        load_or_compute("zookeeper", f"join-{members}-{seed}", Change, partial(join, members, seed))
         for seed in range(SEEDS)
     ]
     _tell(f"one of {members} joins", costs)
@@ -168,7 +168,7 @@ def test_measured_joins_agree_with_the_predicted_ones(members: int) -> None:
 def test_measured_deaths_agree_with_the_predicted_ones(members: int) -> None:
     """The session decides: it ends 4 to 8 s after the death, at a tick of 2 s (ZK-10, ZK-91)."""
     costs = [
-        remembered("zookeeper", f"kill-{members}-{seed}", Change, partial(kill, members, seed))
+        load_or_compute("zookeeper", f"kill-{members}-{seed}", Change, partial(kill, members, seed))
         for seed in range(SEEDS)
     ]
     _tell(f"one of {members} is killed", costs)

@@ -54,30 +54,31 @@ def contrasts(page: Page, selector: str) -> Sequence[Contrast]:
     The background is that of the elements around the text; marks under a label within a chart are
     ignored.
     """
-    found = page.evaluate(_PAINTS, selector)
+    looks = page.evaluate(_PAINTS, selector)
     return [
         Contrast(
-            words=each["words"],
-            ratio=_ratio(each["text"], each["behind"]),
-            needed=_needed(*each["size"]),
+            words=look["words"],
+            ratio=_ratio(look["text"], look["behind"]),
+            needed=_needed_ratio(*look["size"]),
         )
-        for each in found
+        for look in looks
     ]
 
 
-def _needed(size_px: float, weight: float) -> float:
+def _needed_ratio(size_px: float, weight: float) -> float:
     large = size_px >= (LARGE_BOLD_PX if weight >= BOLD else LARGE_PX)
     return READABLE_LARGE if large else READABLE
 
 
 def _ratio(text: str, behind: Sequence[str]) -> float:
-    ground: Colour = (255, 255, 255, 1)
+    """Return the contrast of a colour on layers, the innermost first. Source: WCAG 2.2."""
+    background: Colour = (255, 255, 255, 1)
     for layer in reversed(behind):
-        ground = _over(_parsed(layer), ground)
-    light, dark = sorted(
-        (_luminance(_over(_parsed(text), ground)), _luminance(ground)), reverse=True
+        background = _over(_parsed(layer), background)
+    lighter, darker = sorted(
+        (_luminance(_over(_parsed(text), background)), _luminance(background)), reverse=True
     )
-    return (light + 0.05) / (dark + 0.05)
+    return (lighter + 0.05) / (darker + 0.05)
 
 
 def _parsed(colour: str) -> Colour:
@@ -90,6 +91,7 @@ def _parsed(colour: str) -> Colour:
 
 
 def _over(above: Colour, below: Colour) -> Colour:
+    """Return the colour of a translucent layer above an opaque one."""
     alpha = above[3]
     red, green, blue = (
         alpha * a + (1 - alpha) * b for a, b in zip(above[:3], below[:3], strict=True)

@@ -37,14 +37,17 @@ from tests.support.random_worlds.fault_mix import SlowToStop, everything
 SECOND_US = 1_000_000
 FAKE_RUN_US = 3 * SECOND_US
 REAL_RUN_US = 16 * SECOND_US
-"""In half of it the group becomes stable, a quarter is the failover: the session is 2 s."""
+"""Half of the run is enough for a stable group, a quarter for the failover: the session is 2 s."""
 SCHEDULES = Path(__file__).resolve().parents[1] / "schedules"
 JUNK: list[object] = []
 """Objects that stay on the heap for as long as the process lives."""
 
 
 class PlantedNode:
-    """A node with a task that traces the values of `source`."""
+    """A node with a task that traces the values of `source`, whose order is not deterministic.
+
+    A test plants it to show that a comparison of digests finds such a source.
+    """
 
     def __init__(self, node: Node, host: Host, source: Callable[[], list[str]]) -> None:
         self._node = node
@@ -145,7 +148,7 @@ def digest(
 
 
 def digest_of_faults(seed: int) -> str:
-    """Run the fake cluster with every fault of the runtime, and stop in the middle of some."""
+    """Run the fake cluster with every fault of the runtime; some are in force when it stops."""
     observer = TraceDigest()
     runtime = VirtualRuntime(
         fake_spec(),
@@ -178,8 +181,8 @@ def digest_of_drawn(name: str, seed: int) -> str:
 def digest_of_violated() -> str:
     """Play a schedule that breaks a promise; the digest includes the findings."""
     played = play(failing_experiment(), 0)
-    found = ", ".join(f"{finding.summary} at {finding.time_us}" for finding in played.findings)
-    return f"{played.digest} of {played.rows} rows, {played.result}: {found}"
+    findings = ", ".join(f"{finding.summary} at {finding.time_us}" for finding in played.findings)
+    return f"{played.digest} of {played.rows} rows, {played.result}: {findings}"
 
 
 def digest_with_messages(name: str, seed: int) -> str:
@@ -210,7 +213,7 @@ DRAWN = {
     "split_view_on_zookeeper": 1,
     "zombie_on_zookeeper": 1,
 }
-"""Drawn schedules and the seeds of their runs: together many faults and settings."""
+"""Drawn schedules and the seeds of their runs: together they have many faults and settings."""
 WITH_MESSAGES = "moves_resets_and_deleted_offsets"
 SCENARIOS: dict[str, Callable[[], str]] = {
     **{f"fake {seed}": partial(fake, fake_builder(), seed=seed) for seed in range(5)},

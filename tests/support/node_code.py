@@ -17,12 +17,16 @@ NOT_NODES = (
 """Real processes, the tool's files and tests of threads: no part of a run in virtual time."""
 _SET_TYPES = frozenset({"set", "frozenset", "Set", "AbstractSet", "MutableSet"})
 _ORDERLESS = frozenset({"sorted", "any", "all", "sum", "min", "max", "len", "set", "frozenset"})
-_TELLING = frozenset(
+"""Functions whose result does not depend on the order of their argument."""
+_ORDERED = frozenset(
     {"list", "tuple", "iter", "enumerate", "zip", "map", "filter", "reversed", "deque", "chain"}
 )
-_TELLING_METHODS = frozenset({"join", "fromkeys", "extend"})
+"""Functions whose result has the order of their argument."""
+_ORDERED_METHODS = frozenset({"join", "fromkeys", "extend"})
 _SET_METHODS = frozenset({"union", "intersection", "difference", "symmetric_difference"})
+"""Methods of a set that return a set."""
 _FORBIDDEN = {"hash": "an address, or another number in each process", "id": "an address"}
+"""Functions that node code must not call, and what their result depends on."""
 
 
 def node_files(root: Path) -> list[Path]:
@@ -42,7 +46,7 @@ def unordered(sources: dict[str, str]) -> list[str]:
     return [
         f"{name}:{line}: {what}"
         for name, tree in trees.items()
-        for line, what in sorted(_Finder(tree, attributes).found())
+        for line, what in sorted(_Finder(tree, attributes).find_uses())
     ]
 
 
@@ -50,9 +54,9 @@ def _set_attributes(tree: ast.Module) -> Iterator[str]:
     """Yield the attributes that a module declares as sets, in a class or on self."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
-            for each in node.body:
-                if isinstance(each, ast.AnnAssign) and _is_set_type(each.annotation):
-                    yield from _names(each.target)
+            for statement in node.body:
+                if isinstance(statement, ast.AnnAssign) and _is_set_type(statement.annotation):
+                    yield from _names(statement.target)
         target, value, annotation = _assignment(node)
         if isinstance(target, ast.Attribute) and (
             _is_set_type(annotation) or _makes_set(value, frozenset(), frozenset())
@@ -61,6 +65,7 @@ def _set_attributes(tree: ast.Module) -> Iterator[str]:
 
 
 def _assignment(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None, ast.expr | None]:
+    """Return target, value and annotation of an assignment to one target; else three times None."""
     match node:
         case ast.AnnAssign(target=target, value=value, annotation=annotation):
             return target, value, annotation
@@ -109,13 +114,14 @@ def _makes_set(node: ast.expr | None, names: Iterable[str], attributes: Iterable
 
 
 class _Finder:
-    """Walks one module."""
+    """Finds in one module the uses of sets whose order has an effect, and forbidden calls."""
 
     def __init__(self, tree: ast.Module, attributes: set[str]) -> None:
         self._tree = tree
         self._attributes = attributes
         self._names = {name for node in ast.walk(tree) for name in self._declared(node)}
-        self._forgiven = {
+        # Syntax nodes have no equality of their own, so that they are kept by their addresses.
+        self._orderless_arguments = {
             id(argument)
             for node in ast.walk(tree)
             if isinstance(node, ast.Call)
@@ -123,16 +129,17 @@ class _Finder:
             and node.func.id in _ORDERLESS
             for argument in node.args
         }
-        """Generators whose order has no effect."""
+        """Arguments of functions for which their order has no effect."""
 
-    def found(self) -> Iterator[tuple[int, str]]:
+    def find_uses(self) -> Iterator[tuple[int, str]]:
+        """Yield line and description of each use."""
         for node in ast.walk(self._tree):
             match node:
                 case ast.For(iter=iterated) if self._is_set(iterated):
                     yield node.lineno, "iterates a set"
                 case ast.ListComp() | ast.DictComp():
                     yield from self._comprehension(node.lineno, node.generators)
-                case ast.GeneratorExp() if id(node) not in self._forgiven:
+                case ast.GeneratorExp() if id(node) not in self._orderless_arguments:
                     yield from self._comprehension(node.lineno, node.generators)
                 case ast.Starred(value=value) if self._is_set(value):
                     yield node.lineno, "unpacks a set"
@@ -141,12 +148,12 @@ class _Finder:
                 case ast.Call(func=ast.Name(id=name), args=args):
                     if name in _FORBIDDEN:
                         yield node.lineno, f"calls {name}(): {_FORBIDDEN[name]}"
-                    elif name in _TELLING and any(map(self._is_set, args)):
+                    elif name in _ORDERED and any(map(self._is_set, args)):
                         yield node.lineno, f"gives a set to {name}()"
                 case ast.Call(func=ast.Attribute(value=value, attr=method), args=args):
                     if method == "pop" and not args and self._is_set(value):
                         yield node.lineno, "pops from a set"
-                    elif method in _TELLING_METHODS and any(map(self._is_set, args)):
+                    elif method in _ORDERED_METHODS and any(map(self._is_set, args)):
                         yield node.lineno, f"gives a set to {method}()"
                 case _:
                     pass
@@ -154,13 +161,14 @@ class _Finder:
     def _comprehension(
         self, line: int, generators: list[ast.comprehension]
     ) -> Iterator[tuple[int, str]]:
-        if any(self._is_set(each.iter) for each in generators):
+        if any(self._is_set(generator.iter) for generator in generators):
             yield line, "iterates a set"
 
     def _is_set(self, node: ast.expr) -> bool:
         return _makes_set(node, self._names, self._attributes)
 
     def _declared(self, node: ast.AST) -> Iterator[str]:
+        """Yield the name that a parameter or an assignment declares as a set."""
         if isinstance(node, ast.arg) and _is_set_type(node.annotation):
             yield node.arg
         target, value, annotation = _assignment(node)

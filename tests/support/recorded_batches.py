@@ -34,16 +34,16 @@ def recorded_batches() -> list[RecordedBatch]:
     """Return the recorded batches."""
     return [
         RecordedBatch(
-            name=each["name"],
-            compression=each["compression"],
-            producer_id=each["producer_id"],
-            producer_epoch=each["producer_epoch"],
-            base_sequence=each["base_sequence"],
-            is_transactional=each["is_transactional"],
-            records=[(_bytes(key), _bytes(value), time) for key, value, time in each["records"]],
-            data=bytes.fromhex(each["data"]),
+            name=batch["name"],
+            compression=batch["compression"],
+            producer_id=batch["producer_id"],
+            producer_epoch=batch["producer_epoch"],
+            base_sequence=batch["base_sequence"],
+            is_transactional=batch["is_transactional"],
+            records=[(_bytes(key), _bytes(value), time) for key, value, time in batch["records"]],
+            data=bytes.fromhex(batch["data"]),
         )
-        for each in json.loads(RECORDED.read_text())
+        for batch in json.loads(RECORDED.read_text())
     ]
 
 
@@ -60,6 +60,7 @@ def _record() -> None:
     ordinary: _Records = [
         (b"key-%d" % n, b"value %d" % n * 9, 1_700_000_000_000 + 7 * n) for n in range(6)
     ]
+    # Name, codec, producer id, epoch, base sequence, transactional, records.
     kinds: list[tuple[str, int, int, int, int, bool, _Records]]
     kinds = [
         ("plain", 0, -1, -1, -1, False, ordinary),
@@ -74,7 +75,7 @@ def _record() -> None:
         ("long", 0, -1, -1, -1, False, [(b"k" * 70, b"v" * 900, 1), (b"", b"v" * 64, 0)]),
         ("many", 0, -1, -1, -1, False, [(None, b"%d" % n, 50 * n) for n in range(140)]),
     ]
-    found = []
+    recorded = []
     for name, codec, producer_id, epoch, sequence, transactional, records in kinds:
         builder = DefaultRecordBatchBuilder(
             magic=2,
@@ -86,9 +87,10 @@ def _record() -> None:
             batch_size=10**6,
         )
         for offset, (key, value, timestamp) in enumerate(records):
+            # Some records of a batch have headers, and some have none.
             headers = [("h", b"x"), ("trace", None)] if offset % 3 == 1 else []
             builder.append(offset, timestamp, key, value, headers)
-        found.append(
+        recorded.append(
             {
                 "name": name,
                 "compression": codec,
@@ -107,7 +109,7 @@ def _record() -> None:
                 "data": bytes(builder.build()).hex(),
             }
         )
-    RECORDED.write_text(json.dumps(found, indent=1) + "\n")
+    RECORDED.write_text(json.dumps(recorded, indent=1) + "\n")
 
 
 if __name__ == "__main__":

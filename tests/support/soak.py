@@ -1,7 +1,8 @@
-"""Kept results and printed lines of the soak; its lines go into docs/SOAK.md.
+"""Kept results and printed lines of the soak, whose lines go into docs/SOAK.md.
 
-A part of the soak takes up to an hour. Its results are in `.soak/`, below an id of the code that
-computed them: after an interruption it continues; with other code it begins anew.
+The soak (`make soak`) runs tests that are too long for each change; a part of it takes up to an
+hour. Its results are in `.soak/`, below an id of the code that computed them: after an interruption
+the soak continues; with other code it begins anew.
 """
 
 import hashlib
@@ -32,7 +33,7 @@ CODE = (
     "benchmarks/planted_bugs",
     "constraints.txt",
 )
-"""Code that decides a run's results; pages about it, and readers of its tables, do not."""
+"""Code that decides the results of a run, unlike that of reports and of the command line."""
 
 
 def say(line: str) -> None:
@@ -40,7 +41,7 @@ def say(line: str) -> None:
     print(f"\nsoak: {line}", flush=True)  # pytest may not have ended its own line
 
 
-def remembered(part: str, key: str, kind: type[T], compute: Callable[[], T]) -> T:
+def load_or_compute(part: str, key: str, kind: type[T], compute: Callable[[], T]) -> T:
     """Return the result that this code computed for `key` before, or compute it now and keep it.
 
     Shape: `kind` is a type that msgspec can write as JSON and read again.
@@ -56,8 +57,8 @@ def remembered(part: str, key: str, kind: type[T], compute: Callable[[], T]) -> 
     return value
 
 
-def is_remembered(part: str, key: str) -> bool:
-    """Return True if `remembered` has a value for `key`."""
+def has_result(part: str, key: str) -> bool:
+    """Return True if `load_or_compute` has a value for `key`."""
     return _path_of(part, key).exists()
 
 
@@ -81,7 +82,7 @@ def code_id(paths: tuple[str, ...] = CODE) -> str:
 def say_failovers(failovers: Sequence[Failover]) -> None:
     """Print the figures of docs/kafka/MEASURED_FAILOVER.md over all members and runs.
 
-    Rows about events that occurred in no run (a fault may move no leadership) are left out.
+    A figure is left out if its event occurred in no run (a fault may move no leadership).
     """
     _say_runs("controller decides, ms", [f.decided_us for f in failovers])
     _say_runs("decided -> applied by the new coordinator, ms", [f.publish_us for f in failovers])

@@ -35,11 +35,11 @@ def test_text_of_any_experiment_is_read_back_as_the_equal_experiment(
     assert experiment_in(parse_document(text, "made.yaml"), "made.yaml") == made
 
 
-@pytest.mark.parametrize("listed", list_experiments(), ids=lambda each: each.name)
+@pytest.mark.parametrize("listed", list_experiments(), ids=lambda listed: listed.name)
 def test_text_of_each_shipped_experiment_loads_as_the_shipped_one(
     listed: ListedExperiment, tmp_path: Path
 ) -> None:
-    """The shipped files use every feature that people use."""
+    """The shipped experiments are the examples that people change."""
     loaded = load_experiment(str(listed.path)).experiment
     copy = tmp_path / "copy.yaml"
     copy.write_text(experiment_text(loaded))

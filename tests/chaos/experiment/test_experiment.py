@@ -15,13 +15,13 @@ from tests.support.builders.experiments import experiment
     [("0s", 0), ("250ms", 250_000), ("5s", 5_000_000), ("2m", 120_000_000), ("7us", 7)],
 )
 def test_duration_is_read_in_microseconds(text: str, us: int) -> None:
-    """The code has one unit, the file one clear form."""
+    """The code has one unit of time; a file has a whole number and a unit."""
     assert microseconds(text) == us
 
 
 @pytest.mark.parametrize("text", ["", "5", "5 s", "-5s", "1.5s", "5s\n", "5S"])
 def test_duration_in_another_form_is_refused(text: str) -> None:
-    """Other forms would be ambiguous."""
+    """A number without a unit would be ambiguous; the other forms have no use."""
     with pytest.raises(ValueError, match="not a duration"):
         microseconds(text)
 
@@ -95,7 +95,7 @@ def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
 
 
 def test_preloaded_log_is_in_the_groups_own_partition() -> None:
-    """A large log matters to a group only in its own partition."""
+    """A large log makes the group's failover slow only in the group's own partition."""
     preload = {"group": "readers", "commit_records": 1_000, "unreadable": True}
     spec = to_cluster_spec(experiment(offsets_log=[preload]))
 
@@ -104,7 +104,7 @@ def test_preloaded_log_is_in_the_groups_own_partition() -> None:
 
 
 def test_plan_is_in_time_order_with_ends_before_beginnings() -> None:
-    """A broker returns and another ends at the same moment: never two are down by accident."""
+    """At 8 s broker 0 returns before broker 1 is crashed, so that never two are down."""
     plan = plan_of(
         experiment(
             faults=[

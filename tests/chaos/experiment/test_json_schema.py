@@ -1,4 +1,7 @@
-"""The JSON Schema of experiment files: valid, published as generated, equal to `validate`."""
+"""The JSON Schema of experiment files: valid, published as generated, equal to `validate`.
+
+Editors check a file by the schema while a person writes it; `coordlab validate` checks it again.
+"""
 
 import random
 from collections.abc import Callable, Iterator
@@ -62,11 +65,11 @@ def loads(tmp_path: Path) -> Loads:
 
 
 def shipped() -> list[dict[str, Any]]:
-    return [yaml.safe_load(Path(each.path).read_text()) for each in list_experiments()]
+    return [yaml.safe_load(Path(listed.path).read_text()) for listed in list_experiments()]
 
 
 def test_schema_is_valid_in_its_own_dialect() -> None:
-    """Draft 2020-12: what editors know."""
+    """Editors know draft 2020-12."""
     schema = experiment_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -78,20 +81,21 @@ def test_published_schema_is_the_generated_one() -> None:
 
 
 def test_every_key_of_the_schema_has_a_description() -> None:
-    """Editors show it with the completion."""
+    """Editors show the description of a key when they complete it."""
 
-    def silent(place: str, schema: dict[str, Any]) -> Iterator[str]:
+    def undescribed_keys(place: str, schema: dict[str, Any]) -> Iterator[str]:
         for name, entry in schema.get("properties", {}).items():
             if not entry.get("description", "").strip():
                 yield f"{place}.{name}"
 
     schema = experiment_schema()
-    assert list(silent("", schema)) == []
-    assert [each for name, part in schema["$defs"].items() for each in silent(name, part)] == []
+    assert list(undescribed_keys("", schema)) == []
+    for name, part in schema["$defs"].items():
+        assert list(undescribed_keys(name, part)) == []
 
 
 def test_schema_accepts_every_shipped_experiment() -> None:
-    """The small experiment of the tests is included, with every default written out."""
+    """A person begins with a copy of one of them."""
     assert len(shipped()) >= 9
     for document in shipped():
         assert refused(document) == [], document["name"]
@@ -164,7 +168,7 @@ def test_schema_refuses_invalid_documents(path: str, value: object, loads: Loads
     ids=lambda fault: str(fault["fault"]),
 )
 def test_schema_has_the_arguments_of_each_fault(fault: dict[str, Any], loads: Loads) -> None:
-    """Ends or a target, a duration or none, its own arguments."""
+    """A fault has two ends or a target, may have a duration or not, and has its own arguments."""
     document = changed(CRASH, "faults", [{"at": "5s", **fault}])
 
     assert refused(document)
@@ -172,24 +176,30 @@ def test_schema_has_the_arguments_of_each_fault(fault: dict[str, Any], loads: Lo
 
 
 CRASH: dict[str, Any] = yaml.safe_load(
-    next(each.path for each in list_experiments() if each.name == "coordinator_crash").read_text()
+    next(
+        listed.path for listed in list_experiments() if listed.name == "coordinator_crash"
+    ).read_text()
 )
 
 
 def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
-    """Return a document with one place changed; a Kafka name is found by its longest match."""
-    made = deepcopy(document)
-    here: Any = made
+    """Return a document with one place changed.
+
+    Names of Kafka's settings have dots. So a step of the path is a key that exists, or else all of
+    the rest.
+    """
+    changed_document = deepcopy(document)
+    holder: Any = changed_document
     rest = path
     while rest:
-        known = here if isinstance(here, dict) else map(str, range(len(here)))
+        known = holder if isinstance(holder, dict) else map(str, range(len(holder)))
         step = next((key for key in known if rest.startswith(f"{key}.")), rest)
         if step == rest:
-            here[step if isinstance(here, dict) else int(step)] = value
-            return made
-        here = here[step if isinstance(here, dict) else int(step)]
+            holder[step if isinstance(holder, dict) else int(step)] = value
+            return changed_document
+        holder = holder[step if isinstance(holder, dict) else int(step)]
         rest = rest[len(step) + 1 :]
-    return made
+    return changed_document
 
 
 VALUES: tuple[object, ...] = (
@@ -201,9 +211,9 @@ VALUES: tuple[object, ...] = (
 
 def mutated(document: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     """Return a document with one to three places changed, removed, renamed or added."""
-    made = deepcopy(document)
+    mutated_document = deepcopy(document)
     for _ in range(rng.randint(1, 3)):
-        holder, key = rng.choice(list(places(made)))
+        holder, key = rng.choice(list(places(mutated_document)))
         act = rng.randrange(4)
         if act == 0:
             holder[key] = deepcopy(rng.choice(VALUES))
@@ -215,7 +225,7 @@ def mutated(document: dict[str, Any], rng: random.Random) -> dict[str, Any]:
             holder[f"{key}s"] = holder.pop(key)
         else:
             holder[rng.choice(KEYS)] = deepcopy(rng.choice(VALUES))
-    return made
+    return mutated_document
 
 
 KEYS = ("target", "from", "to", "duration", "every", "repeat", "args", "config", "checks")
@@ -237,7 +247,7 @@ def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
     """
     rng = random.Random(5)
     documents = [*shipped(), *(changed(CRASH, "faults", [fault]) for fault in ONE_OF_EACH)]
-    accepted = shapeless = 0
+    accepted = wrongly_shaped = 0
     for number in range(MUTATIONS):
         document = mutated(rng.choice(documents), rng)
         description = f"mutation {number}: {document}"
@@ -245,10 +255,11 @@ def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
             accepted += 1
             assert refused(document) == [], description
         elif shape_problems(item_of(document), Experiment, ""):
-            shapeless += 1
+            wrongly_shaped += 1
             assert refused(document), description
+    # Enough mutations of each kind were tried.
     assert accepted > MUTATIONS // 20
-    assert shapeless > MUTATIONS // 4
+    assert wrongly_shaped > MUTATIONS // 4
 
 
 ONE_OF_EACH = (
@@ -291,7 +302,10 @@ ONE_OF_EACH = (
 
 
 def test_faults_of_similar_names_have_their_own_arguments() -> None:
-    """`reset` and `reset_offsets` had structs of one name: editors offered one's keys for both."""
+    """`reset` and `reset_offsets` once had structs of the same name.
+
+    Editors then offered the keys of one for both.
+    """
     ends = {"at": "1s", "from": "clients", "to": "brokers"}
     reset = ends | {"fault": "reset", "args": {"purposes": ["client"]}}
 
@@ -300,14 +314,14 @@ def test_faults_of_similar_names_have_their_own_arguments() -> None:
 
 
 def test_every_fault_occurs_in_the_mutated_documents() -> None:
-    """A new fault must be mutated, too."""
-    tried = {fault["fault"] for each in shipped() for fault in each["faults"]}
+    """A new kind of fault needs an entry in ONE_OF_EACH, unless a shipped experiment has it."""
+    tried = {fault["fault"] for document in shipped() for fault in document["faults"]}
     assert tried | {fault["fault"] for fault in ONE_OF_EACH} == set(FAULT_KINDS)
 
 
 @pytest.mark.parametrize("name", TARGET_KINDS)
 def test_pattern_of_a_target_accepts_exactly_valid_targets(name: str) -> None:
-    """Spaces are accepted."""
+    """Both the pattern and `check_target` accept a target, with spaces and without."""
     syntax = TARGET_KINDS[name].syntax
     written = syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-1")
     written = written.replace("<id>", "1").replace("<index>", "1").replace("<number>", "1")
@@ -318,10 +332,10 @@ def test_pattern_of_a_target_accepts_exactly_valid_targets(name: str) -> None:
     group = {"members": 2, "topics": ["orders"]}
     groups = {"readers": group, "old": group | {"coordination": "zookeeper"}}
     spaced = written.replace("(", " ( ").replace(",", " ,  ")
-    for taken in (written, spaced):
+    for valid in (written, spaced):
         made = experiment(groups=groups, cluster={"brokers": 3, "machines": 2})
-        assert check_target(taken, made) is None
-        jsonschema.validate(taken, pattern)
-    for refused_one in (f"{written}x", f"x{written}", f"{name}({no_target})", ""):
+        assert check_target(valid, made) is None
+        jsonschema.validate(valid, pattern)
+    for invalid in (f"{written}x", f"x{written}", f"{name}({no_target})", ""):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(refused_one, pattern)
+            jsonschema.validate(invalid, pattern)

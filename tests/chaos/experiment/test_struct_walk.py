@@ -43,11 +43,11 @@ def test_structs_of_an_experiment_have_the_place_of_each() -> None:
     assert next(iter(places)) == ()
     assert places["topics", "orders"] is TopicDefinition
     assert places["groups", "readers", "config"] is ConsumerConfig
-    assert places["run",] is RunDefinition
+    assert places[("run",)] is RunDefinition
 
 
 def test_struct_types_are_found_inside_options_lists_and_mappings() -> None:
-    """X of `X | None`, `dict[str, X]`, `tuple[X, ...]`."""
+    """The struct is X in the annotations `X | None`, `dict[str, X]` and `tuple[X, ...]`."""
     annotations = (ConsumerConfig | None, dict[str, GroupDefinition], tuple[TopicDefinition, ...])
 
     assert list(struct_types(*annotations, str)) == [

@@ -2,8 +2,9 @@
 
 Each file of tests/corpus is an experiment with the data of its run; its comment describes it. A
 file whose `replay` has `pass` was a bug of ours: the plan once violated a promise. A file with
-`violated` switches a guard off, and must still show what the guard prevents; with the guard on it
-passes. The digest is that of the code of its day, and is not compared.
+`violated` switches a guard off (a check of Kafka that an experiment can omit), and must still show
+what the guard prevents; with the guard on it passes. The digest is that of the code of its day, and
+is not compared.
 """
 
 from itertools import chain
@@ -42,7 +43,10 @@ def checks_violated(run: PlayedRun) -> set[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_file_gives_its_recorded_result(path: Path) -> None:
-    """The seed is the same; a race may need another seed of the network by now."""
+    """The recorded seed is played first.
+
+    A violation that depends on a race may need another seed, since the code has changed.
+    """
     experiment, stamp = kept(path)
 
     run = play(experiment, stamp.seed)
@@ -53,7 +57,7 @@ def test_file_gives_its_recorded_result(path: Path) -> None:
         return
     check = experiment.expect.split()[0]
     runs = chain([run], (play(experiment, seed) for seed in range(NETWORK_SEEDS)))
-    assert any(check in checks_violated(each) for each in runs)
+    assert any(check in checks_violated(run_of_seed) for run_of_seed in runs)
 
 
 @pytest.mark.parametrize("path", OF_GUARDS, ids=lambda path: path.stem)

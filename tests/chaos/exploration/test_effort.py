@@ -1,4 +1,8 @@
-"""The effort of a run is counted, and real growth is distinguished from chance."""
+"""The effort of a run is counted, and real growth is distinguished from chance.
+
+Effort is what a run costs Kafka: rebalances, elections, loads, requests. A change of the code that
+makes the same seeds need more of it is a regression.
+"""
 
 import pytest
 
@@ -25,12 +29,13 @@ def row(kind: TraceKind, generation: int | None = None, *, node: str = "broker-0
 def counted(*rows: TraceRow) -> dict[str, int]:
     """Return the counts of the rows."""
     effort = Effort()
-    for each in rows:
-        effort.observe(each)
+    for observed in rows:
+        effort.observe(observed)
     return {name: count for name, count in effort.counts().items() if count}
 
 
 def test_rows_are_counted_by_their_meaning() -> None:
+    """A stored commit is ordinary work, and not counted."""
     assert counted(
         row(TraceKind.REBALANCE_STARTED),
         row(TraceKind.REBALANCE_STARTED),
@@ -40,7 +45,10 @@ def test_rows_are_counted_by_their_meaning() -> None:
 
 
 def test_generation_whose_assignment_was_never_stored_is_unused() -> None:
-    """Its own coordinator decides: the other side of a split brain may use the same number."""
+    """Each coordinator's generations are counted by its own rows.
+
+    In a split brain both brokers begin a generation 2; only broker-1 stores its assignment.
+    """
     assert counted(
         row(TraceKind.GENERATION_STARTED, 1),
         row(TraceKind.GENERATION_STARTED, 2),
@@ -51,6 +59,7 @@ def test_generation_whose_assignment_was_never_stored_is_unused() -> None:
 
 
 def test_a_crash_of_the_coordinator_costs_an_election_and_a_load() -> None:
+    """Members also lose their coordinator, and look it up again."""
     played = play(small(CRASH), 1)
     assert played.result is PlayResult.PASS
     assert played.effort["leaders_elected"] > 0
@@ -59,6 +68,7 @@ def test_a_crash_of_the_coordinator_costs_an_election_and_a_load() -> None:
 
 
 def test_counts_of_runs_include_requests_and_zeros() -> None:
+    """A run without a request counts 0, so that all lists have one count per run."""
     runs = [
         PlayedRun(seed=0, result=PlayResult.PASS, effort={"loads": 1}, requests={"Fetch": 7}),
         PlayedRun(seed=1, result=PlayResult.PASS, effort={"loads": 0}),
@@ -88,5 +98,6 @@ def test_growth_is_a_regression_if_it_is_large_and_significant(
 
 
 def test_new_count_is_compared_with_zero() -> None:
+    """The record was made before this effort occurred, or was counted."""
     (change,) = compare({"produces_failed": [2, 3] * (SEEDS // 2)}, {})
     assert (change.recorded, change.has_grown) == (0, True)

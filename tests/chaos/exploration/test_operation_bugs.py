@@ -23,15 +23,19 @@ def with_bug(name: str, experiment: Experiment, seed: int) -> PlayedRun:
 
 
 def test_commit_that_counts_although_it_failed_is_found_by_the_first_seed() -> None:
+    """The planted bug: a member that closes treats its last commit as acknowledged in any case."""
     experiment = draw(packaged_space("operations"), 0)
-    found = with_bug(FAILED, experiment, 0)
-    assert found.result is PlayResult.VIOLATED
-    assert {each.signature.check for each in found.findings} == {"durable_commits"}
+    run = with_bug(FAILED, experiment, 0)
+    assert run.result is PlayResult.VIOLATED
+    assert {finding.signature.check for finding in run.findings} == {"durable_commits"}
     assert play(experiment, 0).result is PlayResult.PASS
 
 
 def busy_members(fault: str, **more: object) -> Experiment:
-    """Members that fetch their next records while they process the last ones."""
+    """Members that have always fetched more records than they have processed.
+
+    They process one record in 100 ms, while 20 are produced per second.
+    """
     made = quick_experiment(
         faults=[{"at": "3s", "fault": fault, **more}],
         producers=[{"topic": "orders", "records_per_second": 20}],
@@ -45,17 +49,18 @@ def busy_members(fault: str, **more: object) -> Experiment:
 
 @pytest.mark.parametrize("name", [FETCHED, SUCCESSOR])
 def test_records_skipped_at_close_are_found_by_a_rollout_and_not_by_a_crash(name: str) -> None:
+    """A crashed member does not close its consumer, so that the planted bug has no effect."""
     rollout = busy_members("rollout", target="members(readers)", args={"start_up": "1s"})
-    found = with_bug(name, rollout, 3)
-    assert found.result is PlayResult.VIOLATED, found.reasons
-    assert {each.signature.check for each in found.findings} == {"processing"}
+    run = with_bug(name, rollout, 3)
+    assert run.result is PlayResult.VIOLATED, run.reasons
+    assert {finding.signature.check for finding in run.findings} == {"processing"}
     assert play(rollout, 3).result is PlayResult.PASS
     crash = busy_members("crash", target="member(readers, 1)", duration="1s")
     assert with_bug(name, crash, 3).result is PlayResult.PASS
 
 
 def test_no_fault_of_the_standard_space_closes_a_member_that_works() -> None:
-    """The one that stops a process in an orderly way is never aimed at members."""
+    """Only a controlled shutdown stops a process in an orderly way, and its targets are servers."""
     kinds = {name: FAULT_KINDS[name] for name in packaged_space("standard").faults.kinds}
     assert len(kinds) >= 10
     assert [name for name, kind in kinds.items() if kind.is_gradual] == []

@@ -1,4 +1,8 @@
-"""A quick form of `make soak PART=mutants`: some planted bugs are found, the canary is shrunk."""
+"""A quick form of `make soak PART=mutants`: some planted bugs are found, the canary is shrunk.
+
+A planted bug is a change of our code within a block. A hunt plays seeds with the bug until a check
+finds it, and then shrinks the plan of that run. The canary is the bug that is easiest to find.
+"""
 
 from contextlib import ExitStack
 from dataclasses import replace as replace_bug
@@ -64,25 +68,27 @@ def test_bug_is_found(space: Space, bug: str, check: str) -> None:
     assert check in hunted.checks
 
 
+# Lengths of the failing plans by seed; seeds whose plans cannot be shrunk; the seed whose shrunk
+# plan is kept; and the number of plans that were tried.
 @pytest.mark.parametrize(
-    ("faults", "long", "shrunk", "tries"),
+    ("plan_lengths", "unshrinkable", "kept_seed", "tries"),
     [
-        ({3: 45, 5: 35, 8: 40, 9: 12}, set(), 9, 1),  # the shortest of the first few
-        ({3: 40, 5: 8, 8: 1}, set(), 5, 1),  # short enough: the search ends with it
-        ({3: 40, 5: 8, 8: 1}, {5}, 8, 2),  # and continues if it cannot be shrunk
-        ({3: 40, 5: 8, 8: 1}, {3, 5, 8}, 3, 3),
-        ({3: 40}, {3}, 3, 1),
+        pytest.param({3: 45, 5: 35, 8: 40, 9: 12}, set(), 9, 1, id="shortest of the first few"),
+        pytest.param({3: 40, 5: 8, 8: 1}, set(), 5, 1, id="short enough: the search ends"),
+        pytest.param({3: 40, 5: 8, 8: 1}, {5}, 8, 2, id="the next one, if it cannot be shrunk"),
+        pytest.param({3: 40, 5: 8, 8: 1}, {3, 5, 8}, 3, 3, id="none can be shrunk"),
+        pytest.param({3: 40}, {3}, 3, 1, id="the only one cannot be shrunk"),
     ],
 )
 def test_shortest_schedules_of_the_first_few_are_shrunk(
     monkeypatch: pytest.MonkeyPatch,
     space: Space,
-    faults: dict[int, int],
-    long: set[int],
-    shrunk: int,
+    plan_lengths: dict[int, int],
+    unshrinkable: set[int],
+    kept_seed: int,
     tries: int,
 ) -> None:
-    """`faults`: the lengths of the failing plans by seed; those in `long` cannot be shrunk."""
+    """Short plans are quicker to shrink, so that a hunt does not begin with the first one found."""
     finding = PlayedFinding(
         signature=Signature(check="fencing", claim="?"), summary="", time_us=10**9
     )
@@ -90,10 +96,10 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
     planted: list[bool] = []
 
     def drawn_with(_: Space, seed: int) -> Experiment:
-        return replace(drawn, faults=drawn.faults[:1] * faults.get(seed, 50))
+        return replace(drawn, faults=drawn.faults[:1] * plan_lengths.get(seed, 50))
 
     def played(_: Experiment, seed: int, **__: object) -> PlayedRun:
-        if seed in faults and planted:
+        if seed in plan_lengths and planted:
             return PlayedRun(seed=seed, result=PlayResult.VIOLATED, findings=(finding,))
         return PlayedRun(seed=seed, result=PlayResult.PASS)
 
@@ -105,7 +111,8 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
         sizes = sizes_of(drawn)
         return ShrunkBug(
             before=sizes,
-            after=replace(sizes, faults=4 if arguments[3] in long else 3),
+            # Three faults are short enough (FAULTS_MAX), four are not.
+            after=replace(sizes, faults=4 if arguments[3] in unshrinkable else 3),
             faults=(str(arguments[3]),),
             runs=1,
             cpu_s=1.0,
@@ -121,9 +128,9 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
     hunted = hunt(replace_bug(BUGS[CANARY], plant=plant), space, seeds=20, play_without_bug=played)
 
     assert (hunted.seed, hunted.seeds_tried) == (3, 4)
-    assert (hunted.shrunk_seed, hunted.tries) == (shrunk, tries)
+    assert (hunted.shrunk_seed, hunted.tries) == (kept_seed, tries)
     assert hunted.shrunk is not None
-    assert hunted.shrunk.faults == (str(shrunk),)
+    assert hunted.shrunk.faults == (str(kept_seed),)
 
 
 @pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.name)

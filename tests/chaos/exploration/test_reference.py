@@ -1,4 +1,8 @@
-"""The reference space has its promised sizes, and each of its runs does its minimum of work."""
+"""The reference space has its promised sizes, and each of its runs does its minimum of work.
+
+The speed of a search is measured with this space. A run must do some work (`minimum`), so that a
+broken cluster, which is fast, cannot count as a fast run. Garbage collection is paused during runs.
+"""
 
 import gc
 import weakref
@@ -40,7 +44,7 @@ def test_reference_has_the_sizes_that_its_speed_is_quoted_for() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_reference_run_passes_and_does_its_minimum(seed: int) -> None:
-    """`make bench` counts whole runs."""
+    """`make bench` counts such runs per minute."""
     space = load_space("reference")
     played = play_seed(space, seed)
 
@@ -93,9 +97,9 @@ def test_long_run_collects_at_long_intervals() -> None:
     before = gc.get_threshold()
     with collecting_seldom():
         assert gc.get_threshold() == SELDOM
-        lost = weakref.ref(Loop())
-        held = [Loop() for _ in range(2 * LEFT_MAX)]
-        assert lost() is None
+        garbage = weakref.ref(Loop())
+        held = [Loop() for _ in range(2 * LEFT_MAX)]  # enough objects for a collection
+        assert garbage() is None
         with collecting_seldom():
             assert gc.get_threshold() == SELDOM
         assert len(held) == 2 * LEFT_MAX
@@ -114,15 +118,15 @@ class Loop:
 def test_cycles_of_many_runs_are_collected_between_runs() -> None:
     """A batch of hundreds of runs must not keep the garbage of all of them."""
     with collecting_between_runs() as run_is_over:
-        few = weakref.ref(Loop())
+        first_garbage = weakref.ref(Loop())
         run_is_over()
-        assert few() is not None
+        assert first_garbage() is not None  # too little garbage for a collection
         many = [Loop() for _ in range(LEFT_MAX)]
         del many
         run_is_over()
-        assert few() is None
-        last = weakref.ref(Loop())
+        assert first_garbage() is None
+        last_garbage = weakref.ref(Loop())
         run_is_over()
-        assert last() is not None
+        assert last_garbage() is not None
 
-    assert last() is None
+    assert last_garbage() is None  # the end of the block collects the rest

@@ -26,12 +26,14 @@ def tally_of(*runs: PlayedRun, again: tuple[PlayedRun, ...] = (), percent: float
 
 @pytest.mark.parametrize("percent", [0, 1, 5, 12.5, 33, 50, 100])
 def test_rechecked_seeds_are_a_constant_share_from_any_start(percent: float) -> None:
+    """Of 1,000 seeds 10 times the percentage are chosen, whichever seed a search begins with."""
     for first in (0, 5_000, 999_999):
         chosen = sum(is_chosen(seed, percent) for seed in range(first, first + 1_000))
         assert chosen == pytest.approx(10 * percent, abs=1)
 
 
-def test_findings_are_grouped_by_check_claim_and_story_and_numbered_by_check() -> None:
+def test_findings_are_grouped_by_check_and_claim_and_numbered_by_check() -> None:
+    """Runs with one bug have the same check and claim: seeds 1 and 4 show one finding."""
     tally = tally_of(
         violated(1),
         violated(2, check="liveness"),
@@ -46,6 +48,7 @@ def test_findings_are_grouped_by_check_claim_and_story_and_numbered_by_check() -
 
 
 def test_example_is_the_run_with_the_fewest_faults_then_the_soonest() -> None:
+    """Seed 3 is the first of two equal ones; the order in which workers report does not matter."""
     runs = (
         violated(1, faults=9, time_us=1),
         violated(2, faults=3, time_us=8),
@@ -58,12 +61,14 @@ def test_example_is_the_run_with_the_fewest_faults_then_the_soonest() -> None:
 
 
 def test_seed_that_is_reported_twice_is_counted_once() -> None:
+    """A batch may be played again after its worker seemed to be lost."""
     tally = tally_of(passed(1), passed(1))
     assert tally.runs == 1
     assert tally.results == {PlayResult.PASS: 1}
 
 
 def test_inconclusive_runs_are_listed_by_their_reasons() -> None:
+    """Numbers and names of nodes are replaced, so that equal reasons are one entry."""
     tally = tally_of(
         inconclusive(1, PlayResult.UNKNOWN, "no steady state within 60s: broker-1 is fenced"),
         inconclusive(2, PlayResult.UNKNOWN, "no steady state within 30s: broker-2 is fenced"),
@@ -130,16 +135,17 @@ def test_verdict_outcome_and_exit_code(
 
 
 def test_results_have_the_file_of_each_finding_and_the_count_of_each_mark() -> None:
+    """The lost seed 9 counts as a broken run; a mark that no run reached is listed separately."""
     reached = PlayedRun(seed=2, result=PlayResult.PASS, marks=(MARK,))
     tally = tally_of(violated(1), reached)
     tally.take(Lost(seeds=(9,), why="killed"))
     results = results_of(
         tally, Stop.COUNT, Path("runs/x"), elapsed_s=1.0, runs_per_minute=1.0, workers=1
     )
-    (found,) = results.findings
-    assert found.file == "findings/fencing-1.yaml"
-    assert found.replay == "python -m coordlab replay runs/x/findings/fencing-1.yaml"
-    assert found.shrink == "python -m coordlab shrink runs/x/findings/fencing-1.yaml"
+    (finding,) = results.findings
+    assert finding.file == "findings/fencing-1.yaml"
+    assert finding.replay == "python -m coordlab replay runs/x/findings/fencing-1.yaml"
+    assert finding.shrink == "python -m coordlab shrink runs/x/findings/fencing-1.yaml"
     assert {mark.mark: mark.runs for mark in results.marks}[MARK] == 1
     assert MARK not in results.marks_unreached
     assert set(results.marks_unreached) == set(expected_marks([MARK])) - {MARK}
@@ -185,7 +191,8 @@ def test_inconclusive_run_passes_only_where_the_space_allows_its_reason(
         may_be_unknown=allowed,
     )
     assert (results.verdict, results.exit_code) == (verdict, code)
-    assert [each.allowed for each in results.unknown] == [verdict == "pass"]
+    (unknown,) = results.unknown
+    assert unknown.allowed == (verdict == "pass")
 
 
 def test_violation_outweighs_an_inconclusive_run() -> None:

@@ -1,4 +1,8 @@
-"""The search: seeds of the workers, written records, and the end."""
+"""The search: seeds of the workers, written records, and the end.
+
+Workers play batches of seeds. A share of the seeds is rechecked: played a second time, by another
+worker if there is one, to show that a run is deterministic. Scripted workers need no cluster.
+"""
 
 from collections.abc import Callable
 
@@ -66,6 +70,7 @@ class Searching:
 
 
 def test_every_seed_is_played_once_for_any_batches() -> None:
+    """The number of workers and the size of a batch decide the order only."""
     for workers, batch in ((1, None), (2, 1), (2, 7), (3, 100)):
         searching = Searching(
             ScriptedWorkers(size=workers), Limits(first_seed=10, count=20, batch=batch)
@@ -83,6 +88,7 @@ def test_batches_grow_to_a_second_of_a_workers_time() -> None:
 
 
 def test_chosen_seeds_are_rechecked_by_another_worker() -> None:
+    """20 % of 40 seeds are 8; each of them is given to both workers."""
     workers = ScriptedWorkers(size=2)
     searching = Searching(workers, Limits(count=40, batch=3), recheck_percent=20)
     searching.search.run()
@@ -100,6 +106,7 @@ def test_chosen_seeds_are_rechecked_by_another_worker() -> None:
 
 
 def test_single_worker_rechecks_its_own_seeds() -> None:
+    """No other worker exists; 50 % of 10 seeds are 5."""
     searching = Searching(ScriptedWorkers(size=1), Limits(count=10), recheck_percent=50)
     searching.search.run()
     assert len(searching.played_again()) == 5
@@ -114,6 +121,8 @@ def test_slow_worker_is_awaited_to_recheck_the_seeds_of_the_first() -> None:
 
 
 def test_run_that_differs_at_its_recheck_is_not_deterministic() -> None:
+    """10 % of 10 seeds are one, the seed 9; its second digest is another one."""
+
     def again(seed: int) -> PlayedRun:
         return PlayedRun(seed=seed, result=PlayResult.PASS, digest="other", virtual_us=40_000_000)
 
@@ -149,12 +158,13 @@ def test_search_stops_after_a_number_of_different_findings() -> None:
 
 
 def test_search_stops_at_the_time_limit_and_keeps_runs_in_progress() -> None:
+    """A batch of one seed ends every second. At 5 s the sixth is in progress, and is finished."""
     clock = ScriptedClock()
 
-    def second() -> None:
+    def pass_a_second() -> None:
         clock.now_s += 1.0
 
-    workers = ScriptedWorkers(size=2, on_wait=second)
+    workers = ScriptedWorkers(size=2, on_wait=pass_a_second)
     searching = Searching(workers, Limits(time_limit_s=5.0, batch=1), clock=clock)
     assert searching.search.run() is Stop.TIME_LIMIT
     assert searching.played() == list(range(6))
@@ -162,6 +172,7 @@ def test_search_stops_at_the_time_limit_and_keeps_runs_in_progress() -> None:
 
 
 def test_time_left_is_the_smaller_of_count_and_limit() -> None:
+    """20 runs in 10 s are 2 per second: the remaining 80 take 40 s, less than the limit's 490 s."""
     clock = ScriptedClock()
     searching = Searching(
         ScriptedWorkers(size=1), Limits(count=100, time_limit_s=500.0, batch=10), clock=clock
@@ -173,14 +184,12 @@ def test_time_left_is_the_smaller_of_count_and_limit() -> None:
 
 
 def test_interrupted_search_returns_at_once_with_the_finished_runs() -> None:
-    asked: list[None] = []
+    """The interrupt comes when three batches of one seed have ended."""
+    waits: list[None] = []
 
-    def after_three() -> None:
-        asked.append(None)
-
-    workers = ScriptedWorkers(size=2, on_wait=after_three)
+    workers = ScriptedWorkers(size=2, on_wait=lambda: waits.append(None))
     searching = Searching(
-        workers, Limits(count=100, batch=1), stop_requested=lambda: len(asked) >= 3
+        workers, Limits(count=100, batch=1), stop_requested=lambda: len(waits) >= 3
     )
     assert searching.search.run() is Stop.INTERRUPTED
     assert searching.played() == [0, 1, 2]
@@ -201,6 +210,8 @@ def test_resumed_search_plays_only_the_missing_seeds() -> None:
 
 
 def test_resumed_search_has_the_results_of_an_uninterrupted_one() -> None:
+    """The seeds 3, 10, 17 and 24 violate a promise; that of seed 10 has the fewest faults (0)."""
+
     def play(seed: int) -> PlayedRun:
         return violated(seed, faults=seed % 5) if seed % 7 == 3 else passed(seed)
 
@@ -228,6 +239,7 @@ def test_resumed_search_has_the_results_of_an_uninterrupted_one() -> None:
 
 
 def test_seeds_of_a_dead_worker_are_played_once_more_one_by_one() -> None:
+    """Seed 5 kills its worker once, with the batch 4 to 7: alone, no seed can take others along."""
     workers = ScriptedWorkers(deadly={5: 1})
     searching = Searching(workers, Limits(count=12, batch=4))
     assert searching.search.run() is Stop.COUNT
@@ -238,6 +250,7 @@ def test_seeds_of_a_dead_worker_are_played_once_more_one_by_one() -> None:
 
 
 def test_seed_that_ends_two_workers_is_reported_and_the_others_are_played() -> None:
+    """Seed 5 ends the worker of its batch, and the worker that plays it alone."""
     searching = Searching(ScriptedWorkers(deadly={5: 9}), Limits(count=12, batch=4))
     assert searching.search.run() is Stop.COUNT
     assert searching.played() == [seed for seed in range(12) if seed != 5]
@@ -249,7 +262,7 @@ def test_seed_that_ends_two_workers_is_reported_and_the_others_are_played() -> N
 
 
 def test_worker_that_dies_of_ctrl_c_is_no_failure_of_its_seeds() -> None:
-    """A terminal sends Ctrl-C to the workers, too."""
+    """A terminal sends Ctrl-C to the workers, too, so that their deaths prove nothing."""
     waits: list[None] = []
     workers = ScriptedWorkers(deadly={0: 9, 1: 9}, size=1, on_wait=lambda: waits.append(None))
     searching = Searching(workers, Limits(count=4, batch=2), stop_requested=lambda: bool(waits))
@@ -258,7 +271,7 @@ def test_worker_that_dies_of_ctrl_c_is_no_failure_of_its_seeds() -> None:
 
 
 def test_interrupted_run_is_not_recorded() -> None:
-    """It has no result; a record would prevent its seed from being played."""
+    """It has no result; after a record of it a resumed search would not play its seed."""
     workers = ScriptedWorkers(
         lambda seed: inconclusive(seed, PlayResult.INTERRUPTED, "") if seed == 1 else passed(seed)
     )
@@ -268,6 +281,7 @@ def test_interrupted_run_is_not_recorded() -> None:
 
 
 def test_lab_that_fails_repeatedly_ends_the_search() -> None:
+    """The runs in progress, at most one for each of the workers, are still counted."""
     workers = ScriptedWorkers(lambda seed: inconclusive(seed, PlayResult.BROKEN, f"boom {seed}"))
     searching = Searching(workers, Limits(batch=1))
     assert searching.search.run() is Stop.TOOL_FAILED
@@ -275,6 +289,8 @@ def test_lab_that_fails_repeatedly_ends_the_search() -> None:
 
 
 def test_finding_is_reported_when_new_and_when_its_example_gets_shorter() -> None:
+    """The plans of seeds 0 to 3 have 9, 9, 4 and 7 faults: reports at seed 0, and at seed 2."""
+
     def play(seed: int) -> PlayedRun:
         return violated(seed, faults=[9, 9, 4, 7][seed])
 

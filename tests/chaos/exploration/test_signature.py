@@ -1,4 +1,8 @@
-"""Signatures: equal for runs that found the same with other seeds, names and numbers."""
+"""Signatures: equal for runs that found the same with other seeds, names and numbers.
+
+A signature is a check, a claim (the finding's summary without names and numbers), and the kinds of
+the evidence's rows in order (its story).
+"""
 
 import pytest
 
@@ -55,7 +59,9 @@ def finding(summary: str, rows: Rows | None = None, **columns: str) -> Finding:
 def test_names_numbers_and_lengths_of_lists_make_no_difference(
     one: Finding, other: Finding
 ) -> None:
+    """Otherwise each seed would have a finding of its own."""
     assert signature_of(one) == signature_of(other)
+    # No name of a node, member or partition is left; they have hyphens.
     assert "-" not in signature_of(one).claim.replace("__consumer_offsets-N", "").replace("-N", "")
 
 
@@ -69,10 +75,13 @@ def test_names_numbers_and_lengths_of_lists_make_no_difference(
     ],
 )
 def test_kinds_of_events_make_a_difference(one: str, other: str) -> None:
+    """Words stay as they are, as do the roles of nodes and the internal topics."""
     assert signature_of(finding(one)) != signature_of(finding(other))
 
 
 def test_signature_has_each_kind_of_the_evidence_once_without_names() -> None:
+    """Two runs may have a different number of equal rows."""
+
     def rows(broker: str, member: str) -> Rows:
         made = Rows()
         made.add(1.0, broker, TraceKind.BECAME_LEADER, partition="__consumer_offsets-1")
@@ -92,12 +101,20 @@ def test_signature_has_each_kind_of_the_evidence_once_without_names() -> None:
 
 
 def test_order_of_the_evidence_makes_a_difference_and_its_length_is_bounded() -> None:
-    """Election, then append: split brain. The other way round: a lost tail."""
-    there, back, long = Rows(), Rows(), Rows()
+    """An append after an election is a split brain; one before it is a lost end of the log.
+
+    Both findings still claim the same, because `claims_as` ignores the story.
+    """
+    in_order, reversed_order, long = Rows(), Rows(), Rows()
     kinds = list(TraceKind)
-    for rows, order in ((there, kinds[:2]), (back, kinds[1::-1]), (long, kinds[:20])):
-        for at, kind in enumerate(order):
-            rows.add(float(at), "broker-0", kind)
-    assert signature_of(finding("x", there)) != signature_of(finding("x", back))
-    assert signature_of(finding("x", there)).claims_as(signature_of(finding("x", back)))
+    for rows, order in (
+        (in_order, kinds[:2]),
+        (reversed_order, kinds[1::-1]),
+        (long, kinds[:20]),
+    ):
+        for index, kind in enumerate(order):
+            rows.add(float(index), "broker-0", kind)
+    forward, backward = (signature_of(finding("x", rows)) for rows in (in_order, reversed_order))
+    assert forward != backward
+    assert forward.claims_as(backward)
     assert len(signature_of(finding("x", long)).story) == MAX_STEPS

@@ -1,4 +1,8 @@
-"""Space files: found by name; problems have place, expectation and near miss."""
+"""Space files: found by name; problems have place, expectation and near miss.
+
+A space is what a search draws experiments from: an experiment, lists of values for some of its
+settings (`*` stands for each group, or each topic), and the faults to draw.
+"""
 
 from pathlib import Path
 
@@ -74,13 +78,13 @@ def test_space_lists_the_reasons_for_which_a_run_may_be_inconclusive(tmp_path: P
 
 
 def test_shipped_spaces_are_found_by_their_names() -> None:
-    """As experiments: in this folder, in the checkout, or installed."""
+    """They are searched like experiments: in this folder, in the checkout, or installed."""
     assert {"reference", "standard"} <= set(list_spaces())
     assert load_space("reference").name == "reference"
 
 
 def test_unknown_name_is_reported_with_a_suggestion() -> None:
-    """The message is that for experiments."""
+    """A misspelt name of an experiment has the same message."""
     (problem,) = problems_of("standart")
 
     assert problem.message == "there is no exploration of this name"
@@ -88,7 +92,7 @@ def test_unknown_name_is_reported_with_a_suggestion() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             "kinds: {crash: 1",
@@ -171,18 +175,18 @@ def test_unknown_name_is_reported_with_a_suggestion() -> None:
     ],
 )
 def test_problem_of_a_space_is_reported_with_its_place(
-    tmp_path: Path, old: str, new: str, said: str
+    tmp_path: Path, old: str, new: str, message: str
 ) -> None:
-    """It has line, path in the file, expected and given value."""
+    """A problem has a line, a path in the file, the expected and the given value."""
     problems = problems_of(written(tmp_path, (old, new)))
     messages = "\n".join(str(problem) for problem in problems)
 
-    assert said in messages, messages
+    assert message in messages, messages
     assert all(problem.line is not None for problem in problems)
 
 
 def test_misspelt_word_has_a_near_miss(tmp_path: Path) -> None:
-    """Spaces share this with experiments."""
+    """The near miss of an experiment's word is found in the same way."""
     (problem,) = problems_of(written(tmp_path, ("kinds: {crash: 1", "kinds: {crahs: 1")))
 
     assert problem.near_miss == "crash"
@@ -197,11 +201,14 @@ def test_value_with_which_no_cluster_can_run_names_its_setting(tmp_path: Path) -
     assert problem.path == "settings.cluster.brokers[1]"
     assert problem.line == VALID[: VALID.index("cluster.brokers: [3, 4]")].count("\n") + 1
     assert "no experiment could be run with it" in problem.message
-    assert all(each.path == problem.path for each in others)
+    assert all(other.path == problem.path for other in others)
 
 
 def test_two_contradicting_values_name_both_settings(tmp_path: Path) -> None:
-    """Each is valid alone: a space is wide, and its corners are rarely drawn."""
+    """Each value is valid alone. The check tries each pair, because a draw may rarely combine them.
+
+    A session of 47 s exceeds a largest session of 46 s; a smallest one of 45 s exceeds 2 s.
+    """
     path = written(
         tmp_path,
         (

@@ -1,4 +1,7 @@
-"""An exploration's directory: no finished run is lost, and results of other code are refused."""
+"""An exploration's directory: no finished run is lost, and results of other code are refused.
+
+`batches.jsonl` has one record per line. A search that was ended resumes from it (`--resume`).
+"""
 
 import re
 from pathlib import Path
@@ -51,6 +54,7 @@ def store(tmp_path: Path, space: Space) -> ExplorationStore:
 
 
 def test_records_are_read_back_as_they_were_written(store: ExplorationStore) -> None:
+    """A record is a batch of played seeds, of rechecked seeds, or of lost ones."""
     assert tuple(open_exploration(store.path).records()) == RECORDS
     assert open_exploration(store.path).manifest == store.manifest
 
@@ -81,23 +85,27 @@ def test_unreadable_line_is_named(store: ExplorationStore) -> None:
 def test_folder_of_a_space_stands_for_its_latest_exploration(
     tmp_path: Path, store: ExplorationStore
 ) -> None:
+    """`runs/explore/standard` is easier to write than a time stamp."""
     assert open_exploration(store.path.parent).path == store.path
     assert open_exploration(store.path.parent / "latest").path == store.path
 
 
 def test_path_without_an_exploration_is_refused(tmp_path: Path) -> None:
+    """The folder is empty, or does not exist."""
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(NotAnExploration, match="holds no exploration"):
             open_exploration(path)
 
 
 def test_unchanged_exploration_is_continued(store: ExplorationStore) -> None:
+    """`check_resumable` raises an exception otherwise."""
     check_resumable(open_exploration(store.path))
 
 
 def test_exploration_of_other_code_or_python_is_refused(
     store: ExplorationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Another version may give a seed another plan, so that results could not be added up."""
     monkeypatch.setattr(exploration_store, "code_version", lambda: "0123456789abcdef")
     monkeypatch.setattr(exploration_store, "python_version", lambda: "3.99")
     with pytest.raises(CannotResume) as refused:
@@ -110,6 +118,7 @@ def test_exploration_of_other_code_or_python_is_refused(
 def test_exploration_of_a_space_that_changed_is_refused(
     store: ExplorationStore, space: Space
 ) -> None:
+    """A seed means another plan in another space; a comment changes no plan."""
     text = space.path.read_text()
     space.path.write_text("# a comment changes nothing\n" + text)
     check_resumable(store)
@@ -123,6 +132,7 @@ def test_exploration_of_a_space_that_changed_is_refused(
 def test_space_that_was_removed_is_played_from_its_copy(
     store: ExplorationStore, space: Space
 ) -> None:
+    """The exploration's directory has a copy of its space."""
     space.path.unlink()
     check_resumable(store)
     assert store.space().name == space.name
@@ -131,7 +141,7 @@ def test_space_that_was_removed_is_played_from_its_copy(
 def test_explorations_are_no_runs_and_no_experiment_has_their_name(
     tmp_path: Path, space: Space
 ) -> None:
-    """`list` would show each as an unreadable directory."""
+    """Otherwise `list` would show each exploration as an unreadable run."""
     runs = tmp_path / "runs"
     create_exploration(runs / EXPLORATIONS, space, first_seed=0, count=None, recheck_percent=5.0)
     assert list(scan_runs(runs)) == []
@@ -165,26 +175,27 @@ def test_batch_that_cannot_be_written_names_path_error_and_the_kept_seeds(
 
 
 def test_overrides_of_an_exploration_are_restored_with_its_space(tmp_path: Path) -> None:
-    """`--resume` repeats the draws: only the manifest has the overrides."""
+    """A resumed search repeats the draws with them; they are in the manifest, not in the space."""
     override = "cluster.config.unclean.leader.election.enable=true"
     changed = load_space("reference", (override,))
     assert base_experiment(changed) != base_experiment(load_space("reference"))
     made = create_exploration(
         tmp_path, changed, first_seed=0, count=1, recheck_percent=5.0, overrides=(override,)
     )
-    again = open_exploration(made.path).space()
-    assert base_experiment(again) == base_experiment(changed)
+    restored = open_exploration(made.path).space()
+    assert base_experiment(restored) == base_experiment(changed)
 
 
 @pytest.mark.parametrize(
-    ("override", "said"),
+    ("override", "message"),
     [
         ("cluster.config.no.such.key=1", "unknown key"),
         ("name=other", "is drawn from each seed"),
         ("cluster.config.min.insync.replicas=many", "--var"),
     ],
 )
-def test_override_that_no_draw_would_keep_is_refused(override: str, said: str) -> None:
+def test_override_that_no_draw_would_keep_is_refused(override: str, message: str) -> None:
+    """Otherwise the search would silently play other experiments than the user asked for."""
     with pytest.raises(ExperimentError) as refused:
         load_space("reference", (override,))
-    assert said in "".join(map(str, refused.value.problems))
+    assert message in "".join(map(str, refused.value.problems))

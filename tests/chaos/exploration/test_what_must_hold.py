@@ -1,4 +1,8 @@
-"""Unpromised properties are a finding where a group asks for them, and a cost elsewhere."""
+"""Unpromised properties are a finding where a group demands them, and are measured elsewhere.
+
+A group demands a property by `must_hold`, as by `one_owner_processes`: no two members process
+records of a partition while both own it.
+"""
 
 from pathlib import Path
 
@@ -51,6 +55,7 @@ def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
             servers[row.node] = row.peer  # None: not connected
         elif row.kind == TraceKind.ZOOKEEPER_VIEW:
             members[row.node] = len(detail_of(row)["members"])
+    # The consumer at the lagging server computed last, and is the only one that saw two members.
     (late,) = (node for node, server in servers.items() if server == LAGGING)
     assert members[late] == 2
     assert [count for node, count in members.items() if node != late] == [1]

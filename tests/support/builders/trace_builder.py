@@ -1,8 +1,9 @@
-"""Hand-written traces as run directories, and tables read back without Spark: for the pipeline.
+"""Hand-written traces as run directories, and tables read back without Spark, to test the pipeline.
 
-A trace is a text file, one event a line, in any order of time: seconds, node (`broker-2/1` is its
-incarnation 1), kind, then `name=value` pairs. Names that are no columns go into `detail`, where
-`a,b,` is a list, and `null` null. `#` begins a comment.
+A trace is a text file with one event per line, in any order of time. A line has the seconds, the
+node (`broker-2/1` is the incarnation 1 of broker-2), the kind, then pairs `name=value`. A name that
+is no column goes into `detail`; there the value `a,b,` is a list, and `null` is null. `#` begins a
+comment.
 """
 
 import json

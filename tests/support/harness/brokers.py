@@ -1,4 +1,7 @@
-"""A cluster of controller and brokers in virtual time, and a client for single requests."""
+"""A cluster of controller and brokers in virtual time, and a client for single requests.
+
+A test plays a story: a coroutine that sends requests, waits, and changes the cluster.
+"""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -45,6 +48,7 @@ from tests.support.harness.controllers import CONTROLLER, NO_BALANCING, cluster_
 T = TypeVar("T")
 
 CLIENT = NodeName("client-0")
+"""Node of the test's client; the cluster's specification has it as a producer."""
 ORDERS = "orders"
 SECOND_US = 1_000_000
 TIMEOUT_US = 30 * SECOND_US
@@ -84,7 +88,7 @@ def broker_cluster(
 class TestClient:
     """A node that keeps one connection to each broker and sends a test's requests."""
 
-    __test__ = False
+    __test__ = False  # pytest collects classes whose names begin with Test
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -98,7 +102,7 @@ class TestClient:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Return an empty status."""
+        """Report nothing: a client has no status."""
 
     async def call(
         self,
@@ -248,7 +252,7 @@ class BrokerLab:
         )
 
     def run(self, story: Callable[["BrokerLab"], Coroutine[Any, Any, T]]) -> T:
-        """Start the cluster, wait until every broker leads, play `story`, and stop."""
+        """Start the cluster, wait until partitions have leaders, play `story`, and stop."""
 
         async def main() -> T:
             await self.start()
@@ -262,10 +266,10 @@ class BrokerLab:
         return result
 
     async def start(self) -> None:
-        """Start the cluster and wait until every broker leads."""
+        """Start the cluster and wait until partitions have leaders."""
         await self.runtime.start()
         await self.until(self._has_started)
-        await self.seconds(1)
+        await self.seconds(1)  # for the brokers to apply the metadata
 
     async def seconds(self, duration_s: float) -> None:
         """Advance the time."""

@@ -1,4 +1,4 @@
-"""A ControllerCore with a clock and simulated brokers: no host, no network."""
+"""A ControllerCore with a clock, without a host and a network; tests send the brokers' requests."""
 
 from cluster.controller.core import ControllerCore
 from cluster.controller.metadata_image import (
@@ -183,19 +183,15 @@ class ControllerLab:
         broker_epochs: dict[int, int] | None = None,
     ) -> AlterPartitionPartitionResponse:
         """Propose an ISR, by default with the present epochs."""
-        now = self.image.partition(name)
+        present = self.image.partition(name)
+        if leader_epoch is None:
+            leader_epoch = present.leader_epoch if present else 0
+        if partition_epoch is None:
+            partition_epoch = present.partition_epoch if present else 0
         data = AlterPartitionPartitionData(
             partition_index=name.partition,
-            leader_epoch=(
-                leader_epoch if leader_epoch is not None else now.leader_epoch if now else 0
-            ),
-            partition_epoch=(
-                partition_epoch
-                if partition_epoch is not None
-                else now.partition_epoch
-                if now
-                else 0
-            ),
+            leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch,
             new_isr_with_epochs=tuple(
                 IsrBrokerState(member, (broker_epochs or {}).get(member, -1)) for member in new_isr
             ),
@@ -265,10 +261,10 @@ class ControllerLab:
 
     def partition(self, name: TopicPartition) -> PartitionRegistration:
         """Return the registration of an existing partition."""
-        found = self.image.partition(name)
-        if found is None:
+        registration = self.image.partition(name)
+        if registration is None:
             raise KeyError(name)
-        return found
+        return registration
 
     def broker(self, broker_id: int) -> BrokerRegistration:
         """Return the registration of a broker."""
@@ -287,6 +283,7 @@ class ControllerLab:
         ]
 
     def _take(self, result: Result) -> None:
+        """Keep the results of an input: trace events, timers and replies."""
         self.core.check_invariants()
         self.trace.extend(result.trace)
         for timer in result.timers:

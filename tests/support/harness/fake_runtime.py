@@ -1,6 +1,7 @@
 """A runtime without nodes: its clock moves when code sleeps, its status is scripted.
 
-For tests of code that drives a Runtime. Every call is kept in `acts`.
+For tests of code that drives a Runtime. Each call that changes the cluster is kept in `acts`, as a
+short text. A script is a function that changes the runtime at some time.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -53,9 +54,9 @@ Script = Callable[["FakeRuntime"], None]
 class FakeRuntime(Runtime):
     """A healthy cluster as the experiment describes it, unless its fields are changed.
 
-    Shape: `at` maps a time in microseconds to an event that happens once, when the clock passes it;
-    `nodes` has the state of every node, `partitions` the differences from `leader` leading with all
-    brokers as replicas in sync.
+    Shape: `at` maps a time in microseconds to a script that is called once, when the clock passes
+    it; `nodes` has the state of every node. A partition that is not in `partitions` is led by
+    `leader`, and has all brokers as replicas in sync.
     """
 
     name = "fake"
@@ -77,11 +78,11 @@ class FakeRuntime(Runtime):
         self.admin_answer: dict[str, str] | Exception = {}
         """Answer of an order about a group."""
         self.controller: NodeName | None = controller_name(FIRST_CONTROLLER_ID)
-        """The active controller; None: none answers, and no leader is known."""
+        """The active controller; None: no controller answers, and no leader is known."""
         self.group_leader: str | None = None
         """Member id of every group's leader; None: the first member's."""
         self.leader = BrokerId(0)
-        """Replication of every partition."""
+        """Leader of every partition that is not in `partitions`."""
         self.group_state = "Stable"
         self.nobody_joined = False
         self.commits_stand_still = False
@@ -198,6 +199,7 @@ class FakeRuntime(Runtime):
                 state="STABLE",
                 coordinator=leader,
                 assigned=(TopicPartition(group.topics[0], index),),
+                # A record every 100 ms since its start, and a commit every 200 ms.
                 records_consumed=(self.time_us - self._started_at_us.get(name, 0)) // 100_000,
                 commits_acknowledged=self.first_commit
                 + (0 if self.commits_stand_still else self.time_us // 200_000),
@@ -205,6 +207,7 @@ class FakeRuntime(Runtime):
             )
 
     def _change(self, node: NodeName, act: LifeAct, to: NodeState, words: str) -> HitNode:
+        """Change a node's state, if the act is legal in its present state, and keep the act."""
         act.check(node, self.nodes[node])
         self.acts.append(f"{words} {node}")
         self.nodes[node] = to
@@ -276,15 +279,17 @@ class FakeRuntime(Runtime):
         **kwargs: P.kwargs,
     ) -> T:
         """Keep the request or order, and answer it as scripted."""
-        asked: Any = question
+        function: Any = question
         values: list[Any] = [*args, *kwargs.values()]
-        if isinstance(asked, partial):
-            values += asked.keywords.values()
-            asked = asked.func
-        if asked is fetch_committed_offsets:
+        if isinstance(function, partial):
+            values += function.keywords.values()
+            function = function.func
+        if function is fetch_committed_offsets:
             return cast("T", self._committed_offsets(*values))
-        words = (" ".join(map(str, v)) if isinstance(v, list) else str(v) for v in values)
-        self.acts.append(" ".join((asked.__name__, *words)))
+        words = (
+            " ".join(map(str, value)) if isinstance(value, list) else str(value) for value in values
+        )
+        self.acts.append(" ".join((function.__name__, *words)))
         if isinstance(self.admin_answer, Exception):
             raise self.admin_answer
         return cast("T", self.admin_answer)

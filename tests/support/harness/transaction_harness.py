@@ -33,9 +33,13 @@ from protocol.records.batch import Record, RecordBatch, decode_records, encode_r
 from protocol.trace import TraceEvent
 
 EPOCH_US = 1_700_000_000_000_000
+"""Wall clock at the start of every test, microseconds since the epoch."""
 BLOCK = 10
+"""Number of producer ids that the controller allocates at a time."""
 TX = "tx"
+"""Transactional id of most tests."""
 TIMEOUT_MS = 60_000
+"""Transaction timeout of most tests."""
 OFFSETS = offsets_partition(0)
 """The offsets partition of every group; there is only one."""
 
@@ -99,7 +103,7 @@ class TransactionHarness:
         while self._timer_heap and self._timer_heap[0][0] <= end_us:
             deadline_us, sequence, key = heapq.heappop(self._timer_heap)
             if self._deadlines.get(key) != (deadline_us, sequence):
-                continue
+                continue  # the timer was cancelled, or set again
             del self._deadlines[key]
             self.now_us = deadline_us
             self.execute(self.coordinator.timer_fired(key, self.now_us))
@@ -133,7 +137,7 @@ class TransactionHarness:
             config=self.config,
             log=list(self.log),
             epoch=None,
-            first_producer_id=1_000,
+            first_producer_id=1_000,  # a block that the first broker never gets
         )
         other.now_us = self.now_us
         other.holds_markers = self.holds_markers
@@ -206,14 +210,14 @@ class TransactionHarness:
         response = self.responses[self.submit(request, version=version)]
         assert isinstance(response, AddPartitionsToTxnResponse)
         return {
-            TopicPartition(topic.name, each.partition_index): each.partition_error_code
+            TopicPartition(topic.name, partition.partition_index): partition.partition_error_code
             for result in response.results_by_transaction
             for topic in result.topic_results
-            for each in topic.results_by_partition
+            for partition in topic.results_by_partition
         }
 
     def verify(self, producer_id: int, epoch: int = 0, *, transactional_id: str = TX) -> ErrorCode:
-        """Return True if the offsets partition is part of the transaction."""
+        """Return the answer of a request that verifies that the transaction has OFFSETS."""
         (error,) = self.add_partitions(
             producer_id, epoch, OFFSETS, transactional_id=transactional_id, verify_only=True
         ).values()
@@ -286,6 +290,7 @@ class TransactionHarness:
             else:
                 self._deadlines.pop(timer.key, None)
         for append in result.appends:
+            # Behind a held append every later one is held, too: a log acknowledges in order.
             (self.held if self.holds_appends or self.held else self._acknowledge).append(append)
         self.markers.extend(result.markers)
         for reply in result.replies:

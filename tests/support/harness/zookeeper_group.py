@@ -1,7 +1,7 @@
-"""A group on ZooKeeper in virtual time: an ensemble, brokers, a producer, and its members.
+"""A group on ZooKeeper in virtual time: an ensemble, brokers, producers, and its members.
 
-Owns the cluster and the readers of its rows: requests by node, attempts, owners over time,
-processing.
+A test gives a scenario, a coroutine that changes the cluster, and then reads the rows: requests by
+operation, attempts, applied writes, processed records.
 """
 
 import json
@@ -160,7 +160,8 @@ class GroupLab:
             if all(name in status and status[name].state == "STABLE" for name in names):
                 return
             await self.runtime.sleep(SECOND // 20)
-        raise AssertionError({name: each.state for name, each in (await self.status()).items()})
+        states = {name: member.state for name, member in (await self.status()).items()}
+        raise AssertionError(states)
 
     async def rule(
         self,
@@ -222,14 +223,15 @@ class GroupLab:
 
     def writes_of(self, part: str, after_us: int = 0) -> list[tuple[TraceRow, dict[str, Any]]]:
         """Return the applied writes under `/consumers/g/<part>/`, with their details."""
-        found = [
+        # Every server applies a write; the rows of one server have each write once.
+        applied = [
             (row, detail_of(row))
             for row in self.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=after_us)
             if row.node == self.servers[0]
         ]
         return [
             (row, detail)
-            for row, detail in found
+            for row, detail in applied
             if str(detail.get("path", "")).startswith(f"/consumers/{GROUP}/{part}/")
         ]
 

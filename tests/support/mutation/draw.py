@@ -53,7 +53,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """Characters that replace others; offsets are in the file's bytes."""
+    """A text that replaces the bytes of a file from `start` to `end`."""
 
     start: int
     end: int
@@ -84,9 +84,9 @@ def _drawn(package: Path, path: Path, edit: _Edit) -> Drawn:
     changed = source[: edit.start] + edit.text.encode() + source[edit.end :]
     line = source.count(b"\n", 0, edit.start)
     end = source.count(b"\n", 0, edit.end)
-    before = b" ".join(each.strip() for each in source.split(b"\n")[line : end + 1])
+    before = b" ".join(text.strip() for text in source.split(b"\n")[line : end + 1])
     last = line + edit.text.count("\n")
-    after = b" ".join(each.strip() for each in changed.split(b"\n")[line : last + 1])
+    after = b" ".join(text.strip() for text in changed.split(b"\n")[line : last + 1])
     return Drawn(
         file=path.relative_to(package).as_posix(),
         source=changed.decode(),
@@ -124,12 +124,16 @@ def _visible(node: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]:
-    def span(of: ast.expr | ast.stmt | ast.pattern) -> tuple[int, int]:
-        assert of.end_lineno is not None
-        assert of.end_col_offset is not None
-        return starts[of.lineno - 1] + of.col_offset, starts[of.end_lineno - 1] + of.end_col_offset
+    """Yield the changes of one syntax node; `starts` are the offsets at which lines begin."""
+
+    def span(part: ast.expr | ast.stmt | ast.pattern) -> tuple[int, int]:
+        assert part.end_lineno is not None
+        assert part.end_col_offset is not None
+        start = starts[part.lineno - 1] + part.col_offset
+        return start, starts[part.end_lineno - 1] + part.end_col_offset
 
     def between(left: ast.expr, right: ast.expr, old: str, new: str) -> _Edit:
+        """Replace an operator, which is in the text between its operands."""
         begin, end = span(left)[1], span(right)[0]
         at = source.index(old.encode(), begin, end)
         return _Edit(at, at + len(old), new)

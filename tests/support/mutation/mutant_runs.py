@@ -55,6 +55,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 def main() -> None:
     """Run the jobs of stdin one after another."""
     jobs = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Job])
+    # Unless a mutant changes it, `protocol` is imported here once, for all children.
     if not any(job.path.startswith("protocol/") for job in jobs):
         for path in sorted(Path("protocol").rglob("*.py")):
             import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))

@@ -127,10 +127,11 @@ def drawn_survivors(folder: Path, drawn: Sequence[Drawn]) -> list[Drawn]:
         if not alive:
             break
         jobs = [
-            Job(tests=tests, path=f"{PACKAGE}/{each.file}", source=each.source) for each in alive
+            Job(tests=tests, path=f"{PACKAGE}/{mutant.file}", source=mutant.source)
+            for mutant in alive
         ]
         runs = run_jobs(Path(tempfile.mkdtemp(dir=folder)), jobs)
-        alive = [each for each, run in zip(alive, runs, strict=True) if run.is_passed]
+        alive = [mutant for mutant, run in zip(alive, runs, strict=True) if run.is_passed]
     return alive
 
 

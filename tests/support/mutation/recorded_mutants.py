@@ -20,7 +20,7 @@ import msgspec
 from tests.support.mutation.draw import LEFT_ALONE, Drawn, every_mutant, sample
 from tests.support.mutation.mutant_runs import Job, Run
 from tests.support.mutation.mutants import JobFolder
-from tests.support.soak import code_id, is_remembered, remembered
+from tests.support.soak import code_id, has_result, load_or_compute
 
 ROOT = Path(__file__).resolve().parents[3]
 RECORD = ROOT / "tests" / "soak" / "recorded_mutants.jsonl"
@@ -60,7 +60,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     scope: str
     before: str
     after: str
-    nth: int  # index among the mutants of its package with this scope, before and after
+    nth: int  # index among the mutants of its package with equal `scope`, `before` and `after`
     is_killed: bool
 
     @property
@@ -112,8 +112,8 @@ def write_sample(package: str) -> None:
     known = list(_every(package))
     with RECORD.open("a", encoding="utf-8") as file:
         for mutant, is_killed in zip(drawn, killed, strict=True):
-            alike = [each for each in known if _key(each) == _key(mutant)]
-            nth = next(n for n, each in enumerate(alike) if each.source == mutant.source)
+            alike = [candidate for candidate in known if _key(candidate) == _key(mutant)]
+            nth = next(n for n, candidate in enumerate(alike) if candidate.source == mutant.source)
             recorded = Recorded(
                 package=package,
                 file=mutant.file,
@@ -129,19 +129,25 @@ def write_sample(package: str) -> None:
 
 def newly_alive(package: str) -> Fates:
     """Run the recorded mutants of a package that were killed, wherever they are now."""
-    killed_before = [r for r in read_record() if r.package == package and r.is_killed]
+    killed_before = [
+        recorded for recorded in read_record() if recorded.package == package and recorded.is_killed
+    ]
     # Code that left a package is searched for in the packages that it may have moved to.
     known = [
         (folder, list(_every(folder)))
-        for folder in (package, *(f for f in FOLDERS if f != package))
+        for folder in (package, *(other for other in FOLDERS if other != package))
     ]
-    found = [(recorded, find(recorded, known)) for recorded in killed_before]
-    there = [(recorded, place) for recorded, place in found if place is not None]
-    killed = run_mutants(package, [place for _, place in there])
+    places = [(recorded, find(recorded, known)) for recorded in killed_before]
+    existing = [(recorded, place) for recorded, place in places if place is not None]
+    killed = run_mutants(package, [place for _, place in existing])
     return Fates(
         killed=sum(killed),
-        alive=tuple(r for (r, _), is_killed in zip(there, killed, strict=True) if not is_killed),
-        gone=tuple(recorded for recorded, place in found if place is None),
+        alive=tuple(
+            recorded
+            for (recorded, _), is_killed in zip(existing, killed, strict=True)
+            if not is_killed
+        ),
+        gone=tuple(recorded for recorded, place in places if place is None),
     )
 
 
@@ -157,10 +163,15 @@ def find(recorded: Recorded, known: Sequence[tuple[str, Sequence[Drawn]]]) -> Pl
     Its scope may have another name, if only one place with its line is left.
     """
     for folder, mutants in known:
-        alike = [m for m in mutants if (m.before, m.after) == (recorded.before, recorded.after)]
+        alike = [
+            mutant
+            for mutant in mutants
+            if (mutant.before, mutant.after) == (recorded.before, recorded.after)
+        ]
+        # The function may have moved to another class: its own name then decides.
         name = recorded.scope.rpartition(".")[2]
-        in_scope = [m for m in alike if m.scope == recorded.scope] or [
-            m for m in alike if m.scope.rpartition(".")[2] == name
+        in_scope = [mutant for mutant in alike if mutant.scope == recorded.scope] or [
+            mutant for mutant in alike if mutant.scope.rpartition(".")[2] == name
         ]
         if in_scope:
             return folder, in_scope[min(recorded.nth, len(in_scope) - 1)]
@@ -178,9 +189,9 @@ def run_mutants(package: str, mutants: Sequence[Place]) -> list[bool]:
     for stage, tests in enumerate(STAGES[package]):
         alive = [n for n, is_killed in enumerate(killed) if not is_killed]
         keys = {n: _key_of(package, stage, mutants[n]) for n in alive}
-        runs = _runs(tests, [mutants[n] for n in alive if not is_remembered(PART, keys[n])])
+        runs = _runs(tests, [mutants[n] for n in alive if not has_result(PART, keys[n])])
         for n in alive:
-            killed[n] = remembered(PART, keys[n], bool, partial(_is_killed_next, runs))
+            killed[n] = load_or_compute(PART, keys[n], bool, partial(_is_killed_next, runs))
     return killed
 
 

@@ -13,6 +13,7 @@ from tests.support.random_worlds.random_brokers import (
 from tests.support.random_worlds.random_consumers import CONSUMERS, Consumers
 from tests.support.random_worlds.random_world import DRIVER, World
 
+# Kinds of faults, and how often each is drawn.
 _KINDS = (
     ("crash", 4),
     ("pause", 3),
@@ -32,7 +33,7 @@ MOMENTARY = ("reset", "leadership_move")
 
 @dataclass(slots=True)
 class _Fault:
-    """One fault: its id, kind, hit, and the ends of its links."""
+    """One fault: its id (`fault`), its kind, the nodes that it hits, and the ends of its links."""
 
     fault: str
     kind: str
@@ -59,11 +60,11 @@ class Faults:
         name = f"{kind}-{self._count}"
         self._count += 1
         is_client = kind.startswith("client-")
-        able = world.moving(tuple(CONSUMERS) if is_client else BROKERS)
-        if kind == "missed" or not able:
+        candidates = world.moving(tuple(CONSUMERS) if is_client else BROKERS)
+        if kind == "missed" or not candidates:
             self._miss(name)
             return
-        victim = world.rng.choice(able)
+        victim = world.rng.choice(candidates)
         others = tuple(node for node in (*BROKERS, CONTROLLER) if node != victim)
         match kind:
             case "cut" | "clog" | "slow" | "reset":
@@ -78,7 +79,7 @@ class Faults:
         self._act(fault, victim)
 
     def _miss(self, name: str) -> None:
-        """Hit no node, which is known before, or only after the row of the injection."""
+        """Write the rows of a fault that hits no node, with or without a row of its injection."""
         world = self._world
         detail: dict[str, object] = {"fault": "crash", "target": "broker(7)"}
         if world.chance(0.5):
@@ -109,10 +110,12 @@ class Faults:
         world.add(DRIVER, kind, peer=peer, cause=fault.fault, detail=detail)
         if fault.kind not in MOMENTARY and world.chance(0.8):
             in_force = TraceKind.FAULT_IN_FORCE
-            said: dict[str, object] = {"fault": fault.kind}
+            kind_detail: dict[str, object] = {"fault": fault.kind}
             world.later(
                 world.delay_us(20_000),
-                lambda: world.add(DRIVER, in_force, peer=peer, cause=fault.fault, detail=said),
+                lambda: world.add(
+                    DRIVER, in_force, peer=peer, cause=fault.fault, detail=kind_detail
+                ),
             )
 
     def _act(self, fault: _Fault, victim: str) -> None:

@@ -13,7 +13,7 @@ from tests.support.random_worlds.random_world import Life, World
 _SERVERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
 _GROUPS = ("old", "older")
 _CONSUMERS = {f"consumer-{group}-{index}": group for group in _GROUPS for index in range(3)}
-_STRANGER = "consumer-stranger-0"
+_CLIENT_WITHOUT_GROUP = "consumer-stranger-0"
 """A client that opens sessions and never rebalances."""
 _PARTITIONS = ("orders-0", "orders-1", "payments-0")
 _APIS = (
@@ -37,10 +37,11 @@ def random_zookeeper_run(seed: int) -> list[TraceRow]:
     """Return the trace of a random run of an ensemble, in the order in which rows were written."""
     rng = random.Random(f"ZooKeeper of {seed}")
     world = World(rng, messages=rng.random() < 0.85)
+    # In a third of the runs the clocks are coarse, so that many rows have equal times.
     world.grain_us = rng.choice((1, 1, 50_000))
     world.stage("starting")
     world.lives["driver"] = Life("driver")
-    for node in (*_SERVERS, *_CONSUMERS, _STRANGER):
+    for node in (*_SERVERS, *_CONSUMERS, _CLIENT_WITHOUT_GROUP):
         world.start(node, node.split("-")[0])
     ensemble = _Ensemble(world)
     for _ in range(rng.randint(150, 400)):
@@ -114,7 +115,7 @@ class _Ensemble:
         if not self._open:
             return
         session = self._rng.choice(list(self._open))
-        client = self._open[session] or self._rng.choice([*_CONSUMERS, _STRANGER])
+        client = self._open[session] or self._rng.choice([*_CONSUMERS, _CLIENT_WITHOUT_GROUP])
         if not self._world.lives[client].alive:
             return
         self._open[session] = client
@@ -187,7 +188,7 @@ class _Ensemble:
         self._world.add(
             self._rng.choice(_SERVERS),
             TraceKind.ZOOKEEPER_WATCH_FIRED,
-            peer=self._rng.choice([*_CONSUMERS, _STRANGER]),
+            peer=self._rng.choice([*_CONSUMERS, _CLIENT_WITHOUT_GROUP]),
             offset=self._zxid - self._rng.randint(0, 3),
             detail={"type": "NodeChildrenChanged", "path": "/consumers/old/ids"},
         )
@@ -195,7 +196,7 @@ class _Ensemble:
     # -- consumers -------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        client = self._rng.choice([*_CONSUMERS, _STRANGER])
+        client = self._rng.choice([*_CONSUMERS, _CLIENT_WITHOUT_GROUP])
         if self._world.lives[client].alive:
             self._world.add(
                 client,

@@ -64,10 +64,11 @@ def _find_coordinator(command: Command) -> AnyRequest:
 def _list_offsets(command: Command) -> AnyRequest:
     """`list_offsets orders-0 -2`: the first offset; -1: the last."""
     partition = read_partition(command.words[0])
-    asked = ListOffsetsPartition(
+    position = ListOffsetsPartition(
         partition_index=partition.partition, timestamp=int(command.words[1])
     )
-    return ListOffsetsRequest(topics=(ListOffsetsTopic(name=partition.topic, partitions=(asked,)),))
+    topic = ListOffsetsTopic(name=partition.topic, partitions=(position,))
+    return ListOffsetsRequest(topics=(topic,))
 
 
 def _metadata(command: Command) -> AnyRequest:

@@ -58,7 +58,9 @@ ROWS_LEFT_OUT = frozenset(
 )
 """Kinds that are not printed (each request, offset, ISR), because they would hide the others."""
 COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset")
+"""Columns of a row that are printed."""
 AT_MOST_S = 30
+"""Default of the time after which `until` fails."""
 
 
 class ClusterPlayer:
@@ -105,6 +107,7 @@ class ClusterPlayer:
         return [*self._new_rows(), *lines, *answers, *(self._changes() if self._is_started else [])]
 
     def _carry_out(self, line: str) -> list[str]:
+        """Execute a command and return the lines that it prints itself."""
         command = read_command(line)
         if command.name == "cluster":
             self._lab = BrokerLab(small_cluster(command), seed=command.number("seed", 7))
@@ -203,19 +206,19 @@ class ClusterPlayer:
         self._sent += 1
         number, send = self._sent, self._request(command)
 
-        async def answered() -> None:
+        async def keep_answer() -> None:
             first, *more = await send
             self._answers += [f"#{number} {first}", *more]
 
-        self._lab.client.host.spawn(answered(), name=f"send-{number}")
-        await asyncio.sleep(0)
+        self._lab.client.host.spawn(keep_answer(), name=f"send-{number}")
+        await asyncio.sleep(0)  # let the task send the request before the next command
         return [f"#{number} is sent"]
 
     def _request(self, command: Command) -> Coroutine[Any, Any, list[str]]:
         broker_id, name, *words = command.words
-        asked = Command(name, words, command.settings)
-        version = asked.settings.pop("version", None)
-        body = read_broker_request(asked)
+        request = Command(name, words, command.settings)
+        version = request.settings.pop("version", None)
+        body = read_broker_request(request)
         return self._answer(int(broker_id), body, None if version is None else int(version))
 
     async def _answer(self, broker_id: int, body: AnyRequest, version: int | None) -> list[str]:
@@ -275,9 +278,15 @@ class ClusterPlayer:
         """Print each log on each disk: its batches, and how many of them are flushed."""
         lines = []
         for name, storage in sorted(self._lab.storages.items()):
-            logs = [(each, storage.log(each)) for each in sorted(storage.partitions())]
-            shown = (f"{each}: {len(log)} ({log.flushed_length})" for each, log in logs if len(log))
-            lines.append(f"disk of {name}: {len(logs)} logs; {', '.join(shown) or 'all empty'}")
+            logs = [
+                (partition, storage.log(partition)) for partition in sorted(storage.partitions())
+            ]
+            texts = (
+                f"{partition}: {len(log)} ({log.flushed_length})"
+                for partition, log in logs
+                if len(log)
+            )
+            lines.append(f"disk of {name}: {len(logs)} logs; {', '.join(texts) or 'all empty'}")
         return [line for line in lines if "broker" in line]
 
     async def _log(self, command: Command) -> list[str]:
@@ -300,6 +309,7 @@ class ClusterPlayer:
         return f"after {(self._lab.runtime.now_us() - begun_us) / SECOND_US:.1f} s"
 
     def _new_rows(self) -> list[str]:
+        """Return the lines of the rows since the last call."""
         rows = self._lab.rows[self._rows_printed :]
         self._rows_printed = len(self._lab.rows)
         return [
@@ -338,11 +348,12 @@ def _condition(words: list[str]) -> Callable[[ClusterStatus], bool]:
             return lambda status: status.partitions[partition].leader == int(broker_id)
         case ["isr", name, brokers]:
             partition = read_partition(name)
-            wanted = {int(each) for each in brokers.split(",")}
+            wanted = {int(broker_id) for broker_id in brokers.split(",")}
             return lambda status: set(status.partitions[partition].isr) == wanted
         case ["whole"]:
             return lambda status: all(
-                len(each.isr) == len(each.replicas) for each in status.partitions.values()
+                len(partition_status.isr) == len(partition_status.replicas)
+                for partition_status in status.partitions.values()
             )
         case ["down", name]:
             return lambda status: status.nodes[NodeName(name)].value == "down"
@@ -362,11 +373,11 @@ def _row_text(row: TraceRow) -> str:
 def _status_lines(status: ClusterStatus) -> Iterable[tuple[str, str]]:
     for node, state in status.nodes.items():
         yield node, state.value
-    for partition, each in status.partitions.items():
-        isr = ",".join(str(broker_id) for broker_id in each.isr)
-        yield str(partition), f"leader {each.leader} in epoch {each.leader_epoch}, isr {isr}"
-    for group_id, seen in sorted(status.groups.items()):
-        for group in seen:
+    for partition, known in status.partitions.items():
+        isr = ",".join(str(broker_id) for broker_id in known.isr)
+        yield str(partition), f"leader {known.leader} in epoch {known.leader_epoch}, isr {isr}"
+    for group_id, copies in sorted(status.groups.items()):
+        for group in copies:  # more than one broker may have a group, as in a split brain
             members = ", ".join(group.members) or "no members"
             name = f"group {group_id!r} at broker-{group.coordinator}"
             yield name, f"{group.state}, generation {group.generation}, {members}"

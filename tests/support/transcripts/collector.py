@@ -40,17 +40,19 @@ class TranscriptFile(pytest.File):
 
     def collect(self) -> Iterator["TranscriptItem"]:
         """Yield a test for each story."""
-        told = read_story_file(self.path)
-        for story in told.stories:
-            yield TranscriptItem.from_parent(self, name=story.name, told=told, story=story)
+        story_file = read_story_file(self.path)
+        for story in story_file.stories:
+            yield TranscriptItem.from_parent(
+                self, name=story.name, story_file=story_file, story=story
+            )
 
 
 class TranscriptItem(pytest.Item):
     """One story."""
 
-    def __init__(self, *, told: StoryFile, story: Story, **others: object) -> None:
+    def __init__(self, *, story_file: StoryFile, story: Story, **others: object) -> None:
         super().__init__(**others)  # type: ignore[arg-type]  # pytest's own
-        self._story_file = told
+        self._story_file = story_file
         self._story = story
 
     def runtest(self) -> None:
@@ -61,12 +63,13 @@ class TranscriptItem(pytest.Item):
         player = new_player(self._story_file)
         player.play(self._story_file.scene)
         played = self._story.played(player.play)
-        player.close()  # not after a failure: an endless story would not stop either
+        player.close()  # not after a failure: a story that hangs could not be stopped, either
         if played == self._story:
             return
         if self.config.getoption("--rewrite"):
-            told = read_story_file(self.path).with_story(played)
-            self.path.write_text(told.text(), encoding="utf-8")
+            # Read again: another story of the file may have been rewritten since.
+            rewritten = read_story_file(self.path).with_story(played)
+            self.path.write_text(rewritten.text(), encoding="utf-8")
             return
         before, after = (story.text().splitlines() for story in (self._story, played))
         diff = unified_diff(before, after, "written", "played", lineterm="", n=8)
@@ -85,9 +88,10 @@ class TranscriptItem(pytest.Item):
         return self.path, None, self.name
 
 
-def new_player(told: StoryFile) -> Player:
+def new_player(story_file: StoryFile) -> Player:
     """Return a player for a file's stories, by the first word of its scene."""
-    kind = told.scene[0].split()[0]
+    kind = story_file.scene[0].split()[0]
+    # Imported on use, because a player imports the whole package whose stories it plays.
     module, _, name = PLAYERS[kind].partition(":")
     make: Callable[[], Player] = getattr(import_module(module), name)
     return make()

@@ -1,8 +1,8 @@
 """Plays the stories of a group coordinator: each command prints its results as lines.
 
-A command prints, in this order: replies, appends and trace events of each input, with the time
-where it moved; the groups that changed; the timers, if they changed; the offsets partitions, if
-they changed. Unprinted parts are unchanged. A step that begins with `given` prints only the
+A command prints, in this order: the time, if it has moved (`@500`); replies, appends and trace
+events of each input; the groups that changed; the timers, if they changed; the offsets partitions,
+if they changed. Unprinted parts are unchanged. A step that begins with `given` prints only the
 resulting state: another story shows the steps to it.
 """
 
@@ -63,9 +63,10 @@ class CoordinatorPlayer:
             self._h.coordinator.check_invariants()
 
     def _carry_out(self, line: str) -> list[str]:
+        """Execute a command, which is a request unless OWN_COMMANDS has it; return its lines."""
         command = read_command(line)
-        own = OWN_COMMANDS.get(command.name)
-        lines = self._request(command) if own is None else own(self, command)
+        own_command = OWN_COMMANDS.get(command.name)
+        lines = self._request(command) if own_command is None else own_command(self, command)
         command.check_all_taken()
         return lines
 
@@ -101,7 +102,7 @@ class CoordinatorPlayer:
                 guards=take_settings(Guards, values),
                 java=take_settings(JavaSwitches, values),
                 num_partitions=partitions,
-                owned=tuple(int(each) for each in owned or ["0"] if each != "-"),
+                owned=tuple(int(partition) for partition in owned or ["0"] if partition != "-"),
             )
         )
         return []
@@ -160,7 +161,7 @@ class CoordinatorPlayer:
 
     def _end_transaction(self, command: Command) -> list[str]:
         producer_id, outcome = command.words
-        partitions = tuple(int(each) for each in command.parts("partitions")) or (0,)
+        partitions = tuple(map(int, command.parts("partitions"))) or (0,)
         is_commit = {"commit": True, "abort": False}[outcome]
         self._h.end_transaction(int(producer_id), is_commit=is_commit, partitions=partitions)
         return self._h.take_lines()
@@ -276,7 +277,10 @@ class CoordinatorPlayer:
         lines = [f"{group_name(name)} is gone" for name in self._groups if name not in groups]
         for name, shown in groups.items():
             lines += _changed_lines(self._groups.get(name, {}), shown)
-        timers = [f"{key} @{(at - EPOCH_US) / 1_000:g}" for key, at in self._h.deadlines()]
+        timers = [
+            f"{key} @{(deadline_us - EPOCH_US) / 1_000:g}"
+            for key, deadline_us in self._h.deadlines()
+        ]
         if timers != self._timers:
             text = f"timers: {', '.join(timers) or 'none'}"
             lines += wrap(text, WIDTH, subsequent_indent=INDENT, break_on_hyphens=False)
@@ -300,8 +304,8 @@ def _changed_lines(before: dict[str, str], now: dict[str, str]) -> list[str]:
     """Return the lines of a group that changed, and the names of removed ones."""
     changed = [line for name, line in now.items() if before.get(name) != line]
     gone = [f"{name} is gone" for name in before if name not in now]
-    own = now[""]
-    return [own if line == own else INDENT + line for line in (*changed, *gone)]
+    group_line = now[""]
+    return [line if line == group_line else INDENT + line for line in (*changed, *gone)]
 
 
 def take_settings(kind: type[ConfigT], settings: dict[str, str]) -> ConfigT:

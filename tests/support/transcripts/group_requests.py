@@ -44,6 +44,7 @@ def read_request(command: Command) -> GroupRequest:
 
 
 def _join(command: Command) -> GroupRequest:
+    """`join`, `join m-1 protocols=range:foo,sticky`; a static member offers roundrobin, too."""
     (member_id,) = command.words or [""]
     instance = command.optional("instance")
     offers = tuple(_offer(part) for part in command.parts("protocols")) or protocols(
@@ -68,12 +69,13 @@ def _offer(part: str) -> JoinGroupRequestProtocol:
 
 
 def _sync(command: Command) -> GroupRequest:
+    """`sync m-1 2 assign=m-1:foo,m-2:bar`: in generation 2."""
     member_id, generation_id = command.words
-    given = (part.partition(":") for part in command.parts("assign"))
+    assignments = (part.partition(":") for part in command.parts("assign"))
     return sync_group(
         member_id,
         int(generation_id),
-        {member: read_bytes(data) for member, _, data in given},
+        {member: read_bytes(data) for member, _, data in assignments},
         group_id=command.text("group", GROUP),
         instance=command.optional("instance"),
         protocol_type=command.optional("type", "consumer"),
@@ -108,6 +110,7 @@ def _identity(word: str, reason: str | None) -> MemberIdentity:
 
 
 def _commit(command: Command) -> GroupRequest:
+    """`commit m-1 2 foo-0=97`; without words the commit of a simple consumer."""
     member_id, generation_id = command.words or ("", "-1")
     return offset_commit(
         dict(read_offsets(command)),

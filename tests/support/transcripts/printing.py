@@ -30,6 +30,7 @@ from tests.support.transcripts.words import bytes_text
 EPOCH_MS = 1_700_000_000_000
 """Wall clock at the start of every story, milliseconds since the epoch."""
 WIDTH = 100
+"""Longest line that a message is printed on as a whole."""
 INDENT = "  "
 
 
@@ -39,7 +40,7 @@ def message_lines(head: str, message: msgspec.Struct) -> list[str]:
     words = [head, *([error.name] if isinstance(error, ErrorCode) else [])]
     plain, nested = _fields(message, leave_out=("error_code",))
     line = " ".join((*words, *plain))
-    items = [f"{name} {_struct_text(each)}" for name, rows in nested for each in rows]
+    items = [f"{name} {_struct_text(struct)}" for name, structs in nested for struct in structs]
     one_line = " ".join((line, *items))
     if len(one_line) <= WIDTH:
         return [one_line]
@@ -86,7 +87,7 @@ def record_lines(record: Record) -> list[str]:
 
 def batch_text(batch: RecordBatch) -> str:
     """Return the offset of a batch, its writer, and the values of its records."""
-    values = " ".join(bytes_text(each.value or b"") for each in decode_records(batch.records))
+    values = " ".join(bytes_text(record.value or b"") for record in decode_records(batch.records))
     words = f"{batch.base_offset} in epoch {batch.partition_leader_epoch}: {values}"
     if batch.producer_id == NO_PRODUCER_ID:
         return words
@@ -108,7 +109,7 @@ def trace_text(event: TraceEvent) -> str:
 
 
 def group_lines(group: Group) -> dict[str, str]:
-    """Return a group's state: a line for itself, each member, each offset, by name."""
+    """Return a group's state: a line for itself (under ""), each member, each offset, by name."""
     words = [f"{group_name(group.group_id)} {group.state.value} generation={group.generation_id}"]
     named = {
         "type": group.protocol_type,
@@ -157,9 +158,9 @@ def value_text(value: object, name: str = "") -> str:
         case msgspec.Struct():
             return _struct_text(value)
         case tuple() | list():
-            return f"[{', '.join(value_text(each) for each in value)}]"
+            return f"[{', '.join(value_text(item) for item in value)}]"
         case dict():
-            pairs = (f"{key}: {value_text(each)}" for key, each in value.items())
+            pairs = (f"{key}: {value_text(item)}" for key, item in value.items())
             return f"{{{', '.join(pairs)}}}"
         case str() if re.fullmatch(r"[^\s'=,]+", value):
             return value
@@ -176,7 +177,7 @@ def _struct_text(message: msgspec.Struct) -> str:
 def _fields(
     message: msgspec.Struct, *, leave_out: Iterable[str] = ()
 ) -> tuple[list[str], list[tuple[str, tuple[msgspec.Struct, ...]]]]:
-    """Return the fields that are not at their defaults, those with structs separately."""
+    """Return the texts of the fields that are not at their defaults, and the lists of structs."""
     plain: list[str] = []
     nested: list[tuple[str, tuple[msgspec.Struct, ...]]] = []
     for field in msgspec.structs.fields(message):
@@ -201,6 +202,7 @@ def _delayed_join(group: Group) -> str | None:
 
 
 def _member_text(group: Group, member: Member, instances: dict[str, str]) -> str:
+    """Return a member's line; values of most stories, such as the client's, are left out."""
     words = [f"member {member.member_id}"]
     if member.group_instance_id is not None:
         mapped = instances.get(member.group_instance_id)

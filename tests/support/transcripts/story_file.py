@@ -1,12 +1,15 @@
 """The text of transcripts: a file of stories, each a list of steps with their results.
 
 A file begins with comments (`#`) and, if its stories have one, the command that sets their scene. A
-story begins with `== name ==` and comments that describe it. A step is one command a line, comments
-before them, then `----` and the results, up to an empty line:
+story begins with `== name ==` and comments that describe it. A step has comments, then commands,
+each on a line of its own, then the line `----` and the results, up to an empty line. One step:
 
-    # The session is over. advance 500 ---- @500 ...
+    # The session is over.
+    advance 500
+    ----
+    @500
 
-Must not know what commands mean.
+This module does not know what commands mean; a player does.
 """
 
 from collections.abc import Callable
@@ -14,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 RULE = "----"
+"""Line between the commands of a step and their results."""
 
 
 class NotATranscript(Exception):
@@ -70,7 +74,10 @@ class StoryFile:
     def with_story(self, story: Story) -> "StoryFile":
         """Return the file with another text of the story of this name."""
         return replace(
-            self, stories=tuple(story if s.name == story.name else s for s in self.stories)
+            self,
+            stories=tuple(
+                story if existing.name == story.name else existing for existing in self.stories
+            ),
         )
 
 
@@ -124,12 +131,12 @@ def _blocks(lines: list[str]) -> list[list[str]]:
 
 
 def _step(block: list[str]) -> Step:
-    at = block.index(RULE) if RULE in block else len(block)
-    commands = tuple(line for line in block[:at] if not line.startswith("#"))
+    rule_index = block.index(RULE) if RULE in block else len(block)
+    commands = tuple(line for line in block[:rule_index] if not line.startswith("#"))
     if not commands:
         raise NotATranscript(f"a step without a command: {block[0]!r}")
     return Step(
-        comments=tuple(line for line in block[:at] if line.startswith("#")),
+        comments=tuple(line for line in block[:rule_index] if line.startswith("#")),
         commands=commands,
-        output=tuple(block[at + 1 :]),
+        output=tuple(block[rule_index + 1 :]),
     )

@@ -1,8 +1,8 @@
 """Plays the stories of a transaction coordinator: each command prints its results.
 
-A command prints replies, appends, markers and trace events of each input, with the time where it
-moved; the transactional ids that changed; the timers, if they changed. `given` has the meaning of a
-group coordinator's stories.
+A command prints the time, if it has moved (`@500`); replies, appends, markers and trace events of
+each input; the transactional ids that changed; the timers, if they changed. A step that begins with
+`given` prints only the resulting state.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from tests.support.transcripts.words import Command, UnknownWord, read_command, 
 
 
 class _Printing(TransactionHarness):
-    """Keeps a line of each act that it carries out."""
+    """Keeps a line of each reply, append, marker and trace event."""
 
     def __init__(self, **settings: object) -> None:
         self.lines: list[str] = []
@@ -225,7 +225,10 @@ class TransactionPlayer:
         names = {line.split()[0] for line in printed}
         gone = (line.split()[0] for line in self._shown if line.split()[0] not in names)
         lines += [f"{name} is gone" for name in gone]
-        timers = [f"{key} @{(at - EPOCH_US) / 1_000:g}" for key, at in self._h.deadlines()]
+        timers = [
+            f"{key} @{(deadline_us - EPOCH_US) / 1_000:g}"
+            for key, deadline_us in self._h.deadlines()
+        ]
         if timers != self._timers:
             lines.append(f"timers: {', '.join(timers) or 'none'}")
         self._shown, self._timers = printed, timers
@@ -234,11 +237,11 @@ class TransactionPlayer:
     def _names(self) -> list[str]:
         """Return every transactional id that the log or a request named."""
         logged = (decode_transaction_key(record.key or b"") for record in self._h.records())
-        asked = (event.detail or {} for event in self._h.trace)
-        named = (
-            str(detail["transactional_id"]) for detail in asked if "transactional_id" in detail
+        details = (event.detail or {} for event in self._h.trace)
+        traced = (
+            str(detail["transactional_id"]) for detail in details if "transactional_id" in detail
         )
-        return sorted({TX, *(name for name in logged if name), *named})
+        return sorted({TX, *(name for name in logged if name), *traced})
 
 
 def _append_lines(append: Append, *, is_held: bool) -> list[str]:

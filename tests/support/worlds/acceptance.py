@@ -1,8 +1,8 @@
 """The facts of one coordinator crash, computed from the rows of its trace in plain Python.
 
-Independent of the pipeline and of the checkers on purpose: it shares no code with either, reads
-every row in memory, and knows only the one story of `coordinator_crash` (one kill, one group). The
-acceptance tests and the soak check the acceptance bounds of a run with it, on each runtime.
+Shares no code with the pipeline and the checkers, so that an error of theirs is not repeated here.
+It reads every row in memory, and knows only the experiment `coordinator_crash` (one kill, one
+group). The acceptance tests and the soak check the bounds of a run with it, on each runtime.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,10 @@ from results_schema.results import Results
 DETECT_MIN_US, DETECT_MAX_US = 7_000_000, 9_500_000
 """Session minus heartbeat interval, and session plus 0.5 s, with Kafka's defaults."""
 RESUME_MAX_US = 1_500_000
-"""Within this after the load every member commits again: the client's backoff allows 1.2 s."""
+"""Limit of the time from the load until every member commits again.
+
+The client's backoff (`retry.backoff.max.ms` with its jitter) takes up to 1.2 s of it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,19 +122,20 @@ class CoordinatorFailover:
 def coordinator_failover(
     rows: Sequence[TraceRow], experiment: Experiment, group: str
 ) -> CoordinatorFailover:
-    """Read the one kill of `group`'s coordinator out of a trace in time order.
+    """Return the facts of the one kill of `group`'s coordinator; the rows are in time order.
 
     Raises: AssertionError if the trace has no such kill, naming the missing row.
     """
     partition = str(offsets_partition(group_partition(experiment, group)))
     killed = _first(rows, TraceKind.FAULT_INJECTED, 0)
     victim = killed.peer or ""
-    since = killed.time_us
-    fenced = _first(rows, TraceKind.BROKER_FENCED, since, peer=victim)
-    applied = _first(rows, TraceKind.BECAME_LEADER, since, partition=partition)
-    started = _first(rows, TraceKind.LOAD_STARTED, since, partition=partition)
-    loaded = _first(rows, TraceKind.LOAD_COMPLETED, since, partition=partition)
-    group_loaded = _first(rows, TraceKind.GROUP_LOADED, since, group=group)
+    killed_us = killed.time_us
+    fenced = _first(rows, TraceKind.BROKER_FENCED, killed_us, peer=victim)
+    applied = _first(rows, TraceKind.BECAME_LEADER, killed_us, partition=partition)
+    started = _first(rows, TraceKind.LOAD_STARTED, killed_us, partition=partition)
+    loaded = _first(rows, TraceKind.LOAD_COMPLETED, killed_us, partition=partition)
+    group_loaded = _first(rows, TraceKind.GROUP_LOADED, killed_us, group=group)
+    # One broker, the successor, does all of this.
     assert {applied.node, started.node, group_loaded.node} == {loaded.node}
     load_detail, group_detail = detail_of(loaded), detail_of(group_loaded)
     names = [str(consumer_name(group, index)) for index in range(experiment.groups[group].members)]
@@ -139,7 +143,7 @@ def coordinator_failover(
         group=group,
         victim=victim,
         successor=loaded.node,
-        killed_us=since,
+        killed_us=killed_us,
         fenced_us=fenced.time_us,
         applied_us=applied.time_us,
         load_started_us=started.time_us,
@@ -147,8 +151,8 @@ def coordinator_failover(
         records_loaded=int(str(load_detail["records"])),
         generation_loaded=group_loaded.generation or 0,
         members_loaded=tuple(str(member) for member in _listed(group_detail["members"])),
-        rebalances=len(rebalances_after(rows, group, since)),
-        members=tuple(_member(rows, name, victim, since, fenced.time_us) for name in names),
+        rebalances=len(rebalances_after(rows, group, killed_us)),
+        members=tuple(_member(rows, name, victim, killed_us, fenced.time_us) for name in names),
     )
 
 
@@ -238,6 +242,10 @@ def _first(
     partition: str | None = None,
     group: str | None = None,
 ) -> TraceRow:
+    """Return the first row of a kind since a time, with the given columns.
+
+    Raises: AssertionError if there is none.
+    """
     for row in rows:
         if (
             row.kind == kind

@@ -59,8 +59,10 @@ class Analysis:
     """The results of one analysis: hand-written runs, random ones, and those of the reports."""
 
     told: AnalysedRuns
+    """The hand-written runs of tests/pipeline/traces, called stories."""
     random: tuple[AnalysedRun, ...]
     played: AnalysedRuns
+    """The runs of `report_runs`, which were played."""
 
 
 def analyse_together(spark: SparkSession, base: Path) -> Analysis:
@@ -70,23 +72,25 @@ def analyse_together(spark: SparkSession, base: Path) -> Analysis:
     longer than the rows; the plain functions are compared with them. Runs of reports are read
     whole.
     """
-    told = _write_stories(base / "stories")
+    stories = _write_stories(base / "stories")
     random_runs = write_random_runs(base / "random_runs")
-    again = told["crash"] / "events" / ".."  # named twice, analysed once
-    others = [run.directory for run in random_runs]
-    summaries = analyze([*told.values(), again, *others], spark=spark, whole_run_rows=0)
+    second_path = stories["crash"] / "events" / ".."  # a run named twice is analysed once
+    random_directories = [run.directory for run in random_runs]
+    summaries = analyze(
+        [*stories.values(), second_path, *random_directories], spark=spark, whole_run_rows=0
+    )
     played = make_runs(base / "played")
-    of_played = analyze(list(played.values()), spark=spark)
+    played_summaries = analyze(list(played.values()), spark=spark)
     return Analysis(
-        told=_with_summaries(told, summaries[: len(told)]),
+        told=_with_summaries(stories, summaries[: len(stories)]),
         random=random_runs,
-        played=_with_summaries(played, of_played),
+        played=_with_summaries(played, played_summaries),
     )
 
 
 def _with_summaries(directories: dict[str, Path], summaries: Sequence[RunSummary]) -> AnalysedRuns:
-    told = dict(zip(directories, summaries, strict=True))
-    return AnalysedRuns(directories=directories, summaries=told)
+    by_name = dict(zip(directories, summaries, strict=True))
+    return AnalysedRuns(directories=directories, summaries=by_name)
 
 
 def _write_stories(base: Path) -> dict[str, Path]:
@@ -97,15 +101,16 @@ def _write_stories(base: Path) -> dict[str, Path]:
         "crash": write_run(base / "crash" / "1", crash, files=2, clock_error_us=40_000),
         # A user's name of a folder must not be taken for a pattern or a column.
         "pause": write_run(base / "own [x] {y}=1+1" / "1", pause),
-        "split": _told(base, "split"),
-        "stuck": _told(base, "stuck"),
-        "talk": _told(base, "talk"),
+        "split": _write_story(base, "split"),
+        "stuck": _write_story(base, "stuck"),
+        "talk": _write_story(base, "talk"),
         "crowd": write_run(base / "crowd" / "1", crowd()),
         "spoiled": _spoiled_run(base / "spoiled" / "1"),
         "empty": base / "crash" / "2",
         "broken": _broken_run(base / "crash" / "3"),
     }
     directories["empty"].mkdir()
+    # A manifest that was cut off in the middle.
     (directories["pause"] / "manifest.json").write_text('{"clock_err')
     (directories["talk"] / "manifest.json").write_text(_MANIFEST)
     (directories["talk"] / "results.json").write_text(_RESULTS)
@@ -113,7 +118,8 @@ def _write_stories(base: Path) -> dict[str, Path]:
     return directories
 
 
-def _told(base: Path, story: str) -> Path:
+def _write_story(base: Path, story: str) -> Path:
+    """Write one story as a run directory, and return it."""
     return write_run(base / story / "1", parse_trace((TRACES / f"{story}.txt").read_text()))
 
 

@@ -5,7 +5,7 @@ coordinator, a move of a partition's leader, the crash and return of the control
 - every acknowledged record is read back where the acknowledgement says;
 - every batch of an idempotent producer is stored once: no two records of a partition have the same
   producer id, producer epoch and sequence;
-- every record is stored once, but for the clients of RENUMBER_WHAT_IS_STORED.
+- every record is stored once, except by the clients of RENUMBERING_FAMILIES.
 """
 
 import json
@@ -35,7 +35,7 @@ IDEMPOTENCE = {
     "kafka-python": ("--set", "enable_idempotence=true"),
     "java": ("--set", "enable.idempotence=true"),
 }
-RENUMBER_WHAT_IS_STORED = ("librdkafka",)
+RENUMBERING_FAMILIES = ("librdkafka",)
 """Families whose idempotent producer may store a record again, under a newer producer epoch.
 
 How librdkafka 2.16 does it, in a cluster of Kafka 3.9.1 as in one of the lab:
@@ -68,8 +68,9 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
         ]
         wait_until(
             lambda: (
-                sorted(p for each in consumers for p in each.owned()) == list(range(PARTITIONS))
-                and all(each.owned() for each in consumers)
+                sorted(partition for consumer in consumers for partition in consumer.owned())
+                == list(range(PARTITIONS))
+                and all(consumer.owned() for consumer in consumers)
             ),
             "two members share the partitions",
             *consumers,
@@ -96,7 +97,7 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
         _check_what_is_read(acknowledged, consumers)
         _check_what_is_stored(family, command_line.folder)
         status = json.loads(command_line.run("status", "--json").stdout)
-        assert [each["group"] for each in status["groups"]] == [GROUP]
+        assert [group["group"] for group in status["groups"]] == [GROUP]
         for consumer in consumers:
             assert consumer.stop() == 0, consumer.story()
             assert consumer.events("closed"), consumer.story()
@@ -104,22 +105,23 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
 
 
 def _values(consumers: list[ClientProgram]) -> list[str]:
-    return [value for each in consumers for value in each.consumed().values()]
+    return [value for consumer in consumers for value in consumer.consumed().values()]
 
 
 def _check_what_is_read(
     acknowledged: dict[int, tuple[int, int] | None], consumers: list[ClientProgram]
 ) -> None:
-    stored: dict[tuple[int, int], str] = {}
-    for each in consumers:
-        for place, value in each.consumed().items():
+    """Check that each acknowledged record was read, where its acknowledgement says, if it does."""
+    read: dict[tuple[int, int], str] = {}  # (partition, offset) -> value
+    for consumer in consumers:
+        for place, value in consumer.consumed().items():
             # A record may be read twice around a rebalance, and must be the same each time.
-            assert stored.setdefault(place, value) == value
-    values = set(stored.values())
-    for number, stored_at in acknowledged.items():
+            assert read.setdefault(place, value) == value
+    values = set(read.values())
+    for number, acknowledged_place in acknowledged.items():
         value = f"writer:{number}"
         assert value in values
-        assert stored_at is None or stored[stored_at] == value
+        assert acknowledged_place is None or read[acknowledged_place] == value
 
 
 class StoredRecord(NamedTuple):
@@ -133,18 +135,20 @@ class StoredRecord(NamedTuple):
 
 
 def _check_what_is_stored(family: str, folder: Path) -> None:
+    """Check that no number of a producer, and no record, is stored twice, with the exceptions."""
     records = _stored_records(folder)
-    numbers = Counter(each._replace(value=b"") for each in records)
+    numbers = Counter(record._replace(value=b"") for record in records)
     assert max(numbers.values()) == 1, numbers.most_common(3)
     copies: dict[bytes, list[StoredRecord]] = {}
-    for each in records:
-        copies.setdefault(each.value, []).append(each)
-    again = [found for found in copies.values() if len(found) > 1]
-    if family not in RENUMBER_WHAT_IS_STORED:
-        assert not again, again[0]
-    for found in again:
-        assert len({each.partition for each in found}) == 1, found
-        assert len({each.producer_epoch for each in found}) == len(found), found
+    for record in records:
+        copies.setdefault(record.value, []).append(record)
+    duplicates = [same_value for same_value in copies.values() if len(same_value) > 1]
+    if family not in RENUMBERING_FAMILIES:
+        assert not duplicates, duplicates[0]
+    for same_value in duplicates:
+        assert len({record.partition for record in same_value}) == 1, same_value
+        epochs = {record.producer_epoch for record in same_value}
+        assert len(epochs) == len(same_value), same_value
 
 
 def _stored_records(folder: Path) -> list[StoredRecord]:

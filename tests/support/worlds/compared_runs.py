@@ -16,7 +16,7 @@ from chaos.experiment.structs import Experiment, microseconds
 from cluster.runtime import RowObserver
 from protocol.trace import TraceRow
 from results_schema.results import CheckOutcome, Results, Verdict
-from tests.support.soak import remembered, say, say_failovers
+from tests.support.soak import load_or_compute, say, say_failovers
 from tests.support.worlds.acceptance import play_virtual
 from tests.support.worlds.failover import Failover, failover_of
 from tests.support.worlds.story import Milestones, differences, milestones_of, phases_of
@@ -71,11 +71,13 @@ def compare_with_virtual_time(part: str, name: str, play: Player, folder: Path) 
     Raises: AssertionError.
     """
     real = [
-        remembered(part, f"{name}-{part}-{n}", ComparedRun, partial(_run, name, n, play, folder))
+        load_or_compute(
+            part, f"{name}-{part}-{n}", ComparedRun, partial(_run, name, n, play, folder)
+        )
         for n in range(RUNS)
     ]
     virtual = [
-        remembered(part, f"{name}-virtual-{n}", ComparedRun, partial(_run_virtually, name, n))
+        load_or_compute(part, f"{name}-virtual-{n}", ComparedRun, partial(_run_virtually, name, n))
         for n in range(RUNS)
     ]
     stories = [run.milestones for run in real]
@@ -153,5 +155,9 @@ def _compared(
 
 def _undecided(results: Results) -> tuple[str, ...]:
     """Return the checks whose outcome is neither a pass nor that there was nothing to judge."""
-    fine = {CheckOutcome.PASS, CheckOutcome.NOTHING_SEEN}
-    return tuple(f"{r.check}: {r.note}" for r in results.checks if r.outcome not in fine)
+    decided = {CheckOutcome.PASS, CheckOutcome.NOTHING_SEEN}
+    return tuple(
+        f"{report.check}: {report.note}"
+        for report in results.checks
+        if report.outcome not in decided
+    )

@@ -51,6 +51,7 @@ from tests.support.builders.requests import (
 )
 
 GROUPS, MEMBERS = 50, 25
+"""Number of groups, and of the members of each."""
 BROKERS, OFFSETS_PARTITIONS = 3, 2
 TOPIC = "foo"
 MACHINE = NodeName("machine")
@@ -58,6 +59,7 @@ JOIN_VERSION = 3
 """JoinGroup version in which a client without member id becomes a member at once."""
 SESSION_MS = 60_000
 LOOK_EVERY_US = 10_000
+"""Interval of looks whether an answer or a state has come."""
 WAIT_MAX_US = 600_000_000
 """Longer than any timeout: a later answer would never come."""
 Operation = Callable[["ClientMember"], Awaitable[ErrorCode]]
@@ -253,7 +255,7 @@ class ConcurrentGroups:
         async def whole() -> None:
             await self.runtime.start()
             try:
-                await self._until_served()
+                await self._wait_until_served()
                 await main
             finally:
                 await self.runtime.stop()
@@ -274,14 +276,16 @@ class ConcurrentGroups:
         machine = self._machine
         assert machine is not None
         errors: dict[str, list[ErrorCode]] = {member.group_id: [] for member in self.members}
-        left = len(self.members)
+        unfinished = len(self.members)
 
-        async def one(member: ClientMember, order: list[Operation], pauses_us: list[int]) -> None:
-            nonlocal left
+        async def take_steps(
+            member: ClientMember, order: list[Operation], pauses_us: list[int]
+        ) -> None:
+            nonlocal unfinished
             for operation, pause in zip(order, pauses_us, strict=True):
                 await machine.host.sleep(pause)
                 errors[member.group_id].append(await operation(member))
-            left -= 1
+            unfinished -= 1
 
         for member in self.members:
             order = list(operations)
@@ -289,21 +293,21 @@ class ConcurrentGroups:
                 self.rng.shuffle(order)
             pauses_us = [self.rng.randint(0, pause_us) for _ in order]
             name = f"{member.group_id}-{member.index}"
-            machine.host.spawn(one(member, order, pauses_us), name=name)
+            machine.host.spawn(take_steps(member, order, pauses_us), name=name)
         until_us = self.runtime.now_us() + WAIT_MAX_US
-        while left:
-            assert self.runtime.now_us() < until_us, f"{left} members wait for an answer"
+        while unfinished:
+            assert self.runtime.now_us() < until_us, f"{unfinished} members wait for an answer"
             await self.runtime.sleep(LOOK_EVERY_US)
         return errors
 
     async def described(self) -> dict[str, DescribedGroup]:
         """Return the coordinators' descriptions of the groups."""
-        found: dict[str, DescribedGroup] = {}
+        groups: dict[str, DescribedGroup] = {}
         for broker_id in range(BROKERS):
-            response = await self._described_by(broker_id)
+            response = await self._describe_groups_of(broker_id)
             assert isinstance(response, DescribeGroupsResponse)
-            found.update({group.group_id: group for group in response.groups})
-        return found
+            groups.update({group.group_id: group for group in response.groups})
+        return groups
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
         if not isinstance(spec, ProducerSpec):
@@ -316,12 +320,12 @@ class ConcurrentGroups:
         ]
         return self._machine
 
-    async def _until_served(self) -> None:
+    async def _wait_until_served(self) -> None:
         """Wait for the coordinators of groups, and for that of transactions."""
         waiting = True
         while waiting:
             await self.runtime.sleep(LOOK_EVERY_US)
-            found = [await self._described_by(broker_id) for broker_id in range(BROKERS)]
+            responses = [await self._describe_groups_of(broker_id) for broker_id in range(BROKERS)]
             begun = await self._ask(
                 InitProducerIdRequest(transactional_id="probe", transaction_timeout_ms=60_000),
                 4,
@@ -333,12 +337,13 @@ class ConcurrentGroups:
                 or any(
                     not isinstance(response, DescribeGroupsResponse)
                     or any(group.error_code is not ErrorCode.NONE for group in response.groups)
-                    for response in found
+                    for response in responses
                 )
             )
 
-    async def _described_by(self, broker_id: int) -> AnyResponse | str:
-        ids = tuple(g for g in group_ids() if coordinator_of(g) == broker_id)
+    async def _describe_groups_of(self, broker_id: int) -> AnyResponse | str:
+        """Ask a broker for the groups that it coordinates; return a text if it does not answer."""
+        ids = tuple(group_id for group_id in group_ids() if coordinator_of(group_id) == broker_id)
         return await self._ask(DescribeGroupsRequest(groups=ids), 5, broker_id=broker_id)
 
     async def _ask(self, body: AnyRequest, version: int, *, broker_id: int) -> AnyResponse | str:

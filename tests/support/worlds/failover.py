@@ -1,7 +1,7 @@
 """One failover in the figures of docs/kafka/MEASURED_FAILOVER.md, from the rows alone.
 
-Independent of the pipeline and of the checkers, as `acceptance` is; that module computes more of
-the one story of `coordinator_crash`.
+Shares no code with the pipeline and the checkers, so that it can be compared with them. The module
+`acceptance` computes more facts, but only of the experiment `coordinator_crash`.
 """
 
 import itertools
@@ -49,46 +49,48 @@ def failover_of(
     belongs to the undoing, or to a busy machine.
     """
     injected = [row for row in rows if row.kind == TraceKind.FAULT_INJECTED]
-    since = injected[fault].time_us
-    until = injected[fault + 1].time_us if fault + 1 < len(injected) else rows[-1].time_us
+    since_us = injected[fault].time_us
+    until_us = injected[fault + 1].time_us if fault + 1 < len(injected) else rows[-1].time_us
     partition = str(offsets_partition(group_partition(experiment, group)))
-    of_partition = [
-        row for row in rows if row.partition == partition and since <= row.time_us < until
+    partition_rows = [
+        row for row in rows if row.partition == partition and since_us <= row.time_us < until_us
     ]
-    elected = _first(of_partition, TraceKind.LEADER_ELECTED)
+    elected = _first(partition_rows, TraceKind.LEADER_ELECTED)
     epoch = None if elected is None else elected.leader_epoch
-    tenure = [row for row in of_partition if row.leader_epoch == epoch]
+    # A tenure is the time of one broker as coordinator: one leader epoch.
+    tenure = [row for row in partition_rows if row.leader_epoch == epoch]
     applied = _first(tenure, TraceKind.BECAME_LEADER)
     started = _first(tenure, TraceKind.LOAD_STARTED)
     active = _first(tenure, TraceKind.LOAD_COMPLETED)
-    old = [
+    earlier_coordinators = [
         (row.node, row.incarnation)
         for row in rows
         if row.partition == partition
         and row.kind == TraceKind.LOAD_COMPLETED
-        and row.time_us < since
+        and row.time_us < since_us
     ]
+    # The row of an unload has the epoch of the new tenure, in which the old coordinator resigned.
     unloaded = _first(
-        [row for row in tenure if (row.node, row.incarnation) in old[-1:]],
+        [row for row in tenure if (row.node, row.incarnation) in earlier_coordinators[-1:]],
         TraceKind.UNLOAD_COMPLETED,
     )
     members = range(experiment.groups[group].members)
-    gaps = _gaps(rows, [str(consumer_name(group, i)) for i in members], since, until)
-    resumed = sorted(end for _, end in gaps)
-    own = [row for row in rows if row.group == group and since <= row.time_us < until]
+    gaps = _gaps(rows, [str(consumer_name(group, i)) for i in members], since_us, until_us)
+    resumed_us = sorted(end for _, end in gaps)
+    group_rows = [row for row in rows if row.group == group and since_us <= row.time_us < until_us]
     return Failover(
-        decided_us=_between(since, elected),
+        decided_us=_between(since_us, elected),
         publish_us=None if elected is None else _between(elected.time_us, applied),
         load_us=None if started is None else _between(started.time_us, active),
-        active_us=_between(since, active),
+        active_us=_between(since_us, active),
         unloaded_after_active_us=None if active is None else _between(active.time_us, unloaded),
-        notices_us=_notices(own, since),
-        first_commit_us=resumed[0] - since if resumed else None,
-        last_commit_us=resumed[-1] - since if resumed else None,
+        notices_us=_notices(group_rows, since_us),
+        first_commit_us=resumed_us[0] - since_us if resumed_us else None,
+        last_commit_us=resumed_us[-1] - since_us if resumed_us else None,
         commit_gaps_us=tuple(sorted(end - start for start, end in gaps)),
-        resumes_us=() if active is None else tuple(end - active.time_us for end in resumed),
-        rebalances=sum(row.kind == TraceKind.REBALANCE_STARTED for row in own),
-        commit_errors=_commit_errors(own),
+        resumes_us=() if active is None else tuple(end - active.time_us for end in resumed_us),
+        rebalances=sum(row.kind == TraceKind.REBALANCE_STARTED for row in group_rows),
+        commit_errors=_commit_errors(group_rows),
     )
 
 
@@ -101,6 +103,7 @@ def _between(since_us: int, row: TraceRow | None) -> int | None:
 
 
 def _notices(rows: Sequence[TraceRow], since_us: int) -> tuple[int, ...]:
+    """Return for each member when it first marked its coordinator unknown."""
     first: dict[str, int] = {}
     for row in rows:
         if row.kind == TraceKind.COORDINATOR_UNKNOWN:
@@ -109,7 +112,7 @@ def _notices(rows: Sequence[TraceRow], since_us: int) -> tuple[int, ...]:
 
 
 def _commit_errors(rows: Sequence[TraceRow]) -> dict[str, int]:
-    """Count failed commits, not their partitions: a commit writes a row for each."""
+    """Return the number of failed commits by error; a commit of several partitions counts once."""
     failed = {
         (row.node, row.time_us, row.error or "")
         for row in rows
@@ -124,6 +127,7 @@ def _commit_errors(rows: Sequence[TraceRow]) -> dict[str, int]:
 def _gaps(
     rows: Sequence[TraceRow], nodes: Sequence[str], since_us: int, until_us: int
 ) -> list[tuple[int, int]]:
+    """Return for each node the first pause between two commits that overlaps the given time."""
     commits: dict[str, list[int]] = {node: [] for node in nodes}
     for row in rows:
         if row.kind == TraceKind.OFFSETS_COMMITTED and row.node in commits:

@@ -126,7 +126,7 @@ def pause_garbage_collector() -> Iterator[None]:
 
 
 class CtrlC:
-    """Observes a run as a live view does, and sends Ctrl-C after a time in steady state."""
+    """Receives the progress of a run, and raises KeyboardInterrupt after a time in steady state."""
 
     def __init__(self, after_us: int | None) -> None:
         self._after_us = after_us
@@ -148,8 +148,8 @@ def write_thousand_members(
 ) -> Path:
     """Write an experiment whose groups together have 1,000 members, each with a partition.
 
-    One coordinator is killed, which serves a third of the groups. Sessions are short and heartbeats
-    rare, so that it takes seconds to play: the report must cope with the number of members, not of
+    One coordinator is killed, which serves a third of the groups. Requests of members are rare, so
+    that the run takes seconds to play: the report must cope with the number of members, not of
     records. `overrides` replace whole top-level keys.
     """
     group = {

@@ -1,7 +1,8 @@
 """A rolling bounce in the figures of docs/kafka/MEASURED_BOUNCE.md, from the rows alone.
 
-Independent of the pipeline and of the checkers, as `failover` is: the figures are those that the
-measurement's harness saw in its rebalance callbacks.
+A rolling bounce restarts the members of a group one after the other. Shares no code with the
+pipeline and the checkers: the figures are those that the measurement of real Kafka took in the
+rebalance callbacks of its consumers.
 """
 
 import itertools
@@ -50,24 +51,29 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
     A close begins with the SIGTERM, upon which the application closes its consumer at once; a
     creation is the start of the node.
     """
-    injected = next(row.time_us for row in rows if row.kind == TraceKind.FAULT_INJECTED)
-    healed = next(row.time_us for row in rows if row.kind == TraceKind.FAULT_HEALED)
-    own = [row for row in rows if row.group == group or row.node.startswith(f"consumer-{group}-")]
-    bounce = [row for row in own if injected <= row.time_us <= healed]
+    injected_us = next(row.time_us for row in rows if row.kind == TraceKind.FAULT_INJECTED)
+    healed_us = next(row.time_us for row in rows if row.kind == TraceKind.FAULT_HEALED)
+    group_rows = [
+        row for row in rows if row.group == group or row.node.startswith(f"consumer-{group}-")
+    ]
+    bounce = [row for row in group_rows if injected_us <= row.time_us <= healed_us]
     starts = [row for row in bounce if row.kind == TraceKind.NODE_STARTED]
     bounced = {row.node for row in starts}
-    closes = [
+    closed_us = [
         row.time_us
         for row in rows
         if row.kind == TraceKind.NODE_STOPPING
         and (row.peer or row.node).startswith(f"consumer-{group}-")
-        and injected <= row.time_us <= healed
+        and injected_us <= row.time_us <= healed_us
     ]
-    moments = sorted([(at, "leave") for at in closes] + [(row.time_us, "join") for row in starts])
-    ends = [at for at, _ in moments[1:]] + [healed]
+    # Each leave or join lasts until the next one, the last until the end of the rollout.
+    moments = sorted(
+        [(time_us, "leave") for time_us in closed_us] + [(row.time_us, "join") for row in starts]
+    )
+    ends_us = [time_us for time_us, _ in moments[1:]] + [healed_us]
     changes: dict[str, list[Change]] = {"leave": [], "join": []}
-    for (at_us, what), end_us in zip(moments, ends, strict=True):
-        changes[what].append(_change(own, at_us, end_us))
+    for (began_us, kind), end_us in zip(moments, ends_us, strict=True):
+        changes[kind].append(_change(group_rows, began_us, end_us))
     errors: dict[str, int] = {}
     for row in bounce:
         if row.kind == TraceKind.COMMIT_FAILED:
@@ -82,9 +88,10 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
     )
 
 
-def _change(rows: Sequence[TraceRow], at_us: int, end_us: int) -> Change:
-    callbacks = [row for row in rows if row.kind in CALLBACKS and at_us <= row.time_us < end_us]
-    given_up: dict[str, int] = {}
+def _change(rows: Sequence[TraceRow], began_us: int, end_us: int) -> Change:
+    """Return the cost of a leave or join, from the callbacks between its begin and its end."""
+    callbacks = [row for row in rows if row.kind in CALLBACKS and began_us <= row.time_us < end_us]
+    given_up: dict[str, int] = {}  # partition -> when its owner revoked it
     unowned_us = handed_out = last_us = 0
     for row in callbacks:
         for partition in detail_of(row)["partitions"]:
@@ -94,10 +101,11 @@ def _change(rows: Sequence[TraceRow], at_us: int, end_us: int) -> Change:
                 unowned_us += row.time_us - given_up.pop(partition, row.time_us)
                 handed_out += 1
                 last_us = row.time_us
-    return Change(settled_us=last_us - at_us, unowned_us=unowned_us, handed_out=handed_out)
+    return Change(settled_us=last_us - began_us, unowned_us=unowned_us, handed_out=handed_out)
 
 
 def _pauses(rows: Sequence[TraceRow], bounced: set[str]) -> tuple[int, ...]:
+    """Return the longest time between two commits of each member that was not restarted."""
     commits: dict[str, list[int]] = {}
     for row in rows:
         if row.kind == TraceKind.OFFSETS_COMMITTED and row.node.startswith("consumer-"):

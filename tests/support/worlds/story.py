@@ -1,8 +1,8 @@
 """The story of a run as milestones: events of one group, and their time after the fault.
 
-Computed from the rows in plain Python, without the pipeline and the checkers, equally for every
-experiment, so that Ray and virtual time can be compared. A milestone that many members reach (each
-marks its coordinator unknown) is their median.
+Computed from the rows in plain Python, without the pipeline and the checkers, in one way for every
+experiment, so that real time and virtual time can be compared. Where many members have the same
+event (each marks its coordinator unknown), the milestone is the median of their times.
 """
 
 import itertools
@@ -16,8 +16,9 @@ from protocol.trace import TraceKind, TraceRow
 from tests.support.worlds.acceptance import detail_of
 
 PHASE_MIN_US = 1_000_000
-"""Shorter phases depend on the machine: only their order among long ones is compared."""
+"""Shorter phases depend on the machine, so that their lengths are not compared."""
 TOLERANCE = 0.20
+"""Largest difference of two lengths of a phase that counts as equal."""
 
 Milestones = dict[str, int]
 """Name -> microseconds after the first fault."""
@@ -35,26 +36,26 @@ class Phase:
 def milestones_of(rows: Sequence[TraceRow], experiment: Experiment, group: str) -> Milestones:
     """Return the milestones of `group` after the first fault, in time order.
 
-    Shape: tenures of its offsets partition are distinguished by their leader epoch, counted from
-    the one before the fault; milestones of one kind within a tenure by "first" and "last".
+    Shape: the name of a milestone has the leader epoch of its tenure, counted from the tenure
+    before the fault ("epoch +1"); milestones of one kind within a tenure have "first" or "last".
     Raises: AssertionError if no fault was injected or the group had no coordinator before it.
     """
     finder = _MilestoneFinder(
         rows, str(offsets_partition(group_partition(experiment, group))), group
     )
-    found = {
+    milestones = {
         **finder.find_leaderships(),
         **finder.find_rebalances(),
         **finder.find_members(),
         **finder.find_faults(),
     }
-    return dict(sorted(found.items(), key=lambda item: item[1]))
+    return dict(sorted(milestones.items(), key=lambda item: item[1]))
 
 
 def medians(runs: Sequence[Milestones]) -> Milestones:
     """Return the median of each milestone over several runs, in time order.
 
-    A milestone that fewer than half of the runs reached is left out.
+    A milestone that at most half of the runs reached is left out.
     """
     names = dict.fromkeys(name for run in runs for name in run)
     reached = {name: [run[name] for run in runs if name in run] for name in names}

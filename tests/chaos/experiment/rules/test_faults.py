@@ -38,7 +38,7 @@ def problems(fault: dict[str, Any]) -> list[Problem]:
     ],
 )
 def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
-    """The list has one of each form."""
+    """The list has a fault of each form: with a target or two ends, repeated, with arguments."""
     assert problems(fault) == []
 
 
@@ -135,7 +135,10 @@ def test_invalid_fault_is_one_error_at_its_place(
 
 
 def test_destination_without_a_replica_is_an_error() -> None:
-    """The file alone decides where the replicas are."""
+    """Replicas are assigned by the file alone: those of orders-1 are on brokers 1, 2 and 3.
+
+    So the mistake is found before the start.
+    """
     made_of = experiment(
         cluster={
             "brokers": 4,
@@ -159,7 +162,7 @@ def test_destination_without_a_replica_is_an_error() -> None:
     ],
 )
 def test_fault_too_short_to_be_noticed_is_a_warning(fault: dict[str, Any], message: str) -> None:
-    """It may be intended: the file runs with a warning."""
+    """A short fault may be intended, so that the file runs with a warning."""
     (warning,) = warnings(experiment(faults=[fault]))
 
     assert warning.path == "faults[0].duration"

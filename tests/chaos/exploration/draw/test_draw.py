@@ -1,4 +1,8 @@
-"""Draws: equal in every process, valid, wide, and independent of one another."""
+"""Draws: equal in every process, valid, wide, and independent of one another.
+
+A draw makes an experiment from a space and a seed. The tests look at the experiments of the first
+SEEDS seeds of the standard space; bounds such as "more than 10 of them" leave room for chance.
+"""
 
 import json
 import os
@@ -56,7 +60,7 @@ def digests() -> list[str]:
 
 @pytest.mark.slow
 def test_draw_is_the_same_in_another_process() -> None:
-    """A seed means one experiment under any hash seed."""
+    """A seed means one experiment, whatever order Python's hashes give to sets."""
     completed = subprocess.run(
         [sys.executable, "-c", DIGESTS],
         env={**os.environ, "PYTHONHASHSEED": "4711"},
@@ -70,14 +74,14 @@ def test_draw_is_the_same_in_another_process() -> None:
 
 @pytest.mark.slow
 def test_every_draw_can_be_run() -> None:
-    """It passes the checks of a file; its name has its seed."""
+    """Each experiment passes the checks of a file, and its name has its seed."""
     for seed, experiment in enumerate(drawn()):
         assert list(errors(experiment)) == []
         assert experiment.name == f"standard-{seed}"
 
 
 def test_draw_written_as_a_file_is_read_back_equal(tmp_path: Path) -> None:
-    """A finding can then be kept, changed and run by people."""
+    """So a person can keep the file of a finding, change it and run it."""
     path = tmp_path / "drawn.yaml"
     for experiment in drawn()[:20]:
         path.write_text(experiment_text(experiment), encoding="utf-8")
@@ -149,19 +153,20 @@ def test_seeds_omit_kinds_of_faults_so_that_others_are_more_frequent() -> None:
 
 
 def test_durations_are_drawn_around_the_timeouts_of_the_experiment() -> None:
-    """0.9 and 1.1 of a session decide whether it ends."""
-    near: Counter[float] = Counter()
+    """A fault of 0.9 sessions does not end a session, one of 1.1 sessions does."""
+    drawn_near_a_session: Counter[float] = Counter()
     for experiment in drawn():
         sessions = {group.config.session_timeout_ms for group in experiment.groups.values()}
         for fault in plan_of(experiment):
             for session_ms in sessions:
                 for factor in standard().faults.factors:
-                    near[factor] += fault.duration_us == int(session_ms * factor) * 1_000
-    assert all(near[factor] > 5 for factor in standard().faults.factors)
+                    duration_us = int(session_ms * factor) * 1_000
+                    drawn_near_a_session[factor] += fault.duration_us == duration_us
+    assert all(drawn_near_a_session[factor] > 5 for factor in standard().faults.factors)
 
 
 def test_faults_begin_within_the_window_and_none_exceeds_the_longest_duration() -> None:
-    """Patterns must begin within the window, and may end a little later."""
+    """Patterns of several faults are left out here: they may end a little after the window."""
     faults = msgspec.structs.replace(standard().faults, patterns={})
     longest_us, window_us = microseconds(faults.longest), microseconds(faults.window)
     for seed in range(60):
@@ -172,7 +177,7 @@ def test_faults_begin_within_the_window_and_none_exceeds_the_longest_duration() 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_pattern_makes_faults_that_can_be_run(name: str) -> None:
-    """Each seed plays one pattern repeatedly, and no other fault."""
+    """Each drawn experiment has one pattern of several faults repeatedly, and no other fault."""
     is_on_zookeeper = PATTERNS[name].draw.__module__ == zookeeper_patterns.__name__
     whole = on_zookeeper() if is_on_zookeeper else standard()
     faults = msgspec.structs.replace(whole.faults, kinds={}, patterns={name: 1}, kept=1.0)
@@ -184,7 +189,7 @@ def test_every_pattern_makes_faults_that_can_be_run(name: str) -> None:
 
 
 def test_patterns_of_zookeeper_draw_no_faults_without_a_group_on_it() -> None:
-    """A space may name them all the same."""
+    """A space may name these patterns although some of its draws have no group on ZooKeeper."""
     names = [
         name
         for name, pattern in PATTERNS.items()
@@ -199,7 +204,7 @@ def test_patterns_of_zookeeper_draw_no_faults_without_a_group_on_it() -> None:
 
 
 def test_faults_on_servers_connections_and_sessions_of_zookeeper_are_drawn() -> None:
-    """They have a space of their own: `standard` draws no ensemble."""
+    """The space `zookeeper` draws them; `standard` has no ensemble."""
     experiments = [draw(on_zookeeper(), seed) for seed in range(60)]
     faults = [fault for experiment in experiments for fault in experiment.faults]
     roles = {
@@ -208,7 +213,7 @@ def test_faults_on_servers_connections_and_sessions_of_zookeeper_are_drawn() -> 
         for target in (fault.target, *ends_of(fault.from_), *ends_of(fault.to))
         if target is not None and (parts := split_target(target)) is not None
     }
-    purposes = {each for fault in faults for each in fault.args.get("purposes", ())}
+    purposes = {purpose for fault in faults for purpose in fault.args.get("purposes", ())}
     stores = {
         (group.zookeeper.offsets_storage, group.zookeeper.dual_commit_enabled)
         for experiment in experiments
@@ -238,6 +243,7 @@ def test_another_value_of_one_setting_changes_no_other_draw() -> None:
         changed += before.groups != after.groups
         assert before.cluster == after.cluster
         assert before.topics == after.topics
+        # Only a fault of a member may change, because the number of members may have changed.
         assert [(fault.at, fault.fault) for fault in before.faults] == [
             (fault.at, fault.fault) for fault in after.faults
         ] or any("member" in (fault.target or "") for fault in before.faults)

@@ -40,6 +40,7 @@ def test_at_most_one_broker_is_lost_and_each_group_keeps_a_first_member() -> Non
 
     assert all(loss.fault == "node_loss" for losses in drawn for loss in losses)
     assert {roles(losses).count("broker") for losses in drawn} == {0, 1}
+    # Only readers has more than one first member: of three at most two are lost.
     members = [roles(losses).count("member") for losses in drawn]
     assert set(members) == {0, 1, 2}
     assert {
@@ -53,7 +54,7 @@ def test_at_most_one_broker_is_lost_and_each_group_keeps_a_first_member() -> Non
 def test_broker_is_lost_only_if_every_partition_has_a_replica_to_spare(
     offsets_replicas: int, topic_replicas: int, may: bool
 ) -> None:
-    """min.insync.replicas is 2 here."""
+    """min.insync.replicas is 2 here, so that a partition with two replicas has none to spare."""
     of = experiment(
         cluster={
             "brokers": 3,
@@ -72,7 +73,7 @@ def test_broker_is_lost_only_if_every_partition_has_a_replica_to_spare(
 
 @pytest.mark.slow
 def test_space_sets_the_share_of_seeds_that_lose_nodes() -> None:
-    """None by default: a finding that needs a smaller cluster should be asked for."""
+    """With a share of 0 no seed loses a node; other shares are met up to chance."""
     space = packaged_space("standard")
     losing = sum(
         any(fault.fault == "node_loss" for fault in draw(space, seed).faults)

@@ -1,4 +1,7 @@
-"""Drawn rollouts and scalings, and how they are shrunk."""
+"""Drawn rollouts and scalings, and how they are shrunk.
+
+A rollout replaces the members of a group one after the other, a scaling changes their number.
+"""
 
 from typing import Any
 
@@ -25,26 +28,26 @@ def space() -> Space:
 
 
 def operations(experiment: Experiment) -> list[FaultDefinition]:
-    return [each for each in experiment.faults if each.fault in {"rollout", "scale"}]
+    return [fault for fault in experiment.faults if fault.fault in {"rollout", "scale"}]
 
 
 def test_space_draws_operations_of_every_form_and_each_can_be_run(space: Space) -> None:
     """`draw` checks each experiment as if it were read from a file."""
-    drawn = [each for seed in range(SEEDS) for each in operations(draw(space, seed))]
-    args = [each.args for each in drawn]
-    assert {each.fault for each in drawn} == {"rollout", "scale"}
+    drawn = [fault for seed in range(SEEDS) for fault in operations(draw(space, seed))]
+    assert {fault.fault for fault in drawn} == {"rollout", "scale"}
     for name in ("max_surge", "partition", "broken_from", "stop", "grace_period", "in_batches"):
-        assert any(name in each for each in args), name
-    assert any(isinstance(each.get("start_up"), list) for each in args)
-    assert all(each.duration is None for each in drawn)
+        assert any(name in fault.args for fault in drawn), name
+    assert any(isinstance(fault.args.get("start_up"), list) for fault in drawn)
+    assert all(fault.duration is None for fault in drawn)
 
 
 def test_standard_space_draws_no_operation() -> None:
-    """Its records depend on what its seeds mean."""
+    """A new kind of fault would change the plans of all its seeds, which records cite."""
     assert not {"rollout", "scale"} & set(packaged_space("standard").faults.kinds)
 
 
 def test_group_without_a_place_for_a_member_gets_no_operation() -> None:
+    """A group of no members has none to replace."""
     made = quick_experiment()
     group = msgspec.structs.replace(made.groups["readers"], members=0)
     empty = msgspec.structs.replace(made, groups={"readers": group})
@@ -53,12 +56,15 @@ def test_group_without_a_place_for_a_member_gets_no_operation() -> None:
 
 
 def shortened(args: dict[str, Any], fails: Any) -> dict[str, Any]:  # noqa: ANN401 - a predicate
-    """Return the remaining arguments if `fails` tells which candidates still fail."""
+    """Return the arguments to which a rollout is shrunk; `fails` is True if a candidate fails."""
     made = quick_experiment(
         faults=[{"at": "1s", "fault": "rollout", "target": "members(readers)", "args": args}]
     )
-    (only,) = [each for each in wording(None) if each.does == "shortening rollouts"]
-    steps, verdict, kept = only.steps(made), None, made
+    (shortening,) = [
+        shrink_pass for shrink_pass in wording(None) if shrink_pass.does == "shortening rollouts"
+    ]
+    # The pass yields candidates and receives, for each, whether it still fails.
+    steps, verdict, kept = shortening.steps(made), None, made
     while True:
         try:
             candidate = next(steps) if verdict is None else steps.send(verdict)
@@ -70,6 +76,7 @@ def shortened(args: dict[str, Any], fails: Any) -> dict[str, Any]:  # noqa: ANN4
 
 
 def test_durations_of_a_rollout_are_shortened_one_by_one() -> None:
+    """A list of durations is replaced by one duration, unless the finding needs the list."""
     args = {"start_up": ["3s", "9s"], "ready_after": "8s", "max_unavailable": "50%"}
     assert shortened(args, lambda _: True) == {
         "start_up": "200ms",

@@ -23,7 +23,7 @@ def standard() -> Space:
 
 
 def played_with(pattern: str) -> Iterator[PlayedRun]:
-    """Play one seed after the other in which one pattern follows the other."""
+    """Yield the runs of SEEDS plans, in each of which the pattern is repeated every 5 s."""
     faults = msgspec.structs.replace(
         standard().faults,
         kinds={},
@@ -68,7 +68,10 @@ def test_pattern_brings_runs_into_the_situation_of_its_name(
 
 
 def test_runs_that_lose_nodes_are_live_with_the_remaining_ones() -> None:
-    """The end waits for the smaller cluster."""
+    """Liveness waits for the remaining nodes only.
+
+    One of ten runs may take longer, because a group may still be rebalancing.
+    """
     faults = msgspec.structs.replace(
         standard().faults, kinds={"leadership_move": 1}, patterns={}, kept=1.0, lost=1.0
     )

@@ -49,7 +49,7 @@ def test_smallest_plans_of_a_rare_mark_are_kept() -> None:
 
 
 def test_violating_run_or_one_of_the_last_generation_is_no_parent() -> None:
-    """The first is a finding with its own file; the second would make plans ever longer."""
+    """A violating run has a file of its own; a plan mutated more often would become ever longer."""
     corpus = Corpus()
     for seen in runs_with_common_marks(range(100)):
         corpus.take(seen)

@@ -1,4 +1,10 @@
-"""Guided search: plans independent of the workers, and rare situations sooner than by drawing."""
+"""Guided search: plans independent of the workers, and rare situations sooner than by drawing.
+
+A guided search mutates the plan of an earlier run that reached a rare mark; the other seeds are
+drawn. A lineage is the seeds of a plan: a drawn ancestor, then one seed for each mutation. Seeds
+come in blocks: mutations of a block use the results of whole earlier blocks only, so that plans do
+not depend on which worker is quicker.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -126,7 +132,7 @@ class Explored:
 
 
 def test_plans_do_not_depend_on_workers_and_batches(space: Space) -> None:
-    """With three workers blocks overlap; a block's plans still follow from whole blocks."""
+    """With three workers the blocks overlap in time; the plans of all seeds are the same."""
     alone = Explored(space, 120, size=1, batch=1)
     together = Explored(space, 120, size=3, batch=7)
 
@@ -137,7 +143,7 @@ def test_plans_do_not_depend_on_workers_and_batches(space: Space) -> None:
 
 
 def test_resumed_search_plays_the_seeds_of_an_uninterrupted_one(space: Space) -> None:
-    """It was interrupted in the middle of a block, with seeds of two blocks missing."""
+    """The search was interrupted after 71 of 120 runs, in the middle of a block of 20."""
     whole = Explored(space, 120)
     begun = Explored(space, 120, stop_after_runs=71)
     rest = Explored(space, 120, before=tuple(begun.written))
@@ -155,7 +161,7 @@ def test_longer_search_begins_with_the_same_plans(space: Space) -> None:
 
 
 def test_seed_that_ends_its_workers_does_not_stop_later_blocks(space: Space) -> None:
-    """It counts as done, without results."""
+    """The lost seed 7 counts as done, without results; otherwise later blocks would wait for it."""
     explored = Explored(space, 120, deadly={7: 2}, batch=1)
     assert explored.stop is Stop.COUNT
     assert any(isinstance(record, Lost) for record in explored.written)
@@ -163,26 +169,28 @@ def test_seed_that_ends_its_workers_does_not_stop_later_blocks(space: Space) -> 
 
 
 def test_mutated_seed_is_rechecked_with_the_same_plan(space: Space) -> None:
-    """A recheck needs the lineage, not only the seed."""
+    """A recheck needs the lineage, not only the seed. 10 % of the seeds, 9, 19, ..., are chosen."""
     explored = Explored(space, 120)
     assert explored.tally.rechecked == 12
     assert explored.tally.differences == []
-    again = [
+    given_lineages = [
         item
         for _, items in explored.workers.given
         for item in items
         if number_of(item) % 10 == 9 and not isinstance(item, int)
     ]
-    assert len(again) > len(set(again))
+    assert len(given_lineages) > len(set(given_lineages))  # some were given twice
 
 
 def test_without_a_share_every_seed_is_drawn(space: Space) -> None:
+    """The share is that of mutated seeds; a drawn seed is given as a number, without a lineage."""
     explored = Explored(space, 60, share=0.0)
     assert all(isinstance(item, int) for _, items in explored.workers.given for item in items)
     assert guided_search(explored.guidance).mutated_runs == 0
 
 
 def test_block_waits_only_for_the_block_before_the_last() -> None:
+    """The third block waits for the whole first one, from 1,000 on, and not for the second."""
     guidance = Guidance(0.5, 1_000)
 
     def played(seeds: range) -> PlayedSeeds:
@@ -222,7 +230,7 @@ def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> 
     assert 100 < report.mutated_runs < 400
     assert 1 < report.parents < report.mutated_runs
     assert "five_meet" in report.marks_by_mutation_alone
-    assert all(each.mutated_runs <= each.runs for each in report.rare_marks)
+    assert all(mark.mutated_runs <= mark.runs for mark in report.rare_marks)
     assert report.first_by_mutated_runs > 0
 
 
@@ -247,8 +255,9 @@ def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None
     guidance.take(PlayedSeeds(worker="w", busy_s=1.0, runs=tuple(runs)))
     report = guided_search(guidance)
 
-    assert [each.mark for each in report.rare_marks] == ["rare"]
-    assert [each.marks for each in report.rare_pairs] == [("a", "b")]
+    assert [mark.mark for mark in report.rare_marks] == ["rare"]
+    assert [pair.marks for pair in report.rare_pairs] == [("a", "b")]
+    # Mutated are 301 (the rare mark) and 302 (the rare pair); 303 and 304 were drawn since.
     assert (report.rare_in_mutated_runs, report.mutated_runs) == (2, 2)
     assert (report.rare_in_drawn_runs, report.drawn_runs_since) == (1, 2)
     assert (report.parents, report.first_by_drawn_runs) == (1, 0)

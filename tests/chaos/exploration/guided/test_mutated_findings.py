@@ -24,7 +24,7 @@ LINEAGE = (1, 7, 5)
 
 @pytest.mark.slow
 def test_file_of_a_mutated_seeds_finding_plays_the_same_run(tmp_path: Path) -> None:
-    """It has the plan and the network seed, which may be an ancestor's."""
+    """The file has the plan and the network seed, which may be that of an ancestor."""
     space = load_space("reference")
     run = play_seed(space, LINEAGE)
     assert (run.seed, run.lineage) == (5, LINEAGE)
@@ -42,6 +42,7 @@ def test_file_of_a_mutated_seeds_finding_plays_the_same_run(tmp_path: Path) -> N
 
 
 def test_lineage_on_the_command_line_is_the_mutated_schedule() -> None:
+    """A person can name a mutated plan as `1-7-5`: seed 1, mutated by 7, then by 5."""
     schedule = named_schedule("1-7-5", "reference")
     grown = grow(load_space("reference"), LINEAGE)
 
@@ -72,7 +73,7 @@ def test_mutated_runs_of_a_cluster_are_equal_without_and_with_an_interruption() 
         return written
 
     def runs_in(records: list[ExplorationRecord]) -> dict[int, PlayedRun]:
-        played = [each for each in records if isinstance(each, PlayedSeeds)]
+        played = [record for record in records if isinstance(record, PlayedSeeds)]
         return {run.seed: run for record in played for run in record.runs}
 
     whole = runs_in(search(14, []))

@@ -1,4 +1,8 @@
-"""Mutations: small, runnable, drawn from the mutant's own seed, equal in every process."""
+"""Mutations: small, runnable, drawn from the mutant's own seed, equal in every process.
+
+A genome is what a plan is built from: faults, chosen settings, and the network seed. A mutant is a
+genome with a small change of its parent's.
+"""
 
 import json
 import os
@@ -63,12 +67,14 @@ def test_lineage_means_the_same_in_another_process() -> None:
 
 
 def test_lineage_of_one_seed_is_the_drawn_plan() -> None:
+    """Without a mutation the plan is the one that the seed draws."""
     grown = grow(standard(), (PARENT,))
     assert (grown.experiment, grown.network_seed) == (draw(standard(), PARENT), PARENT)
 
 
 @pytest.mark.slow
 def test_every_mutant_can_be_run_and_is_called_by_its_own_seed() -> None:
+    """Each passes the checks of a file."""
     for seed, genome in zip(MUTANTS, mutants(), strict=True):
         experiment = experiment_of(standard(), genome, seed)
         assert list(errors(experiment)) == []
@@ -78,25 +84,27 @@ def test_every_mutant_can_be_run_and_is_called_by_its_own_seed() -> None:
 def test_mutant_keeps_most_of_its_parent() -> None:
     """Most mutants keep the faults that made the run rare; each differs in something."""
     parent = drawn_genome(standard(), PARENT)
-    own = Counter(msgspec.json.encode(fault) for fault in parent.faults)
-    kept = []
+    parent_faults = Counter(msgspec.json.encode(fault) for fault in parent.faults)
+    kept_shares = []
     for genome in mutants():
         assert genome.seed == parent.seed
         assert genome != parent
-        theirs = Counter(msgspec.json.encode(fault) for fault in genome.faults)
-        kept.append((own & theirs).total() / own.total())
-    assert sorted(kept)[len(kept) // 2] >= 0.8
+        faults = Counter(msgspec.json.encode(fault) for fault in genome.faults)
+        kept_shares.append((parent_faults & faults).total() / parent_faults.total())
+    median = sorted(kept_shares)[len(kept_shares) // 2]
+    assert median >= 0.8
     plans = {msgspec.json.encode(genome.faults) for genome in mutants()}
     assert len(plans) > len(mutants()) / 2
 
 
-def test_mutants_move_lengthen_drop_repeat_and_add_faults_and_change_settings() -> None:
+def test_mutants_move_lengthen_drop_and_add_faults_and_change_settings() -> None:
+    """Each kind of change occurs at least once among the mutants of one parent."""
     parent = drawn_genome(standard(), PARENT)
-    own = len(parent.faults)
+    parent_size = len(parent.faults)
     sizes = {len(genome.faults) for genome in mutants()}
-    assert min(sizes) < own < max(sizes)
+    assert min(sizes) < parent_size < max(sizes)
     assert any(genome.options for genome in mutants())
-    same_size = [genome for genome in mutants() if len(genome.faults) == own]
+    same_size = [genome for genome in mutants() if len(genome.faults) == parent_size]
     assert any(
         [fault.at for fault in genome.faults] != [fault.at for fault in parent.faults]
         for genome in same_size
@@ -108,16 +116,20 @@ def test_mutants_move_lengthen_drop_repeat_and_add_faults_and_change_settings() 
 
 
 def test_half_of_the_mutants_keep_their_parents_network_seed() -> None:
-    """Up to its first change such a run equals its parent's: the rare moment occurs again."""
-    same = sum(genome.network_seed == PARENT for genome in mutants())
-    others = sum(
+    """With its parent's network seed a run equals the parent's up to the first change.
+
+    So the rare moment before that change occurs again. Other mutants have their own seed.
+    """
+    with_parents = sum(genome.network_seed == PARENT for genome in mutants())
+    with_own = sum(
         genome.network_seed == seed for seed, genome in zip(MUTANTS, mutants(), strict=True)
     )
-    assert same + others == len(mutants())
-    assert abs(same / len(mutants()) - SAME_NETWORK) < 0.15
+    assert with_parents + with_own == len(mutants())
+    assert abs(with_parents / len(mutants()) - SAME_NETWORK) < 0.15
 
 
 def test_lineage_is_written_as_its_seeds() -> None:
+    """Other texts, such as the id of a fault, are no lineage."""
     assert lineage_text((12, 400, 4711)) == "12-400-4711"
     assert lineage_of_text("12-400-4711") == (12, 400, 4711)
     assert lineage_of_text("4711") == (4711,)

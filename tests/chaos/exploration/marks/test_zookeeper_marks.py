@@ -1,4 +1,7 @@
-"""Marks of ZooKeeper, each on its own rows: the last one reaches the mark, no earlier one."""
+"""Marks of ZooKeeper, each on its own rows: the last row reaches the mark, no earlier one.
+
+A mark names a situation that a run has reached. A story is the rows of such a situation.
+"""
 
 import pytest
 
@@ -18,67 +21,67 @@ S1, S2, C0, C1 = "zookeeper-1", "zookeeper-2", "consumer-old-0", "consumer-old-1
 OWNER = "/consumers/old/owners/orders/0"
 OFFSET = "/consumers/old/offsets/orders/0"
 
-Told = tuple[float, str, TraceKind, Columns]
-"""A row: seconds, node, kind, columns."""
+StoryRow = tuple[float, str, TraceKind, Columns]
+"""Seconds, node, kind and columns of a row."""
 
 
-def txn(time_s: float, zxid: int, session: str, op: str, **detail: object) -> Told:
+def txn(time_s: float, zxid: int, session: str, op: str, **detail: object) -> StoryRow:
     columns: Columns = {"offset": zxid, "detail": {"session": session, "op": op, **detail}}
     return (time_s, S1, TraceKind.ZOOKEEPER_TXN_APPLIED, columns)
 
 
 def state(
     time_s: float, state_now: str, session: str = "0x1", server: str = S1, zxid: int = 5
-) -> Told:
+) -> StoryRow:
     detail: dict[str, object] = {"session": session, "state": state_now}
     columns: Columns = {"peer": server, "offset": zxid, "detail": detail}
     return (time_s, C0, TraceKind.ZOOKEEPER_CLIENT_STATE, columns)
 
 
-def step(time_s: float, node: str, kind: TraceKind, **detail: object) -> Told:
+def step(time_s: float, node: str, kind: TraceKind, **detail: object) -> StoryRow:
     return (time_s, node, kind, {"group": "old", "member": f"m{node[-1]}", "detail": detail})
 
 
-def consumed(time_s: float) -> Told:
+def consumed(time_s: float) -> StoryRow:
     detail: dict[str, object] = {"count": 1, "last": 4}
     columns: Columns = {"group": "old", "partition": "orders-0", "offset": 4, "detail": detail}
     return (time_s, C0, TraceKind.RECORDS_CONSUMED, columns)
 
 
-def view(time_s: float, node: str, zxid: int, *members: str) -> Told:
+def view(time_s: float, node: str, zxid: int, *members: str) -> StoryRow:
     detail: dict[str, object] = {"members": members, "partitions": ["orders-0"]}
     columns: Columns = {"group": "old", "member": "m", "offset": zxid, "detail": detail}
     return (time_s, node, TraceKind.ZOOKEEPER_VIEW, columns)
 
 
-def ended(time_s: float, *, done: bool, cause: str | None = None) -> Told:
+def ended(time_s: float, *, done: bool, cause: str | None = None) -> StoryRow:
     detail: dict[str, object] = {"attempt": 0, "done": done, "conflicts": 0}
     columns: Columns = {"group": "old", "member": "m0", "detail": detail, "cause_text": cause}
     return (time_s, C0, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, columns)
 
 
-def event(time_s: float, zxid: int) -> Told:
+def event(time_s: float, zxid: int) -> StoryRow:
     detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
     return (time_s, C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, {"offset": zxid, "detail": detail})
 
 
-def serves(time_s: float, now: str, epoch: int | None) -> Told:
+def serves(time_s: float, now: str, epoch: int | None) -> StoryRow:
     columns: Columns = {"leader_epoch": epoch, "detail": {"state": now}}
     return (time_s, S1, TraceKind.ZOOKEEPER_STATE, columns)
 
 
-def committed_position(time_s: float, offset: int) -> Told:
+def committed_position(time_s: float, offset: int) -> StoryRow:
     columns: Columns = {"group": "old", "partition": "orders-0", "offset": offset}
     return (time_s, C0, TraceKind.POSITION_RESET, {**columns, "cause": PositionCause.COMMITTED})
 
 
-def gave_up(during: str) -> tuple[Told, ...]:
+def gave_up(during: str) -> tuple[StoryRow, ...]:
     return (step(1, C0, TraceKind.ZOOKEEPER_GAVE_UP, attempts=4, during=during),)
 
 
 OPEN = (txn(0, 1, "0x1", "createSession"), txn(0, 2, "0x2", "createSession"))
 STORED = (*OPEN, txn(1, 3, "0x1", "create", path=OFFSET, data="20", ephemeral=False))
-STORIES: dict[str, tuple[Told, ...]] = {
+STORIES: dict[str, tuple[StoryRow, ...]] = {
     "gave_up_starting": gave_up("starting"),
     "gave_up_running": gave_up("running"),
     "processed_without_a_session": (
@@ -139,7 +142,7 @@ STORIES: dict[str, tuple[Told, ...]] = {
 }
 
 
-def reached(story: tuple[Told, ...]) -> tuple[str, ...]:
+def reached(story: tuple[StoryRow, ...]) -> tuple[str, ...]:
     """Return the marks that a story reaches."""
     marks = CoverageMarks(CONTEXT)
     rows = Rows(marks.observe)
@@ -168,6 +171,6 @@ def test_marks_of_zookeeper_are_expected_only_where_one_of_them_is_reached() -> 
 
 
 def test_rebalance_given_up_in_a_new_session_counts_as_that_of_a_running_consumer() -> None:
-    """ZK-38: the exception ends in a log line in both cases."""
+    """ZK-38: a running consumer only logs the exception, also in a new session."""
     assert "gave_up_running" in reached(gave_up("new session"))
     assert "gave_up_starting" not in reached(gave_up("new session"))
