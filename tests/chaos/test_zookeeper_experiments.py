@@ -95,9 +95,9 @@ def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
 
 
 def test_coordinator_refuses_the_commits_of_a_member_that_goes_on_processing() -> None:
-    """A coordinator fences commits, not processing (ZK-67).
+    """A coordinator refuses a zombie's commits: it fences commits, not processing (ZK-67).
 
-    A member that is cut off may process the records that it has already fetched (ZK-93).
+    In a member that is cut off, processing of records already fetched may go on (ZK-93).
     """
     run = played("zookeeper_zombie")
     committed: dict[str | None, int] = {}
