@@ -119,7 +119,7 @@ class Core:
         without_id = self.send([joining("") for _ in range(size)])
         ids = [_join_answer(result).member_id for result in without_id]
         self.send([joining(member) for member in ids])
-        # No clock runs here, so the timers that end the join phase are fired by hand.
+        # No clock runs here, so this loop fires the timers that end the join phase.
         while join_timers := [key for key in self.timers if key.startswith("join-")]:
             del self.timers[join_timers[0]]
             self.carry_out(self.coordinator.timer_fired(join_timers[0], NOW_US))

@@ -96,7 +96,7 @@ class BaseTurn(Generic[_Timer, _Pending, _Result]):
         self.result.timers.append(SetTimer(key=key, delay_us=max(delay_ms, 0) * 1_000))
 
     def has_timer(self, key: str) -> bool:
-        """Return whether a timer with this key runs."""
+        """Return True if a timer with this key runs."""
         return key in self._in_flight.timers
 
     def cancel_timer(self, key: str) -> None:

@@ -400,11 +400,11 @@ class GroupCoordinator:
         return None if report is None else report.error
 
     def is_loading(self, partition: int) -> bool:
-        """Return whether `partition` is between begin_load and finish_load."""
+        """Return True if `partition` is between begin_load and finish_load."""
         return partition in self._shards.loading
 
     def is_owned(self, partition: int) -> bool:
-        """Return whether this broker serves the groups of `partition`."""
+        """Return True if this broker serves the groups of `partition`."""
         return partition in self._shards.owned
 
     def partition_of(self, group_id: str) -> int:
@@ -525,7 +525,7 @@ class GroupCoordinator:
                     parked.answered = True
 
     def _accepts_epoch(self, partition: int, leader_epoch: int) -> bool:
-        """Return whether `leader_epoch` is not older than the known epoch, and remember it then."""
+        """Return True if `leader_epoch` is not older than the known epoch, and remember it then."""
         known = self._shards.known_epochs.get(partition)
         if known is None or leader_epoch >= known:
             self._shards.known_epochs[partition] = leader_epoch

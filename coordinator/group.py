@@ -47,7 +47,7 @@ class InitialDelayedJoin:
 
 
 StateCause = RebalanceCause | GroupStateCause | DeletionCause
-"""Why a group enters a state."""
+"""Cause for which a group enters a state."""
 
 
 class Group:
@@ -93,7 +93,7 @@ class Group:
 
     @property
     def can_rebalance(self) -> bool:
-        """Whether a rebalance may start now."""
+        """True if a rebalance may start now."""
         return self._state in REBALANCE_FROM
 
     def transition_to(
@@ -270,11 +270,11 @@ class Group:
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether the join phase may complete: every member is parked, no member id is pending."""
+        """True if the join phase may complete: every member is parked, no member id is pending."""
         return len(self.members) == self.members_awaiting_join and not self.pending_members
 
     def is_leader(self, member_id: str) -> bool:
-        """Return whether `member_id` leads the group."""
+        """Return True if `member_id` leads the group."""
         return self.leader_id == member_id
 
     @property
@@ -303,7 +303,7 @@ class Group:
     # -- protocols and generations --
 
     def supports_protocols(self, protocol_type: str, names: tuple[str, ...]) -> bool:
-        """Return whether the group accepts a member with this type and these protocols."""
+        """Return True if the group accepts a member with this type and these protocols."""
         if self._state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         return self.protocol_type == protocol_type and self._is_common(names)
@@ -367,7 +367,7 @@ class Group:
             raise UnknownServerError(f"group {self.group_id}: subscription: {error}") from error
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a member may consume `topic`; True if the subscriptions are unknown."""
+        """Return True if a member may consume `topic`; True if the subscriptions are unknown."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def current_member_metadata(self) -> tuple[JoinGroupResponseMember, ...]:

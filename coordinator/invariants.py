@@ -41,7 +41,7 @@ def check_shard(shard: Shard) -> None:
         _require(
             group.group_id == group_id and group.partition == shard.partition,
             "group_in_its_shard",
-            f"{group.group_id} of partition {group.partition} stands as {group_id} "
+            f"{group.group_id} of partition {group.partition} is stored as {group_id} "
             f"in shard {shard.partition}",
         )
         _require(group.state is not GroupState.DEAD, "no_dead_group", f"{group_id} is Dead")
@@ -193,7 +193,7 @@ def _check_ids(group: Group) -> None:
             member.member_id == member_id
             and member.heartbeat_key == heartbeat_key(group, member_id),
             "member_under_its_id",
-            f"{group.group_id}: {member.member_id} stands as {member_id}",
+            f"{group.group_id}: {member.member_id} is stored as {member_id}",
         )
 
 

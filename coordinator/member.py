@@ -50,17 +50,17 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether the member has a group.instance.id."""
+        """True if the member has a group.instance.id."""
         return self.group_instance_id is not None
 
     @property
     def is_parked(self) -> bool:
-        """Whether a request of the member waits for its answer."""
+        """True if a request of the member waits for its answer."""
         return self.awaiting_join is not None or self.awaiting_sync is not None
 
     @property
     def outlives_session_timeout(self) -> bool:
-        """Whether the member cannot expire now: parked, and not in its first join phase.
+        """True if the member cannot expire now: parked, and not in its first join phase.
 
         Source: Kafka `MemberMetadata.hasSatisfiedHeartbeat`.
         """
@@ -85,7 +85,7 @@ class Member:
         return tuple(protocol.name for protocol in self.supported_protocols)
 
     def matches(self, protocols: tuple[JoinGroupRequestProtocol, ...]) -> bool:
-        """Return whether `protocols` equal the member's: same names, same order, same bytes."""
+        """Return True if `protocols` equal the member's: same names, same order, same bytes."""
         return self.supported_protocols == protocols
 
     def vote(self, candidates: dict[str, None]) -> str | None:

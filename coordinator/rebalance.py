@@ -41,7 +41,7 @@ from protocol.trace import TraceEvent, TraceKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceReason:
-    """Why a rebalance begins; the content of the trace row REBALANCE_STARTED.
+    """The reason of a rebalance; the content of the trace row REBALANCE_STARTED.
 
     text: a sentence for people.
     member_id: the member that caused the rebalance, None if no single member did.

@@ -83,7 +83,7 @@ class Shard:
         self._groups_of_producers.setdefault(producer_id, {})[group.group_id] = committer
 
     def knows_producer(self, producer_id: int, group: Group) -> bool:
-        """Return whether a marker of the producer would reach the group."""
+        """Return True if a marker of the producer would reach the group."""
         return group.group_id in self._groups_of_producers.get(producer_id, {})
 
     def take_groups_of(self, producer_id: int) -> tuple[tuple[Group, Committer], ...]:

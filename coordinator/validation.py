@@ -1,8 +1,8 @@
 """Checks that several APIs share, in Kafka's order.
 
-A check changes nothing and returns the error of the answer, NONE if the request may go on. The
-first check, `check_group_status`, is called the gate: what it returns, a shard or an error, is
-passed to the handler of the API.
+A check changes nothing, and returns the error of the answer, or NONE if the request passes. The
+first check, `check_group_status`, is called the gate: it returns the group's shard, or an error,
+and the handler of the API gets this result.
 Source: Kafka `GroupCoordinator.validateGroupStatus`, `validateCurrentMember`,
 `validateOffsetCommit`; docs/kafka/BEHAVIOUR.md 2.0, 2.0.1, 2.6.
 """

@@ -180,7 +180,7 @@ class Compaction:
         ]
 
     def _ends_nothing(self, batch: RecordBatch) -> bool:
-        """Return whether `batch` is the marker of a transaction without a data batch left."""
+        """Return True if `batch` is the marker of a transaction without a data batch left."""
         if decode_marker(batch) is None:
             return False
         return not self._has_data.pop(batch.producer_id, False)

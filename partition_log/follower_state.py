@@ -119,7 +119,7 @@ class FollowerState:
             self._last_caught_up_time_us = max(self._last_caught_up_time_us, shared.time_us)
 
     def is_caught_up(self, *, leader_end_offset: Offset, now_us: int, lag_max_us: int) -> bool:
-        """Return whether the follower is at the log end, or was caught up within `lag_max_us`."""
+        """Return True if the follower is at the log end, or was caught up within `lag_max_us`."""
         caught_up_us = self._last_caught_up_time_us
         if self._shared is not None:
             caught_up_us = max(caught_up_us, self._shared.time_us)

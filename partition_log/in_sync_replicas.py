@@ -58,12 +58,12 @@ class InSyncReplicas:
 
     @property
     def is_under_min(self) -> bool:
-        """Whether the ISR is too small for acks=all; never with `min_insync_check` off."""
+        """True if the ISR is too small for acks=all; never with `min_insync_check` off."""
         return self._config.min_insync_check and len(self.committed) < self.effective_min_isr
 
     @property
     def is_maximal_under_min(self) -> bool:
-        """Whether even the maximal ISR is too small; never with `min_insync_check` off."""
+        """True if even the maximal ISR is too small; never with `min_insync_check` off."""
         return self._config.min_insync_check and len(self.maximal) < self.effective_min_isr
 
     # -- metadata --
@@ -225,7 +225,7 @@ class InSyncReplicas:
         return -1 if known is None else known
 
     def _is_eligible(self, broker: BrokerId, follower: FollowerState) -> bool:
-        """Return whether the follower may join the ISR (KIP-841, KIP-903)."""
+        """Return True if the follower may join the ISR (KIP-841, KIP-903)."""
         # The follower's fetches must come from its registered incarnation. After a restart, perhaps
         # without its disk, the broker has a new epoch, and its earlier fetches prove nothing about
         # its log.

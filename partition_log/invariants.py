@@ -77,7 +77,8 @@ def check_partition(partition: Partition) -> None:
         )
     if in_flight is None:
         raise InvariantViolation(
-            "nothing in flight, nobody uncertain", f"{_name_of(partition)}: {isr}, {maximal_isr}"
+            "without a proposal in flight, the ISR is the maximal ISR",
+            f"{_name_of(partition)}: {isr}, {maximal_isr}",
         )
 
 
@@ -214,7 +215,7 @@ def _check_producers(log: PartitionLog) -> None:
     for producer_id, known in log.producers.last_batches().items():
         if in_batches.get(producer_id) != known:
             raise InvariantViolation(
-                "what is known of a producer stands in the log",
+                "the state of a producer follows from the log",
                 f"{log.topic_partition}: producer {producer_id} has epoch and batches {known}, "
                 f"the log says {in_batches.get(producer_id)}",
             )

@@ -28,7 +28,7 @@ class ReplicaConfig:
     message_max_bytes: int = 1_048_588
     segment_bytes: int = 1_073_741_824
     uses_log_append_time: bool = False
-    """Whether message.timestamp.type is LogAppendTime."""
+    """True if message.timestamp.type is LogAppendTime."""
     min_insync_check: bool = True
     """The guard. False: below min.insync.replicas appends with acks=all are accepted, and the high
     watermark advances."""

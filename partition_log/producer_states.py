@@ -81,7 +81,7 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self.had_any = False
-        """Whether the log has a batch of any producer, also of one that expired."""
+        """True if the log has a batch of any producer, also of one that expired."""
         self._producers: dict[int, _ProducerState] = {}
         self._guards: dict[int, int] = {}  # producer id -> its valid guard
         self._last_guard = 0
@@ -110,7 +110,7 @@ class ProducerStates:
         }
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Return whether the log has batches of an open transaction of this producer."""
+        """Return True if the log has batches of an open transaction of this producer."""
         state = self._producers.get(producer_id)
         return (
             state is not None

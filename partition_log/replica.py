@@ -102,7 +102,7 @@ class Partition:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this replica leads the partition, as far as it knows."""
+        """True if this replica leads the partition, as far as it knows."""
         return self.leader_id == self.broker_id
 
     @property
@@ -142,7 +142,7 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether the ISR is too small for acks=all; never with `min_insync_check` off."""
+        """True if the ISR is too small for acks=all; never with `min_insync_check` off."""
         return self._in_sync.is_under_min
 
     def follower_log_end_offset(self, broker_id: BrokerId) -> Offset:

@@ -63,7 +63,7 @@ class Segments:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the log was truncated since this object was made; then it must be replaced."""
+        """True if the log was truncated since this object was made; then it must be replaced."""
         return self._truncations != self._log.truncations
 
     def cleanable(self, uncleanable_offset: int, *, min_lag_ms: int, now_ms: int) -> Cleanable:
@@ -107,7 +107,7 @@ class Segments:
         self._next_index = len(storage)
 
     def _is_full(self, active: _Segment, size: int, timestamp_ms: int) -> bool:
-        """Return whether a batch of this size and timestamp must begin the next segment."""
+        """Return True if a batch of this size and timestamp must begin the next segment."""
         if active.size_in_bytes > self._segment_bytes - size:
             return True
         first_ms = active.first_timestamp_ms

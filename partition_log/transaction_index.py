@@ -34,7 +34,7 @@ class TransactionIndex:
             self._read(log)
 
     def counts(self, batch: RecordBatch) -> bool | None:
-        """Return whether the records of `batch` count.
+        """Return True if the records of `batch` count.
 
         False if its transaction was aborted, None if its transaction is open.
         """
@@ -45,11 +45,11 @@ class TransactionIndex:
         return commits[end] if end < len(commits) else None
 
     def is_aborted(self, batch: RecordBatch) -> bool:
-        """Return whether `batch` belongs to an aborted transaction."""
+        """Return True if `batch` belongs to an aborted transaction."""
         return self.counts(batch) is False
 
     def is_last_of_producer(self, batch: RecordBatch) -> bool:
-        """Return whether a restarted replica learns its producer's epoch from `batch`."""
+        """Return True if a restarted replica learns its producer's epoch from `batch`."""
         return self._last_batches.get(batch.producer_id) == batch.base_offset
 
     def _read(self, log: PartitionLog) -> None:

@@ -181,17 +181,17 @@ def _produced(request: ProduceRequest, response: ProduceResponse) -> Iterator[st
 
 
 def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
-    asked = {
+    requested = {
         (topic.topic, partition.partition): partition
         for topic in request.topics
         for partition in topic.partitions
     }
     for answered in response.responses:
         for data in answered.partitions:
-            partition = asked.get((answered.topic, data.partition_index))
+            partition = requested.get((answered.topic, data.partition_index))
             place = f"{answered.topic}-{data.partition_index}"
             if partition is None:
-                yield f"{place} was not asked for"
+                yield f"{place} was not requested"
             elif data.error_code is ErrorCode.NONE:
                 for problem in _read(partition, data, is_consumer=request.replica_id == _CONSUMER):
                     yield f"{place}: {problem}"

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class RebalanceCause(StrEnum):
-    """Why a rebalance began: cause of REBALANCE_STARTED and of the GROUP_STATE beside it."""
+    """Causes of rebalances, in REBALANCE_STARTED and in the GROUP_STATE that follows it."""
 
     SESSION_EXPIRY = "session expiry"
     """A member's session timer fired."""
@@ -33,7 +33,7 @@ class RebalanceCause(StrEnum):
 
 
 class RemovalCause(StrEnum):
-    """Why a member id was removed from its group: cause of MEMBER_REMOVED."""
+    """Causes for the removal of a member id from its group, in MEMBER_REMOVED."""
 
     SESSION_EXPIRY = "session expiry"
     LEAVE = "leave"
@@ -49,7 +49,7 @@ class RemovalCause(StrEnum):
 
 
 class GroupStateCause(StrEnum):
-    """Why a group entered a state: GROUP_STATE, beside RebalanceCause and DeletionCause."""
+    """Causes of a group's new state, in GROUP_STATE, as are RebalanceCause and DeletionCause."""
 
     ALL_JOINED = "all members joined"
     NO_MEMBER_LEFT = "no member is left"
@@ -62,7 +62,7 @@ class GroupStateCause(StrEnum):
 
 
 class DeletionCause(StrEnum):
-    """Why an offset or a group was deleted: cause of OFFSET_REMOVED and of GROUP_STATE to Dead."""
+    """Causes for the deletion of an offset or group, in OFFSET_REMOVED and GROUP_STATE to Dead."""
 
     EXPIRED = "expired"
     DELETED = "deleted by an administrator"
@@ -78,7 +78,7 @@ which the checker verifies.
 
 
 class IgnoredCause(StrEnum):
-    """Why a load or unload was refused: cause of LOAD_IGNORED and UNLOAD_IGNORED."""
+    """Causes for the refusal of a load or unload, in LOAD_IGNORED and UNLOAD_IGNORED."""
 
     STALE_LEADER_EPOCH = "stale leader epoch"
     ALREADY_LOADED = "already loaded or loading"
@@ -86,7 +86,7 @@ class IgnoredCause(StrEnum):
 
 
 class TransactionCause(StrEnum):
-    """Why a transactional id entered a state: cause of TRANSACTION_STATE."""
+    """Causes of a transactional id's new state, in TRANSACTION_STATE."""
 
     PRODUCER_BEGAN = "a producer began"
     PARTITIONS_ADDED = "partitions added"
@@ -99,7 +99,7 @@ class TransactionCause(StrEnum):
 
 
 class CoordinatorUnknownCause(StrEnum):
-    """Why a client gave up its coordinator without an error: cause of COORDINATOR_UNKNOWN."""
+    """Causes for which a client gives up its coordinator without an error: COORDINATOR_UNKNOWN."""
 
     UNAVAILABLE = "coordinator unavailable"
     """The connection to the coordinator failed, and the client still waits before it reconnects."""
@@ -107,7 +107,7 @@ class CoordinatorUnknownCause(StrEnum):
 
 
 class MemberStateCause(StrEnum):
-    """Why a member entered a state: cause of MEMBER_STATE."""
+    """Causes of a member's new state, in MEMBER_STATE."""
 
     REBALANCE = "rebalance"
     """The member joins a rebalance, its own or another member's."""
@@ -123,7 +123,7 @@ class MemberStateCause(StrEnum):
 
 
 class PositionCause(StrEnum):
-    """Where a consumer's position comes from: cause of POSITION_RESET."""
+    """Origins of a consumer's position: cause of POSITION_RESET."""
 
     COMMITTED = "committed"
     EARLIEST = "earliest"
@@ -138,7 +138,7 @@ class OffsetFetchCause(StrEnum):
 
 
 class KillCause(StrEnum):
-    """What killed a node, if not a crash of its process: cause of NODE_KILLED."""
+    """Causes of a node's death other than a crash of its process, in NODE_KILLED."""
 
     POWER_LOSS = "power loss"
     MACHINE_LOST = "machine lost"
@@ -146,7 +146,7 @@ class KillCause(StrEnum):
 
 
 class RecoveryCause(StrEnum):
-    """Why a log lacks written records when it is opened: cause of LOG_RECOVERED."""
+    """Causes for which an opened log lacks written records, in LOG_RECOVERED."""
 
     TORN_TAIL = "torn tail"
     """The bytes after the last whole batch were an incomplete write."""
@@ -155,7 +155,7 @@ class RecoveryCause(StrEnum):
 
 
 class FencingCause(StrEnum):
-    """Why the controller fences a broker: `reason` in the detail of BROKER_FENCED."""
+    """Reasons for the fencing of a broker: `reason` in the detail of BROKER_FENCED."""
 
     SESSION_ENDED = "session ended"
     """No heartbeat came for `broker.session.timeout.ms`."""

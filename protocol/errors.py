@@ -110,12 +110,12 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether Kafka's client may send the same request again."""
+        """True if Kafka's client may send the same request again."""
         return self in _RETRIABLE
 
     @property
     def definite(self) -> bool:
-        """Whether the operation certainly did not happen."""
+        """True if the operation certainly did not happen."""
         return self not in _INDEFINITE
 
 

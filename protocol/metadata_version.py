@@ -109,5 +109,5 @@ def value_versions(version: MetadataVersion) -> ValueVersions:
 
 
 def has_static_members(version: MetadataVersion) -> bool:
-    """Return whether brokers of `version` support static members (KIP-345)."""
+    """Return True if brokers of `version` support static members (KIP-345)."""
     return version >= _2_3_IV0

@@ -29,7 +29,7 @@ class NotAMessage(Exception):
 
 
 def is_known(api: str, version: int) -> bool:
-    """Return whether this project has a schema of the API, with this version."""
+    """Return True if this project has a schema of the API, with this version."""
     row = API_BY_LABEL.get(api)
     return row is not None and row.schema is not None and version in row.versions
 

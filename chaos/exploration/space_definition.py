@@ -75,10 +75,10 @@ class Minimum(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class SpaceDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The file of a space.
 
-    Shape: the keys of `counts`, `settings` and `together` are dotted paths into `experiment`. A `*`
-    in a path stands for every group, topic or list element at its place, and each of them draws its
-    own value. A seed draws one of a path's values; a value that is listed twice is drawn twice as
-    often. An empty value leaves the path's key out.
+    Shape: the keys of `counts`, of `settings` and of the sets in `together` are dotted paths into
+    `experiment`. A `*` in a path stands for every group, topic or list element at its place, and
+    each of them draws its own value. A value that is listed twice is drawn twice as often. An empty
+    value leaves the path's key out.
     """
 
     version: Annotated[int, Meta(ge=FORMAT_VERSION, le=FORMAT_VERSION)]
@@ -94,7 +94,10 @@ class SpaceDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     settings: dict[str, tuple[Any, ...]] = {}
     """Paths, each with the values from which a seed draws one."""
     together: dict[str, tuple[dict[str, Any], ...]] = {}
-    """Sets of settings that must fit together, under any name; a seed draws one whole set."""
+    """Settings that must fit together: under any name, sets of paths and values.
+
+    A seed draws one whole set of each name.
+    """
     faults: FaultSpace
     """Faults to draw."""
     mutated: Share = 0.4

@@ -165,7 +165,7 @@ class ExplorationStore:
         return NotRecorded(
             f"The search could not be recorded: {path} cannot be written: "
             f"{error.strerror or error}; every batch that was finished before is kept, and "
-            f"`explore --resume {self.path}` goes on"
+            f"`explore --resume {self.path}` continues the search"
         )
 
     def space(self) -> Space:
@@ -265,8 +265,8 @@ def check_resumable(store: ExplorationStore) -> None:
         changed.append(f"the space changed: {original} is no longer what {copy} is")
     if changed:
         raise CannotResume(
-            f"{store.path} cannot go on: {'; '.join(changed)}. Begin a new exploration: the "
-            "results of two would be mixed"
+            f"{store.path} cannot be continued: {'; '.join(changed)}. Begin a new exploration, "
+            "because the results of two versions would be mixed"
         )
 
 

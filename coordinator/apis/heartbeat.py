@@ -39,7 +39,7 @@ def handle_heartbeat(
 
 
 def _waits(shard: Shard | ErrorCode, error: ErrorCode) -> TypeGuard[Shard]:
-    """Return whether an answer must wait: it is no refusal, and the log has uncommitted records."""
+    """Return True if an answer must wait: it is no refusal, and the log has uncommitted records."""
     # Kafka's handler returns these two codes. It throws any other, which is answered at once.
     is_returned = error is ErrorCode.NONE or error is ErrorCode.REBALANCE_IN_PROGRESS
     return isinstance(shard, Shard) and is_returned and not shard.above_high_watermark.is_empty
@@ -59,7 +59,7 @@ def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) 
     match group.state:
         case GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        # A member that is told to rejoin still needs its session until its JoinGroup arrives.
+        # A member that must rejoin still needs its session until its JoinGroup arrives.
         case GroupState.PREPARING_REBALANCE:
             restart_session(turn, group, group.members[request.member_id], Api.HEARTBEAT)
             return ErrorCode.REBALANCE_IN_PROGRESS

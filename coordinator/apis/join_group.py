@@ -65,7 +65,7 @@ class Join:
 
     @property
     def requires_known_member_id(self) -> bool:
-        """Whether a client without a member id must join again, with the id of the first answer."""
+        """True if a client without a member id must join again, with the id of the first answer."""
         return (
             self.api_version >= MEMBER_ID_REQUIRED_VERSION
             and self.request.group_instance_id is None
@@ -126,7 +126,7 @@ def handle_join_group(
 
 
 def _accepts(group: Group, member_id: str, group_max_size: int) -> bool:
-    """Return whether group.max.size leaves room for the member. Pending member ids do not count."""
+    """Return True if group.max.size leaves room for the member. Pending member ids do not count."""
     match group.state:
         case GroupState.EMPTY | GroupState.DEAD:
             return True

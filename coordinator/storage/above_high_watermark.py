@@ -86,7 +86,7 @@ class AboveHighWatermark:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every record in this leader's log is committed."""
+        """True if every record in this leader's log is committed."""
         position = self.position
         return position is not None and position.end_offset <= position.high_watermark
 

@@ -33,7 +33,7 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
     value: OffsetCommitValue
 
     def is_older_than(self, other: "CommittedOffset") -> bool:
-        """Return whether this commit comes before `other` in the log."""
+        """Return True if this commit comes before `other` in the log."""
         return self.appended_batch_offset < other.appended_batch_offset
 
 
@@ -69,7 +69,7 @@ class GroupOffsets:
 
     @property
     def has_offsets(self) -> bool:
-        """Whether the group has any offset, finished or not; an Empty group without is deleted."""
+        """True if the group has any offset, finished or not; an Empty group without is deleted."""
         if self._written:
             return True
         return bool(self._committed) or bool(self._pending) or bool(self._transactional)
@@ -97,11 +97,11 @@ class GroupOffsets:
         return tuple(dict.fromkeys((*self._committed, *self._written)))
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """Return whether a commit of `partition`, not of a transaction, is pending or written."""
+        """Return True if a commit of `partition`, not of a transaction, is pending or written."""
         return partition in self._pending or partition in self._written
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        """Return whether a commit of `partition` is pending, or in an open transaction."""
+        """Return True if a commit of `partition` is pending, or in an open transaction."""
         if partition in self._pending:
             return True
         return any(partition in pending for pending in self._transactional.values())
@@ -209,7 +209,7 @@ class GroupOffsets:
                 del self._transactional[producer_id]
 
     def has_transaction_of(self, producer_id: int) -> bool:
-        """Return whether an open transaction of this producer has offsets of the group."""
+        """Return True if an open transaction of this producer has offsets of the group."""
         return producer_id in self._transactional
 
     def producers(self) -> tuple[int, ...]:

@@ -145,7 +145,7 @@ def _prepare(
 
 
 def _is_valid(metadata: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
-    """Return whether a producer may keep the producer id that its request names (KIP-360).
+    """Return True if a producer may keep the producer id that its request names (KIP-360).
 
     The epoch is checked later, in `prepare_new_epoch`.
     """

@@ -38,7 +38,7 @@ def check_transactions(shared: TransactionShared) -> None:
         _require(
             owned.partition == partition,
             "partition_under_its_number",
-            f"transaction partition {owned.partition} stands as {partition}",
+            f"transaction partition {owned.partition} is stored as {partition}",
         )
         _check_ids(owned, shared)
     for append_id, pending in shared.in_flight.appends.items():
@@ -59,7 +59,7 @@ def _check_ids(owned: OwnedPartition, shared: TransactionShared) -> None:
             metadata.transactional_id == name
             and partition_for(name, shared.num_partitions) == owned.partition,
             "id_in_its_partition",
-            f"{metadata.transactional_id} stands as {name} in partition {owned.partition}",
+            f"{metadata.transactional_id} is stored as {name} in partition {owned.partition}",
         )
         completion = shared.completions.get(name)
         is_completing = (
@@ -89,11 +89,14 @@ def _check_ids(owned: OwnedPartition, shared: TransactionShared) -> None:
 
 def _check_timers(shared: TransactionShared) -> None:
     timers = shared.in_flight.timers
-    for kind, what in ((AbortTimer, "took too long"), (ExpirationTimer, "nobody uses")):
+    for kind, ids in (
+        (AbortTimer, "transactions over their timeout"),
+        (ExpirationTimer, "unused transactional ids"),
+    ):
         _require(
             any(isinstance(timer, kind) for timer in timers.values()),
             "periodic_timer",
-            f"nobody looks any more for transactions that {what}",
+            f"no timer runs for the periodic check for {ids}",
         )
     for key, timer in timers.items():
         _require(

@@ -93,12 +93,12 @@ class TransactionMetadata:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a step is pending."""
+        """True if a step is pending."""
         return self.pending_state is not None
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """Whether the producer id has no epoch left."""
+        """True if the producer id has no epoch left."""
         return self.producer_epoch >= EPOCH_MAX
 
     # -- steps --

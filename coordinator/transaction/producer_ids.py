@@ -31,7 +31,7 @@ class ProducerIds:
         return producer_id
 
     def wants_block(self) -> bool:
-        """Return whether to request a block now. True marks the block as requested."""
+        """Return True if a block should be requested now, and mark it as requested then."""
         is_wanted = self._following is None and self._next >= self._prefetch_at
         if not is_wanted or self._is_asked_for:
             return False

@@ -219,7 +219,7 @@ class TransactionCoordinator:
     # -- queries: nothing below changes the coordinator --
 
     def is_owned(self, partition: int) -> bool:
-        """Return whether this broker serves the transactional ids of `partition`."""
+        """Return True if this broker serves the transactional ids of `partition`."""
         return partition in self._shared.owned
 
     def loading_epoch(self, partition: int) -> int | None:

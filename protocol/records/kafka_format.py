@@ -126,7 +126,7 @@ def kafka_crc(batch: RecordBatch, header: KafkaHeader, payload: bytes) -> int:
 
 
 def flags_match(batch: RecordBatch, header: KafkaHeader) -> bool:
-    """Return whether the flags in the header's attributes equal the fields of the batch."""
+    """Return True if the flags in the header's attributes equal the fields of the batch."""
     attributes = header.attributes
     return (
         attributes & _CODEC_BITS == batch.compression

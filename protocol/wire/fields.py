@@ -52,7 +52,7 @@ class WireField:
     nullable_since: int = 0
 
     def is_in(self, version: int) -> bool:
-        """Return whether this version has the field."""
+        """Return True if this version has the field."""
         return self.since <= version <= self.until
 
 

@@ -137,7 +137,7 @@ def stranger_counted(partition: Partition) -> None:
         (in_an_older_epoch, "leader writes in its epoch"),
         (removed_from_the_replicas, "leader is a replica"),
         (member_not_counted, "ISR within the maximal ISR"),
-        (stranger_counted, "nothing in flight, nobody uncertain"),
+        (stranger_counted, "without a proposal in flight, the ISR is the maximal ISR"),
     ],
 )
 def test_check_partition_finds_each_kind_of_damage(
@@ -186,5 +186,5 @@ def test_check_log_compares_producer_states_with_the_batches() -> None:
     made.truncate_to(1)
     check_log(made)
     made.producers = states_of_both_batches
-    with pytest.raises(InvariantViolation, match="what is known of a producer stands in the log"):
+    with pytest.raises(InvariantViolation, match="the state of a producer follows from the log"):
         check_log(made)

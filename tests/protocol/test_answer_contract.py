@@ -439,7 +439,7 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
         (_COMMIT, _committed(0, 1, 1), r"and one about \[\('orders', 1\)\]"),
         (_PRODUCE, _produced(1, 7), r"none about \[\('orders', 0\)\]"),
         (_PRODUCE, _produced(0, -1), "orders-0 was appended at no offset"),
-        (_fetch(), _fetched(partition=4), "orders-4 was not asked for"),
+        (_fetch(), _fetched(partition=4), "orders-4 was not requested"),
         (_fetch(), _fetched(high_watermark=-1), "the high watermark is -1"),
         (_fetch(), _fetched(_batch(9)), "expected records from 10, got 9 on"),
         (_fetch(), _fetched(_batch(10), _batch(10)), "expected records from 11"),

@@ -25,8 +25,8 @@ LADDER_US = tuple(
 )
 """Durations and times tried, all of them easy to remember.
 
-The least is 0.1 s: on a real cluster, injecting a fault takes some ten milliseconds, so that a
-shorter time could not be told from none.
+The shortest is 0.1 s: on a real cluster, the injection of a fault takes some ten milliseconds, so
+that a shorter time would be no different from none.
 """
 
 
@@ -34,15 +34,15 @@ def fewer(
     current: Experiment, items: Sequence[T], edit: Edit[tuple[T, ...]], *, at_once: int = 1
 ) -> Reduction:
     """Leave out all of `items`, then halves, quarters ... down to `at_once` of them at a time."""
-    kept = tuple(items)
-    size = len(kept)
+    needed = tuple(items)
+    size = len(needed)
     while size >= at_once:
         start, left_out = 0, False
-        while start < len(kept):
-            remaining = (*kept[:start], *kept[start + size :])
+        while start < len(needed):
+            remaining = (*needed[:start], *needed[start + size :])
             candidate = edit(current, remaining)
             if (yield candidate):
-                kept, current, left_out = remaining, candidate, True
+                needed, current, left_out = remaining, candidate, True
             else:
                 start += size
         # The last size is repeated as long as it leaves out items: an item that was needed beside
@@ -124,7 +124,7 @@ def late_field(
 ) -> Edit[Any]:
     """Return the edit of one field of the late members at position `index` of a group."""
 
-    def edit(now: Experiment, value: Any) -> Experiment:  # noqa: ANN401 - whatever the field holds
+    def edit(now: Experiment, value: Any) -> Experiment:  # noqa: ANN401 - a field of any type
         group = now.groups[name]
         late = group.late_members
         changed = replace(late[index], **{field: written(value)})

@@ -167,7 +167,8 @@ def test_batch_that_cannot_be_written_names_path_error_and_the_kept_seeds(
         store.append(RECORDS[0])
     assert str(failed.value) == (
         f"The search could not be recorded: {batches} cannot be written: Is a directory; every "
-        f"batch that was finished before is kept, and `explore --resume {store.path}` goes on"
+        f"batch that was finished before is kept, and `explore --resume {store.path}` "
+        "continues the search"
     )
     batches.rmdir()
     kept.rename(batches)
