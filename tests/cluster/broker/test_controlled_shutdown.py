@@ -1,6 +1,6 @@
 """A broker stops as on SIGTERM: leaders move, then the process ends.
 
-A real cluster's times are in docs/kafka (MEASURED_FAILOVER, term).
+A real cluster's times are in docs/kafka (MEASURED_FAILOVER term).
 """
 
 import json
