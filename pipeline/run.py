@@ -28,7 +28,7 @@ from pipeline.summary.figures import RunSummary
 from pipeline.summary.spark_aggregates import SUMMED_UP
 from pipeline.summary.summary import summarize_runs
 from pipeline.summary.summary_file import drop_summary, write_summary
-from pipeline.whole_runs.tasks import analyze_by_run, workers_have_lab
+from pipeline.whole_runs.tasks import analyze_by_run, workers_have_package
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +109,13 @@ class _Parts:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, part: str) -> None:
+        """Report that work on a part begins."""
         with self._lock:
             self._part = part
             self._report()
 
     def end(self, count: int = 1) -> None:
+        """Report that `count` more parts are done."""
         with self._lock:
             self._done += count
             self._report()
@@ -141,7 +143,7 @@ def _analyze(
 ) -> tuple[RunSummary, ...]:
     """Analyse small runs by one task each, and all other runs by the transforms."""
     small = [run for run in runs if run.rows <= min(whole_run_rows, MAX_ROWS) and whole_run_rows]
-    if not workers_have_lab(spark.sparkContext):
+    if not workers_have_package(spark.sparkContext):
         small = []
     has_large_runs = len(small) < len(runs)
     parts.total = 1 + len(small) + (_PARTS_OF_LARGE_RUNS if has_large_runs else 0)
@@ -164,12 +166,12 @@ def _read_whole(
     """Analyse each run by one task; return summaries by run, None if the transforms must do it."""
     if not runs:
         return {}
-    counted = 0
+    reported = 0
 
     def count_up_to(done: int) -> None:
-        nonlocal counted
-        parts.end(done - counted)
-        counted = done
+        nonlocal reported
+        parts.end(done - reported)
+        reported = done
 
     parts.begin("run" if len(runs) == 1 else "runs")
     summaries = analyze_by_run(spark.sparkContext, runs, count_up_to)

@@ -38,15 +38,15 @@ def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = F
     the row cannot be used (null if it can).
     """
     paths = [spark_path(path) for run in runs for path in run.events]
-    named = {run.run for run in runs if run.events}
+    names = {run.run for run in runs if run.events}
     if not paths:
         nulls = [F.lit(None).cast(f.dataType).alias(f.name) for f in EVENT_SCHEMA]
         rows = spark.range(0).select(*nulls)
     else:
         # recursiveFileLookup keeps Spark from reading a folder called `a=b` as a column.
         reader = spark.read.schema(EVENT_SCHEMA).option("recursiveFileLookup", "true")
-        one = held and len(named) == 1
-        run = F.lit(*named) if one else run_of_file(2)
+        is_single_run = held and len(names) == 1
+        run = F.lit(*names) if is_single_run else run_of_file(2)
         rows = reader.parquet(*paths).withColumn("run", run)
     return rows.select(*EVENT_SCHEMA.names, _why_bad().alias("bad"))
 
@@ -69,6 +69,7 @@ def run_of_file(depth: int) -> Column:
 
 
 def _why_bad() -> Column:
+    """Return the reason why a row cannot be used, or null."""
     missing = [F.when(F.col(name).isNull(), F.lit(f"no {name}")) for name in REQUIRED]
     unknown = F.when(~F.col("kind").isin(_KINDS), F.lit("unknown kind"))
     return F.coalesce(*missing, unknown)
@@ -115,7 +116,9 @@ def detail(*fields: str, of: type[Detail] | tuple[type[Detail], ...]) -> Column:
     """
     details = of if isinstance(of, tuple) else (of,)
     declared = {
-        field.encode_name: field.type for each in details for field in msgspec.structs.fields(each)
+        field.encode_name: field.type
+        for kind_of_detail in details
+        for field in msgspec.structs.fields(kind_of_detail)
     }
     schema = T.StructType([T.StructField(name, _detail_type(declared[name])) for name in fields])
     return F.from_json("detail", schema, {"mode": "PERMISSIVE"})
@@ -126,4 +129,6 @@ def _detail_type(annotation: object) -> T.DataType:
     if get_origin(annotation) is tuple:
         return T.ArrayType(_detail_type(get_args(annotation)[0]))
     plain = {str: T.StringType(), int: T.LongType(), bool: T.BooleanType()}
-    return next(plain[each] for each in (annotation, *get_args(annotation)) if each in plain)
+    return next(
+        plain[possible] for possible in (annotation, *get_args(annotation)) if possible in plain
+    )

@@ -18,13 +18,13 @@ def read_documents(spark: SparkSession, runs: Sequence[RunFiles]) -> DataFrame:
     (the file's content, which is incomplete if the run broke off while writing it). Nulls: none.
     """
     paths = [run.directory / name for run in runs for name in NAMES]
-    found = [spark_path(path) for path in paths if path.is_file()]
-    if not found:
+    existing = [spark_path(path) for path in paths if path.is_file()]
+    if not existing:
         empty = "run string, document string, text string"
         return spark.createDataFrame([], empty)
     # recursiveFileLookup keeps Spark from reading a folder called `a=b` as a column.
     read = spark.read.option("recursiveFileLookup", "true")
-    return read.text(found, wholetext=True).select(
+    return read.text(existing, wholetext=True).select(
         run_of_file(1).alias("run"),
         F.element_at(F.split("_metadata.file_path", "/"), -1).alias("document"),
         F.col("value").alias("text"),

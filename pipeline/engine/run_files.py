@@ -51,29 +51,31 @@ def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
     such a file.
     Raises: RunNameClash.
     """
-    found: dict[str, RunFiles] = {}
+    files_by_run: dict[str, RunFiles] = {}
     for directory in dict.fromkeys(path.resolve() for path in run_dirs):
         name = run_name(directory)
-        if name in found:
-            raise RunNameClash(f"{found[name].directory} and {directory} are both called {name}")
+        if name in files_by_run:
+            raise RunNameClash(
+                f"{files_by_run[name].directory} and {directory} are both called {name}"
+            )
         events: list[Path] = []
         unreadable: list[str] = []
         rows = 0
         for path in sorted((directory / "events").glob("*")):
-            found_in = _inspect(path)
-            if isinstance(found_in, str):
-                unreadable.append(f"{path.name}: {found_in}")
+            rows_or_reason = _inspect(path)
+            if isinstance(rows_or_reason, str):
+                unreadable.append(f"{path.name}: {rows_or_reason}")
             else:
                 events.append(path)
-                rows += found_in
-        found[name] = RunFiles(
+                rows += rows_or_reason
+        files_by_run[name] = RunFiles(
             run=name,
             directory=directory,
             events=tuple(events),
             rows=rows,
             unreadable=tuple(unreadable),
         )
-    return tuple(found.values())
+    return tuple(files_by_run.values())
 
 
 def _inspect(path: Path) -> int | str:
@@ -96,8 +98,9 @@ def _inspect(path: Path) -> int | str:
     return int(metadata.num_rows)
 
 
-def _readable_as(found: pa.DataType, kind: str) -> bool:
-    value = found.value_type if pa.types.is_dictionary(found) else found
+def _readable_as(column_type: pa.DataType, kind: str) -> bool:
+    """Return whether a file's column can be read as `kind`: itself, or a type that it contains."""
+    value = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
     if kind == "string":
         return bool(
             pa.types.is_string(value) or pa.types.is_large_string(value) or pa.types.is_null(value)

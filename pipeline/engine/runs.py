@@ -33,14 +33,14 @@ def runs(events: DataFrame) -> DataFrame:
             F.max("time_us").alias("last_us"),
         )
     )
-    found = by_node.groupBy("run").agg(
+    by_run = by_node.groupBy("run").agg(
         F.sum("events").alias("events"),
         F.count("node").cast("int").alias("nodes"),
         F.min("steady_us").alias("steady_us"),
         F.min("stopping_us").alias("stopping_us"),
         F.max("last_us").alias("last_us"),
     )
-    return found.select(
+    return by_run.select(
         "run",
         "events",
         "nodes",

@@ -65,15 +65,17 @@ class MemoryStore:
             self.rows[step.name] = frame.collect()
         if step.result in ("rows", "view"):
             return frame
-        one = frame.coalesce(1)
+        in_one_partition = frame.coalesce(1)
         if step.filtered_by is not None:
             # Spark caches batches of rows with the least and greatest value of each column, and a
             # reader skips the batches that cannot hold its values. Sorting brings equal values
             # into few batches; their hashes are sorted because sorting strings takes longer.
-            held = one.sortWithinPartitions(F.hash(step.filtered_by)).persist()
+            by_hash = in_one_partition.sortWithinPartitions(F.hash(step.filtered_by))
+            held = by_hash.persist()
             self._held.append(held)
             return held
-        held = one.localCheckpoint(eager=False)  # unlike persist, it cuts the plan off
+        # Unlike persist, it cuts the plan off.
+        held = in_one_partition.localCheckpoint(eager=False)
         if step.result == "table":
             table_rows = [row.asDict() for row in held.collect()]
             self._tables[step.name] = pa.Table.from_pylist(table_rows, _arrow_schema(held.schema))
@@ -123,8 +125,10 @@ class FileStore:
             return held
         held = frame.localCheckpoint(eager=False)
         if step.result == "table":
-            few = held if self.files_per_table is None else held.coalesce(self.files_per_table)
-            few.write.options(**_PLAIN_COMMIT).parquet(f"file://{self.folder / step.name}")
+            # Spark writes one file for each partition.
+            count = self.files_per_table
+            partitions = held if count is None else held.coalesce(count)
+            partitions.write.options(**_PLAIN_COMMIT).parquet(f"file://{self.folder / step.name}")
             self._schemas[step.name] = frame.schema
         return held
 
@@ -167,4 +171,6 @@ def _split_by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    return pa.schema([(each.name, ARROW_TYPES[each.dataType.simpleString()]) for each in schema])
+    """Return Arrow's schema for the columns of a DataFrame."""
+    columns = [(column.name, ARROW_TYPES[column.dataType.simpleString()]) for column in schema]
+    return pa.schema(columns)

@@ -44,14 +44,16 @@ def groups(events: DataFrame) -> DataFrame:
     Source: Kafka GroupMetadataManager.partitionFor; protocol.partitioner, here in Spark's terms.
     """
     members = of_kind(events, *MEMBER_KINDS).where(F.col("group").isNotNull())
-    found = members.groupBy("run", "group").agg(F.size(F.collect_set("node")).alias("consumers"))
+    consumers = members.groupBy("run", "group").agg(
+        F.size(F.collect_set("node")).alias("consumers")
+    )
     loaded = of_kind(events, TraceKind.GROUP_LOADED).groupBy("run", "group")
     loaded_from = loaded.agg(F.max("partition").alias("loaded_from"))
     index = F.substring_index("partition", "-", -1).cast("int")
     sizes = of_kind(events, *_PARTITION_KINDS).where(in_offsets_topic()).groupBy("run")
     partitions = sizes.agg((F.max(index) + 1).alias("partitions"))
     return (
-        found.join(loaded_from, ["run", "group"], "left")
+        consumers.join(loaded_from, ["run", "group"], "left")
         .join(F.broadcast(partitions), "run", "left")
         .select(
             "run",

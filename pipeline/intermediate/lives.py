@@ -44,8 +44,8 @@ def impairments(events: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFr
     microseconds on the run's clock; an interval ends with the run at the latest. Nulls: none.
     """
     ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
-    found = _pauses(events).unionByName(_cuts(faults)).join(ends, "run")
-    closed = found.withColumn(
+    impaired = _pauses(events).unionByName(_cuts(faults)).join(ends, "run")
+    closed = impaired.withColumn(
         "to_us", F.greatest("from_us", F.least(F.coalesce("to_us", "run_end_us"), "run_end_us"))
     )
     # Intervals that touch or overlap become one: a new interval begins where a `from_us` is greater
@@ -123,7 +123,7 @@ def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> Data
     """
     key = ["run", node, "from_us", "to_us"]
     shared = F.least("to_us", "impaired_to_us") - F.greatest("from_us", "impaired_from_us")
-    met = (
+    times = (
         intervals.select(*key)
         .distinct()
         .join(F.broadcast(impaired.withColumnRenamed("node", node)), ["run", node])
@@ -132,7 +132,7 @@ def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> Data
         .agg(*_bounds(PAUSED, shared), *_bounds(CUT, shared))
     )
     return (
-        intervals.join(F.broadcast(met), key, "left")
+        intervals.join(F.broadcast(times), key, "left")
         .withColumns(
             {
                 "paused_us": F.coalesce("paused", F.lit(0)).cast("long"),

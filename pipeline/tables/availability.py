@@ -42,12 +42,12 @@ def availability(
     Nulls: `after_us` and `gap_us` if it never came back before the run ended; a subject without any
     activity around the fault has no row, nor has a group that had no coordinator before it.
     """
-    found = (
+    chosen_gaps = (
         _commits(commit_gaps(events), failovers, runs)
         .unionByName(_processing(processing_gaps(events), failovers, runs))
         .unionByName(_coordination(coordinator_holes(tenures, runs), failovers, tenures))
     )
-    return found.select(
+    return chosen_gaps.select(
         "run",
         "fault",
         "subject_kind",
@@ -61,29 +61,31 @@ def availability(
 
 def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
     """One row per fault, group and consumer: its gap between commits."""
-    met = _meet(gaps, failovers, runs)
-    # The old coordinator may still acknowledge commits that were in flight; such an answer is no
-    # recovery.
+    gaps_per_fault = _gaps_per_fault(gaps, failovers, runs)
+    # The old coordinator may still acknowledge commits that were in flight when it lost the
+    # partition. Such an answer is no recovery: the gap must end at a later coordinator.
     at_later = F.exists(
         "later",
-        lambda one: (one["broker"] == F.col("after_peer")) & (one["start_us"] <= F.col("after_us")),
+        lambda tenure: (
+            (tenure["broker"] == F.col("after_peer")) & (tenure["start_us"] <= F.col("after_us"))
+        ),
     )
-    back = F.col("moved") & at_later
+    ends_at_later = F.col("moved") & at_later
     in_vain = F.col("after_us").isNull() & F.col("pending_us").isNotNull()
     open_end = F.col("moved") & in_vain
     longest = ~F.col("moved") & _around_the_fault()
     # If the coordinator moved: the first gap that ends at a later coordinator, else the open gap.
-    first = F.min_by(_between(), F.when(back, F.col("after_us")))
+    first = F.min_by(_between(), F.when(ends_at_later, F.col("after_us")))
     picked = F.coalesce(
         first, F.max(F.when(open_end, _between())), F.max_by(_between(), _length(longest))
     )
-    return _picked(met, picked, "member")
+    return _picked(gaps_per_fault, picked, "member")
 
 
 def _processing(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
     """One row per fault, group and data partition: the gap between batches."""
-    met = _meet(gaps, failovers, runs)
-    return _picked(met, F.max_by(_between(), _length(_around_the_fault())), "partition")
+    gaps_per_fault = _gaps_per_fault(gaps, failovers, runs)
+    return _picked(gaps_per_fault, F.max_by(_between(), _length(_around_the_fault())), "partition")
 
 
 def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) -> DataFrame:
@@ -108,12 +110,12 @@ def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) ->
     )
 
 
-def _meet(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
+def _gaps_per_fault(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
     """Join each gap with the faults that it ends after or never, at most one row per fault."""
     ends = runs.select("run", "end_us")
-    met = failovers.join(ends, "run")
+    faults_of_groups = failovers.join(ends, "run")
     after_fault = F.col("after_us").isNull() | (F.col("after_us") > F.col("fault_us"))
-    return gaps.join(F.broadcast(met), ["run", "group"]).where(after_fault)
+    return gaps.join(F.broadcast(faults_of_groups), ["run", "group"]).where(after_fault)
 
 
 def _around_the_fault() -> Column:
@@ -143,13 +145,14 @@ def _earliest(length: Column) -> Column:
 
 
 def _between() -> Column:
+    """Return both ends of a gap as one value, so that an aggregation picks them together."""
     return F.struct("before_us", "after_us").cast(_BETWEEN)
 
 
-def _picked(met: DataFrame, picked: Column, subject_kind: str) -> DataFrame:
+def _picked(gaps_per_fault: DataFrame, picked: Column, subject_kind: str) -> DataFrame:
     """Return the picked gap of each fault and subject; a subject without a gap has no row."""
     return (
-        met.groupBy("run", "fault", "group", "subject")
+        gaps_per_fault.groupBy("run", "fault", "group", "subject")
         .agg(picked.alias("gap"))
         .where(F.col("gap").isNotNull())
         .withColumn("subject_kind", F.lit(subject_kind))

@@ -59,9 +59,9 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     `unknown_us`; `late_heartbeats` unless the coordinator moved to another broker; `..._after`
     without an event after the fault.
     """
-    met = F.broadcast(failovers.where("affected"))
+    affected = F.broadcast(failovers.where("affected"))
     member = Window.partitionBy(*_KEY)
-    signals = _signals(events).join(met, ["run", "group"])
+    signals = _signals(events).join(affected, ["run", "group"])
     # All of it needs one shuffle only: every step is a window or an aggregation over the same key.
     steps = (
         signals.where(F.col("at_us") < F.col("until_us"))
@@ -70,7 +70,7 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         .withColumn("accepted", F.min(_step(_is_accepted())).over(member))
         .withColumns({f"{name}_us": F.col(f"{name}.at_us") for name in _MOMENTS})
     )
-    found = steps.groupBy(*_KEY).agg(
+    members = steps.groupBy(*_KEY).agg(
         *(F.first(f"{name}_us").alias(f"{name}_us") for name in ("fault", *_MOMENTS)),
         F.min(_when(_is_membership())).alias("member_since_us"),
         F.count(_when(_is_lookup())).alias("lookups"),
@@ -91,7 +91,7 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         _first_success(Api.SYNC_GROUP).alias("sync_us"),
     )
     looked = F.col("unknown_us").isNotNull()
-    return found.where(F.col("member_since_us") < F.col("fault_us")).select(
+    return members.where(F.col("member_since_us") < F.col("fault_us")).select(
         "run",
         "fault",
         "group",
@@ -126,10 +126,10 @@ def _signals(events: DataFrame) -> DataFrame:
     """
     asked = F.col("kind") == TraceKind.REQUEST_SENT.value
     timed = F.col("api").isin(_TIMED_APIS)
-    own_rows = of_kind(events, *_SIGNAL_KINDS, TraceKind.REQUEST_SENT).where(
+    written = of_kind(events, *_SIGNAL_KINDS, TraceKind.REQUEST_SENT).where(
         F.col("group").isNotNull() & (~asked | timed)
     )
-    own = own_rows.select(
+    from_events = written.select(
         "run",
         "group",
         "node",
@@ -159,10 +159,11 @@ def _signals(events: DataFrame) -> DataFrame:
         F.col("answered_us").alias("at_us"),
         F.struct(F.col("answered_us").alias("at_us"), "incarnation", "seq").alias("step"),
     )
-    return own.unionByName(answers)
+    return from_events.unionByName(answers)
 
 
 def _when(condition: Column) -> Column:
+    """Return the moment of a row that meets the condition, else null."""
     return F.when(condition, F.col("at_us"))
 
 
@@ -176,14 +177,17 @@ def _is(kind: TraceKind) -> Column:
 
 
 def _is_membership() -> Column:
+    """Return whether a row proves that the consumer was a member of the group."""
     return F.col("kind").isin([kind.value for kind in _MEMBERSHIP])
 
 
 def _is_unknown() -> Column:
+    """Return whether the member marked its coordinator unknown after the fault."""
     return _is(TraceKind.COORDINATOR_UNKNOWN) & (F.col("at_us") >= F.col("fault_us"))
 
 
 def _names_another() -> Column:
+    """Return whether a COORDINATOR_FOUND names no coordinator of the newest epoch."""
     return _is(TraceKind.COORDINATOR_FOUND) & ~_names_coordinator()
 
 
@@ -200,8 +204,9 @@ def _names_coordinator() -> Column:
 
 
 def _names_newest() -> Column:
-    found = _is(TraceKind.COORDINATOR_FOUND) & _names_coordinator()
-    return found & (F.col("step") > F.col("unknown"))
+    """Return whether an answer after the mark names the coordinator of the newest epoch."""
+    names_coordinator = _is(TraceKind.COORDINATOR_FOUND) & _names_coordinator()
+    return names_coordinator & (F.col("step") > F.col("unknown"))
 
 
 def _is_accepted() -> Column:
@@ -222,9 +227,10 @@ def _is_accepted() -> Column:
 
 
 def _is_lookup() -> Column:
+    """Return whether a row ends a FindCoordinator between the steps `unknown` and `named`."""
     lookup = _is(TraceKind.COORDINATOR_FOUND) | _is(TraceKind.COORDINATOR_LOOKUP_FAILED)
-    named = F.col("named").isNull() | (F.col("step") <= F.col("named"))
-    return lookup & (F.col("step") > F.col("unknown")) & named
+    until_named = F.col("named").isNull() | (F.col("step") <= F.col("named"))
+    return lookup & (F.col("step") > F.col("unknown")) & until_named
 
 
 def _names_itself() -> Column:
@@ -248,17 +254,20 @@ def _is_wait_for_old() -> Column:
 
 
 def _is_commit_timeout() -> Column:
+    """Return whether the old coordinator answered a commit REQUEST_TIMED_OUT after the fault."""
     commit = F.col("api") == Api.OFFSET_COMMIT.label
     return _from_old() & commit & (F.col("error") == "REQUEST_TIMED_OUT")
 
 
 def _is_late_heartbeat() -> Column:
+    """Return whether the old coordinator accepted a heartbeat when the new one was active."""
     heartbeat = F.col("api") == Api.HEARTBEAT.label
     late = F.col("at_us") >= F.col("active_us")
     return _from_old() & heartbeat & (F.col("error") == "NONE") & late & _moved_away()
 
 
 def _moved_away() -> Column:
+    """Return whether another broker than the old leader coordinates the group since the fault."""
     return F.col("moved") & ~F.col("coordinator").eqNullSafe(F.col("old_leader"))
 
 

@@ -20,7 +20,7 @@ def group_failovers(
     Nulls: `decided_us`, `later` unless moved; `active_us` unless the new coordinator loaded;
     `coordinator` if the group's partition never had one.
     """
-    met = faults.join(groups.select("run", "group", "partition"), "run").select(
+    pairs = faults.join(groups.select("run", "group", "partition"), "run").select(
         "run",
         "fault",
         "group",
@@ -39,12 +39,12 @@ def group_failovers(
         "decided_us",
         "active_us",
     )
-    in_office = (
+    latest_brokers = (
         faults.select("run", "fault", "injected_us")
         .join(tenures.select("run", "partition", "broker", "leader_epoch", "start_us"), "run")
         .where(F.col("start_us") <= F.col("injected_us"))
         .groupBy("run", "fault", "partition")
-        .agg(F.max_by("broker", F.struct("leader_epoch", "start_us")).alias("in_office"))
+        .agg(F.max_by("broker", F.struct("leader_epoch", "start_us")).alias("latest_broker"))
     )
     moved = F.col("decided_us").isNotNull()
     later = (
@@ -54,8 +54,8 @@ def group_failovers(
     )
     last = Window.partitionBy("run")
     return (
-        met.join(moves, ["run", "fault", "partition"], "left")
-        .join(in_office, ["run", "fault", "partition"], "left")
+        pairs.join(moves, ["run", "fault", "partition"], "left")
+        .join(latest_brokers, ["run", "fault", "partition"], "left")
         .withColumn("affected", F.col("named") | moved)
         .join(_later(moves, tenures), ["run", "fault", "partition"], "left")
         .select(
@@ -65,8 +65,9 @@ def group_failovers(
             "partition",
             "affected",
             moved.alias("moved"),
-            F.coalesce("old_leader", "in_office").alias("old_leader"),
-            F.coalesce("new_leader", "in_office").alias("coordinator"),
+            # Without an election the broker of the latest tenure before the fault stays.
+            F.coalesce("old_leader", "latest_broker").alias("old_leader"),
+            F.coalesce("new_leader", "latest_broker").alias("coordinator"),
             "later",
             "fault_us",
             "decided_us",
@@ -86,14 +87,12 @@ def _later(moves: DataFrame, tenures: DataFrame) -> DataFrame:
     served = tenures.select(
         "run", "partition", F.col("leader_epoch").alias("epoch"), "broker", "start_us"
     )
-    in_office = moves.join(served, ["run", "partition"]).where(
-        F.col("epoch") >= F.col("leader_epoch")
-    )
+    loaded = moves.join(served, ["run", "partition"]).where(F.col("epoch") >= F.col("leader_epoch"))
     elected = moves.where(F.col("active_us").isNull()).select(
         *move, F.col("new_leader").alias("broker"), F.col("decided_us").alias("start_us")
     )
     return (
-        in_office.select(*move, "broker", "start_us")
+        loaded.select(*move, "broker", "start_us")
         .unionByName(elected)
         .groupBy(*move)
         .agg(F.collect_list(F.struct("broker", "start_us")).alias("later"))

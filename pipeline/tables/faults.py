@@ -85,7 +85,7 @@ def with_latest_fault(rows: DataFrame, faults: DataFrame, moment: str) -> DataFr
     injected = faults.groupBy("run").agg(
         F.sort_array(F.collect_list(F.struct("injected_us", "fault"))).alias("injected")
     )
-    so_far = F.filter("injected", lambda one: one["injected_us"] <= F.col(moment))
+    so_far = F.filter("injected", lambda fault: fault["injected_us"] <= F.col(moment))
     latest = F.try_element_at(so_far, F.lit(-1)).getField("fault")
     return (
         rows.join(F.broadcast(injected), "run", "left").withColumn("fault", latest).drop("injected")

@@ -108,10 +108,10 @@ def felt_groups(
         (started, "rebalances"),
         (_sent_away(events, impairments, _measured(runs, faults)), "sent_away"),
     )
-    found = groups.select(*by_group)
+    counted = groups.select(*by_group)
     for rows, name in counts:
         number = rows.groupBy(*by_group).agg(F.count("*").alias(name))
-        found = found.join(number, by_group, "left")
+        counted = counted.join(number, by_group, "left")
     owner_changes = (
         _owner_changes(ownership, measured)
         .groupBy(*by_group)
@@ -121,7 +121,7 @@ def felt_groups(
         )
     )
     names = ("partitions", "rebalances", "moved", "came_back", "sent_away")
-    return found.join(owner_changes, by_group, "left").select(
+    return counted.join(owner_changes, by_group, "left").select(
         *by_group, *(F.coalesce(name, F.lit(0)).alias(name) for name in names)
     )
 
@@ -204,8 +204,8 @@ def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
 
 def _waited(levels: DataFrame) -> DataFrame:
     """One row per partition: the time in waits for work on the next batch that are felt."""
-    each = [*_PLACE, "nth"]
-    begun = levels.groupBy(*each, "start_us", "end_us").agg(
+    batch = [*_PLACE, "nth"]
+    begun = levels.groupBy(*batch, "start_us", "end_us").agg(
         F.min(F.when(F.col("lag") > 0, F.col("at_us"))).alias("from_us"),
         F.min("begun_us").alias("begun_us"),
     )
@@ -230,7 +230,7 @@ def _peaks(levels: DataFrame) -> DataFrame:
     before = (at_us >= F.col("start_us")) & (at_us < F.col("since_us"))
     after = (at_us >= F.col("since_us")) & (at_us <= F.col("end_us"))
     peak = F.max(F.when(after, F.struct("lag", (-at_us).alias("earlier"))))
-    found = (
+    peaks = (
         levels.groupBy(*_PLACE)
         .agg(
             F.coalesce(F.max(F.when(before, F.col("lag"))), F.lit(0)).alias("lag_usual"),
@@ -247,12 +247,12 @@ def _peaks(levels: DataFrame) -> DataFrame:
     )
     over = after & (at_us > F.col("lag_peak_us")) & (F.col("lag") <= F.col("lag_usual"))
     gone = (
-        levels.join(found, list(_PLACE))
+        levels.join(peaks, list(_PLACE))
         .where(over)
         .groupBy(*_PLACE)
         .agg(F.min("at_us").alias("gone_us"))
     )
-    return found.join(gone, list(_PLACE), "left")
+    return peaks.join(gone, list(_PLACE), "left")
 
 
 def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:

@@ -45,8 +45,8 @@ def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataF
     loaded state; `to_us` if the state still lasted when the run ended.
     """
     steps = _steps(events, groups)
-    found = _with_end(_intervals(steps), deaths(events), runs)
-    return found.select(
+    intervals = _with_end(_intervals(steps), deaths(events), runs)
+    return intervals.select(
         "run",
         "group",
         "partition",
@@ -71,7 +71,7 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
     """
     details = detail("state", "to", "members", of=(GroupLoadedDetail, TransitionDetail))
     homes = F.broadcast(groups.select("run", "group", F.col("partition").alias("home")))
-    counted = F.when(
+    listed = F.when(
         _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED), F.size("details.members")
     )
     return (
@@ -89,7 +89,7 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
             "leader_epoch",
             F.coalesce("cause_text", "cause").alias("cause"),
             F.coalesce("details.state", "details.to").alias("state"),
-            F.when(counted >= 0, counted).alias("counted"),
+            F.when(listed >= 0, listed).alias("counted"),
         )
     )
 

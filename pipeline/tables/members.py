@@ -17,12 +17,12 @@ def member_names(events: DataFrame) -> DataFrame:
     Input grain: one row per event. Output grain: one row per run, group and member id.
     Columns: `run`, `group`, `member`, `consumer` (its node, or its client id). Nulls: none.
     """
-    own = of_kind(events, *MEMBER_KINDS).select("run", "group", "member", "node")
+    consumer_rows = of_kind(events, *MEMBER_KINDS).select("run", "group", "member", "node")
     client_id = detail("client_id", of=MemberDetail).getField("client_id")
     added = of_kind(events, TraceKind.MEMBER_ADDED).select(
         "run", "group", "member", client_id.alias("node")
     )
-    known = own.unionByName(added).where(
+    known = consumer_rows.unionByName(added).where(
         F.col("group").isNotNull() & (F.col("member") != "") & F.col("node").isNotNull()
     )
     return known.groupBy("run", "group", "member").agg(F.min("node").alias("consumer"))

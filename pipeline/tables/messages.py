@@ -65,9 +65,9 @@ def messages(
     FindCoordinators. Without message trace there are no rows.
     """
     windows = _windows(faults, broker_phases, client_phases, rebalances)
-    met = _exchanges(events).join(F.broadcast(windows), "run")
+    exchanges = _exchanges(events).join(F.broadcast(windows), "run")
     begin_us, last_us = F.col("begin_us"), F.col("last_us")
-    within = met.where((begin_us <= F.col("to_us")) & (last_us >= F.col("from_us")))
+    within = exchanges.where((begin_us <= F.col("to_us")) & (last_us >= F.col("from_us")))
     return _most_telling(_collapsed(within)).select(
         "run",
         "fault",
@@ -129,12 +129,12 @@ def _exchanges(events: DataFrame) -> DataFrame:
     pair = Window.partitionBy(*_PAIR).orderBy("time_us", "is_server", "node", "incarnation", "seq")
     is_sent, is_server = _is(TraceKind.REQUEST_SENT), F.col("is_server")
     sent_so_far = F.count(F.when(is_sent, 1)).over(_up_to_here(pair))
-    own = F.last(F.when(is_sent, F.col("sent_so_far")), ignorenulls=True)
+    sent_on_connection = F.last(F.when(is_sent, F.col("sent_so_far")), ignorenulls=True)
     numbered = (
         _with_named(_sides(events))
         .where(~_is(TraceKind.COORDINATOR_FOUND))
         .withColumn("sent_so_far", sent_so_far)
-        .withColumn("own", own.over(_up_to_here(connection)))
+        .withColumn("own", sent_on_connection.over(_up_to_here(connection)))
         .withColumn(
             "exchange",
             F.when(is_server, F.greatest("sent_so_far", F.lit(1))).otherwise(
@@ -143,7 +143,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
         )
     )
     ended = F.struct("seq", "time_us", F.coalesce("error", F.lit("NONE")).alias("error"), "named")
-    found = numbered.groupBy(*_PAIR, "exchange").agg(
+    exchanges = numbered.groupBy(*_PAIR, "exchange").agg(
         *(F.max(column).alias(column) for column in ("purpose", "group", "member")),
         _first_us(TraceKind.REQUEST_SENT).alias("sent_us"),
         _first_us(TraceKind.REQUEST_RECEIVED).alias("received_us"),
@@ -153,7 +153,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
     moments = ("sent_us", "received_us", "answered_us", "ended.time_us")
     # Every trace has the rows of failures, also a trace without messages; a failure whose request
     # is missing is not listed.
-    return found.where(F.coalesce("sent_us", "received_us").isNotNull()).select(
+    return exchanges.where(F.coalesce("sent_us", "received_us").isNotNull()).select(
         *_PAIR,
         "exchange",
         "purpose",

@@ -151,14 +151,14 @@ def _assignments(events: DataFrame) -> DataFrame:
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     rows = of_kind(events, *_ENDINGS, TraceKind.RESPONSE_RECEIVED)
-    given = (
+    assignments = (
         rows.where(~_is(TraceKind.RESPONSE_RECEIVED) | synced)
         .where(F.col("group").isNotNull())
         .withColumn("synced_with", F.last(F.when(synced, F.col("peer")), True).over(so_far))
         .where(~_is(TraceKind.RESPONSE_RECEIVED))
         .withColumn("partitions", detail("partitions", of=PartitionsDetail).getField("partitions"))
     )
-    return given.select(
+    return assignments.select(
         *_MEMBER,
         F.explode("partitions").alias("partition"),
         "seq",
@@ -203,7 +203,7 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
         .groupBy(*life)
         .agg(F.min(F.struct("died_us", "died_by")).alias("death"))
     )
-    own = F.when(
+    next_end = F.when(
         F.col("next_us").isNotNull(),
         F.struct(F.col("next_us").alias("at_us"), F.col("next_by").alias("why")),
     )
@@ -212,13 +212,13 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
         F.struct(F.col("death.died_us").alias("at_us"), F.col("death.died_by").alias("why")),
     )
     ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
-    end = F.least(own, death)
+    earliest_end = F.least(next_end, death)
     ended = F.col("end").isNotNull() & (F.col("end.at_us") < F.col("run_end_us"))
     return (
         intervals.join(deaths_of, life, "left")
         .join(ends, "run")
         .where(F.col("from_us") <= F.col("run_end_us"))
-        .withColumn("end", end)
+        .withColumn("end", earliest_end)
         .withColumn("to_us", F.when(ended, F.col("end.at_us")))
         .withColumn("ended_by", F.when(ended, F.col("end.why")).otherwise(F.lit("run end")))
     )
@@ -236,16 +236,16 @@ def _lineage(intervals: DataFrame, groups: DataFrame, tenures: DataFrame) -> Dat
         ),
         ["run", "offsets_partition"],
     )
-    given = ["run", "group", "coordinator", "from_us"]
+    assignment = ["run", "group", "coordinator", "from_us"]
     epochs = (
-        intervals.select(*given)
+        intervals.select(*assignment)
         .distinct()
         .join(served, ["run", "group", "coordinator"])
         .where(F.col("start_us") <= F.col("from_us"))
-        .groupBy(*given)
+        .groupBy(*assignment)
         .agg(F.max_by("leader_epoch", F.struct("start_us", "leader_epoch")).alias("leader_epoch"))
     )
-    return intervals.join(epochs, given, "left")
+    return intervals.join(epochs, assignment, "left")
 
 
 def _is(kind: TraceKind) -> Column:

@@ -23,7 +23,7 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
     `ownership`; `fault`, `healed_us` if there is none.
     """
     pair = ("run", "group", "partition", "from_us", "ends_us", "to_us", "first", "second")
-    found = both.groupBy(*pair).agg(F.count("offset").alias("records_both"))
+    overlaps = both.groupBy(*pair).agg(F.count("offset").alias("records_both"))
     healings = faults.groupBy("run").agg(
         F.sort_array(F.collect_list("healed_us")).alias("healings")
     )
@@ -31,7 +31,7 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
     after = F.filter("healings", lambda healed_us: healed_us > F.col("ends_us"))
     first = F.lit(1)
     return (
-        with_latest_fault(found, faults, "from_us")
+        with_latest_fault(overlaps, faults, "from_us")
         .join(F.broadcast(healings), "run", "left")
         .select(
             "run",

@@ -22,7 +22,7 @@ def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFr
     `records`, those that a member of the group had processed before; `shared`: distinct records
     that both this member and another processed while both owned the partition. Nulls: none.
     """
-    counted = (
+    processed = (
         batches(events)
         .groupBy(*_MEMBER)
         .agg(
@@ -43,7 +43,7 @@ def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFr
         .agg(F.count("*").alias("shared"))
     )
     return (
-        counted.join(repeated, list(_MEMBER), "left")
+        processed.join(repeated, list(_MEMBER), "left")
         .join(shared, list(_MEMBER), "left")
         .select(
             *_MEMBER,

@@ -133,13 +133,13 @@ def _started(steps: DataFrame) -> DataFrame:
         step = F.struct("seq", "time_us", "generation", "cause", "error")
         return F.last(F.when(_is(kind), step), ignorenulls=True).over(backwards)
 
-    found = (
+    started = (
         steps.withColumn("restarted", next_of(TraceKind.REBALANCE_STARTED))
         .withColumn("joined", next_of(TraceKind.GENERATION_STARTED))
         .withColumn("stable", next_of(TraceKind.ASSIGNMENT_STORED))
         .where(_is(TraceKind.REBALANCE_STARTED))
     )
-    return found.withColumns({step: _unless_restarted(step) for step in ("joined", "stable")})
+    return started.withColumns({step: _unless_restarted(step) for step in ("joined", "stable")})
 
 
 def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
@@ -171,7 +171,7 @@ def _with_epoch(started: DataFrame, groups: DataFrame, tenures: DataFrame) -> Da
     )
     life = ["run", "group", "node", "incarnation"]
     known = epochs.groupBy(*life).agg(F.sort_array(F.collect_list("tenure")).alias("tenures"))
-    so_far = F.filter("tenures", lambda one: one["start_us"] <= F.col("time_us"))
+    so_far = F.filter("tenures", lambda tenure: tenure["start_us"] <= F.col("time_us"))
     return started.join(F.broadcast(known), life, "left").withColumn(
         "leader_epoch", F.try_element_at(so_far, F.lit(-1)).getField("leader_epoch")
     )

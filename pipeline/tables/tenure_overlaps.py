@@ -71,7 +71,7 @@ def tenure_overlaps(
     )
     answers = _answers(events).join(groups.select("run", "group", "partition"), ["run", "group"])
     return (
-        impaired.join(_counted(both, answers), list(_OVERLAP), "left")
+        impaired.join(_answered_in_overlap(both, answers), list(_OVERLAP), "left")
         .join(groups_on_partition, ["run", "partition"], "left")
         .join(faults_that_moved, ["run", "partition", "newer_epoch"], "left")
         .select(
@@ -142,7 +142,7 @@ def _answers(events: DataFrame) -> DataFrame:
     return heartbeats.unionByName(commits)
 
 
-def _counted(overlaps: DataFrame, answers: DataFrame) -> DataFrame:
+def _answered_in_overlap(overlaps: DataFrame, answers: DataFrame) -> DataFrame:
     """Count the answers of both coordinators in each overlap; an overlap without any has no row."""
     meanwhile = (F.col("answered_us") >= F.col("from_us")) & (F.col("answered_us") < F.col("to_us"))
     return (
@@ -150,14 +150,15 @@ def _counted(overlaps: DataFrame, answers: DataFrame) -> DataFrame:
         .where(meanwhile)
         .groupBy(*_OVERLAP)
         .agg(
-            _count("heartbeat", "older"),
-            _count("heartbeat", "newer"),
-            _count("commit", "older"),
-            _count("commit", "newer"),
+            _count_of("heartbeat", "older"),
+            _count_of("heartbeat", "newer"),
+            _count_of("commit", "older"),
+            _count_of("commit", "newer"),
         )
     )
 
 
-def _count(what: str, side: str) -> Column:
+def _count_of(what: str, side: str) -> Column:
+    """Return the number of answers of one kind ("heartbeat" or "commit") by one side's broker."""
     by_this_side = F.col("peer") == F.col(f"{side}_broker")
     return F.count_if((F.col("what") == what) & by_this_side).alias(f"{side}_{what}s")

@@ -78,7 +78,7 @@ def analyze_by_run(
     return tuple(summaries)
 
 
-def workers_have_lab(context: SparkContext) -> bool:
+def workers_have_package(context: SparkContext) -> bool:
     """Return whether Spark's workers can import this package, in the version of the driver.
 
     Workers on this machine run the driver's own Python; those of a cluster may lack the package.
@@ -94,10 +94,12 @@ def workers_have_lab(context: SparkContext) -> bool:
 
 
 def _version(_: int) -> int:
+    """Return the TABLES_VERSION of the package that the worker imports."""
     return TABLES_VERSION
 
 
 def _task(files: RunFiles) -> tuple[str, RunSummary | _Refused | None]:
+    """Analyse one run in a worker; return its name, and its summary or why it could not."""
     try:
         return files.run, analyze_whole(files)
     except OSError as error:
@@ -107,6 +109,7 @@ def _task(files: RunFiles) -> tuple[str, RunSummary | _Refused | None]:
 
 
 def _count_done_tasks(context: SparkContext, group: str) -> int:
+    """Return how many tasks of the job group have ended so far."""
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(number) for job in jobs if job for number in job.stageIds]

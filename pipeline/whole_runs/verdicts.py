@@ -33,7 +33,7 @@ def _document(path: Path) -> dict[str, Any] | None:  # Any: what JSON holds
     if not path.is_file():
         return None
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        document: dict[str, Any] = json.loads(path.read_text())
     except ValueError:
         return {}
-    return found
+    return document

@@ -22,13 +22,13 @@ def analyze_whole(files: RunFiles) -> RunSummary | None:
 
 
 def _analyze(files: RunFiles) -> RunSummary | None:
-    found = rows_of(files)
-    if found is None:
+    run_rows = rows_of(files)
+    if run_rows is None:
         return None
-    trace = Trace(found.good) if found.good else None
+    trace = Trace(run_rows.good) if run_rows.good else None
     tables = {name: [] if trace is None else made_of(trace) for name, made_of in OF_TRACE.items()}
-    tables |= {"bad_rows": list(found.bad), "verdicts": verdicts_of(files.directory)}
-    summary = summary_of(files, found, trace)
+    tables |= {"bad_rows": list(run_rows.bad), "verdicts": verdicts_of(files.directory)}
+    summary = summary_of(files, run_rows, trace)
     drop_summary(files.directory)
     for name, rows in tables.items():
         write_table(files.directory, name, [row | {"run": files.run} for row in rows])

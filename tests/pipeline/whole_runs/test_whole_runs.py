@@ -23,7 +23,7 @@ from pipeline.summary.figures import RunSummary
 from pipeline.summary.summary_file import is_current, read_summary
 from pipeline.table_columns import arrow_schema
 from pipeline.whole_runs import tasks
-from pipeline.whole_runs.tasks import workers_have_lab
+from pipeline.whole_runs.tasks import workers_have_package
 from pipeline.whole_runs.write import analyze_whole
 from tests.support.builders.trace_builder import read_table, write_run
 from tests.support.random_worlds.random_trace import random_run
@@ -140,7 +140,7 @@ def test_unwritable_tables_are_an_error_of_the_system_with_its_path(
 
 
 class _Cluster:
-    """This machine's Spark with the address of another machine, for `workers_have_lab`."""
+    """This machine's Spark with the address of another machine, for `workers_have_package`."""
 
     master = "spark://elsewhere:7077"
     defaultParallelism = 2
@@ -161,10 +161,10 @@ def test_workers_of_a_cluster_must_have_the_lab_of_the_driver(
     """
     context = spark.sparkContext
     cluster: SparkContext = _Cluster(context)
-    assert workers_have_lab(cluster)
+    assert workers_have_package(cluster)
     with monkeypatch.context() as patch:
         patch.setattr(tasks, "TABLES_VERSION", 0)
-        assert not workers_have_lab(cluster)
+        assert not workers_have_package(cluster)
     monkeypatch.setattr(context, "pythonExec", str(Path(sys.executable).parent / "no-python"))
-    assert not workers_have_lab(cluster)
-    assert workers_have_lab(context)
+    assert not workers_have_package(cluster)
+    assert workers_have_package(context)
