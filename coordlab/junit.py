@@ -131,6 +131,7 @@ def suite_of_failure(name: str, message: str, *, kind: str) -> Suite:
 
 
 def _case_of_run(results: Results) -> Case:
+    """Return the case that says whether the run itself was completed and proves something."""
     why = "\n".join(results.reasons)
     match results.outcome:
         case RunOutcome.INTERNAL_ERROR:
@@ -147,6 +148,7 @@ def _case_of_run(results: Results) -> Case:
 
 
 def _case_of_check(check: CheckReport) -> Case:
+    """Return the case of a check: passed, failed, an error if inconclusive, or skipped."""
     match check.outcome:
         case CheckOutcome.PASS:
             return Case(name=check.check)
@@ -198,6 +200,7 @@ def document(suites: Sequence[Suite]) -> bytes:
 
 
 def _counts(suites: Sequence[Suite]) -> dict[str, str]:
+    """Return the attributes that count the cases of suites by outcome, and sum up their time."""
     cases = [case for suite in suites for case in suite.cases]
     took_s = sum(_seconds(suite) for suite in suites)
     return {

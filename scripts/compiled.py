@@ -107,6 +107,7 @@ _OPERATIONS = ("bytes_extra_ops.c", "str_extra_ops.c")
 
 
 def _compile_c(sources: Iterable[Path], c_folder: Path, target: Path) -> None:
+    """Compile mypyc's C files, several at once, and link them as one library."""
     from mypyc.build import include_dir  # noqa: PLC0415
 
     compiler = shlex.split(find_compiler() or "cc")

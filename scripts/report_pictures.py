@@ -230,6 +230,7 @@ def _list_of_pictures() -> str:
 
 
 def _made_by(recipe: Recipe) -> str:
+    """Return the sentence that says how the run of a picture is made."""
     if recipe.experiment is None:
         return (
             "The experiment is written by "

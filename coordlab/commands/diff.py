@@ -223,6 +223,7 @@ def _wanted(rows: Iterable[TraceRow], *, messages: bool) -> Iterable[TraceRow]:
 def _played(
     name: str, schedule: Schedule, *, seed: int | None = None, plan: Plan | None = None
 ) -> tuple[PlayedRun, Side]:
+    """Play a schedule in virtual time; return the run and its side of the comparison."""
     rows: list[TraceRow] = []
     played = play(
         schedule.experiment,
@@ -347,6 +348,7 @@ def _side_lines(letter: str, side: Side) -> Iterable[str]:
 
 
 def _print_exact(console: Console, parts: Parting) -> None:
+    """Print the rows around the first difference, both sides beside each other."""
     print_lines(
         console,
         [f"They part at {_first_time(parts)}, after {parts.rows_alike:,} rows alike."],

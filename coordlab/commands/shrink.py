@@ -248,6 +248,7 @@ def _not_shrunk(
     *,
     stopped: bool,
 ) -> int:
+    """Print why there is nothing to shrink; return the exit code."""
     of = "" if options.check is None else f" of {options.check}"
     text = f"no violation{of} in {origin}, so there is nothing to shrink: {played_text(played)}"
     if stopped:
@@ -268,6 +269,7 @@ def _print_shrunk(
     robustness: Robustness,
     written: ShrunkFile,
 ) -> None:
+    """Print the shrunk sizes, what it still violates, and the command that runs it."""
     check = shrunk.signature.check
     print_lines(console, [sizes_text(shrunk)], style="bold")
     print_lines(console, [f"{check} is violated: {written.summary}"])

@@ -59,6 +59,7 @@ def _lines_of(check: CheckReport) -> Iterator[str]:
 
 
 def _print_findings(console: Console, check: CheckReport) -> None:
+    """Print the first findings of a check; the story only of the first."""
     for place, finding in enumerate(check.findings[:_MAX_FINDINGS]):
         print_lines(console, [f"{check.check}: {finding.summary}"], style="red")
         if place > 0:  # all findings of a check are of one kind: the first story explains them

@@ -70,6 +70,7 @@ def print_comparison(
 def _print_block(
     console: Console, title: str, rows: Sequence[ComparisonRow], letters: Sequence[str]
 ) -> None:
+    """Print one block of figures, in several tables if the runs do not fit side by side."""
     console.print()
     print_lines(console, [title], style="bold")
     for places in _fitting(rows, letters, console.width):

@@ -144,6 +144,7 @@ def print_phases(console: Console, summary: RunSummary) -> None:
 
 
 def _print_phases_of(console: Console, fault: FaultSummary) -> None:
+    """Print a fault's phases, and what members and groups did after it."""
     console.print()
     console.print(
         Text(f"{fault.fault}", style="bold").append(
@@ -313,6 +314,7 @@ def verdict_text(results: Results) -> Text:
 def _print_verdict(
     console: Console, manifest: Manifest, results: Results, caveats: Sequence[str]
 ) -> None:
+    """Print the verdict with its reasons, and the counts of records and commits."""
     word = verdict_text(results)
     run_text = (
         f"{manifest.experiment} on {manifest.runtime}, seed {manifest.seed}, "
@@ -362,6 +364,7 @@ def _print_fault(console: Console, fault: JournalEntry) -> None:
 
 
 def _outcome_text(fault: JournalEntry) -> str:
+    """Return what became of a fault: never injected, hit nothing, failed, or hit a node."""
     match fault.outcome:
         case FaultOutcome.PLANNED:
             return "never injected"

@@ -44,6 +44,7 @@ def broker_phases_of(trace: Trace) -> list[TableRow]:
 
 
 def _phases(trace: Trace, fault: TableRow, election: TraceRow, old_leader: str | None) -> TableRow:
+    """Return the moments of one election's failover, and the phases between them."""
     applied = _first(trace, TraceKind.BECAME_LEADER, election)
     started = _first(trace, TraceKind.LOAD_STARTED, election)
     active = _first(trace, TraceKind.LOAD_COMPLETED, election)

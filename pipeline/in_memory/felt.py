@@ -256,6 +256,7 @@ def _sent_away(trace: Trace) -> list[str]:
 
 
 def _is_dead(trace: Trace, node: str, incarnation: int, at_us: int) -> bool:
+    """Return whether this incarnation of a node had ended by a moment."""
     return any(
         death.node == node
         and death.at_us <= at_us

@@ -79,6 +79,7 @@ def _span(chain: str, row: TableRow, fault: TableRow) -> tuple[int, int]:
 
 
 def _summed(values: list[int | None]) -> TableRow:
+    """Return a figure's percentiles and maximum; a percentile needs enough samples."""
     known = sorted(value for value in values if value is not None)
     summed: TableRow = {
         "samples": len(known),

@@ -281,6 +281,7 @@ def _kept(rows: list[_Row]) -> list[TableRow]:
 
 
 def _table_row(row: _Row) -> TableRow:
+    """Return the table's row for like exchanges: its moments are those of the first one."""
     first = row.exchanges[0]
     outcome, member, named = first.result
     ends = [exchange.ended.time_us for exchange in row.exchanges if exchange.ended is not None]

@@ -68,6 +68,7 @@ def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
 
 
 def _processed(trace: Trace, owner: TableRow, from_us: int, until_us: int) -> set[int]:
+    """Return the offsets that one owner processed between two moments."""
     return {
         offset
         for row in trace.of(TraceKind.RECORDS_CONSUMED)

@@ -164,6 +164,7 @@ class RebalanceLog:
         )
 
     def _step(self, known: _Coordinator, row: TraceRow) -> None:
+        """Carry one row of a coordinator on into the rebalance that it belongs to."""
         latest = known.begun[-1] if known.begun else None
         match row.kind:
             case TraceKind.REBALANCE_STARTED:
@@ -210,6 +211,7 @@ class RebalanceLog:
 
 
 def _summary(begun: _Begun) -> Rebalance:
+    """Return a rebalance as it ended, or as far as it came."""
     started, joined, stable = begun.started, begun.joined, begun.stable
     removed = [row for row in begun.changes if row.kind == TraceKind.MEMBER_REMOVED]
     added = [row for row in begun.changes if row.kind == TraceKind.MEMBER_ADDED]

@@ -138,6 +138,7 @@ def _cells(path: Path) -> Iterator[tuple[Any, ...]]:  # Any: as TRACE_COLUMNS sa
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:  # Any: what the column holds
+    """Return the values of a column, whether or not it has a dictionary."""
     if not pa.types.is_dictionary(column.type):
         values: list[Any] = column.to_pylist()
         return values

@@ -115,6 +115,7 @@ class Trace:
         return self.once(Trace._find_groups)
 
     def _find_groups(self) -> dict[str, str | None]:
+        """Return the offsets partition of each group that has consumers."""
         indexes = [
             int((row.partition or "").rsplit("-", 1)[1])
             for row in self.of(*_PARTITION_KINDS)
@@ -151,6 +152,7 @@ class Trace:
         return self.once(Trace._find_deaths)
 
     def _find_deaths(self) -> list[Death]:
+        """Return the ends of processes, and starts that prove the ends of earlier incarnations."""
         deaths = []
         for row in self.of(TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED):
             # A start proves that earlier incarnations have ended, if the trace lacks their ends.

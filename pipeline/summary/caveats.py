@@ -37,6 +37,7 @@ def pass_text(word: str, caveats: Sequence[str]) -> str:
 
 
 def _two_owners(summary: RunSummary) -> list[str]:
+    """Tell of the longest time in which two members owned a partition; empty if none was felt."""
     least_us = max(FELT_US, summary.clock_error_us)
     overlaps = [owners for owners in summary.owners if owners.longest_us >= least_us]
     if not overlaps:
@@ -56,6 +57,8 @@ def _two_owners(summary: RunSummary) -> list[str]:
 
 
 def _no_owner(summary: RunSummary) -> list[str]:
+    """Tell of the longest time of a partition without an owner; empty if none was felt."""
+
     def longest_us(group: FeltGroup) -> int:
         spread = group.spreads.get(_UNOWNED)
         return 0 if spread is None else spread.maximum or 0
@@ -71,6 +74,8 @@ def _no_owner(summary: RunSummary) -> list[str]:
 
 
 def _repeated(summary: RunSummary) -> list[str]:
+    """Tell of the group that processed most records again; empty if no group did."""
+
     def records(group: FeltGroup) -> int:
         spread = group.spreads.get(_REPEATED)
         return 0 if spread is None else spread.total or 0

@@ -317,6 +317,7 @@ class _Table:
         bounds: Sequence[int] | None = None,
         disturbed: Sequence[bool] | None = None,
     ) -> ComparisonRow:
+        """Return a row of figures; `values`, `bounds`, `disturbed` have one entry for each run."""
         cells = tuple(
             cell_of([values[place] for place in places], unit, _bound(places, bounds))
             for places in self.places
@@ -337,6 +338,7 @@ class _Table:
         )
 
     def _text_row(self, name: str, values: Sequence[str | None]) -> ComparisonRow:
+        """Return a row of texts; it differs if their first words do."""
         cells = tuple(text_cell_of([values[place] for place in places]) for places in self.places)
         texts = {None if cell is None else cell.text.split(" ")[0] for cell in cells}
         return ComparisonRow(

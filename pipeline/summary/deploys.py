@@ -78,6 +78,7 @@ def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[Deplo
 
 
 def _cost(entry: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, ...]) -> DeployCost:
+    """Return what a deploy cost its group, from the fault's entry and the group's felt figures."""
     # `resolved` is JSON: another version of coordlab may have written something else there.
     replaced = entry.resolved.get("replaced")
     successors = cast(list[Mapping[str, Any]], replaced if isinstance(replaced, list) else [])
@@ -247,6 +248,7 @@ _ROUND_TIMES = 10
 def _comparison(
     measure: CostMeasure, first: str, one: DeployCost, second: str, other: DeployCost
 ) -> str:
+    """Return a sentence: which of two deploys cost less by this measure, and how much less."""
     low, high = measure.value_of(one), measure.value_of(other)
     better, least, most = first, one, other
     if high < low:

@@ -56,6 +56,7 @@ def _measure(
     is_time: bool = True,
     across_nodes: bool = False,
 ) -> Measure:
+    """Return a measure; `place` is its chain and the table that holds its column."""
     chain, table = place
     return Measure(
         chain=chain,

@@ -45,6 +45,7 @@ def rebalances_after(aggregates: Aggregates) -> dict[FaultKey, tuple[Rebalances,
 
 
 def _rebalances(row: AggregateRow, injected_us: int) -> Rebalances:
+    """Return the rebalances of one aggregate; `injected_us` is the moment of their fault."""
     return Rebalances(
         group=row["group"],
         broker=row["broker"],

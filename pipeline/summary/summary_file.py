@@ -118,6 +118,7 @@ def _event_files(directory: Path) -> dict[str, int | None]:
 
 
 def _rows(path: Path) -> int | None:
+    """Return the number of rows in a Parquet file; None if it cannot be read."""
     # Imported here, because `coordlab list` only reads summaries and should not wait for pyarrow.
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415

@@ -40,6 +40,7 @@ def _moved_partitions(trace: Trace) -> list[TableRow]:
 
 
 def _member_counts(trace: Trace) -> list[TableRow]:
+    """Count the members of each fault by what they noticed and what they kept."""
     counted: dict[tuple[object, ...], TableRow] = {}
     for row in client_phases_of(trace):
         timeouts = None if row["unknown_us"] is None else row["commit_timeouts"]
@@ -57,6 +58,7 @@ def _member_counts(trace: Trace) -> list[TableRow]:
 
 
 def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
+    """Sum up the rebalances of each fault that are alike; a few are listed one by one."""
     after_faults = [row for row in rebalances_of(trace) if row["fault"] is not None]
     aggregates = []
     for kind, alike in _grouped(after_faults, *_KIND).items():
@@ -91,6 +93,7 @@ def _coordinator_pairs(trace: Trace) -> list[TableRow]:
 
 
 def _owner_sets(trace: Trace) -> list[TableRow]:
+    """Sum up overlaps of owners that have the same group, fault and lineages."""
     aggregates = []
     columns = ("group", "fault", *LINEAGES)
     for key, rows in _grouped(ownership_overlaps_of(trace), *columns).items():
@@ -112,6 +115,7 @@ def _owner_sets(trace: Trace) -> list[TableRow]:
 
 
 def _processed(trace: Trace) -> list[TableRow]:
+    """Count the records that each group processed, and the repetitions among them."""
     return [
         {
             "group": group,
@@ -123,6 +127,7 @@ def _processed(trace: Trace) -> list[TableRow]:
 
 
 def _commit_errors(trace: Trace) -> list[TableRow]:
+    """Count, for each error after a fault, the commits and the members that met it."""
     failed = [
         row for row in commits_of(trace) if row["fault"] is not None and row["error"] != "NONE"
     ]
@@ -137,6 +142,7 @@ def _commit_errors(trace: Trace) -> list[TableRow]:
 
 
 def _felt_spreads(trace: Trace) -> list[TableRow]:
+    """Spread each felt measure over the partitions of each group, and of all groups (None)."""
     aggregates = []
     partitions = felt_partitions_of(trace)
     of_groups: list[tuple[str | None, list[TableRow]]] = [

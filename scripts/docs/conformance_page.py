@@ -168,6 +168,7 @@ def _row(scenario: str, scenarios: ScenarioList, status: str) -> tuple[str, str,
 
 
 def _in_tests() -> Iterator[tuple[str, Place]]:
+    """Yield each rule that the docstring of a test names, with the test."""
     for path in sorted(TESTS.rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
         if _ID.search(source) is None:
@@ -180,6 +181,7 @@ def _in_tests() -> Iterator[tuple[str, Place]]:
 
 
 def _in_transcripts() -> Iterator[tuple[str, Place]]:
+    """Yield each rule that the comments at the head of a story name, with the story."""
     for path in sorted(TESTS.rglob("scenarios/*.txt")):
         _, *stories = re.split(r"^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         for story in stories:
@@ -191,6 +193,7 @@ def _in_transcripts() -> Iterator[tuple[str, Place]]:
 
 
 def _in_recordings() -> Iterator[tuple[str, Place]]:
+    """Yield each rule that a recording covers, unless it is a known difference."""
     differing = msgspec.json.decode((CONFORMANCE / "known_differences.json").read_bytes())
     for path in sorted((CONFORMANCE / "transcripts").rglob("*.json")):
         if path.name == "index.json":

@@ -53,6 +53,7 @@ def _sections(
 
 
 def _keys(struct: type[msgspec.Struct], properties: Mapping[str, Schema]) -> str:
+    """Return the table of a struct's keys: values, default and meaning of each."""
     return table(
         _HEADINGS,
         [

@@ -48,6 +48,7 @@ def trace_page() -> str:
 
 
 def _columns(schema: KindSchema) -> str:
+    """Return what a kind of row has in its columns, as text of a table's cell."""
     cells = []
     for name, meaning in schema.columns.items():
         if name == "cause":
@@ -67,6 +68,7 @@ def _detail(schema: KindSchema) -> str:
 
 
 def _fields(detail: type[Detail]) -> str:
+    """Return the section about one kind of detail: heading, summary, table of fields."""
     _, components = msgspec.json.schema_components((detail,))
     properties = components[detail.__name__]["properties"]
     rows = [

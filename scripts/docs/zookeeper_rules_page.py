@@ -162,6 +162,7 @@ def _runs_of_words(text: str) -> set[tuple[str, ...]]:
 
 
 def _in_tests() -> Iterator[Place]:
+    """Yield the tests of files that name a rule."""
     for path in sorted(TESTS.rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
         if _ID.search(source) is None:
@@ -176,6 +177,7 @@ def _in_tests() -> Iterator[Place]:
 
 
 def _in_stories() -> Iterator[Place]:
+    """Yield the stories of the transcripts."""
     for path in sorted(TESTS.rglob("scenarios/*.txt")):
         _, *stories = re.split(r"^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         for story in stories:

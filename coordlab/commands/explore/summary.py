@@ -167,6 +167,7 @@ def _print_failures(console: Console, results: ExplorationResults) -> None:
 
 
 def _print_marks(console: Console, results: ExplorationResults) -> None:
+    """Print how many coverage marks the search reached, and those that it never did."""
     console.print()
     reached = len(results.marks) - len(results.marks_unreached)
     print_lines(console, [f"coverage marks reached: {reached} of {len(results.marks)}"])
@@ -214,6 +215,7 @@ def _print_guided(console: Console, results: ExplorationResults) -> None:
 
 
 def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
+    """Compare runs of mutated plans with drawn ones: the rare and new marks in each run."""
     mutated, drawn = guided.mutated_runs, max(1, guided.drawn_runs_since)
     yield (
         f"{counted(mutated, 'run')} of plans mutated from {counted(guided.parents, 'plan')}; "

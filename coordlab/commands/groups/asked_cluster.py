@@ -121,6 +121,7 @@ class Where:
         return self._cluster().ask(ask_as_admin, follows=follows)
 
     def _cluster(self) -> AskedCluster:
+        """Return the cluster that the options name. Raises: click.UsageError."""
         if self.replay is None:
             if self.at_us is not None:
                 raise click.UsageError("--at is a moment of a replay: name that with --replay")
@@ -334,6 +335,7 @@ class _Played(Generic[T]):
         host.spawn(self._ask(host), name="question")
 
     async def _ask(self, host: Host) -> None:
+        """Ask the question on a host of the replay, and then end the run."""
         try:
             self.answers.append(await self._question(host, self._spec))
         except (HostDead, asyncio.CancelledError):

@@ -263,6 +263,7 @@ async def _bounds(
 
 
 def _described(group: str, answer: GroupDescription | ClientError) -> GroupFacts:
+    """Return the facts of a group from its description, or the error of that."""
     if isinstance(answer, ClientError):
         return GroupFacts(group=group, error=_error_text(answer))
     return GroupFacts(
@@ -299,6 +300,7 @@ def _with_offsets(
     partitions: Sequence[TopicPartition],
     ends: Mapping[TopicPartition, int | ClientError],
 ) -> GroupFacts:
+    """Add the offsets of a group: each partition with its commit, its end and its owner."""
     if committed is None:  # the group itself could not be described
         return group
     if isinstance(committed, ClientError):
@@ -317,6 +319,7 @@ def _offset(
     end: int | ClientError,
     owner: GroupMember | None,
 ) -> GroupOffset:
+    """Return one partition's offsets; the lag is unknown if either offset is."""
     end_offset = None if isinstance(end, ClientError) else end
     return GroupOffset(
         topic=partition.topic,

@@ -33,6 +33,7 @@ def debug(moment: Moment, console: Console) -> bool:
 
 
 def _session(moment: Moment, console: Console) -> None:
+    """Stop in the debugger, with these names in its scope."""
     runtime, status = moment.runtime, moment.status
     experiment, faults, rows = moment.experiment, moment.faults, moment.rows
 

@@ -253,6 +253,7 @@ def _play_and_inspect(
 
 
 def _compare(schedule: Schedule, played: PlayedRun) -> Compared:
+    """Compare the trace with the file's stamp: equal, or where they begin to differ."""
     stamp = schedule.stamp
     if stamp is None:
         why = "it was drawn from a space" if schedule.path is None else "the file has no `replay`"
@@ -275,6 +276,7 @@ def _compare(schedule: Schedule, played: PlayedRun) -> Compared:
 
 
 def _print_compared(console: Console, compared: Compared, changed: tuple[str, ...]) -> None:
+    """Print the comparison; if the traces differ, also what may have caused that."""
     style = {True: "bold green", False: "bold red", None: ""}[compared.same]
     print_lines(console, [compared.said], style=style)
     if compared.same is False and changed:
@@ -303,6 +305,7 @@ def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Reco
 
 
 def _conclude(options: ReplayOptions, directory: RunDirectory, console: Console) -> None:
+    """Print the run directory, and make its report if that was asked for."""
     print_path(console, "run directory", directory.path)
     if not options.report:
         command = f"its report: {called_as()} report {directory.path}"

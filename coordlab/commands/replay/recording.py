@@ -112,6 +112,7 @@ class Recorder:
         )
 
     def _inspect(self, inspect: Inspection) -> None:
+        """Show the moment to `inspect`, which decides whether the replay goes on."""
         self._reached = True
         progress = self._progress
         moment = Moment(

@@ -241,6 +241,7 @@ def _longest_us(summary: RunSummary, measure: str) -> int | None:
 
 
 def _figure_documents(row: ComparisonRow) -> Iterator[dict[str, object]]:
+    """Yield the JSON entry of each cell in a row, except cells without a median."""
     for cell in row.cells:
         if cell is not None and cell.median is not None:
             yield {

@@ -62,6 +62,7 @@ def decode_seed(answer: bytes) -> PlayedSeed:
 
 
 def _played(job: SeedJob, seed: int) -> PlayedSeed:
+    """Play one seed in a worker; an exception becomes the `failure` of the result."""
     path: Path | None = None
     summary = None
     try:

@@ -102,6 +102,7 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
 
 
 def _play_all(job: SeedJob, options: SeedsOptions, console: Console) -> SeedRuns:
+    """Play every seed in worker processes; Ctrl-C ends this early."""
     playable = job.playable
     runs = {seed: SeedRun(seed=seed, replay=playable.command_line(seed)) for seed in options.seeds}
     size = min(options.workers or os.cpu_count() or 1, len(options.seeds))

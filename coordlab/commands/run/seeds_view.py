@@ -78,6 +78,7 @@ def print_seed_runs(console: Console, seed_runs: SeedRuns) -> None:
 
 
 def _print_verdicts(console: Console, seed_runs: SeedRuns) -> None:
+    """Print the worst verdict and the number of seeds with each; then caveats of passed seeds."""
     total = counted(len(seed_runs.runs), "seed")
     by_state = {state: seed_runs.of(state) for state in SeedState if seed_runs.of(state)}
     worst = next(state for state in (*_EXPLAINED, *SeedState) if state in by_state)
@@ -100,6 +101,7 @@ def _print_verdicts(console: Console, seed_runs: SeedRuns) -> None:
 
 
 def _print_explained(console: Console, state: SeedState, runs: Sequence[SeedRun]) -> None:
+    """Print each seed of a state with its reason and its command; of many only the numbers."""
     for run in runs[:_MAX_LISTED]:
         why = f": {run.why}" if run.why else ""
         print_lines(console, [f"seed {run.seed} {state.value}{why}"], style=_STYLES[state])

@@ -273,6 +273,7 @@ def _outcome(attempt: TableRow, *, is_done: bool) -> str:
 
 
 def _commits_to_kafka(trace: Trace) -> Iterator[TableRow]:
+    """Yield the commits that coordinators stored in their offsets partition."""
     consumers = trace.consumers()
     for row in trace.of(TraceKind.COMMIT_STORED):
         if row.group is not None and row.partition is not None and row.offset is not None:
@@ -287,6 +288,7 @@ def _commits_to_kafka(trace: Trace) -> Iterator[TableRow]:
 
 
 def _commits_to_zookeeper(trace: Trace) -> Iterator[TableRow]:
+    """Yield the commits of offsets that consumers wrote to nodes of ZooKeeper."""
     clients = {
         detail_of(row)["session"]: row.node for row in trace.of(TraceKind.ZOOKEEPER_CLIENT_STATE)
     }

@@ -87,6 +87,7 @@ _NOTHING = Distribution(samples=0, missing=0, percentiles={}, maximum=None)
 
 
 def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) -> Strip:
+    """Return a strip: the measure's value for each subject of a fault."""
     if measure.chain == "gap":
         column, subject = "subject", measure.subject_kind or "subject"
     else:

@@ -57,6 +57,7 @@ def _read(path: Path | None) -> str | None:
 
 
 def _write(path: Path | None, text: str) -> None:
+    """Keep a text in the cache, at once and whole. Without a usable folder it is not kept."""
     if path is None:
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

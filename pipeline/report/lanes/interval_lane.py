@@ -104,6 +104,7 @@ class IntervalLane:
 def _step_areas(
     what: str, fills: Mapping[str, str], unit: str | None, where: str | None
 ) -> alt.Chart:
+    """Return stacked areas of counts over time, which change in steps."""
     fill = kind_fill("k", fills, title=unit)
     axis = alt.Axis(title=None, grid=True, tickMinStep=1, format=",d", tickCount=4)
     properties: MarkProperties = {

@@ -164,6 +164,7 @@ def _faults(run: ReportInput) -> list[JournalEntry]:
 
 
 def _chart(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> Chart:
+    """Return one fault's message diagram."""
     drawn = diagram(rows, _landmarks(run, fault, rows))
     lane_id = f"lane-messages-{fault.fault_id}"
     prefix = common_prefix(node for node in drawn.nodes if node.startswith(ROLE))

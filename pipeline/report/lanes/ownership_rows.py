@@ -124,6 +124,7 @@ def gantt(
 
 
 def _overlap_datum(run: ReportInput, row: Row, partition: Owned, slot: int) -> Datum:
+    """Return the bar of two owners at once, in the row of the second."""
     end = end_of(run, row["to_us"])
     length = duration_text(end - row["from_us"])
     first, second = row["first_consumer"], row["second_consumer"]

@@ -72,6 +72,7 @@ def blast_radius_section(run: ReportInput) -> Section | None:
 def _radius(
     run: ReportInput, rows: FaultRows, errors: Sequence[CommitErrors], *, committed: bool
 ) -> Radius:
+    """Return what a fault hit, and the errors that commits then met."""
     name = rows.fault.fault
     fact = next((entry for entry in run.facts.faults if entry.fault_id == name), None)
     journal = next((row for row in run.tables.rows("faults") if row["fault"] == name), {})
@@ -86,6 +87,7 @@ def _radius(
 
 
 def _fault_parts(rows: FaultRows, radius: Radius, errors: Sequence[CommitErrors]) -> Iterator[Part]:
+    """Return the parts of one fault: groups, offsets partitions and errors of commits."""
     yield Paragraph(html=render_line("words", "fault_heading", rows.fault))
     yield Paragraph(html=render_line("blast_radius", "concerned", radius))
     if rows.client:
@@ -109,6 +111,7 @@ def _fault_parts(rows: FaultRows, radius: Radius, errors: Sequence[CommitErrors]
 
 
 def _groups_table(rows: FaultRows) -> TextTable:
+    """Return the table of what each group's members went through after the fault."""
     members: dict[str, list[Row]] = {}
     for row in rows.client:
         members.setdefault(row["group"], []).append(row)

@@ -74,6 +74,7 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
 
 
 def _broken(run: ReportInput) -> Iterator[Figure]:
+    """Count the findings against promises; nothing if every promise was kept."""
     broken = [check for check in run.facts.checks if check.outcome is CheckOutcome.VIOLATED]
     if broken:
         findings = sum(check.findings_total for check in broken)
@@ -106,6 +107,7 @@ def _missed(run: ReportInput) -> Iterator[Figure]:
 
 
 def _owners(run: ReportInput) -> Iterator[Figure]:
+    """Show the longest time with two owners; nothing if there was none."""
     owners = longest_owners(run.summary)
     if owners is not None:
         yield _duration(
@@ -160,6 +162,7 @@ def _longest_of_groups(number: int, run: ReportInput) -> str:
 
 
 def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
+    """Show the worst gap of a subject; if no gap has ended, how many still last."""
     spread = worst.distribution
     subjects = counted(spread.samples + spread.missing, subject)
     if not spread.samples:  # no gap has ended: a length is not known
@@ -185,6 +188,7 @@ def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
 
 
 def _groups(run: ReportInput) -> Iterator[Figure]:
+    """Count the rebalances after faults, and the records that were processed again."""
     faults = run.summary.faults
     if not faults:
         return

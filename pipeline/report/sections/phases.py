@@ -130,6 +130,7 @@ def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator
 
 
 def _chain_chart(rows: FaultRows, chain: Chain, axis: LogAxis) -> Chart | None:
+    """Return the chart of one chain's phases; None if the fault has no row in it."""
     strips = rows.strips(chain)
     if not strips:
         return None

@@ -28,6 +28,7 @@ def replay_section(run: ReportInput) -> Section:
 
 
 def _promise(runtime: str) -> str:
+    """Return how much of a run its replay repeats, which depends on the runtime."""
     if runtime == "virtual":
         return (
             "Virtual time: the same code with the same plan and seed gives the same trace, byte "

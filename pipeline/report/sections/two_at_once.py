@@ -53,6 +53,7 @@ def two_at_once_section(run: ReportInput) -> Section | None:
 
 
 def _owner_parts(run: ReportInput, certain: Sequence[Episode]) -> Iterator[Part]:
+    """Return a sentence, the reasons and a table for each episode of two owners."""
     tables = _tables(run)
     for episode in certain[:MAX_EPISODES]:
         at_once = bool(served_at_once(episode, tables))
@@ -83,6 +84,7 @@ def _tables(run: ReportInput) -> OverlapTables:
 
 
 def _partitions(episode: Episode, tables: OverlapTables) -> TextTable:
+    """Return the table of an episode's overlaps, by partition and time."""
     names = in_number_order({row["partition"] for row in episode.rows})
     order = {name: at for at, name in enumerate(names)}
     rows = sorted(episode.rows, key=lambda row: (order[row["partition"]], row["from_us"]))

@@ -141,6 +141,7 @@ def why(run: ReportInput) -> Markup:
 
 
 def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
+    """Gather what the headline can name as the causes of the fault's effect."""
     owners = longest_owners(run.summary)
     notice = fault.distribution("notice") if fault.partitions_moved else None
     noticed = notice if notice is not None and notice.maximum is not None else None

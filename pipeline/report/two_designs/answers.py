@@ -86,6 +86,7 @@ def answers(sides: Sequence[GroupSide], costs: Sequence[Cost]) -> tuple[Compared
 
 
 def _of_changes(costs: Sequence[Cost]) -> Iterator[ComparedFigure]:
+    """Compare what a change of the group's members cost in each design."""
     yield from _figure(costs, "join", "requests that a join caused", lambda cost: cost.asked)
     yield from _figure(
         costs,
@@ -151,6 +152,7 @@ def _figure(
 
 
 def _of_groups(sides: Sequence[GroupSide]) -> Iterator[ComparedFigure]:
+    """Compare what the groups went through in the whole run: the median of each design."""
     counts: tuple[tuple[str, Callable[[GroupSide], float], bool], ...] = (
         ("rebalances that failed and began anew", _failed, False),
         ("committed offsets that went back", lambda side: len(side.rows("offset_rewinds")), False),

@@ -68,6 +68,7 @@ def costs_of(side: GroupSide) -> tuple[Cost, ...]:
 
 
 def _cost(side: GroupSide, change: GroupChange) -> Cost:
+    """Measure a change from its moment until the group was stable, or until the next change."""
     on_zookeeper = side.design == "zookeeper"
     rounds = _attempts(side, change) if on_zookeeper else _rebalances(side, change)
     ends = [row["ended_us" if on_zookeeper else "stable_us"] for row in rounds]
@@ -94,6 +95,7 @@ def _cost(side: GroupSide, change: GroupChange) -> Cost:
 
 
 def _zookeeper_counts(side: GroupSide, change: GroupChange, attempts: list[Row]) -> Counts:
+    """Count requests, notifications and plans of a change on ZooKeeper."""
     watches = (row["fired_us"] for row in side.rows("zookeeper_watches"))
     operations = side.rows("zookeeper_operations")
     views = [tuple(row["view"]) for row in attempts if row["view"] is not None]
@@ -110,6 +112,7 @@ def _zookeeper_counts(side: GroupSide, change: GroupChange, attempts: list[Row])
 
 
 def _coordinator_counts(side: GroupSide, change: GroupChange, rebalances: list[Row]) -> Counts:
+    """Count requests and plans of a change with a group coordinator."""
     requests = (row for row in side.rows("coordinator_requests") if row["api"] in OF_REBALANCES)
     generations = {row["new_generation"] for row in rebalances} - {None}
     return Counts(

@@ -58,6 +58,7 @@ def two_owners_us(side: GroupSide) -> dict[str, int]:
 
 
 def _strips(sides: Sequence[GroupSide], column: str) -> Iterator[Strip]:
+    """Return a strip per group: its partitions' felt times. No `column`: times of two owners."""
     for side in sides:
         twice = {} if column else two_owners_us(side)
         rows = side.rows("felt_partitions")

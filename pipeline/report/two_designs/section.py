@@ -57,6 +57,7 @@ def designs_section(run: ReportInput) -> Section | None:
 def _felt(
     chart: Part | None, compared: Sequence[ComparedFigure], size: int | None
 ) -> Section | None:
+    """Return the section about figures that differ between the designs, and those that do not."""
     parts: list[Part] = [] if chart is None else [chart]
     changed = [figure for figure in compared if figure.is_changed]
     alike = [figure for figure in compared if not figure.is_changed]
@@ -93,6 +94,7 @@ def _answers_table(caption: str, figures: Sequence[ComparedFigure]) -> TextTable
 
 
 def _changes(costs: Sequence[Cost]) -> Section | None:
+    """Return the section about the cost of each change; None if no group changed."""
     if not costs:
         return None
     growth = growth_chart(costs)
