@@ -409,7 +409,10 @@ def _coordinator_lost_text(cause: str | None) -> str:
 
 
 def _left_out(number: int) -> str:
-    """Return the sentence on exchanges that are not drawn; "" if all are."""
+    """Return the sentence on exchanges that are not drawn; "" if all are.
+
+    They are of clients without a line: the table holds no more rows of a fault than MAX_MESSAGES.
+    """
     if not number:
         return ""
     return f" {number:,} more rows of the table messages are of clients that have no line here."
