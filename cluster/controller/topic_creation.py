@@ -79,7 +79,7 @@ def create_missing_topics(
 
 
 class _Refusal(Exception):
-    """Why a topic is not created: the error code and Kafka's message."""
+    """Refusal to create a topic, with the error code and Kafka's message."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -124,6 +124,7 @@ def _creation(
 ) -> list[MetadataRecord]:
     """Return the records that create one topic. Raises: _Refusal."""
     settings = _settings_of(topic)
+    # A request either names all replicas, or leaves them to the controller.
     partitions = (
         _assigned_by_hand(image, topic)
         if topic.assignments

@@ -143,7 +143,7 @@ class Host(ABC):
     """
 
     listeners: tuple[BrokerEndpoint, ...] = ()
-    """Where Kafka clients reach this node; only brokers in real time have any."""
+    """Addresses at which Kafka clients reach this node; only brokers in real time have any."""
 
     @abstractmethod
     def stream(self, purpose: str) -> random.Random:

@@ -72,10 +72,12 @@ def parse_log(content: bytes) -> LogContent:
         payload = bytes(view[payload_start : payload_start + length])
         if len(payload) < length or _frame_crc(length, payload) != crc:
             break
+        # The CRC does not prove that the payload is a batch, for instance one of this release.
         try:
             batch = _decoder.decode(payload)
         except msgspec.MsgspecError:
             break
+        # A gap in front of a batch is valid: a cleaning removes whole batches.
         if batches and batch.base_offset < batches[-1].next_offset:
             break
         batches.append(batch)

@@ -63,7 +63,7 @@ class Link:
         self._last_arrival_us = 0
 
     def draw_arrival_us(self, now_us: int) -> int:
-        """Draw when a frame that leaves now arrives: never before a frame that left earlier."""
+        """Draw the arrival time of a frame that leaves now: never before an earlier frame's."""
         arrival_us = now_us + self._base_us + int(self._random() * self._jitter_us)
         # One frame in `tail_one_in` draws a value below 1. The frame is late by that part of
         # `_tail_us`: such frames are the long tail of the latencies.
@@ -76,7 +76,7 @@ class Link:
         return arrival_us
 
     def answer_us(self, now_us: int) -> int:
-        """Return when a kernel's answer that leaves now arrives: behind all earlier frames.
+        """Return the arrival time of a kernel's answer that leaves now: behind all earlier frames.
 
         Draws nothing: answers on behalf of a dead process must not shift the draws of its
         successor's frames.
@@ -101,7 +101,9 @@ class VirtualNetwork:
         self._model = model
         self._racks = racks
         self._links: dict[tuple[NodeName, NodeName], Link] = {}
+        """Links by source and destination, made at their first frame."""
         self._up: dict[NodeName, Receiver] = {}
+        """Hosts that take frames, by the names of their nodes."""
         self.requests_arrived: dict[Api, int] = {}
         """Requests that reached a live node, by API."""
         self._copy_messages = copy_messages
@@ -157,11 +159,13 @@ class VirtualNetwork:
                 pass  # the connection has ended at both ends
 
     def _transmit_reset(self, answer: CloseFrame) -> None:
+        """Put a kernel's answer on its link, without a draw of its latency."""
         loop = self._loop
         link = self._link(answer.source, answer.destination)
         loop.post_at(link.answer_us(loop.current_us), self.arrive, answer)
 
     def _link(self, source: NodeName, destination: NodeName) -> Link:
+        """Return a link, made if there is none."""
         key = (source, destination)
         link = self._links.get(key)
         if link is None:
@@ -170,6 +174,7 @@ class VirtualNetwork:
 
     def _new_link(self, source: NodeName, destination: NodeName) -> Link:
         racks = (self._racks.get(source), self._racks.get(destination))
+        # A node without a rack, such as a client, has no surcharge for another rack.
         return Link(
             self._model,
             stream(self._seed, "link", source, destination),

@@ -27,7 +27,7 @@ def moved(status: ClusterStatus) -> bool:
 def test_killed_broker_is_fenced_between_session_minus_heartbeat_and_session(seed: int) -> None:
     """The session of 9 s runs from the last heartbeat, which was sent up to 2 s before the kill.
 
-    Each seed kills at another phase of the heartbeats. The upper bound has 0.5 s for the election.
+    Each seed kills at another phase of the heartbeats. The upper bound has half a second to spare.
     """
 
     async def story(lab: BrokerLab) -> int:

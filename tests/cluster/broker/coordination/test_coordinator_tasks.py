@@ -185,7 +185,7 @@ def test_loads_of_one_delta_run_one_after_the_other() -> None:
 def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
     """The CostModel: 300 ns a record, 4 ns a byte, and a fixed part, in virtual time.
 
-    Each turn of a load, and the fixed part, is rounded down to a microsecond.
+    The cost of each turn is rounded down to a microsecond.
     """
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)

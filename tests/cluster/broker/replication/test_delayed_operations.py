@@ -76,7 +76,7 @@ def test_expired_append_is_not_completed_again() -> None:
 
 
 def test_lost_leadership_ends_every_delayed_operation() -> None:
-    """Whether the records survive depends on the new leader's log, so their outcome is an error."""
+    """The new leader's log decides whether the records survive, so their outcome is an error."""
     partition, appends = leader(), DelayedAppends()
     done: list[ErrorCode] = []
     for _ in range(2):
