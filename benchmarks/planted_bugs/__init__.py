@@ -5,6 +5,6 @@ To plant a bug means to change one behaviour of the real code in this process, b
 Reading order: `README.md` (the list, written down before the search was tuned), `planted_bug` (one
 bug), `bugs` (the changes of each), `zookeeper_bugs` (bugs of ZooKeeper), `operation_bugs` (bugs
 that only rollouts and scalings show), `hunt` (the search, the same seed without the bug, the
-shrinking), `absence` (seeds of another space, which must not show them), `record` (the table in
+shrinking), `absence` (seeds of another space, which must not show a bug), `record` (the tables in
 docs/PLANTED_BUGS.md).
 """
