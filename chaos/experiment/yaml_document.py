@@ -79,7 +79,7 @@ def read_document(path: Path, shown_as: str) -> Item:
 
 
 def parse_document(text: str, shown_as: str) -> Item:
-    """Return the root mapping of `text`; raises like `read_document`."""
+    """Return the root mapping of `text`. Raises: ExperimentError, as `read_document` does."""
     try:
         loader = yaml.SafeLoader(text)  # raises on characters that YAML does not allow
     except yaml.YAMLError as error:
@@ -93,7 +93,7 @@ def parse_document(text: str, shown_as: str) -> Item:
         reader = _Reader(loader, shown_as)
         item = reader.read(root, "", ())
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        mark = error.problem_mark or error.context_mark  # the place in the text, if it is known
         raise ExperimentError(
             [
                 Problem(

@@ -214,6 +214,7 @@ class Rollout:
                 successor.ready_at_us = now_us
 
     async def _kill_late(self, runtime: Runtime, status: ClusterStatus, now_us: int) -> None:
+        """Kill members whose grace period is over."""
         for leaving in self._stopping:
             stopped_at_us = leaving.stopped_at_us or 0
             if not leaving.was_killed and now_us >= stopped_at_us + self.orders.grace_us:
@@ -224,6 +225,7 @@ class Rollout:
                     await _crash(NodeName(leaving.place), runtime)
 
     def _is_late(self, now_us: int) -> bool:
+        """Return True if the rollout made no progress within its deadline."""
         deadline_us = self.orders.progress_deadline_us
         if self._blocked_since_us is not None and now_us >= self._blocked_since_us + deadline_us:
             return True
@@ -302,6 +304,7 @@ class Rollout:
         )
 
     async def _bring_up(self, node: NodeName, runtime: Runtime, status: ClusterStatus) -> None:
+        """Start a successor, and let the run expect it as a member."""
         await start_or_restart(node, runtime, status)
         self.lost.pop(node, None)
         if node in self.extra:
@@ -339,6 +342,7 @@ class Rollout:
     def _is_ready(
         self, number: int, successor: Replacement, status: ClusterStatus, now_us: int
     ) -> bool:
+        """Return True if a successor that has started counts as available now."""
         ready_after_us = self.orders.ready_after_us[number % len(self.orders.ready_after_us)]
         if now_us < (successor.started_at_us or 0) + ready_after_us:
             return False
@@ -380,7 +384,11 @@ class Rollout:
         )
 
     def _next_us(self, now_us: int) -> int:
-        """Return the time of the next step: the next start, or earlier if a status may change."""
+        """Return the time of the next step.
+
+        It is the next start of a successor, or earlier if the step waits for a change of the
+        cluster's status.
+        """
         starts = [
             successor.start_at_us or 0 for successor in self.done if successor.started_at_us is None
         ]

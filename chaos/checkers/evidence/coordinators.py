@@ -59,15 +59,17 @@ class CoordinatorView:
         for group_id, expected in context.groups.items():
             self._groups_in.setdefault(expected.offsets_partition, []).append(group_id)
         self._newest: dict[str, tuple[int, str]] = {}  # group -> epoch, node that has loaded it
-        self._coordinator_since_us: dict[str, int] = {}  # group -> since when it is that node
+        self._coordinator_since_us: dict[str, int] = {}  # group -> time of that node's takeover
         self._states: dict[tuple[str, str], SeenState] = {}  # (node, group)
-        self._members: dict[tuple[str, str], dict[str, None]] = {}  # (node, group), where known
-        self._held: dict[str, dict[str, None]] = {}  # group -> brokers that have its members
-        self._known: dict[str, dict[str, None]] = {}  # group -> brokers that have it in a state
+        self._members: dict[tuple[str, str], dict[str, None]] = {}  # (node, group) -> member ids
+        self._held: dict[str, dict[str, None]] = {}  # group -> brokers with its members in memory
+        self._known: dict[str, dict[str, None]] = {}  # group -> brokers with its state in memory
         self._loaded: dict[tuple[str, str], TraceRow] = {}  # (node, group) -> its last GROUP_LOADED
-        self._last_writer: dict[str, str] = {}  # group -> node, where no load was seen
-        self._tenures: dict[str, dict[str, _Tenure]] = {}  # partition -> node -> its last
-        self._unloaded: dict[tuple[str, str], int] = {}  # (node, partition) -> its newest unload
+        # group -> the node that last traced its state: its coordinator if the trace has no load
+        self._last_writer: dict[str, str] = {}
+        self._tenures: dict[str, dict[str, _Tenure]] = {}  # partition -> node -> its last tenure
+        # (node, partition) -> the newest leader epoch in which the node unloaded the partition
+        self._unloaded: dict[tuple[str, str], int] = {}
         self._partition_of = {
             group_id: expected.offsets_partition for group_id, expected in context.groups.items()
         }
@@ -123,6 +125,7 @@ class CoordinatorView:
                 pass
 
     def _note_takeover(self, row: TraceRow) -> None:
+        """Note a new coordinator, unless a coordinator of a newer epoch is known already."""
         epoch = row.leader_epoch or 0
         for group_id in self._groups_in.get(row.partition or "", ()):
             newest, before = self._newest.get(group_id, (-1, ""))
@@ -182,7 +185,7 @@ class CoordinatorView:
         return self._last_writer.get(group_id) if newest is None else newest[1]
 
     def state(self, group_id: str) -> SeenState | None:
-        """Return the group's state at its coordinator, None if that does not have the group."""
+        """Return the group's state at its coordinator, or None if the coordinator lacks it."""
         node = self.coordinator(group_id)
         return None if node is None else self._states.get((node, group_id))
 
@@ -219,7 +222,7 @@ class CoordinatorView:
     def other_coordinator(self, group_id: str, since_us: int) -> TraceRow | None:
         """Return the load of a replaced coordinator that was alive and served after `since_us`.
 
-        Members may have been attached to it, rightly or not.
+        Members may have had it as their coordinator since then.
         """
         current = self.coordinator(group_id)
         return next(

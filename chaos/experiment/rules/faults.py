@@ -72,6 +72,7 @@ def fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) ->
 def _short_member_crash(
     experiment: Experiment, fault: FaultDefinition, argument: str, path: str
 ) -> Iterator[Problem]:
+    """Yield a warning about a crash of a member that is shorter than the member's session."""
     group = experiment.groups.get(argument.partition(",")[0].strip())
     if group is None or group.is_on_zookeeper or fault.duration is None:
         return
@@ -89,6 +90,7 @@ def _short_member_crash(
 
 
 def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> Iterator[Problem]:
+    """Yield errors of `at`, `duration`, `every` and `repeat`."""
     for field in ("at", "duration", "every"):
         duration = getattr(fault, field)
         if duration is not None:
@@ -126,6 +128,7 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
         yield problem(
             f"{path}.repeat", "the last one would be too late", expected="all within `24h`"
         )
+    # The rest is about a repeated fault that lasts: its injections must not overlap.
     if kind is None or kind.momentary or kind.is_gradual or fault.repeat == 1:
         return
     if fault.duration is None:
@@ -149,6 +152,7 @@ def _aim_errors(
     """Yield errors of the target, or of the two ends."""
     ends = (("from", ends_of(fault.from_)), ("to", ends_of(fault.to)))
     given = [name for name, targets in ends if targets]
+    # Of an unknown fault the keys themselves show whether it was meant to have two ends.
     has_ends = kind.has_ends if kind is not None else bool(given) and fault.target is None
     if has_ends:
         if fault.target is not None:
@@ -159,14 +163,15 @@ def _aim_errors(
                 found=f"`{fault.target}`",
             )
         for name, targets in ends:
+            # For a `target` alone, the error above has both missing keys already.
             if not targets and (fault.target is None or given):
                 yield problem(
                     f"{path}.{name}", "is missing", expected="a target, or a list of targets"
                 )
             value = fault.from_ if name == "from" else fault.to
             for index, target in enumerate(targets):
-                here = f"{path}.{name}" + ("" if isinstance(value, str) else f"[{index}]")
-                yield from _target_errors(experiment, target, kind, here)
+                target_path = f"{path}.{name}" + ("" if isinstance(value, str) else f"[{index}]")
+                yield from _target_errors(experiment, target, kind, target_path)
         return
     for name in given:
         yield problem(
@@ -183,13 +188,14 @@ def _aim_errors(
 def _target_errors(
     experiment: Experiment, target: str, kind: FaultKind | None, path: str
 ) -> Iterator[Problem]:
-    wrong = check_target(target, experiment)
-    if wrong is not None:
+    """Yield the error of a target that can never exist, or that this fault cannot have."""
+    unknown = check_target(target, experiment)
+    if unknown is not None:
         yield problem(
             path,
-            wrong.message,
-            expected=wrong.expected,
-            near_miss=wrong.near_miss,
+            unknown.message,
+            expected=unknown.expected,
+            near_miss=unknown.near_miss,
             found=f"`{target}`",
         )
         return
