@@ -36,7 +36,7 @@ EXPERIMENTS = {
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiment_on_ray_agrees_with_virtual_time(name: str, tmp_path: Path) -> None:
-    """It has exactly the milestones of virtual time; no process is left."""
+    """The run on Ray has exactly the milestones of virtual time; no process is left."""
     experiment = load_experiment(name, EXPERIMENTS[name]).experiment
     rows: list[TraceRow] = []
     run_dir = tmp_path / "run"

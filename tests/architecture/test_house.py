@@ -20,13 +20,13 @@ def house() -> House:
 
 
 def test_no_folder_has_more_modules_than_a_reader_takes_in(house: House) -> None:
-    """A folder is read by its names."""
+    """Readers find a module by the list of its folder's names, which must stay short."""
     folder, modules = house.largest_folder
     assert modules <= MODULES_MAX, folder
 
 
 def test_a_public_name_is_found_in_one_module(house: House) -> None:
-    """Who searches for a name finds the place that is meant."""
+    """A search for a public name must lead to one definition; at most 14 names repeat."""
     assert len(house.repeated_names) <= REPEATED_NAMES_MAX, house.repeated_names
 
 

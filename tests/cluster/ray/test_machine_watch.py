@@ -36,7 +36,7 @@ def test_silence_is_reported_once_and_its_end_with_its_beginning() -> None:
 
 
 def test_machine_that_is_silent_for_too_long_is_lost_for_good() -> None:
-    """Its nodes have started elsewhere: the machine must not return."""
+    """The nodes of a lost machine have started elsewhere: the machine must not return."""
     machines = watch()
     machines.find_changes(5.0)
     machines.record_answer("b", 19.0)
@@ -52,7 +52,7 @@ def test_machine_that_is_silent_for_too_long_is_lost_for_good() -> None:
 
 
 def test_driver_that_was_stopped_reports_no_machine() -> None:
-    """It received no beats because it did not run."""
+    """A driver that did not run received no beats, although the machines sent them."""
     machines = watch()
 
     machines.excuse_driver(60.0)

@@ -23,7 +23,7 @@ def test_seeds_are_ranges_and_numbers_each_once(text: str, seeds: tuple[int, ...
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("1-20", "expected seeds such as `1..20`, `1,5,9` or `1..5,9`, got `1-20`"),
         ("", "expected seeds such as `1..20`"),
@@ -33,14 +33,14 @@ def test_seeds_are_ranges_and_numbers_each_once(text: str, seeds: tuple[int, ...
         (f"0..{MAX_SEEDS}", f"expected at most {MAX_SEEDS:,} seeds"),
     ],
 )
-def test_invalid_seed_is_refused_with_the_expected_form(text: str, said: str) -> None:
+def test_invalid_seed_is_refused_with_the_expected_form(text: str, message: str) -> None:
     with pytest.raises(click.BadParameter, match="expected") as refused:
         Seeds().convert(text, None, None)
-    assert said in refused.value.message
+    assert message in refused.value.message
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--seeds", "1..3"], "several seeds are played in virtual time; expected `--runtime"),
         (["--seeds", "1..3", "--runtime", "ray"], "expected `--runtime virtual` beside it"),
@@ -52,8 +52,8 @@ def test_invalid_seed_is_refused_with_the_expected_form(text: str, said: str) ->
     ],
 )
 def test_seeds_beside_a_contradicting_option_are_refused(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The refusal precedes the start: exit 254."""
     assert run_cli(["run", "graceful_move", *arguments]) == EXIT_BAD_ARGUMENTS
-    assert said in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
