@@ -84,6 +84,7 @@ def _children_s() -> float:
 
 
 def _measurement(played: Played) -> Measurement:
+    """Return the speed of a run, compared with real time."""
     speed = played.virtual_s / played.cpu_s
     goal = GOALS.get(played.members)
     return Measurement(

@@ -75,6 +75,7 @@ def copy_runs(played: Path, folder: Path, count: int) -> list[Path]:
 
 
 def _analyse(directories: Sequence[Path]) -> Analysed:
+    """Scan the event files of runs, then analyse the runs, in one new Spark session."""
     runs = find_run_files(directories)
     with session_for(runs) as spark:
         files = [spark_path(path) for run_files in runs for path in run_files.events]
@@ -102,6 +103,7 @@ def _most_memory_gb(pid: int) -> float:
 
 
 def _ratio(analysed: Analysed) -> Measurement:
+    """Return the duration of an analysis, compared with its scan."""
     ratio = analysed.analyze_s / analysed.scan_s
     is_goal, fits = analysed.runs == GOAL_SIZE, analysed.jvm_gb < GOAL_GB
     return Measurement(

@@ -176,6 +176,7 @@ async def _median_seconds(call: Callable[[], Awaitable[object]]) -> float:
 
 
 def _measure(run_dir: str) -> tuple[Measurement, ...]:
+    """Start both actors, measure both ways in turn, and return the two figures."""
     actor_class = ray.remote(num_cpus=0, max_concurrency=2 * IN_FLIGHT)(LinkEnd)
     server, client = actor_class.remote(SERVER, run_dir), actor_class.remote(CLIENT, run_dir)
     addresses = ray.get([server.listen.remote(), client.listen.remote()])

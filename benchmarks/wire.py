@@ -234,6 +234,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def _first_commit(runtime: str, rounds: int) -> Measurement:
+    """Measure the time from `up` to the first commit of a consumer."""
     taken_s, imported_s = [], []
     for _ in range(rounds):
         began_s = time.perf_counter()
@@ -266,6 +267,7 @@ def _first_commit(runtime: str, rounds: int) -> Measurement:
 
 
 def _memory() -> Measurement:
+    """Measure the memory of a cluster with twelve consumers."""
     with _python("import asyncio; print(1, flush=True); input()") as bare:
         _first_line(bare)
         baseline = _resident_mb(bare.pid)
@@ -339,6 +341,7 @@ class _SequentialClient:
 
 
 def _requests() -> Iterator[Measurement]:
+    """Measure requests a second of one connection, one after the other."""
     batch = _kilobyte_batch()
     with _up("--brokers", "1", "--topic", "orders:1:1") as (_, bootstrap, _):
         port = int(bootstrap.rpartition(":")[2])
@@ -371,6 +374,7 @@ def _requests() -> Iterator[Measurement]:
 
 
 def _records() -> Iterator[Measurement]:
+    """Measure records a second of librdkafka's producer and consumer."""
     produced, consumed, mocked = [], [], []
     for _ in range(3):
         with _python(SPEED, "mock", str(RECORDS), str(RECORD_BYTES)) as speed:
@@ -402,6 +406,7 @@ def _records() -> Iterator[Measurement]:
 
 
 def _idling() -> Iterator[Measurement]:
+    """Measure the CPU of a cluster while the members of a group wait."""
     for name, partitions, goal in (
         (f"{MEMBERS} members, of which {MEMBERS - 1} own nothing", 1, OWNING_NOTHING),
         (f"{MEMBERS} members that poll an empty partition each", MEMBERS, POLLING),

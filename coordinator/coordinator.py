@@ -475,6 +475,7 @@ class GroupCoordinator:
     def _dispatch(
         self, turn: Turn, request_id: RequestId, body: GroupRequest, envelope: RequestEnvelope
     ) -> None:
+        """Pass a request to the handler of its API."""
         version = envelope.api_version
         match body:
             case JoinGroupRequest():

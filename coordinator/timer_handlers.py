@@ -50,6 +50,7 @@ def expire(turn: Turn, timer: GroupTimer) -> None:
 
 
 def _expire_join(turn: Turn, group: Group) -> None:
+    """Complete the join phase, or extend the initial delay of a new group."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     join = group.delayed_join
@@ -66,6 +67,7 @@ def _expire_join(turn: Turn, group: Group) -> None:
 
 
 def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
+    """Remove the members that sent no SyncGroup in time, and rebalance."""
     if (
         generation_id != group.generation_id
         or group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}
@@ -91,6 +93,7 @@ def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
 
 
 def _expire_session(turn: Turn, group: Group, member_id: str) -> None:
+    """Remove a member whose session has ended, unless a request of it is parked."""
     member = group.members.get(member_id)
     if member is None or member.outlives_session_timeout:
         return

@@ -38,6 +38,7 @@ def scala_order(names: Iterable[str], *, among: Iterable[str]) -> list[str]:
 
 
 def _trie_order(names: list[str], hashes: dict[str, int], shift: int) -> list[str]:
+    """Return names in the order of a trie's node, whose level begins at bit `shift`."""
     if shift >= _HASH_BITS:
         return names  # equal hashes: a collision node keeps the order of insertion
     places: dict[int, list[str]] = {}

@@ -186,6 +186,7 @@ class Compaction:
         return not self._has_data.pop(batch.producer_id, False)
 
     def _keep(self, batch: RecordBatch, kept: list[tuple[int, Record]], horizon_ms: int) -> None:
+        """Add a batch with the records that are left to the cleaned batches, or leave it out."""
         begins_epoch = batch.partition_leader_epoch != self._epoch
         self._epoch = batch.partition_leader_epoch
         before_ms = NO_HORIZON if batch.cleaned is None else batch.cleaned.delete_horizon_ms

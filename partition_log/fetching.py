@@ -100,6 +100,7 @@ def truncation_offset(log: PartitionLog, diverging: EpochEndOffset) -> int:
 def _truncate(
     log: PartitionLog, diverging: EpochEndOffset, leader_epoch: LeaderEpoch
 ) -> FollowerFetchResult:
+    """Truncate a follower's log where it diverges from its leader's."""
     from_offset = log.log_end_offset
     previous_high_watermark = log.high_watermark
     log.truncate_to(max(truncation_offset(log, diverging), log.log_start_offset))

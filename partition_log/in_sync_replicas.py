@@ -199,6 +199,7 @@ class InSyncReplicas:
         leader_epoch: LeaderEpoch,
         partition_epoch: PartitionEpoch,
     ) -> IsrProposal:
+        """Put a proposal in flight; from now on, replicas that it adds count in the maximal ISR."""
         proposal = IsrProposal(
             data=AlterPartitionPartitionData(
                 partition_index=self._log.topic_partition.partition,

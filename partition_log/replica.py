@@ -623,6 +623,7 @@ class Partition:
         return None if error is ErrorCode.NONE else AppendInfo(error=error)
 
     def _append(self, batch: RecordBatch, now_us: int, log_append_time_ms: int = -1) -> AppendInfo:
+        """Append a checked batch, unless it is too large, and advance the high watermark."""
         size = batch.size_in_bytes
         if size > self._config.message_max_bytes:
             return AppendInfo(error=ErrorCode.MESSAGE_TOO_LARGE)
@@ -644,6 +645,7 @@ class Partition:
     def _check_fetch(
         self, request: FetchPartition, replica_id: int, replica_epoch: int
     ) -> ErrorCode:
+        """Return the error of a Fetch that this replica must not answer, else NONE."""
         epoch = request.current_leader_epoch
         error = self.check_leadership(epoch)
         if error is not ErrorCode.NONE:

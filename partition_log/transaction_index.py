@@ -53,6 +53,7 @@ class TransactionIndex:
         return self._last_batches.get(batch.producer_id) == batch.base_offset
 
     def _read(self, log: PartitionLog) -> None:
+        """Read the transactions of a log from its batches."""
         storage = log.storage
         first_open: dict[int, int] = {}
         has_data: dict[int, bool] = {}

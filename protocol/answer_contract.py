@@ -174,6 +174,7 @@ def _beginning(message: AnyRequest | AnyResponse) -> str:
 
 
 def _produced(request: ProduceRequest, response: ProduceResponse) -> Iterator[str]:
+    """Yield the partitions that were appended without an offset."""
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code is ErrorCode.NONE and partition.base_offset < 0:
@@ -181,6 +182,7 @@ def _produced(request: ProduceRequest, response: ProduceResponse) -> Iterator[st
 
 
 def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
+    """Yield the problems of each fetched partition."""
     requested = {
         (topic.topic, partition.partition): partition
         for topic in request.topics
@@ -198,6 +200,7 @@ def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
 
 
 def _read(asked: FetchPartition, data: PartitionData, *, is_consumer: bool) -> Iterator[str]:
+    """Yield the problems of one partition's records, offsets and high watermark."""
     if data.diverging_epoch is not None:
         if data.records:
             yield "records come with the epoch at which the logs diverge"
@@ -218,6 +221,7 @@ def _read(asked: FetchPartition, data: PartitionData, *, is_consumer: bool) -> I
 
 
 def _joined(request: JoinGroupRequest, response: JoinGroupResponse) -> Iterator[str]:
+    """Yield the problems of an answer that lets a member into a generation."""
     if not response.member_id:
         yield "the member has no id"
     if response.generation_id < 1:
@@ -247,6 +251,7 @@ def _allocated(
 
 
 def _isr_altered(request: AlterPartitionRequest, response: AlterPartitionResponse) -> Iterator[str]:
+    """Yield the problems of the epochs and ISRs that the controller answers."""
     proposals = {
         (topic.topic_name, data.partition_index): data
         for topic in request.topics
@@ -284,6 +289,7 @@ def _found(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -
 
 
 def _described(request: MetadataRequest, response: MetadataResponse) -> Iterator[str]:
+    """Yield the topics, leaders and replicas that contradict each other."""
     names = Counter(topic.name for topic in response.topics)
     if request.topics is not None and names != Counter(request.topics):
         yield f"expected the topics {sorted(request.topics)}, got {sorted(names)}"
@@ -299,6 +305,7 @@ def _described(request: MetadataRequest, response: MetadataResponse) -> Iterator
 
 
 def _offsets_fetched(request: OffsetFetchRequest, response: OffsetFetchResponse) -> Iterator[str]:
+    """Yield the groups whose answer lacks a requested partition, or has another one."""
     answers = {answer.group_id: answer for answer in response.groups}
     for group in request.groups:
         answer = answers[group.group_id]

@@ -139,6 +139,7 @@ def _numbers(seeds: Sequence[int]) -> str:
 
 
 def _row(hunted: Hunted) -> str:
+    """Return the row of a bug in the table."""
     bug, shrunk = _KNOWN[hunted.bug], hunted.shrunk
     if hunted.seed is None:
         return f"| {bug.name} | {bug.where} | **not found in {hunted.seeds_tried}** | | | | |"
@@ -154,6 +155,7 @@ def _row(hunted: Hunted) -> str:
 
 
 def _story(hunted: Hunted) -> list[str]:
+    """Return the section of a bug: its change, its rule, and the shrunk plan."""
     bug, shrunk = _KNOWN[hunted.bug], hunted.shrunk
     lines = [f"## {bug.name}", "", f"Planted: {bug.what}. Rule: {bug.rule}.", ""]
     if hunted.seed is not None:

@@ -263,6 +263,7 @@ def _play_sound(space: str, seed: int) -> PlayedChild:
 
 
 def _play(space: str, seed: int) -> PlayedChild:
+    """Play a seed in this process, with the mutant that is on. Raises: MemoryError."""
     batches = import_module("chaos.exploration.batches")
     began_s = time.process_time()
     # A PlayedRun, but of the packages as imported here; a type of this module would be another one.

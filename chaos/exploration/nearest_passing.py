@@ -47,6 +47,7 @@ def nearest_passing(
 
 
 def _neighbours(experiment: Experiment, failed: PlayedRun) -> Iterator[Neighbour]:
+    """Yield runs near the failed one, the nearest first."""
     plan = plan_of(experiment)
     for seed in range(failed.seed + 1, failed.seed + 1 + NEIGHBOURS):
         yield Neighbour(change=f"network seed {seed}", seed=seed, plan=plan)

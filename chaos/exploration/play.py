@@ -122,6 +122,7 @@ def _play(
     plan: Plan | None,
     invariants_every: int | None,
 ) -> PlayedRun:
+    """Build the runtime, the checkers and the observers of one run, and execute it."""
     context = context_of(experiment, in_virtual_time=True)
     suite = CheckSuite(context, experiment.checks)
     digest = TraceDigest()
@@ -166,6 +167,7 @@ def _played(
     runtime: VirtualRuntime,
     effort: Effort,
 ) -> PlayedRun:
+    """Return the data to keep of a finished run."""
     findings: dict[Signature, PlayedFinding] = {}
     for finding in results.findings:
         signature = signature_of(finding)
@@ -200,6 +202,7 @@ def _played(
 
 
 def _result(results: Results, violated: bool) -> PlayResult:
+    """Return the result of a run; a failure of the tool comes before any finding."""
     if results.outcome is RunOutcome.INTERRUPTED:
         return PlayResult.INTERRUPTED
     if results.outcome is RunOutcome.INTERNAL_ERROR:

@@ -263,6 +263,7 @@ def _outcome(tally: Tally, stop: Stop) -> RunOutcome:
 
 
 def _found(group: FindingGroup, path: Path) -> FoundGroup:
+    """Return a group of findings as results.json has it."""
     file = Path(FINDINGS) / f"{group.name}.yaml"
     return FoundGroup(
         name=group.name,

@@ -133,6 +133,7 @@ class Tally:
         return []
 
     def _played(self, run: PlayedRun, worker: str) -> dict[Signature, FindingGroup]:
+        """Count a run, unless its seed is done; return the groups that it has changed."""
         if run.seed in self.done:
             return {}
         self.done[run.seed] = None
@@ -166,6 +167,7 @@ class Tally:
         return changed
 
     def _found(self, run: PlayedRun) -> dict[Signature, FindingGroup]:
+        """Add a run's findings to their groups; return the groups whose example it is now."""
         changed = {}
         for finding in run.findings:
             signature = finding.signature
@@ -183,6 +185,7 @@ class Tally:
         return changed
 
     def _played_again(self, again: PlayedRun, worker: str) -> None:
+        """Compare the second run of a seed with the first one."""
         chosen = self._chosen.pop(again.seed, None)
         self.to_recheck.pop(again.seed, None)
         if chosen is None:

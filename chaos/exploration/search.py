@@ -271,6 +271,7 @@ class Search:
     # -- results of workers --
 
     def _take(self, event: Finished | Died) -> None:
+        """Record the results of a worker's batch, or handle the worker's death."""
         again = bool(self._replaying.get(event.worker))
         given = (self._replaying if again else self._playing).get(event.worker, {})
         if isinstance(event, Died):

@@ -52,6 +52,7 @@ def space_errors(
 
 
 def _fault_errors(faults: FaultSpace) -> Iterator[Problem]:
+    """Yield the unknown names and the useless values of a space's faults."""
     for kind in faults.kinds:
         yield from check_known("fault", kind, FAULT_KINDS, f"faults.kinds.{kind}")
         if kind == NodeLoss.name:

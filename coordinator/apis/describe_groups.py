@@ -40,6 +40,7 @@ def handle_describe_groups(
 
 
 def _describe(shard: Shard | ErrorCode, group_id: str) -> DescribedGroup:
+    """Return the answer's entry for a group; a group that does not exist is Dead."""
     if isinstance(shard, ErrorCode):
         return DescribedGroup(group_id=group_id, error_code=shard)
     group = shard.groups.get(group_id)

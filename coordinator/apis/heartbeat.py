@@ -46,6 +46,7 @@ def _waits(shard: Shard | ErrorCode, error: ErrorCode) -> TypeGuard[Shard]:
 
 
 def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) -> ErrorCode:
+    """Check a heartbeat and restart the member's session; return the answer's error."""
     if isinstance(shard, ErrorCode):
         # While loading, answer NONE: the member may well be in the group, so it must not rejoin.
         loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -151,6 +151,7 @@ def _evict(turn: Turn, group: Group, member_id: str) -> None:
 
 
 def _join_without_member_id(turn: Turn, group: Group, join: Join) -> None:
+    """Handle a JoinGroup of a client that has no member id yet."""
     request = join.request
     if group.state is GroupState.DEAD:
         _refuse(turn, join, "", ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -185,6 +186,7 @@ def _join_without_member_id(turn: Turn, group: Group, join: Join) -> None:
 
 
 def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
+    """Handle a JoinGroup with a member id: pending, or of a member that rejoins."""
     request = join.request
     member_id = request.member_id
     if group.state is GroupState.DEAD:
@@ -235,6 +237,7 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
 
 
 def _add_member_and_rebalance(turn: Turn, group: Group, join: Join, member_id: str) -> None:
+    """Add a new member, park its JoinGroup, and start a rebalance."""
     request = join.request
     member = Member(
         member_id=member_id,
@@ -277,6 +280,7 @@ def _add_member_and_rebalance(turn: Turn, group: Group, join: Join, member_id: s
 def _update_member_and_rebalance(
     turn: Turn, group: Group, join: Join, member: Member, cause: RebalanceCause
 ) -> None:
+    """Store a member's new protocols, park its JoinGroup, and start a rebalance."""
     group.update_member(
         member,
         join.request.protocols,

@@ -51,6 +51,7 @@ def for_version(response: LeaveGroupResponse, api_version: int) -> LeaveGroupRes
 
 
 def _leave(turn: Turn, shard: Shard | ErrorCode, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """Remove the members of a request; return the answer in the newest version."""
     if isinstance(shard, ErrorCode):
         return LeaveGroupResponse(error_code=shard)
     group = shard.groups.get(request.group_id)
@@ -70,6 +71,7 @@ def _leave(turn: Turn, shard: Shard | ErrorCode, request: LeaveGroupRequest) -> 
 
 
 def _leave_one(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
+    """Remove one member, or pending member id; return its error."""
     member_id, instance = identity.member_id, identity.group_instance_id
     if not member_id:
         # An administrator removes a static member and knows only its instance id.

@@ -116,6 +116,7 @@ def late_commits_committed(turn: Turn, shard: Shard, high_watermark: int) -> Non
 
 
 def _committed(turn: Turn, commit: WrittenCommit) -> None:
+    """Make a commit in the log the committed offsets of its group, and trace it."""
     group, offsets = commit.group, commit.group.offsets
     for partition, value in commit.values.items():
         if group.state is not GroupState.DEAD:
@@ -137,6 +138,7 @@ def _committed(turn: Turn, commit: WrittenCommit) -> None:
 
 
 def _drop(turn: Turn, append: OffsetsAppend, completed: AppendCompleted) -> None:
+    """Forget a commit whose append has failed."""
     if append.group.state is GroupState.DEAD:
         return
     for partition, value in append.values.items():
@@ -193,6 +195,7 @@ def _append(
     request: OffsetCommitRequest,
     api_version: int,
 ) -> None:
+    """Append the offsets whose metadata fits, or answer at once if none does."""
     values, too_large = values_to_store(
         turn,
         request.topics,

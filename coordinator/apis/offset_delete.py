@@ -32,6 +32,7 @@ def handle_offset_delete(
 def _delete(
     turn: Turn, shard: Shard | ErrorCode, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
+    """Delete the offsets that no member may use; return the answer."""
     if isinstance(shard, ErrorCode):
         return OffsetDeleteResponse(error_code=shard)
     group = shard.groups.get(request.group_id)

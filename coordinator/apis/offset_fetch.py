@@ -83,6 +83,7 @@ def _fetch_when_committed(
 def _fetch(
     shard: Shard | ErrorCode, asked: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
+    """Return the answer's part for one group."""
     if isinstance(shard, ErrorCode):
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=shard)
     group = shard.groups.get(asked.group_id)
@@ -123,6 +124,7 @@ def _partitions(
 def _fetch_partition(
     group: Group | None, partition: TopicPartition, *, require_stable: bool
 ) -> OffsetFetchResponsePartition:
+    """Return the offset of one partition; -1 without one, or an error if it is unstable."""
     index = partition.partition
     if group is None:
         return OffsetFetchResponsePartition(partition_index=index)

@@ -128,6 +128,7 @@ def assignment_stored(
 
 
 def _check(group: Group, request: SyncGroupRequest) -> ErrorCode:
+    """Check member, generation and protocol of a SyncGroup; return the first error."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = check_current_member(group, request.member_id, request.group_instance_id)

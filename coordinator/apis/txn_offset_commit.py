@@ -172,6 +172,7 @@ def complete_transaction(turn: Turn, shard: Shard, producer_id: int, *, is_commi
 
 
 def _append(turn: Turn, pending: PendingVerification, verified: TransactionVerified) -> None:
+    """Append the offsets of a verified request, and add them to the open transaction."""
     group, request = pending.group, pending.request
     values, too_large = values_to_store(turn, request.topics)
     if not values:

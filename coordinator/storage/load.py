@@ -107,6 +107,7 @@ class Load:
         return group, key.topic_partition, stored
 
     def _read_batch(self, batch: RecordBatch) -> None:
+        """Keep the newest value of each key in a batch."""
         if batch.is_transactional or batch.is_control:
             self._read_transactional(batch)
             return

@@ -106,6 +106,7 @@ def _add(
     producer_epoch: int,
     partitions: tuple[TopicPartition, ...],
 ) -> None:
+    """Append added partitions to the log, or collect the error of an answer without an append."""
     found = _find(turn, transactional_id)
     error: ErrorCode | None
     if isinstance(found, ErrorCode):

@@ -117,6 +117,7 @@ def _get_or_create(
 def _prepare(
     turn: TransactionTurn, metadata: TransactionMetadata, request: InitProducerIdRequest
 ) -> Transition | ErrorCode:
+    """Return the step that answers an InitProducerId, or the answer's error."""
     expected = None if request.producer_id == NO_PRODUCER_ID else request.producer_epoch
     if metadata.is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS

@@ -42,6 +42,7 @@ class TransactionLoad:
         return {name: _metadata(name, value) for name, value in self._values.items()}
 
     def _read_batch(self, batch: RecordBatch) -> None:
+        """Keep the last value of each transactional id in a batch."""
         for key, stored, _ in fields_of(batch):
             if key is None:
                 raise CorruptRecord(f"record without key in batch {batch.base_offset}")
@@ -58,6 +59,7 @@ class TransactionLoad:
 
 
 def _metadata(transactional_id: str, value: TransactionLogValue) -> TransactionMetadata:
+    """Return a transactional id with its stored state."""
     return TransactionMetadata(
         transactional_id,
         value.producer_id,

@@ -113,6 +113,7 @@ def _markers(
     *,
     is_retry: bool,
 ) -> SendMarkers:
+    """Return the request for markers in `partitions`."""
     return SendMarkers(
         transactional_id=pending.transactional_id,
         coordinator_epoch=pending.coordinator_epoch,

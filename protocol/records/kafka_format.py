@@ -149,6 +149,7 @@ def _check_magic(magic: int, position: int) -> None:
 
 
 def _decode_batch(data: bytes, position: int, end: int) -> RecordBatch:
+    """Return the batch in `data[position:end]`. Raises: InvalidBatch."""
     if end - position < _HEADER.size:
         raise InvalidBatch(
             ErrorCode.CORRUPT_MESSAGE,

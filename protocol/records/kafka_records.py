@@ -48,6 +48,7 @@ def parse_records(payload: bytes, count: int) -> list[KafkaRecord]:
 
 
 def _parse(payload: bytes, count: int) -> Iterator[KafkaRecord]:
+    """Yield the records of a payload one by one. Raises: ValueError."""
     # Varints of one byte (below 0x80) are read in place: a call for each would take most of the
     # time.
     end = 0

@@ -176,6 +176,7 @@ def _annotation(struct: type[msgspec.Struct], field: WireField, version: int) ->
 
 
 def _scalar_annotation(struct: type[msgspec.Struct], field: WireField, version: int) -> object:
+    """Return the type of a field's value, or of its items if the field is a list."""
     match field.kind:
         case Kind.INT:
             limit = 1 << field.bits - 1

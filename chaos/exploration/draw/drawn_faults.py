@@ -163,6 +163,7 @@ def _single(draw: FaultDraw, kind: FaultKind) -> tuple[FaultDefinition, ...]:
 
 
 def _args(draw: FaultDraw, kind: FaultKind, target: str) -> dict[str, Any]:
+    """Draw the arguments of a fault with a target."""
     role, argument = split_target(target) or ("", "")
     if kind.args_type is DiskArgs and role in BROKER_TARGETS:
         return draw.disk()
@@ -256,6 +257,7 @@ def _ends_at_zookeeper(draw: FaultDraw) -> tuple[str, str, _Links] | None:
 
 
 def _link_args(draw: FaultDraw, kind: FaultKind, links: _Links) -> dict[str, Any]:
+    """Draw the arguments of a fault of links."""
     known_purposes, apis = links
     args: dict[str, Any] = {}
     if kind.name == "slow":

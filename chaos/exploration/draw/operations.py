@@ -65,6 +65,7 @@ def deploy_in_failover(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 
 
 def _scale(draw: FaultDraw) -> dict[str, Any]:
+    """Draw the arguments of a scaling, under the names of an experiment file."""
     rng = draw.rng("scale")
     places = draw.experiment.groups[draw.group()].places_total
     args: dict[str, Any] = {"to": rng.randint(0, places)}
@@ -75,6 +76,7 @@ def _scale(draw: FaultDraw) -> dict[str, Any]:
 
 
 def _rollout(draw: FaultDraw) -> dict[str, Any]:
+    """Draw the arguments of a rollout, under the names of an experiment file."""
     rng = draw.rng("rollout")
     group = draw.experiment.groups[draw.group()]
     surge = rng.randint(0, group.spare_members)
@@ -103,12 +105,14 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
 
 
 def _stop(rng: Random) -> dict[str, Any]:
+    """Draw the end of a stopped member: a kill, or a grace period."""
     if rng.random() < KILLS:
         return {"stop": "kill"}
     return {"grace_period": length_text(rng.choice(_GRACE_MS))}
 
 
 def _start_up(draw: FaultDraw, rng: Random) -> str | list[str]:
+    """Draw a start-up time, or a range of start-up times."""
     if rng.random() < 0.5:
         start_up_ms = rng.choice(_QUICK_MS)
     else:

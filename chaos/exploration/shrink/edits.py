@@ -150,6 +150,7 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
 
 
 def _group_of(group: GroupDefinition, experiment: Experiment) -> GroupDefinition:
+    """Return a group without references to absent topics and brokers."""
     brokers = experiment.cluster.brokers
     return replace(
         group,

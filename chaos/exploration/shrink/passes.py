@@ -85,6 +85,7 @@ def _far_fewer_faults(current: Experiment) -> Steps:
 
 
 def _fewer_faults(current: Experiment) -> Steps:
+    """Leave out faults, and repetitions of the faults that remain."""
     current = yield from fewer(current, current.faults, _with_faults)
     for index, fault in enumerate(current.faults):
         if fault.repeat is None or fault.repeat == 1:
@@ -102,6 +103,7 @@ def _with_faults(current: Experiment, faults: tuple[FaultDefinition, ...]) -> Ex
 
 
 def _fewer_groups(current: Experiment) -> Steps:
+    """Leave out groups, then producers, then preloads of `__consumer_offsets`."""
     current = yield from fewer(
         current,
         tuple(current.groups),
@@ -124,6 +126,7 @@ def _fewer_members_of_many(current: Experiment) -> Steps:
 
 
 def _fewer_members(current: Experiment) -> Steps:
+    """Leave out members and topics of each group."""
     for name in current.groups:
         late_members = current.groups[name].late_members
         current = yield from fewer(current, late_members, group_field(name, "late_members"))
@@ -144,6 +147,7 @@ def _fewer_brokers(current: Experiment) -> Steps:
 
 
 def _fewer_partitions(current: Experiment) -> Steps:
+    """Leave out partitions of each topic, and of `__consumer_offsets`."""
     for name, topic in current.topics.items():
         counts = range(1, topic.partitions)
         current = yield from least(current, counts, topic_field(name, "partitions"))

@@ -327,6 +327,7 @@ class Shrinker:
     def _finding_of(
         self, candidate: Experiment, seed: int, *, full_timeout: bool = False
     ) -> PlayedFinding | None:
+        """Play a schedule; return its finding with the signature, or None."""
         if self._waits and not full_timeout:
             candidate = with_wait(candidate, self._waits[0])
         played = self._play(candidate, seed, self._signature)
