@@ -60,7 +60,7 @@ def planted_tests() -> dict[str, PlantedTest]:
 
 
 def attempt(test: PlantedTest, seed: int) -> Tried:
-    """Run one of them with another seed."""
+    """Run a test of tests/chaos/test_planted_bugs with a seed, and return its failure, if any."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(planted, "SEED", seed)
         try:
@@ -84,7 +84,7 @@ def test_planted_bug_is_found_with_nearly_every_seed(name: str) -> None:
     found = sum(attempt.missed is None for attempt in tried)
     what = name.removeprefix("test_").replace("_", " ")
     say(f"{found} of {SEEDS} seeds: {what}")
-    assert found >= FOUND_AT_LEAST * SEEDS, [each.missed for each in tried if each.missed]
+    assert found >= FOUND_AT_LEAST * SEEDS, [result.missed for result in tried if result.missed]
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_planted_bug_is_found_with_nearly_every_seed(name: str) -> None:
     ids=lambda fault: str(fault["fault"]),
 )
 def test_code_without_a_bug_has_no_finding_with_every_seed(fault: dict[str, object]) -> None:
-    """False findings would make the others worthless."""
+    """If sound code had findings, a finding would not show a bug."""
     name = f"{fault['fault']}-{fault.get('target', 'links')}".replace("(", "-").replace(")", "")
     test = partial(planted_bugs.test_runs_without_a_bug_pass_every_check, fault)
     tried = [
         load_or_compute("mutants", f"sound-{name}-{seed}", Tried, partial(attempt, test, seed))
         for seed in range(SEEDS)
     ]
-    noisy = [each.missed for each in tried if each.missed is not None]
+    noisy = [result.missed for result in tried if result.missed is not None]
     say(f"{SEEDS - len(noisy)} of {SEEDS} seeds silent without a bug: {name}")
     assert noisy == []
 
@@ -134,7 +134,7 @@ def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
     """The goal: all but one within 500 seeds, shrunk to three faults in half a minute."""
     hunts = [hunted(name) for name in BUGS]
     write_page(hunts)
-    found = [each.bug for each in hunts if is_found(each)]
+    found = [result.bug for result in hunts if is_found(result)]
     say(f"{len(found)} of {len(hunts)} bugs found by search and shrunk: docs/PLANTED_BUGS.md")
     assert len(found) >= len(BUGS) - MAY_BE_MISSED, sorted(set(BUGS) - set(found))
 
@@ -142,9 +142,9 @@ def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
 def test_every_mutant_of_the_coordinator_is_killed_by_the_tests_of_its_scenario(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """`make test` tries some of them."""
+    """Here all mutants of the list are tried; `make test` tries some of them."""
     mutants = read_mutants()
-    alive = [each.name for each in survivors(tmp_path_factory.mktemp("mutants"), mutants)]
+    alive = [mutant.name for mutant in survivors(tmp_path_factory.mktemp("mutants"), mutants)]
     killed = len(mutants) - len(alive)
     say(f"{killed} of {len(mutants)} mutants of the coordinator killed by their scenario's tests")
     assert alive == []
@@ -163,9 +163,9 @@ def test_nearly_every_drawn_mutant_of_the_coordinator_is_killed(
     killed = len(drawn) - len(alive)
     say(f"{killed} of {len(drawn)} drawn mutants of the coordinator killed by its tests")
     reasons = {(s.file, s.before, s.after): s.reason for s in read_survivors()}
-    for each in alive:
-        reason = reasons.get((each.file, each.before, each.after), "no reason known")
-        say(f"survived: {each.name}: {reason}")
+    for mutant in alive:
+        reason = reasons.get((mutant.file, mutant.before, mutant.after), "no reason known")
+        say(f"survived: {mutant.name}: {reason}")
     assert killed >= KILLED_AT_LEAST * len(drawn)
 
 
@@ -177,7 +177,7 @@ def test_no_recorded_mutant_of_a_package_survives_newly(package: str) -> None:
     A mutant whose line was rewritten is no longer found; it is counted and printed.
     """
     fates = newly_alive(package)
-    killed_before = sum(each.is_killed for each in read_record() if each.package == package)
+    killed_before = sum(mutant.is_killed for mutant in read_record() if mutant.package == package)
     say(
         f"{package}: of {killed_before} recorded mutants that were killed {fates.killed} are "
         f"killed, {len(fates.alive)} live, {len(fates.gone)} stand nowhere any more"

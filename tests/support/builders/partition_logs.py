@@ -34,8 +34,8 @@ def batch(*values: str, base_offset: int = 0, leader_epoch: int = 0) -> RecordBa
 
 def log(storage: LogStorage | None = None, *, high_watermark: int = 0) -> PartitionLog:
     """Return a log on memory storage."""
-    place = MemoryLogStorage() if storage is None else storage
-    return PartitionLog(PARTITION, place, high_watermark=high_watermark)
+    used = MemoryLogStorage() if storage is None else storage
+    return PartitionLog(PARTITION, used, high_watermark=high_watermark)
 
 
 def log_of_epochs(*epochs: int) -> PartitionLog:
@@ -49,9 +49,11 @@ def log_of_epochs(*epochs: int) -> PartitionLog:
 def values(partition_log: PartitionLog, *, up_to: int | None = None) -> list[str]:
     """Return the values of a log's records."""
     end = partition_log.log_end_offset if up_to is None else up_to
-    found = partition_log.read(partition_log.log_start_offset, 2**62, up_to=end)
+    batches = partition_log.read(partition_log.log_start_offset, 2**62, up_to=end)
     return [
-        (record.value or b"").decode() for each in found for record in decode_records(each.records)
+        (record.value or b"").decode()
+        for read_batch in batches
+        for record in decode_records(read_batch.records)
     ]
 
 
@@ -173,7 +175,7 @@ def fetch_as(
     result = leading.fetch(
         request, replica_id=broker, replica_epoch=epoch, max_bytes=max_bytes, now_us=now_us
     )
-    # The broker's first question must have the answer that the whole read gives later.
+    # A broker first calls `fetch_nothing`: its answer, if any, must be that of the whole fetch.
     assert nothing is None or result == FetchResult(data=nothing)
     check_log(leading.log)
     check_partition(leading)
@@ -191,7 +193,7 @@ def replicate(leading: Partition, following: Partition, *, now_us: int = 0) -> F
         now_us=now_us,
     )
     result = following.handle_fetch_response(request, answer.data)
-    for each in (leading, following):
-        check_log(each.log)
-        check_partition(each)
+    for partition in (leading, following):
+        check_log(partition.log)
+        check_partition(partition)
     return result

@@ -33,7 +33,7 @@ class IdleNode:
         on_done()
 
     def report(self, status: object) -> None:
-        """Return an empty status."""
+        """Report nothing."""
 
 
 @dataclass
@@ -92,7 +92,7 @@ class EnsembleRun:
         wanted = len(self.servers) if count is None else count
         for _ in range(600):
             status = await self.runtime.status()
-            if sum(each.is_serving for each in status.zookeepers.values()) >= wanted:
+            if sum(server.is_serving for server in status.zookeepers.values()) >= wanted:
                 return
             await self.runtime.sleep(SECOND // 10)
         raise AssertionError(f"no {wanted} servers serve: {status.zookeepers}")

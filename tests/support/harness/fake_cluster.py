@@ -1,4 +1,4 @@
-"""A small cluster of fake nodes on the virtual runtime: brokers answer, consumers ask.
+"""A small cluster of fake nodes on the virtual runtime: consumers send, brokers answer.
 
 For tests of the runtime itself; the brokers keep their requests on disk.
 """
@@ -33,7 +33,7 @@ def fake_spec(brokers: int = 3, consumers: int = 4) -> ClusterSpec:
 
 
 class FakeController:
-    """Does nothing."""
+    """A controller that neither sends nor answers anything."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -46,7 +46,7 @@ class FakeController:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Return an empty status."""
+        """Report nothing."""
 
 
 class FakeBroker:
@@ -82,7 +82,7 @@ class FakeBroker:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Return the number of batches on the disk, as a generation."""
+        """Report the number of batches on the disk, as the generation of a group."""
         status.groups.setdefault("g", []).append(
             GroupStatus(
                 coordinator=BrokerId(self.spec.broker_id),
@@ -133,7 +133,7 @@ class FakeConsumer:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Return the number of answers."""
+        """Report the number of answers, as acknowledged commits."""
         status.members[self.host.name] = MemberStatus(
             group_id=self.spec.group_id,
             member_id=self.spec.name,
@@ -147,10 +147,10 @@ class FakeConsumer:
 
 
 class SetIteratingConsumer(FakeConsumer):
-    """Planted nondeterminism: the order of a set of strings decides which broker is asked."""
+    """Planted nondeterminism: the order of a set of strings decides which broker it connects to."""
 
     async def run(self) -> None:
-        """Ask every broker, in the order of a set."""
+        """Connect to every broker, in the order of a set."""
         while True:
             for name in {broker.name for broker in self.cluster.brokers}:
                 await self.host.sleep(10 * MS)
@@ -162,7 +162,7 @@ class GlobalRandomConsumer(FakeConsumer):
     """Planted nondeterminism: waits are drawn from the process's own generator."""
 
     async def run(self) -> None:
-        """Ask one broker after random waits."""
+        """Connect to one broker after random waits."""
         while True:
             await self.host.sleep(random.randrange(20 * MS))
             name = self.cluster.brokers[0].name

@@ -51,9 +51,9 @@ class ScriptedClock:
 class ScriptedWorkers:
     """`size` workers that answer one after another, in turn; each wait returns one answer.
 
-    Shape: `given` has the work of every worker, in order; `deadly` has seeds with the number of
-    workers that each still ends. `play_again` plays a seed that was played before. The last worker
-    has started after `late` waits. `play_item` plays lineages as well.
+    Shape: `given` has the work of every worker, in order; `deadly` maps a seed to the
+    number of workers that it still kills. `play_again` plays a seed that was played before. The
+    last worker has started after `late` waits. `play_item` plays lineages as well.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ScriptedWorkers:
         return tuple(name for name in up if name not in self._busy)
 
     def coming(self) -> int:
-        """Return True while the last worker is starting."""
+        """Return the number of workers that are still starting: only the last one may be."""
         return int(self.late > 0)
 
     def give(self, worker: WorkerName, items: Items) -> None:

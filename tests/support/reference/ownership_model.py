@@ -99,7 +99,7 @@ def random_owners(seed: int) -> list[TraceRow]:
 def owned_by(rows: Sequence[TraceRow]) -> Owned:
     """Return owners and processed records in the group `GROUP` of one run."""
     end_us = rows[-1].time_us
-    found = Owned()
+    owned = Owned()
     current: dict[tuple[str, str], Interval] = {}
     pauses: list[tuple[str, int, int]] = []
     paused_at: dict[str, int] = {}
@@ -126,7 +126,7 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
                     close(row.node, partition, row.time_us, "reassigned")
                     interval = Interval(partition, row.node, row.incarnation, row.time_us)
                     current[row.node, partition] = interval
-                    found.intervals.append(interval)
+                    owned.intervals.append(interval)
             case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
                 for partition in detail["partitions"]:
                     close(row.node, partition, row.time_us, _OWN_ENDS[TraceKind(row.kind)])
@@ -147,7 +147,7 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
                 pass
     for node in list(paused_at):
         resumed(node, end_us)
-    for interval in found.intervals:
+    for interval in owned.intervals:
         until_us = end_us if interval.to_us is None else interval.to_us
         interval.paused_us = sum(
             max(0, min(until_us, resumed_us) - max(interval.from_us, began_us))
@@ -155,9 +155,9 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
             if node == interval.consumer
         )
     processed = _processed(rows)
-    _overlap(found, processed, end_us)
-    _process(found, processed)
-    return found
+    _overlap(owned, processed, end_us)
+    _process(owned, processed)
+    return owned
 
 
 _Processed = list[tuple[int, str, str, int]]
@@ -165,6 +165,7 @@ _Processed = list[tuple[int, str, str, int]]
 
 
 def _processed(rows: Sequence[TraceRow]) -> _Processed:
+    """Return one entry for each record of each processed batch."""
     batches = [row for row in rows if row.kind == TraceKind.RECORDS_CONSUMED]
     batches.sort(key=lambda row: (row.time_us, row.node, row.incarnation, row.seq))
     return [
@@ -174,33 +175,35 @@ def _processed(rows: Sequence[TraceRow]) -> _Processed:
     ]
 
 
-def _overlap(found: Owned, processed: _Processed, end_us: int) -> None:
-    in_order = sorted(found.intervals, key=lambda each: (each.from_us, each.consumer))
-    for place, first in enumerate(in_order):
-        for second in in_order[place + 1 :]:
+def _overlap(owned: Owned, processed: _Processed, end_us: int) -> None:
+    """Add each overlap of two owners, with the number of records that both processed in it."""
+    in_order = sorted(owned.intervals, key=lambda interval: (interval.from_us, interval.consumer))
+    for index, first in enumerate(in_order):
+        for second in in_order[index + 1 :]:
             if first.partition != second.partition or first.consumer == second.consumer:
                 continue
-            ends = [each.to_us for each in (first, second) if each.to_us is not None]
+            ends = [owner.to_us for owner in (first, second) if owner.to_us is not None]
             until_us = min([*ends, end_us])
             if second.from_us >= until_us:
                 continue
             offsets = [
                 {
                     offset
-                    for at_us, consumer, partition, offset in processed
+                    for time_us, consumer, partition, offset in processed
                     if (consumer, partition) == (owner.consumer, first.partition)
-                    and second.from_us <= at_us <= until_us
+                    and second.from_us <= time_us <= until_us
                 }
                 for owner in (first, second)
             ]
             key = (first.partition, first.consumer, second.consumer, second.from_us)
-            found.overlaps[(*key, min(ends, default=None))] = len(offsets[0] & offsets[1])
+            owned.overlaps[(*key, min(ends, default=None))] = len(offsets[0] & offsets[1])
 
 
-def _process(found: Owned, processed: _Processed) -> None:
+def _process(owned: Owned, processed: _Processed) -> None:
+    """Count the records of each partition and consumer, and those that were processed before."""
     seen: dict[tuple[str, int], None] = {}
     for _, consumer, partition, offset in processed:
-        counts = found.processing.setdefault((partition, consumer), {"records": 0, "repeated": 0})
+        counts = owned.processing.setdefault((partition, consumer), {"records": 0, "repeated": 0})
         counts["records"] += 1
         counts["repeated"] += (partition, offset) in seen
         seen[partition, offset] = None
