@@ -1,4 +1,11 @@
-"""Appends to a leader: the refusals, and the acknowledgement of acks=all."""
+"""Appends to a leader: the refusals, and the acknowledgement of acks=all.
+
+A, B and C are the brokers 0, 1 and 2. Unless a test says otherwise, `leader` makes A the leader in
+leader epoch 1, with an empty log, the ISR {A, B, C} and min.insync.replicas 2; `fetch_as(leading,
+B, 1)` fetches as broker B, whose log ends at offset 1. `required_acks=-1` is acks=all.
+`new_high_watermark` and `check_acknowledged` are None while the high watermark has not moved, and
+while the append still waits. BEHAVIOUR is docs/kafka/BEHAVIOUR.md.
+"""
 
 import pytest
 from msgspec.structs import replace
@@ -34,6 +41,7 @@ def test_append_returns_its_offset_and_epoch() -> None:
         3,
         4,
     )
+    # No follower has fetched the records yet.
     assert info.new_high_watermark is None
 
 
@@ -48,13 +56,17 @@ def test_append_of_a_producers_batch_sets_offset_and_epoch() -> None:
 def test_append_of_a_corrupt_batch_changes_nothing() -> None:
     """Kafka answers CORRUPT_MESSAGE, which a producer retries."""
     leading = leader()
+    # `crc=1` is a wrong checksum: the batch is corrupt.
     info = leading.append_batch(replace(batch("a"), crc=1), required_acks=1, now_us=0)
     assert info.error is ErrorCode.CORRUPT_MESSAGE
     assert leading.log_end_offset == 0
 
 
 def test_append_of_a_batch_to_a_follower_changes_nothing() -> None:
-    """The producer's metadata is stale; the error does not depend on whether the batch is valid."""
+    """The producer's metadata is stale; the error does not depend on whether the batch is valid.
+
+    This batch is corrupt, too: NOT_LEADER_OR_FOLLOWER comes before that check.
+    """
     following = follower()
     info = following.append_batch(replace(batch("a"), crc=1), required_acks=1, now_us=0)
     assert info.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -72,7 +84,7 @@ def test_high_watermark_of_a_data_partition_is_not_traced() -> None:
 
 def test_append_over_message_max_bytes_changes_nothing() -> None:
     """message.max.bytes bounds the batches of clients and of the coordinator."""
-    leading = leader(message_max_bytes=100)
+    leading = leader(message_max_bytes=100)  # a batch of "a" fits, one of 100 "x" does not
     assert leading.append_records(records("a"), required_acks=1, now_us=0).error is ErrorCode.NONE
     large = leading.append_records(records("x" * 100), required_acks=1, now_us=0)
     assert large.error is ErrorCode.MESSAGE_TOO_LARGE
@@ -94,7 +106,10 @@ def test_append_below_min_insync_replicas_is_refused_for_acks_all(
 
 
 def test_append_below_min_insync_replicas_with_the_guard_off_is_committed() -> None:
-    """With min_insync_check off one replica acknowledges alone, so that its loss loses commits."""
+    """With min_insync_check off one replica acknowledges alone, so that its loss loses commits.
+
+    min_insync_check is a check that an experiment can switch off to show what it prevents.
+    """
     leading = leader(isr=(A,), min_insync_check=False)
     info = leading.append_records(records("a"), required_acks=-1, now_us=0)
     assert info.error is ErrorCode.NONE
@@ -128,7 +143,12 @@ def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_appe
     for broker in (B, C):
         fetch_as(leading, broker, 1, last_fetched_epoch=1)
     leading.make_leader(
-        leader_epoch=1, partition_epoch=2, replicas=REPLICAS, isr=(A,), now_us=SECOND
+        leader_epoch=1,
+        partition_epoch=2,
+        replicas=REPLICAS,
+        isr=(A,),
+        now_us=SECOND,
+        # This newer metadata names an ISR of A alone.
     )
     outcome = leading.check_acknowledged(info.next_offset)
     assert outcome is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -140,7 +160,12 @@ def test_high_watermark_does_not_move_below_min_insync_replicas() -> None:
     leading = leader()
     info = leading.append_records(records("a"), required_acks=-1, now_us=0)
     change = leading.make_leader(
-        leader_epoch=1, partition_epoch=2, replicas=REPLICAS, isr=(A,), now_us=SECOND
+        leader_epoch=1,
+        partition_epoch=2,
+        replicas=REPLICAS,
+        isr=(A,),
+        now_us=SECOND,
+        # As before, metadata shrinks the ISR to A, but B and C have not fetched "a" yet.
     )
     assert change.new_high_watermark is None
     assert leading.check_acknowledged(info.next_offset) is None

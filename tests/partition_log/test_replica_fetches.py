@@ -1,4 +1,12 @@
-"""Fetches from a leader: fencing, limits, divergence. Mirrors Kafka's PartitionTest."""
+"""Fetches from a leader: fencing, limits, divergence. Mirrors Kafka's PartitionTest.
+
+A, B and C are the brokers 0, 1 and 2, registered with the broker epochs 100, 101 and 102
+(EVERYBODY). `leader` makes A the leader in leader epoch 1 with the ISR {A, B, C} and
+min.insync.replicas 2. `fetch_as(leading, B, 1)` fetches as broker B, whose log ends at offset 1;
+`last_fetched_epoch` is the leader epoch of B's last batch. `log_of_epochs(0, 0, 2)` is a log with
+one record per number: two of leader epoch 0, one of 2. LAG_MAX_US is replica.lag.time.max.ms, 30 s.
+BEHAVIOUR is docs/kafka/BEHAVIOUR.md.
+"""
 
 import pytest
 
@@ -54,7 +62,10 @@ def test_fetch_that_is_refused_does_not_count_as_progress() -> None:
 
 
 def test_fetch_of_a_follower_reads_to_the_log_end() -> None:
-    """Followers must fetch above the high watermark, because their Fetches advance it."""
+    """Followers must fetch above the high watermark, because their Fetches advance it.
+
+    The second assertion is about the answer's high watermark, leader epoch and leader.
+    """
     leading = leader(partition_log=log_of_epochs(0, 0))
     answer = fetch_as(leading, B, 0).data
     assert [batch.base_offset for batch in answer.records] == [0, 1]
@@ -112,12 +123,17 @@ def test_fetch_of_a_broker_that_is_no_replica_is_unknown_leader_epoch() -> None:
     """Its metadata may be newer than this leader's (Kafka followerReplicaOrThrow)."""
     leading = leader(replicas=(A, B), isr=(A, B))
     assert fetch_as(leading, C, 0).data.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
+    # Without an epoch the request cannot show that its metadata is newer.
     without_epoch = fetch_as(leading, C, 0, leader_epoch=-1).data
     assert without_epoch.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_fetch_of_a_followers_earlier_incarnation_does_not_count() -> None:
-    """The follower's log may be lost since. Kafka: testFetchFromFollowerWithStaleBrokerEpoch."""
+    """Since that life the follower may have lost its log, so its old Fetch proves nothing.
+
+    B has registered again, with broker epoch 500; the Fetch names the earlier epoch, 101.
+    Kafka: testFetchFromFollowerWithStaleBrokerEpoch.
+    """
     leading = leader(partition_log=log_of_epochs(0))
     leading.update_eligible_brokers({**EVERYBODY, B: BrokerEpoch(500)})
     stale = fetch_as(leading, B, 1, last_fetched_epoch=0, replica_epoch=101)
@@ -176,7 +192,11 @@ def test_fetch_that_moves_the_high_watermark_is_answered_with_the_former_one() -
 
 
 def test_second_read_of_a_parked_fetch_counts_no_progress() -> None:
-    """The Fetch counted when it arrived; at its second read the follower may be dead."""
+    """The Fetch counted when it arrived; at its second read the follower may be dead.
+
+    A parked Fetch waits at the broker for records, and is then read again, with
+    `update_fetch_state=False`.
+    """
     leading = leader(partition_log=log_of_epochs(0))
     result = leading.fetch(
         fetch_request(1, last_fetched_epoch=0),
@@ -206,7 +226,8 @@ def test_repeated_fetch_from_the_log_end_only_keeps_the_follower_caught_up() -> 
 def test_repeated_fetch_from_the_log_end_returns_new_watermarks_and_leader_epochs() -> None:
     """The leader reuses its last answer to such a Fetch only while that is still correct.
 
-    The first Fetches of B and C move the high watermark to 1, which only the next answers have.
+    The first Fetches of B and C move the high watermark to 1, but were answered with the one
+    before, 0; only their next answers have 1.
     """
     leading = leader(partition_log=log_of_epochs(0))
     high_watermarks = [

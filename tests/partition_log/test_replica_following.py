@@ -1,6 +1,11 @@
 """A follower: its fetch position, and its handling of the answers (BEHAVIOUR 6.1, KIP-595).
 
-`log_of_epochs(0, 0, 2)` is a log with one record per number: two of leader epoch 0, one of 2.
+A, B and C are the brokers 0, 1 and 2. `log_of_epochs(0, 0, 2)` is a log with one record per number:
+two of leader epoch 0, one of 2; a record's value is its offset and its epoch, such as "2@2".
+`leader` makes A a leader in leader epoch 1, `follower` makes B a follower of A; both have empty
+logs unless one is given. `replicate` sends one Fetch of the follower and applies the leader's
+answer. BEHAVIOUR is docs/kafka/BEHAVIOUR.md. Partition index 3 is that of PARTITION,
+__consumer_offsets-3.
 """
 
 import pytest
@@ -134,6 +139,7 @@ def test_corrupt_records_are_not_appended() -> None:
     request = following.fetch_position(1000)
     data = leading.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0).data
     broken = replace(data, records=(replace(data.records[0], crc=1),), high_watermark=1)
+    # The answer names high watermark 1, which the follower must not take over either.
     result = following.handle_fetch_response(request, broken)
     assert result.error is ErrorCode.CORRUPT_MESSAGE
     assert (following.log_end_offset, following.high_watermark) == (0, 0)
@@ -167,7 +173,10 @@ def test_truncation_offset_is_the_lower_end_of_the_epoch_that_both_logs_have(
 
 
 def test_diverging_follower_truncates_and_traces_it() -> None:
-    """The suffix that the new leader lacks was never committed."""
+    """The suffix that the new leader lacks was never committed.
+
+    Both have offsets 0 and 1 of epoch 0; the follower also has 2 and 3 of it.
+    """
     leading = leader(B, log_of_epochs(0, 0, 2), leader_epoch=3)
     following = follower(A, log_of_epochs(0, 0, 0, 0), leader_id=B, leader_epoch=3)
     result = replicate(leading, following)
@@ -187,6 +196,7 @@ def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:
     leading = leader(B, log, leader_epoch=3)
     following = follower(A, log_of_epochs(0, 0), leader_id=B, leader_epoch=3)
     replicate(leading, following)
+    # The leader's high watermark of 2 is not taken over.
     assert (following.log_end_offset, following.high_watermark) == (1, 0)
 
 

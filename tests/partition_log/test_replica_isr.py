@@ -2,7 +2,10 @@
 
 The leader proposes a new ISR to the controller and continues with the committed ISR (`isr`). Until
 the answer the high watermark waits for the maximal ISR: the committed one and the proposed one
-together. A, B and C are the brokers 0, 1 and 2; A leads.
+together. A, B and C are the brokers 0, 1 and 2, registered with the broker epochs 100, 101 and 102
+(EVERYBODY); A leads. `fetch_as(leading, B, 1)` fetches as broker B, whose log ends at offset 1.
+`check_acknowledged` is None while an append waits. LAG_MAX_US is replica.lag.time.max.ms, 30 s;
+min.insync.replicas is 2. BEHAVIOUR is docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest
@@ -36,7 +39,10 @@ def answer(
     leader_epoch: int = 1,
     partition_epoch: int = 2,
 ) -> AlterPartitionPartitionResponse:
-    """Return the controller's answer to `proposal`."""
+    """Return the controller's answer to `proposal`, by default that the new ISR is committed.
+
+    A committed proposal increases the partition epoch, here from 1 to 2.
+    """
     return AlterPartitionPartitionResponse(
         partition_index=proposal.data.partition_index,
         error_code=error,
@@ -51,6 +57,7 @@ def shrinking() -> tuple[Partition, IsrProposal]:
     """Return a leader of three that proposes to remove C, which never fetched."""
     leading = leader(partition_log=log_of_epochs(0))
     fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=LAG_MAX_US)
+    # Just later than the limit, counted from 0, when the leader epoch began.
     proposal = leading.maybe_shrink_isr(LAG_MAX_US + 1)
     assert proposal is not None
     return leading, proposal
@@ -97,9 +104,10 @@ def test_shrink_keeps_a_follower_that_follows_a_busy_leader() -> None:
 
 
 def test_shrink_drops_a_follower_that_fetches_but_falls_behind() -> None:
+    # B keeps asking for offset 1, and the log ends at 3.
     """Fetches alone are not enough: each must reach the log end of the Fetch before."""
     leading = leader(isr=(A, B), replicas=(A, B), partition_log=log_of_epochs(0, 0, 0))
-    for step in range(LAG_MAX_US // SECOND + 2):
+    for step in range(LAG_MAX_US // SECOND + 2):  # for longer than 30 s
         fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=step * SECOND)
     proposal = leading.maybe_shrink_isr(LAG_MAX_US + SECOND)
     assert proposal is not None
@@ -122,6 +130,7 @@ def test_shrink_changes_nothing_until_answered() -> None:
     info = leading.append_records(records("x"), required_acks=-1, now_us=LAG_MAX_US)
     fetch_as(leading, B, 2, last_fetched_epoch=1, now_us=LAG_MAX_US + 2)
     assert leading.check_acknowledged(info.next_offset) is None
+    # While its proposal is in flight, the leader makes no other.
     assert leading.maybe_shrink_isr(9 * LAG_MAX_US) is None
 
 

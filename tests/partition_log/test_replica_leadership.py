@@ -1,4 +1,11 @@
-"""Leadership of a replica, as metadata sets it. Mirrors Kafka's PartitionTest."""
+"""Leadership of a replica, as metadata sets it. Mirrors Kafka's PartitionTest.
+
+A, B and C are the brokers 0, 1 and 2. `replica` makes a replica without a leader, by default A's;
+`leader` makes A the leader, and `follower` makes B a follower of A, in leader epoch 1 and partition
+epoch 1. `log_of_epochs(0, 0, 2)` is a log with one record per number: two of leader epoch 0, one of
+2. `fetch_as(leading, B, 2)` fetches as broker B, whose log ends at offset 2. min.insync.replicas is
+2.
+"""
 
 import pytest
 
@@ -25,7 +32,7 @@ def test_make_leader_begins_its_epoch_at_the_log_end() -> None:
     leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=5)
     assert leading.is_leader
     assert leading.leader_epoch_start_offset == 3
-    assert leading.log.epochs.entries()[-1] == (5, 3)
+    assert leading.log.epochs.entries()[-1] == (5, 3)  # (leader epoch, its first offset)
     check_partition(leading)
 
 
@@ -35,7 +42,7 @@ def test_make_leader_keeps_its_own_last_high_watermark() -> None:
     log.update_high_watermark(1)
     leading = leader(partition_log=log)
     assert leading.high_watermark == 1
-    assert leading.check_acknowledged(3) is None
+    assert leading.check_acknowledged(3) is None  # the append that ended at 3 still waits
 
 
 def test_make_leader_in_an_isr_of_one_commits_its_whole_log() -> None:
@@ -128,7 +135,7 @@ def test_leader_after_following_forgets_the_offsets_of_its_followers() -> None:
     leading.make_leader(
         leader_epoch=3, partition_epoch=3, replicas=REPLICAS, isr=REPLICAS, now_us=0
     )
-    assert leading.follower_log_end_offset(B) == -1
+    assert leading.follower_log_end_offset(B) == -1  # -1: unknown
 
 
 def test_follower_refuses_appends_and_fetches() -> None:
@@ -137,6 +144,7 @@ def test_follower_refuses_appends_and_fetches() -> None:
     refused = following.append_records(records("x"), required_acks=1, now_us=0)
     assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert following.log_end_offset == 0
+    # -1 is the replica id of a consumer.
     answer = fetch_as(following, -1, 0).data
     assert answer.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (answer.leader_id, answer.leader_epoch) == (A, 1)
@@ -166,7 +174,10 @@ def test_make_follower_traces_its_leader() -> None:
 
 
 def test_restarted_leader_resumes_its_epoch_at_its_log_end() -> None:
-    """A broker that restarts before it is fenced leads on in the same epoch."""
+    """A broker that restarts before it is fenced leads on in the same epoch.
+
+    The epoch cache has one entry: epoch 1 begins at offset 0, and not again at 2.
+    """
     log = log_of_epochs(1, 1)
     leading = leader(partition_log=log, leader_epoch=1)
     assert leading.leader_epoch_start_offset == 2
@@ -180,6 +191,6 @@ def test_reassignment_changes_the_followers() -> None:
     leading.make_leader(
         leader_epoch=1, partition_epoch=2, replicas=(A, B, BrokerId(7)), isr=(A, B), now_us=0
     )
-    assert leading.follower_log_end_offset(BrokerId(7)) == Offset(-1)
+    assert leading.follower_log_end_offset(BrokerId(7)) == Offset(-1)  # it has not fetched yet
     with pytest.raises(SimulationError):
         leading.follower_log_end_offset(C)

@@ -1,6 +1,9 @@
 """Replication under any order of events: records acknowledged with acks=all are kept.
 
-min.insync.replicas 2, three replicas, clean elections, no power loss: Kafka's promise.
+min.insync.replicas 2, three replicas, clean elections, no power loss: Kafka's promise holds there.
+`ClusterModel` has the three replicas, a controller and their messages in flight. Each method is one
+event, and does nothing where the event is impossible; `heal` restarts and connects all brokers
+until their logs are equal. Its `check` and `check_logs` raise InvariantViolation.
 """
 
 import random
@@ -41,6 +44,8 @@ class ReplicationMachine(RuleBasedStateMachine):
     def deliver_fetch(self, broker: BrokerId) -> None:
         self.model.deliver_fetch(broker)
 
+    # 11 s is longer than the model's replica.lag.time.max.ms of 10 s: the follower may leave the
+    # ISR.
     @rule(broker=BROKERS, seconds=st.sampled_from([0, 11]))
     def shrink(self, broker: BrokerId, seconds: int) -> None:
         self.model.pass_time(seconds)
@@ -89,7 +94,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         self.model.check()
         self.model.check_logs()
 
-    def teardown(self) -> None:
+    def teardown(self) -> None:  # raises if the logs do not become equal
         self.model.heal()
 
 
@@ -109,6 +114,7 @@ def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
     model = ClusterModel()
     common: list[Callable[[BrokerId], None]] = [
         model.append,
+        # An append at the leader: those at a random broker are often refused.
         lambda _: model.append(model.metadata.leader_id),
         model.send_fetch,
         model.deliver_fetch,
@@ -132,6 +138,7 @@ def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
     ]
     # The lists are parallel: weights[i] is the rate of events[i].
     events = [(event, broker) for event in common + rare for broker in REPLICAS]
+    # A weight of 0, for rare events, switches an event off in this seed.
     weights = [rng.choice((0.1, 1, 1, 3)) for _ in range(len(common) * len(REPLICAS))]
     weights += [rng.choice((0, 0.02, 0.1, 0.3)) for _ in range(len(rare) * len(REPLICAS))]
     if unclean:
@@ -140,6 +147,7 @@ def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
     for step, (event, broker) in enumerate(rng.choices(events, weights, k=STEPS)):
         event(broker)
         model.check()
+        # The comparison of whole logs is slow.
         if step % 50 == 0:
             model.check_logs()
     model.heal()

@@ -38,7 +38,11 @@ def cleanable(
     min_lag_ms: int = 0,
     roll_ms: int = HOUR_MS,
 ) -> Cleanable:
-    """Return the part of `log` that a cleaning may take."""
+    """Return the part of `log` that a cleaning may take.
+
+    `first_dirty` is the first offset that no cleaning has processed, `uncleanable` the first one
+    that none may take (by default beyond every log), `min_lag_ms` the age that a record needs.
+    """
     segments = Segments(
         log,
         first_dirty_offset=first_dirty,
@@ -86,6 +90,7 @@ def test_young_segments_are_not_cleaned() -> None:
     The first segment is an hour old, the second 10 ms.
     """
     log = written(*[NOW_MS - HOUR_MS] * 3, *[NOW_MS - 10] * 3, NOW_MS)
+    # With ten hours a segment ends by its size only, not by its time.
     assert cleanable(log, min_lag_ms=1_000, roll_ms=10 * HOUR_MS).end_offset == 3
     assert cleanable(log, min_lag_ms=5, roll_ms=10 * HOUR_MS).end_offset == 6
 
@@ -97,12 +102,15 @@ def test_ratio_is_the_dirty_share_of_the_cleanable_part() -> None:
     size = size_of(log)
     assert (found.clean_bytes, found.cleanable_bytes, found.end_offset) == (6 * size, 3 * size, 9)
     assert found.ratio == pytest.approx(3 / (6 + 3))
-    assert cleanable(log, first_dirty=9).ratio == 0
-    assert cleanable(written(NOW_MS)).ratio == 0
+    assert cleanable(log, first_dirty=9).ratio == 0  # the dirty part is empty
+    assert cleanable(written(NOW_MS)).ratio == 0  # only the active segment
 
 
 def test_segments_follow_later_appends_and_truncations() -> None:
-    """Segments are computed at a call, not at an append; after a truncation they are outdated."""
+    """Segments are computed at a call, not at an append; after a truncation they are outdated.
+
+    The argument 100 is an offset beyond the log: no record is uncleanable.
+    """
     log = written(*[NOW_MS] * 3)
     size = size_of(log)
     segments = Segments(log, first_dirty_offset=0, segment_bytes=3 * size, roll_ms=HOUR_MS)

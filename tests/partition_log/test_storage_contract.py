@@ -1,6 +1,8 @@
 """Promises of every Storage; a new implementation is one more Disk.
 
-The flush mark of a log is the number of its batches that survive a loss of power.
+A Storage has the logs and checkpoints of one incarnation (life) of a broker, a Disk what outlives
+the broker's process. The flush mark of a log is the number of its batches that survive a loss of
+power. A recovery is the Storage's report of what a power loss cut from one log.
 """
 
 from pathlib import Path
@@ -187,6 +189,7 @@ def test_power_loss_truncates_to_the_flush_mark(disk: Disk, by_system: bool) -> 
     """Data that the broker flushed, or the operating system wrote back, remains."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=2)
+    # Either moves the flush mark to 2: the system's write-back, or the broker's flush.
     log.write_back() if by_system else log.flush()
     append(log, up_to=5)
     disk.lose_power()
@@ -226,6 +229,7 @@ def test_unread_report_of_a_power_loss_survives_the_next_one(disk: Disk) -> None
     disk.lose_power()
     append(disk.boot().log(PARTITION), up_to=2)
     disk.lose_power()
+    # The first loss cut 1 batch, the second one both that were written since.
     assert [recovery.cut_batches for recovery in disk.boot().take_recoveries()] == [1, 2]
 
 

@@ -1,4 +1,9 @@
-"""Spark as a user meets it: quiet, without files in the working directory, ended at the end."""
+"""Spark as a user meets it: quiet, without files in the working directory, ended at the end.
+
+The fixture `spark` is a session in this process, and skips the test where there is no Java. SCRIPT
+opens a session of its own in another process; there `folder` has Spark's working files, and
+`process` is the JVM.
+"""
 
 import os
 import signal
@@ -46,6 +51,7 @@ def test_session_is_quiet_and_leaves_nothing_behind(spark: SparkSession, tmp_pat
         timeout=90,
         check=False,
     )
+    # The last line: the folder is gone, and the JVM has ended.
     assert (done.stdout, done.stderr) == ("127.0.0.1 10\nFalse True\n", "")
     assert list(work.iterdir()) == []
     assert list(temp.iterdir()) == []
@@ -64,7 +70,7 @@ def test_analyze_of_a_missing_directory_is_refused_at_once(tmp_path: Path) -> No
     """A misspelt path must not look like an empty run."""
     with pytest.raises(FileNotFoundError, match="no run directory"):
         analyze([tmp_path / "nowhere"])
-    assert analyze([]) == ()
+    assert analyze([]) == ()  # nothing to analyse is no error
 
 
 def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -102,5 +108,5 @@ def test_partition_for_in_spark_is_kafkas(spark: SparkSession) -> None:
 
 def test_session_restores_the_former_handler_of_ctrl_c(spark: SparkSession) -> None:
     """Spark's own handler would outlive the session and handle a later run's Ctrl-C."""
-    assert spark.sparkContext.defaultParallelism > 0
+    assert spark.sparkContext.defaultParallelism > 0  # the session exists
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

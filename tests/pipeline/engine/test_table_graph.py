@@ -1,4 +1,8 @@
-"""`compute` runs steps in threads, each after its inputs, and ends all of them when one fails."""
+"""`compute` runs steps in threads, each after its inputs, and ends all of them when one fails.
+
+A step computes a DataFrame from those of its inputs, which are other steps or given sources.
+`carry_out` then caches, collects or writes the frame, and returns the one that later steps read.
+"""
 
 import os
 import signal
@@ -119,6 +123,7 @@ def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: Spa
 
     def carry_out(step: Step, frame: DataFrame) -> DataFrame:
         reached.append(step.name)
+        # `failing` may fail now: the job of `endless` is about to run.
         working.set()
         frame.collect()
         return frame
@@ -137,6 +142,7 @@ def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: Spa
             threads=2,
         )
 
+    # `failing` raised before its own `carry_out`, so `after`, which needs it, never began.
     assert reached == ["endless"]
     # The job gets its cancellation before `compute` returns; its tasks end a moment later.
     tracker = spark.sparkContext.statusTracker()
@@ -170,8 +176,9 @@ def test_interrupted_analysis_leaves_no_jvm_and_no_files(
 ) -> None:
     """Ctrl-C reaches the whole process group (Python, JVM, workers), so the test signals the group.
 
-    With 1,000 rows a task reads the whole run, and may have written tables by then. Tables without
-    a summary are ignored by every reader.
+    Up to `whole_run_rows` rows, a task reads the whole run at once; 0 forbids that. With 1,000 rows
+    such a task may have written tables by the time of the signal. Tables without a summary are
+    ignored by every reader.
     """
     assert spark.version  # a Java exists, so that a failure below is ours
     run = write_run(tmp_path / "crash" / "1", parse_trace((TRACES / "crash.txt").read_text()))
@@ -196,7 +203,7 @@ def test_interrupted_analysis_leaves_no_jvm_and_no_files(
 
     assert (process.returncode, errors) == (7, "")
     with pytest.raises(ProcessLookupError):
-        os.kill(jvm, 0)
+        os.kill(jvm, 0)  # signal 0 only asks whether the process exists
     after = sorted(path.name for path in run.iterdir())
     assert after == before or (whole_run_rows and after == sorted([*before, "tables"]))
     assert list(temp.iterdir()) == []

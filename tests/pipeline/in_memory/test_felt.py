@@ -1,7 +1,10 @@
 """Felt effects (what a group's users notice of a run) of traces that can be counted by hand.
 
-A line of a trace is: seconds, node, kind, columns. Each run is steady from 1 s and ends at 20 s;
-figures count this time only.
+A line of a trace is: seconds, node, kind, columns; `partitions=t-0,` is a list of one. Each run is
+steady from 1 s and ends at 20 s; figures count this time only. Of a partition, `unowned_us` is the
+time without an owner, `waited_us` the time in which records waited and no member worked on any. Of
+a group, `moved` counts partitions that got another owner, `came_back` those that returned to an
+earlier one, `sent_away` members that were removed although they ran and could be reached.
 """
 
 import pytest
@@ -76,6 +79,7 @@ WORK = """
 
 @pytest.mark.parametrize(
     ("batches", "waited_us"),
+    # The last batch always ends at offset 40, the log's end, so that nothing waits afterwards.
     [
         # Records wait from 3 s on. The batches' work: 3.0 to 6.2 s, then 6.2 to 7.5 s.
         ((("6.2", 0, 3_200_000), ("7.5", 32, 1_300_000)), 0),
@@ -137,6 +141,7 @@ def test_lag_is_over_when_no_more_records_wait_than_before_the_first_fault() -> 
 
 
 def test_lag_that_lasts_until_the_end_is_never_over() -> None:
+    """At 8 s 10 records still wait (25 produced, 15 processed), more than the usual 5."""
     found = partition(LAG)
     assert (found["lag_peak"], found["lag_over_us"]) == (20, None)
 
@@ -151,6 +156,7 @@ def test_record_that_is_processed_again_counts_as_repeated() -> None:
 
 
 def test_partition_that_returns_to_its_owner_moved_and_came_back() -> None:
+    """t-0 goes from consumer-a to consumer-b and back: it counts once in each figure."""
     found = group("""
     4 consumer-a partitions_revoked group=g member=a-1 generation=1 partitions=t-0,
     5 consumer-b partitions_assigned group=g member=b-1 generation=2 partitions=t-0,
@@ -161,6 +167,7 @@ def test_partition_that_returns_to_its_owner_moved_and_came_back() -> None:
 
 
 def test_partition_that_its_owner_is_assigned_again_did_not_move() -> None:
+    """consumer-a owns t-0 since 0.5 s, and keeps it in generation 2."""
     found = group("""
     5 consumer-a partitions_assigned group=g member=a-1 generation=2 partitions=t-0,
     """)
@@ -189,4 +196,5 @@ REMOVED = "9 broker-0 member_removed group=g member=a-1 generation=1"
 def test_member_is_removed_needlessly_only_if_it_ran_and_could_be_reached(
     before: str, removal: str, sent_away: int
 ) -> None:
+    """A removal with good reason (leave, death, pause, cut, a later life) is not counted."""
     assert group(f"{before}\n{removal}\n")["sent_away"] == sent_away

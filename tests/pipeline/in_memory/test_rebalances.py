@@ -1,7 +1,9 @@
 """RebalanceLog: the rebalances of a run so far, with what cut each of them short.
 
 A live view reads the log while the run goes on; after the run, the table `rebalances` has the same
-rebalances.
+rebalances. A rebalance is cut short if it ends without a stored assignment: the next one begins,
+its last member leaves, or its coordinator dies. Its length runs from its begin to the stored
+assignment.
 """
 
 from pipeline.in_memory.rebalances import Rebalance, RebalanceLog, rebalances_of
@@ -31,7 +33,7 @@ def test_rebalances_of_random_runs_equal_those_of_the_table() -> None:
             [row[name] for name in compared_columns] for row in rebalances_of(trace)
         ], seed
         reasons |= {rebalance.reason for rebalance in found}
-    assert reasons == set(RebalanceCause)
+    assert reasons == set(RebalanceCause)  # the seeds reach every cause
 
 
 class Story:
@@ -59,6 +61,7 @@ class Story:
     def begin(
         self, cause: RebalanceCause = RebalanceCause.JOIN, reason: str | None = None
     ) -> "Story":
+        """Begin a rebalance of group g for member m; `reason` is the client's own."""
         return self.add(
             TraceKind.REBALANCE_STARTED,
             group="g",
@@ -70,6 +73,7 @@ class Story:
         )
 
     def only(self) -> Rebalance:
+        """Return the only rebalance."""
         (found,) = log_of(self.rows).of_group("g")
         return found
 

@@ -1,4 +1,8 @@
-"""The blast radius of a fault: groups, partitions, notices of members, outcomes of commits."""
+"""The blast radius of a fault: groups, partitions, notices of members, outcomes of commits.
+
+The blast radius is what a fault affects: the groups and partitions of a broker, or a member's own.
+A member notices a fault when it marks its coordinator unknown.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +25,10 @@ from tests.support.builders.report_rows import (
 
 
 def commit(error: str, commits: int, consumer: str = "c-0", fault: str | None = "crash-0") -> Row:
-    """Return a row of `commits`."""
+    """Return a row of `commits`.
+
+    `fault` None: the commit ended before the first fault.
+    """
     return {
         "fault": fault,
         "group": GROUP,
@@ -92,6 +99,8 @@ def test_run_without_faults_has_no_section() -> None:
 def test_group_of_the_fault_is_listed_with_the_notices_of_its_members() -> None:
     """The row counts the members, those that noticed the fault, its reasons, and who rejoined."""
     (row,) = table(built(fault_summary(TABLES)), "group").rows
+    # Group, coordinator before and after, members, those that noticed, their reasons, members that
+    # kept id and generation, members that joined again, longest time without a commit.
     assert row == (
         GROUP,
         "broker-2 to broker-0",
@@ -153,6 +162,7 @@ def test_hit_nodes_are_listed_beside_the_planned_target() -> None:
 
 def test_each_of_many_faults_is_a_line() -> None:
     """Tables for each of a hundred faults would be too long: each fault is a line of one table."""
+    # More faults than have tables of their own.
     names = [f"crash-{n}" for n in range(MAX_IN_FULL + 1)]
     rows = {
         name: [row | {"fault": fault} for fault in names for row in found]

@@ -1,4 +1,8 @@
-"""The page of several runs: named by their differences, linked to their own reports."""
+"""The page of several runs: named by their differences, linked to their own reports.
+
+Runs of one name share a column. `facts(name, timeout)` is a run of the experiment a_run, whose one
+setting that may differ is its brokers' session timeout.
+"""
 
 import re
 from pathlib import Path

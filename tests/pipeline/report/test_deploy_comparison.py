@@ -1,4 +1,9 @@
-"""The page that compares runs of two deploys: its first screen names the cheaper one."""
+"""The page that compares runs of two deploys: its first screen names the cheaper one.
+
+A deploy is a rollout: the members of a group are replaced one after the other. Dynamic members
+leave and join, so the group rebalances; static members return under their own ids, and it does not.
+`felt` has what the users of a group notice of it.
+"""
 
 import re
 from dataclasses import replace
@@ -31,6 +36,7 @@ def deploy(name: str, waited_us: int, rebalances: int) -> tuple[RunFacts, RunSum
         blast_radius=BlastRadius(groups=("readers",)),
         resolved={"outcome": "completed", "replaced": replaced},
     )
+    # Of 8 partitions; the worst one waited for a quarter of the whole.
     spread = Spread(samples=8, missing=0, p50=0, p90=0, maximum=waited_us // 4, total=waited_us)
     fields: dict[str, Any] = {"partitions": 8, "moved": 8, "came_back": 0, "sent_away": 0}
     group = FeltGroup(

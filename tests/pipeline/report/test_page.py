@@ -19,6 +19,7 @@ from tests.support.builders.report_inputs import (
 
 
 def _section(_run: ReportInput) -> Section:
+    """Return a section with markup, a table cell that looks like markup, and a chart."""
     table = TextTable(headings=("who", "records"), rows=(("<b>", 1_234),), numeric=("records",))
     return Section(
         id="a-section",
@@ -28,6 +29,7 @@ def _section(_run: ReportInput) -> Section:
 
 
 def _embedded(html: str, element: str) -> dict[str, object]:
+    """Return the JSON that the page has for its script in the element of this id."""
     found = re.search(f'<script type="application/json" id="{element}">(.*?)</script>', html, re.S)
     assert found is not None
     data: dict[str, object] = json.loads(found[1])
@@ -39,7 +41,7 @@ def test_page_of_a_run_has_nothing_to_fetch() -> None:
     html = report_html(report_input(), (_section,))
     ours = re.sub(r"<script.*?</script>", "", html, flags=re.S)  # Vega's text contains URLs
     assert not re.search(r"(src|href)=[\"']?(https?:|//)", ours)
-    assert not re.search(r"@import|url\((?!#)", ours)
+    assert not re.search(r"@import|url\((?!#)", ours)  # url(#...) refers to the page itself
     assert "default-src 'none'" in html
 
 
@@ -49,6 +51,7 @@ def test_page_escapes_texts_of_a_run() -> None:
     assert "<i>x</i>" not in html
     assert escape("<b>") in html
     assert "Some <b>text</b>." in html, "a paragraph is trusted markup"
+    # The text "</script>" in a chart's data is escaped, so that each element ends once.
     assert html.count("</script>") == html.count("<script")
 
 
@@ -61,6 +64,7 @@ def test_chart_is_embedded_as_vega_with_its_data_in_columns() -> None:
     spec = given["spec"]
     assert isinstance(spec, dict)
     assert spec["$schema"].startswith("https://vega.github.io/schema/vega/")
+    # The ends of the page's time axis are parameters of every chart.
     assert {"from_s", "to_s"} <= {signal["name"] for signal in spec["signals"]}
 
 

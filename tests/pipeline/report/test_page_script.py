@@ -1,4 +1,9 @@
-"""The page's own script in a headless Chromium: pointer, wheel, fingers, selections."""
+"""The page's own script in a headless Chromium: pointer, wheel, fingers, selections.
+
+A lane is a chart on the page's time axis. `visit` opens a file in the browser and collects the
+page's errors (`problems`); `shown_range` returns the range of the time axis in seconds; the page's
+object `window.coordlab` has the script's functions.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -85,7 +90,7 @@ def test_drag_in_a_lane_zooms_to_the_selected_range(page: Page) -> None:
     page.mouse.move(right - 100, y)
     page.mouse.up()
     from_s, to_s = shown_range(page)
-    assert 30 < from_s < to_s < 59
+    assert 30 < from_s < to_s < 59  # the drag was in the right half of the lane
     page.go_back()
     page.wait_for_function("window.coordlab.range()[0] === 0")
     assert shown_range(page) == WHOLE
@@ -141,7 +146,7 @@ def test_two_fingers_zoom_the_lanes_and_not_the_page(browser: Browser, file: Pat
             touch("touchMove", apart)
         touch("touchEnd", 0)
         page.wait_for_function("window.coordlab.range()[1] - window.coordlab.range()[0] < 40")
-        assert page.evaluate("visualViewport.scale") == 1
+        assert page.evaluate("visualViewport.scale") == 1  # the browser itself has not zoomed
         assert seen.problems == []
 
 
@@ -177,6 +182,7 @@ def test_overview_shows_an_accident_in_its_own_colour_with_a_legend(
             found.evaluate_all("all => all.map(each => getComputedStyle(each).backgroundImage)")
             for found in (flags, legend.locator("i"))
         )
+        # Two flags, each with the look of its legend.
         assert len(set(of_flags)) == 2
         assert of_legend == of_flags
         assert seen.problems == []

@@ -1,7 +1,9 @@
 """The report's section of phases: both chains beside each other, in words, and for many faults.
 
 The broker chain is detect, publish, load wait, load. The client chain is notice, rediscover,
-accept, join, sync. The two overlap in time.
+accept, join, sync. The two overlap in time. `broker_phase` and `client_phase` make table rows of
+the fault crash-0 from the lengths of the phases, in that order; a missing length or None means that
+the phase was not needed or not reached. `gap` is a time without service.
 """
 
 import re
@@ -167,6 +169,7 @@ def test_members_that_stayed_or_never_arrived_are_counted() -> None:
     text = _plain(client_sentence(rows))
     assert "1 member was not served again before the run ended." in text
     assert "1 member never marked the coordinator unknown." in text
+    # Without any length no member noticed the fault.
     none_needed = _plain(client_sentence([client_phase("c-0"), client_phase("c-1")]))
     assert none_needed == "None of 2 members had to look for a coordinator."
 
@@ -276,6 +279,7 @@ def test_section_of_a_thousand_members_is_small() -> None:
     ]
     rows["availability"] = [gap("member", f"c-{n}", 8 * S + n * MS) for n in range(1_000)]
     shown = charts(built(fault_summary(rows), rows=rows).parts)
+    # A datum for each of the 1,000 members would be more.
     assert sum(len(found) for chart in shown.values() for found in chart.data.values()) < 600
 
 

@@ -1,4 +1,8 @@
-"""The sections about promises: every check, and the evidence of each violation."""
+"""The sections about promises: every check, and the evidence of each violation.
+
+A check judges one promise, such as `durable_commits`; a finding is a violation with the trace rows
+that prove it. Each of these rows links to the lane (a chart on the time axis) that shows its event.
+"""
 
 import re
 
@@ -21,6 +25,7 @@ COMMIT = Rows().add(
 
 
 def _broken(*findings: Finding, total: int | None = None) -> CheckReport:
+    """Return a violated check; `total` counts its findings with those that were not kept."""
     return CheckReport(
         check="durable_commits",
         outcome=CheckOutcome.VIOLATED,
@@ -81,6 +86,7 @@ def test_violation_lists_its_cause_above_its_evidence() -> None:
         html.index(text)
         for text in ("What led to it:", "fault injected", "What proves it:", "offsets committed")
     ]
+    # They are printed in this order.
     assert places == sorted(places)
 
 
@@ -117,7 +123,7 @@ def test_violations_count_the_findings_that_were_not_kept() -> None:
     """A disabled guard breaks every commit: the first are shown, the others counted."""
     facts = run_facts(checks=(_broken(_finding(COMMIT), total=1_234),))
     html = _html(violations_section(report_input(facts)))
-    assert "1,233 more findings of the same kind" in html
+    assert "1,233 more findings of the same kind" in html  # 1,234 less the one that is shown
 
 
 def test_violations_name_the_guard_that_was_switched_off() -> None:

@@ -16,6 +16,7 @@ from tests.support.builders.report_rows import GROUP, Row, S, broker_phase, faul
 
 
 def _settings(interval: str, auto: str) -> tuple[SettingFact, ...]:
+    """Return a group's settings: the interval of the lab's own commits, and Kafka's auto commit."""
     return (
         SettingFact(section=f"groups.{GROUP}", name="commit_interval_ms", value=interval),
         SettingFact(section=f"groups.{GROUP}.config", name="enable.auto.commit", value=auto),
@@ -86,6 +87,7 @@ def test_partition_of_a_cut_off_leader_waits_for_a_reader_at_the_new_leader() ->
 
 def test_partition_of_another_leader_waits_until_the_broker_leaves_the_isr() -> None:
     """The high watermark waits for every replica in the ISR, also for one that is cut off."""
+    # The gap of orders-3 is 8 s, which is about the time until the controller fences broker-2.
     reason = _why([OWNED])
     assert reason is not None
     assert "1 more partition (up to 8.00 s) had broker-2 in the ISR" in reason
@@ -94,6 +96,7 @@ def test_partition_of_another_leader_waits_until_the_broker_leaves_the_isr() -> 
 
 def test_cut_off_leader_without_new_owners_is_shown_without_an_end() -> None:
     """The sentence names the end of a gap only if the tables have it."""
+    # The new owner has the partition at 30 s, long before the gap ends at 64 s.
     reason = _why([OWNED | {"from_us": 30 * S}])
     assert reason is not None
     assert "the high watermark did not advance." in reason
@@ -115,6 +118,7 @@ def test_clients_of_a_paused_leader_wait_for_its_resume() -> None:
 
 
 def test_clients_that_leave_a_paused_leader_ask_another() -> None:
+    """The pause lasts until 80 s, but the gap ends at 64 s: the resume did not end it."""
     reason = _why([OWNED], **PAUSED, healed_at_us=80 * S)
     assert reason is not None
     assert "requests to it were not answered, until clients turned to another leader." in reason

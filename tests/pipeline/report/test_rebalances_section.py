@@ -1,4 +1,9 @@
-"""The rebalances of a run: their reasons, causes, costs and durations."""
+"""The rebalances of a run: their reasons, causes, costs and durations.
+
+`rebalance` makes a table row, by default of c-0's session expiry 45 s after the fault crash-0 of 10
+s; `rebalances_of` makes its entry in the summary, which counts rebalances of one reason after one
+fault.
+"""
 
 from collections.abc import Sequence
 
@@ -54,6 +59,8 @@ def test_rebalance_has_its_reason_and_that_of_the_client() -> None:
         reason="join", client_reason="need to re-join with the given member-id", added=["c-0"]
     )
     cells = table(built([row], fault_summary(members=12, rebalances=(rebalances_of(),)))).rows[0]
+    # After the time: fault, group, reason, coordinator, generations, removed and added members, the
+    # time of joining and the time until stable.
     assert cells[1:] == (
         "crash-0",
         GROUP,
@@ -78,7 +85,7 @@ def test_rebalance_without_a_result_has_no_length() -> None:
     rows = table(built([stuck, last], fault_summary(rebalances=(rebalances_of(count=2),)))).rows
     assert rows[0][-1] == "not stored (REQUEST_TIMED_OUT)"
     assert rows[1][-2:] == (None, "never")
-    assert rows[1][5] == "1 to none"
+    assert rows[1][5] == "1 to none"  # the run ended before a new generation
 
 
 def test_faults_with_and_without_rebalances_are_listed_separately() -> None:

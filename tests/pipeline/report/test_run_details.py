@@ -12,6 +12,7 @@ SESSION = "session.timeout.ms"
 def _setting(
     name: str, value: str, default: str | None, section: str = "cluster.config"
 ) -> SettingFact:
+    """Return a setting; `default` None: Kafka has no such setting."""
     return SettingFact(section=section, name=name, value=value, default=default)
 
 

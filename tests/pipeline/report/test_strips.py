@@ -1,6 +1,8 @@
 """Strips: one line per phase, with a dot for each member's time on a logarithmic axis.
 
 A strip must be right about 0, the error between clocks, and missing values, and small in the page.
+A place is a position on the axis from 0 to 1. `bound_us` is the error between clocks: a time below
+it is not known. The note counts the members without a time, by reason.
 """
 
 from collections import Counter
@@ -61,6 +63,7 @@ def test_dots_of_equal_values_do_not_hide_one_another() -> None:
     rows = strip_rows([strip(*[8 * S] * 12)], axis_over([strip(8 * S)]))
     heights = [row["y"] for row in rows if row["mark"] == "dot"]
     assert len(set(heights)) == 12
+    # The dots of a strip stay within its height.
     assert max(heights) - min(heights) <= 30
 
 
@@ -78,6 +81,7 @@ def test_values_below_the_clocks_error_are_drawn_at_it_with_a_note() -> None:
 
 def test_percentiles_are_shown_only_with_enough_samples() -> None:
     """The 90th percentile of two partitions would be the longest under another name."""
+    # p90 needs ten samples.
     assert marks(strip(1, 2)) == Counter(name=1, range=1, dot=2, p50=1, max=1)
     ten = strip(*range(1, 11))
     assert marks(ten)["p90"] == 1

@@ -2,7 +2,9 @@
 
 The main story (SPLIT): `broker-2` is cut from the other servers from 11 to 91 s, and `broker-0` is
 the second coordinator from 19 s on. Sessions end there at 64 s, so that `c-6` becomes the owner of
-partitions that `c-0` and `c-5` own until 93 s.
+partitions that `c-0` and `c-5` own until 93 s. A tenure is the time in which a broker is the active
+coordinator of an offsets partition; an overlap is the time in which there are two owners, or two
+coordinators.
 """
 
 import re
@@ -69,6 +71,7 @@ def owned(row: Row, side: str, from_us: int, to_us: int, ended_by: str, **change
     } | changes
 
 
+# Of orders-10 the overlap ends 7 us later than that of orders-2.
 OVERLAPS = [overlap("orders-10", "c-5", "c-6", to_us=93 * S + 7), overlap("orders-2", "c-0", "c-6")]
 SPLIT: dict[str, list[Row]] = {
     "ownership_overlaps": OVERLAPS,
@@ -177,6 +180,7 @@ def test_section_explains_the_cause_step_by_step_in_time_order() -> None:
         "11.000",
         "19.000",
         "26.000",
+        # Two steps at 91 s: the healing, and the old coordinator's unload 1 us later.
         "64.000",
         "91.000",
         "91.000",

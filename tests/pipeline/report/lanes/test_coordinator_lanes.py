@@ -2,7 +2,10 @@
 
 `cells` returns columns of a chart's data, which have names of one letter: `r` is the row, `a` and
 `b` are begin and end in seconds, `d` is the length, `l` the label, `p` the part of a fault, `c` the
-commits, `x` the reason of an end, `n` the records read, `g` a waiting time. Runs last 60 s.
+commits, `x` the reason of an end, `n` the records read, `g` a waiting time. Runs are steady from 6
+s and end at 60 s. A lane is one chart of the report's time line; `journal_entry` makes the fault
+crash-0, which kills broker-2 from 11.25 s to 36.25 s. `tenure(broker, leader epoch, begin, end)` is
+the time in which a broker coordinates __consumer_offsets-2, `load` the load before it.
 """
 
 from pipeline.report.lanes import coordinators
@@ -37,6 +40,7 @@ def test_fault_lane_of_a_crash_has_its_parts() -> None:
         ("crash-0", "in force", 11.5, 36.25, "24.75 s"),
         ("crash-0", "being healed", 36.25, 37.0, "750 ms"),
     ]
+    # Before the steady state, until the last healing, and after it.
     assert cells(chart, "run", "a", "b") == [(0.0, 6.0), (6.0, 37.0), (37.0, 60.0)]
     assert cells(chart, "faults", "a", "b") == [(11.25, 37.0)], "the band behind every lane"
 
@@ -56,6 +60,7 @@ def test_labels_of_momentary_faults_end_where_the_next_begins() -> None:
     assert chart is not None
     ends = cells(chart, "points", "a", "b")
     assert ends[:2] == [(10.0, 11.0), (11.0, 12.0)]
+    # MAX_ROWS + 1 = 31 faults, at 10 to 40 s: too many for a row each.
     assert ends[-1] == (40.0, 60.0)  # the last label may extend to the end of the run
 
 
@@ -82,6 +87,7 @@ def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
         for kind in ("crash", "pause")
         for index in range(25)
     )
+    # 50 faults are more than MAX_ROWS, so that they have to share rows.
     chart = faults_lane(report_input(run_facts(faults=many)))
     assert chart is not None
     compiled_without_warnings(chart)
@@ -121,6 +127,7 @@ def test_coordinator_lane_of_a_crash_shows_the_time_without_a_coordinator_and_th
     chart = coordinators_lane(run)
     assert chart is not None
     compiled_without_warnings(chart)
+    # __consumer_offsets-1 has no group, and therefore no row.
     assert cells(chart, "tenures", "r", "l", "a", "b", "c", "x") == [
         (OFFSETS_2, "broker-2 · leader epoch 0", 0.08, 11.25, 264, "killed"),
         (OFFSETS_2, "broker-0 · leader epoch 1 · loaded in 5 ms", 19.08, 60.0, 0, "run end"),
@@ -144,6 +151,7 @@ def test_coordinator_lane_of_two_coordinators_has_a_row_each_and_one_for_the_ove
     chart = coordinators_lane(run)
     assert chart is not None
     compiled_without_warnings(chart)
+    # Sorted by time: broker-2's tenure comes first.
     (older, label), (newer, _) = cells(chart, "tenures", "r", "l")
     assert older == OFFSETS_2
     assert newer != older

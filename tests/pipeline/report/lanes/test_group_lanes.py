@@ -3,6 +3,10 @@
 `cells` returns columns of a chart's data, which have names of one letter: `r` is the row, `a` and
 `b` are begin and end in seconds, `k` the kind, `l` the label, `n` a number, `p` the group by which
 the reader picks rows, `t` a length, `f` a fault, `y` why a leader was missing. Runs last 60 s.
+Builders make rows of the group `readers`: `state(name, begin, end)` on broker-2,
+`rebalance(started, joined, stable)`, and `gap(kind, subject, last success before, first one after)`
+around the fault crash-0. An end of None means that the run ended first. A detail chart shows the
+rows that a reader picks.
 """
 
 from pipeline.report.lanes import availability, groups, rebalances
@@ -67,6 +71,7 @@ def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None
     counts = cells(chart, "counts", "k", "a", "n")
     at_10 = {kind: number for kind, time_s, number in counts if time_s == 10.0}
     assert at_10 == {"Stable": 1_000, "PreparingRebalance": 0, "Empty": 0}
+    # A count for each state and time of a change, and not for each of the 1,000 groups.
     assert len(chart.data["counts"]) < 5_000
     (pick,) = one.picks
     assert pick.options[0] == "group-7", "where most happened comes first"
@@ -85,6 +90,7 @@ def test_group_states_in_the_page_are_bounded() -> None:
     one = group_detail(report_input(tables={"group_states": states}))
     assert one is not None
     assert len(one.data["states"]) <= groups.MAX_PICKED
+    # MAX_PICKED is 8,000 states, and each group has 10.
     assert "800 of 2,000 groups can be picked" in one.about
 
 
@@ -200,6 +206,7 @@ def test_availability_lane_draws_a_gap_around_many_faults_once() -> None:
     chart = availability_lane(report_input(tables={"availability": gaps}))
     assert chart is not None
     assert sorted(cells(chart, "gaps", "r", "f")) == [
+        # 401 faults, MAX_GAPS + 1, are around the same gap: the first is named.
         ("consumer-0", "crash-0 and 400 more"),
         ("consumer-1", "crash-0"),
     ]

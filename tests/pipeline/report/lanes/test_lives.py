@@ -2,7 +2,9 @@
 
 A place is a member's position in its group, such as `m-0`; a rollout stops the process there and
 starts a successor, which is the place's next life. `parts` returns (part, life, from, to) in
-seconds of a run of 60 s.
+seconds of a run of 60 s. A part is BEFORE (the former version works), STOPPING, AWAY (the place has
+no process), STARTING (not ready yet), AFTER (the new version is ready) or BACK (the former version
+is ready again).
 """
 
 from typing import Any
@@ -23,6 +25,7 @@ S = 1_000_000
 
 
 def entry(fault: str, **resolved: Any) -> JournalEntry:  # noqa: ANN401 - the journal's own
+    """Return the journal's entry of an operation; `resolved` has its stops and starts."""
     return JournalEntry(
         fault_id=f"{fault}-0",
         fault=fault,
@@ -44,6 +47,7 @@ def stop(place: str, at: int, down: int | None) -> dict[str, Any]:
 
 
 def start(place: str, at: int | None, ready: int | None, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return the journal's record of a start at `at` that was ready at `ready`, in seconds."""
     return {
         "place": place,
         "started_at_us": at and at * S,

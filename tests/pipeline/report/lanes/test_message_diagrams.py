@@ -2,8 +2,10 @@
 
 `cells` returns columns of a chart's data, which have names of one letter: `r` is the node on whose
 line a mark is, `q` the node at the other end, `a` and `b` are begin and end in seconds, `t` a text,
-`z` the zoom from which it is shown, `k` 1 for a failure. `message` makes an exchange that takes
-1 ms in each direction.
+`z` the zoom from which it is shown, `k` 1 for a failure. `message` makes an exchange that takes 1
+ms in each direction. `legs` are the lines of requests and answers, `waits` bars, `stubs` the short
+lines of messages that did not arrive, `words` the texts. The fault is crash-0, from 11.25 to 36.25
+s.
 """
 
 import pytest
@@ -74,6 +76,7 @@ def test_unanswered_request_waits_at_the_client_and_fails() -> None:
     assert cells(chart, "failures", "r", "a", "out") == [
         (_CLIENT, 42.0, "no answer (request timeout)")
     ]
+    # 1: the text reports a failure.
     assert ("Heartbeat no answer (request timeout)", 1) in cells(chart, "words", "t", "k")
 
 
@@ -106,6 +109,7 @@ def test_error_of_the_normal_protocol_is_no_failure() -> None:
         message("Heartbeat", _CLIENT, _BROKER, 20, outcome="REBALANCE_IN_PROGRESS"),
         message("OffsetCommit", _CLIENT, _BROKER, 30, outcome="NOT_COORDINATOR"),
     )
+    # A red cross (1) is for the last answer alone: it ends the use of this coordinator.
     assert cells(chart, "failures", "out", "k") == [
         ("MEMBER_ID_REQUIRED", 0),
         ("REBALANCE_IN_PROGRESS", 0),
@@ -164,6 +168,7 @@ def test_diagram_shows_the_election_and_the_load_of_the_coordinator() -> None:
     """The election and the load explain why the answers of brokers change."""
     heartbeat = message("BrokerHeartbeat", "broker-0", "controller-100", 11)
     chart = _chart(heartbeat, broker_phases=[load("broker-0", 1, 19.075, 19.08)])
+    # The first text is that of the heartbeat.
     assert cells(chart, "words", "r", "t")[1:] == [
         ("controller-100", "elects broker-0 for __consumer_offsets-2, leader epoch 1"),
         ("broker-0", "active for __consumer_offsets-2, loaded in 5 ms"),
@@ -192,6 +197,7 @@ def test_diagram_links_to_the_important_times_of_its_fault() -> None:
     here = 'href="#lane-messages-crash-0"'
     for span, text in (
         ('data-from="11.25" data-to="11.25"', "the fault"),
+        # The election is decided 100 ms before the load begins.
         ('data-from="18.975" data-to="19.08"', "election and load"),
         ('data-from="20.0" data-to="21.0"', "the first member that gave its coordinator up"),
         ('data-from="22.0" data-to="23.0"', "the last one"),
@@ -243,6 +249,7 @@ def test_nodes_are_servers_first_and_bounded() -> None:
     assert "consumer-777" in drawn.nodes
     assert len(drawn.nodes) == MAX_NODES
     assert [leg["api"] for leg in drawn.legs].count("JoinGroup") == 3 * 2  # request and answer
+    # One leg for the request and one for the answer of each exchange that is drawn.
     assert drawn.left_out == len(rows) - len(drawn.legs) // 2
 
 

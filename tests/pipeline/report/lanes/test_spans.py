@@ -1,4 +1,8 @@
-"""Intervals as rows and as steps: the geometry of every lane."""
+"""Intervals as rows and as steps: the geometry of every lane.
+
+A lane is a chart of intervals over time. `slots` gives each interval a row. Steps are times, and
+for each time the counts that hold from then on.
+"""
 
 import random
 
