@@ -3,6 +3,12 @@
 The runtimes `virtual`, `local` and `ray` implement it. An experiment is a coroutine that awaits
 only methods of its Runtime. In virtual time it runs on the virtual loop, otherwise on an asyncio
 loop. A Runtime knows no plan, no fault and no verdict: it only offers the single steps.
+
+- Driver: the process that conducts the run; it traces the run's own events.
+- Incarnation: one life of a node, counted from 0; a restart is a new one.
+- Steady state: every group is Stable with all its members; the plan (the list of faults) begins
+  after it.
+- Link rule: the effect of a fault on frames between two nodes, for instance a cut or a delay.
 """
 
 from abc import ABC, abstractmethod
@@ -29,7 +35,7 @@ RowObserver = Callable[[TraceRow], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """A partition in the metadata of the active controller. `leader` -1: none."""
+    """A partition in the metadata of the active controller. `leader` is -1 if there is none."""
 
     leader: BrokerId
     leader_epoch: int
@@ -121,7 +127,7 @@ class ClusterStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitNode:
-    """A node that a fault hit. `pid`: its process; None if the node has no process of its own."""
+    """A node that a fault hit. `pid`: its process id; None if it has no process of its own."""
 
     node: NodeName
     incarnation: int
@@ -191,10 +197,10 @@ class Runtime(ABC):
         """
 
     def out_of_step_us(self) -> int:
-        """Return the pause between the steady state and time zero of the plan.
+        """Return the pause between the steady state and time zero of the plan, in microseconds.
 
-        In virtual time it is drawn from the seed. Otherwise a fault of the plan would in every run
-        hit the members at the same point between two heartbeats. In real time it is 0.
+        In virtual time it is drawn from the seed: without it, a fault of the plan would in every
+        run hit the members at the same point between two heartbeats. In real time it is 0.
         """
         return 0
 
@@ -246,9 +252,9 @@ class Runtime(ABC):
 
     @abstractmethod
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all link rules; returns when they are in force at both ends of each rule.
+        """Replace all link rules; returns when both ends of each rule apply them.
 
-        A node that starts later gets them before it runs, a paused node before it continues.
+        A node that starts later gets the rules before it runs, a paused node before it continues.
         """
 
     @abstractmethod
@@ -260,8 +266,8 @@ class Runtime(ABC):
     ) -> int:
         """Close the connections between the two sets of nodes; return their number.
 
-        If `purposes` are given, only connections for these. Messages in flight are lost, and both
-        ends see Disconnected.
+        If `purposes` (uses of a connection, one connection each) are given, only connections for
+        these are closed. Messages in flight are lost, and both ends see Disconnected.
         """
 
     # -- the administrator --

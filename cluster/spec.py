@@ -81,10 +81,12 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One consumer of a group, and the behaviour of its application.
 
     - `poll_timeout_ms`: timeout of each poll.
+    - `index`: number of the consumer in its group.
     - `process_us`: time for processing one record, plus a random time below `process_spread_us`.
     - `commit_interval_ms`: interval of the asynchronous commits, of which one is in flight at a
       time; None: the application never commits.
     - `transactional`: the application commits in transactions of its own producer.
+    - `start_after_ms`: time from the start of the node to the consumer's first step.
     - `isolate`: on Ray, the consumer gets its own process.
     - `starts_later`: the run starts the consumer with Runtime.start_node; Runtime.start does not.
     """
@@ -125,6 +127,7 @@ class TopicFilterSpec(msgspec.Struct, frozen=True, kw_only=True):
 class ZooKeeperConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One member of a group on ZooKeeper, and the behaviour of its application.
 
+    - `index`: number of the member in its group; its consumer id contains it.
     - `topics`: its topics, if it has no `topic_filter`.
     - `process_us`: time for processing one record, plus a random time below `process_spread_us`.
     - `restart_ms`: pause before the member starts a new connector, after the start of one failed.

@@ -1,8 +1,10 @@
 """Workers as processes of this machine: the Workers of `fan_out` without Ray.
 
-A worker is spawned, so it shares only the work with this process. It has a session of its own: a
-Ctrl-C on the terminal reaches this process alone, which may forward it by `interrupt`. No work is
-retried. The death of a worker is reported, and a new one starts in its place.
+`fan_out` spreads items over workers; a worker's `Work` is a function that gets some of the items
+and returns bytes. A worker is spawned, not forked: of this process it has only the function. It has
+a session of its own, so a Ctrl-C on the terminal reaches this process alone, which may forward it
+by `interrupt`. No work is retried. The death of a worker is reported, and a new one starts in its
+place.
 """
 
 import multiprocessing
@@ -25,8 +27,9 @@ from cluster.fan_out import (
 from cluster.realtime.machine_processes import die_with_parent
 
 _END_S = 10.0
-"""Wait for the end of a killed process; after that the system has to clean it up."""
+"""Longest wait for the end of a killed process; after that the system has to clean it up."""
 _Answer = tuple[bytes, float]
+"""What the work returned, and the processor time that it took, in seconds."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,7 +76,10 @@ class WorkerProcesses:
         return tuple(worker.name for worker in self._workers if worker.items is None)
 
     def coming(self) -> int:
-        """Return 0: a process gets items even while it starts."""
+        """Return the number of workers that cannot take items yet.
+
+        It is 0, because a process gets items even while it starts.
+        """
         return 0
 
     def give(self, worker: WorkerName, items: Items) -> None:
@@ -96,7 +102,10 @@ class WorkerProcesses:
                 os.kill(worker.process.pid, signal.SIGINT)
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Return the events since the last call; empty after `timeout_s`."""
+        """Wait for answers or deaths of busy workers; return all there are, none after `timeout_s`.
+
+        A worker with an answer is idle again; a dead one is replaced.
+        """
         working = [worker for worker in self._workers if worker.items is not None]
         ready = wait(_handles(working), timeout_s)
         return [
@@ -132,8 +141,8 @@ class WorkerProcesses:
         context = multiprocessing.get_context("spawn")
         own_end, worker_end = context.Pipe()
         process = context.Process(target=_serve, args=(worker_end, self._work), daemon=True)
-        # The child inherits the ignored SIGINT. Otherwise a Ctrl-C during its imports would end it
-        # with a traceback on this process's terminal.
+        # The child inherits the ignored SIGINT. Otherwise a Ctrl-C before its `setsid`, during its
+        # imports, would end it with a traceback on this process's terminal.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             process.start()
@@ -145,6 +154,7 @@ class WorkerProcesses:
 
 
 def _handles(worker_process: Iterable[_Worker]) -> list[Connection | int]:
+    """Return the handles that become ready when a worker answers, and when it dies."""
     return [
         handle for each in worker_process for handle in (each.connection, each.process.sentinel)
     ]

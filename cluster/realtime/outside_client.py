@@ -1,9 +1,12 @@
 """A client from outside: an administrator in another process on a machine of a running cluster.
 
-It does not need Ray. It reads addresses, token and clock from the run's listeners file. Then it is
-a node like any client, and writes its own trace file in the run's directory, so that the run's
-trace contains its requests. It reads the file again every FOLLOW_S seconds, and so finds nodes that
-were restarted in the meantime.
+It does not need Ray. The run keeps a listeners file in its directory. The client reads from it
+- the directory: the address of each running node,
+- the token: the run's secret, without which its processes accept no connection, and
+- the run's clock.
+Then it is a node like any client, and writes its own trace file in the run's directory, so that the
+run's trace contains its requests. It reads the listeners file again every FOLLOW_S seconds, and so
+finds nodes that were restarted in the meantime.
 """
 
 import asyncio
@@ -37,6 +40,7 @@ class NotReachable(Exception):
 def ask_as_guest(run_dir: Path, question: Callable[[Host], Awaitable[T]]) -> T:
     """Join the run in `run_dir` as a client, run `question`, leave, and return the result.
 
+    A guest is a process that does not belong to the run: no directory contains its node.
     Effects: a file in the run's `trace` and `logs`, and the changes that `question` makes.
     Raises: NotReachable if no node listens, or the run stops before the answer; SimulationError if
     a task of the client's process dies; the exceptions of `question`.
@@ -85,6 +89,7 @@ async def _await_answer(
 ) -> T:
     """Return the result of `asked`; raise the exception of `lost` or `failed` if it comes first.
 
+    `lost`: ends when the run stops. `failed`: ends when a task of the client's own process dies.
     All three are cancelled at the end.
     """
     try:
@@ -113,6 +118,7 @@ async def _follow_listeners(run_dir: Path, process: NodeProcess) -> None:
 
 async def _raise_failures(process: NodeProcess) -> None:
     """Wait for the first failure of the client's process, and raise it as SimulationError."""
+    # 0: the number of failures that are already known.
     raise SimulationError("; ".join(each.text for each in await process.next_failures(0)))
 
 

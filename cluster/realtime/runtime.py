@@ -3,6 +3,10 @@
 Owns the run's clock, the driver's trace, the tool's failures, and the merging of all traces at the
 end. `cluster.local` and `cluster.ray` own nodes, processes and machines. The class knows no faults,
 plans and verdicts.
+
+The driver is the process that conducts the run; it traces the run's own events as the node DRIVER.
+A failure of the tool is a bug of this project or a process that died by itself, never a verdict
+about Kafka. A trace file is a row of frames, one frame per trace row.
 """
 
 import asyncio
@@ -25,8 +29,8 @@ T = TypeVar("T")
 class TraceReport:
     """The result of collecting the trace files.
 
-    `torn_bytes`: length of an incomplete last frame, for each file whose process was killed.
-    `lost`: machines whose files could not be fetched, with the reason.
+    `torn_bytes`: length of an incomplete last frame, by file name; a killed process leaves one.
+    `lost`: reasons why files could not be fetched, by machine.
     """
 
     rows: int
@@ -124,7 +128,7 @@ class RealtimeRuntime(Runtime):
         self._driver_trace.flush()
 
     def failures(self) -> tuple[str, ...]:
-        """Return the tool's own failures so far."""
+        """Return the texts of the tool's own failures so far, oldest first."""
         return tuple(self._failures)
 
     async def stop(self) -> None:
@@ -171,14 +175,17 @@ class RealtimeRuntime(Runtime):
             self._main = None
 
     def _failed(self, failure: str) -> None:
-        """Record a failure of the tool; the first one ends the experiment, but not its cleanup."""
+        """Record a failure of the tool; the first one cancels `run`'s main, whose cleanup runs."""
         self._failures.append(failure)
         if not self._is_broken and not self._is_ending and self._main is not None:
             self._is_broken = True
             self._main.cancel()
 
     def _hand_over(self) -> None:
-        """Give the merged rows to the observers, in order."""
+        """Give the merged rows to the observers, in order, and set `trace_report`.
+
+        Failures that only a trace contains go to `failures`.
+        """
         paths = sorted((self._run_dir / "trace").glob("*.frames"))
         readers = [FrameReader(path) for path in paths]
         rows = 0
@@ -196,12 +203,15 @@ class RealtimeRuntime(Runtime):
         )
 
     def _take_traced_failure(self, row: TraceRow) -> None:
-        """Record a node's failure that only its trace contains, because its process died then."""
+        """Record a node's failure that only its trace contains, because its process died then.
+
+        `row.cause` names the task or callback that died.
+        """
         beginning = f"{row.node}: {row.cause} died with "
         if any(failure.startswith(beginning) for failure in self._failures):
             return  # the process has reported it
         stack_trace: str = json.loads(row.detail or "{}").get("exception", "")
-        exception_line = stack_trace.strip().rpartition("\n")[2]
+        exception_line = stack_trace.strip().rpartition("\n")[2]  # "type: message" ends the trace
         self._failures.append(beginning + exception_line)
 
 

@@ -1,8 +1,14 @@
 """NodeService controls one node process, AgentService one machine (signals, clock, files).
 
 Both are plain classes without Ray, so that tests can use them directly; `cluster.ray.actors` makes
-Ray's actors of them. Ray may run calls of one actor in another order than they were made in
-("calls may overtake each other").
+Ray's actors of them: each then has a process of its own, which the driver calls. Ray may run the
+calls of one actor in another order than the driver made them in.
+
+- Node process: hosts one or more nodes. An incarnation is one life of a node, counted from 0.
+- Control plane: the driver's side, which gives every process the addresses and the link rules.
+- Link rule: the effect of a fault on frames between two nodes, for instance a cut or a delay.
+- Reset: an order to close connections. Each end of one is closed by its own process.
+- Silent client: one whose process is stopped (SIGSTOP), and so cannot close its own ends.
 """
 
 import gc
@@ -64,7 +70,9 @@ class NodeService:
         self._process: NodeProcess | None = None
         self._admin: AdminNode | None = None
         self._control_version = -1
+        """Version of the newest ControlState that was applied; -1: none so far."""
         self._last_pause_order = -1
+        """Order of the newest pause or resume that was carried out; -1: none so far."""
 
     async def listen(self) -> ListeningProcess:
         """Open the process's port. Raises: OSError."""
@@ -82,8 +90,8 @@ class NodeService:
             return
         self._control_version = state.version
         process = self._alive()
-        # The rules come first. `set_directory` closes connections to lost peers, and these
-        # messages must already be subject to a cut.
+        # The rules come first. `set_directory` closes the connections to lost peers: a cut among
+        # the new rules must already hide these deaths.
         process.set_link_rules(state.rules)
         process.set_directory(state.directory)
 
@@ -126,14 +134,15 @@ class NodeService:
     ) -> None:
         """Resume one node, after applying the newest state and the resets that it missed.
 
-        The process has opened no connection since `resets` were ordered, because it was stopped. So
-        each reset closes all connections of its nodes, without their names.
+        Normally a reset closes the connections that the clients have named, so that newer ones
+        survive. This process has opened none since `resets` were ordered, because it was stopped.
+        So here each reset closes all connections that it selects, and needs no names.
         """
         await self.control(state)
         process = self._alive()
         for reset in resets:
             process.reset_client_ends(reset)
-            # All clients count as silent: the server ends close, whatever their names are.
+            # No names, and all clients count as silent: all selected server ends close.
             process.reset_server_ends(reset, (), (*reset.sources, *reset.destinations))
         if order > self._last_pause_order:
             self._last_pause_order = order
@@ -164,7 +173,7 @@ class NodeService:
         return self._alive().status()
 
     async def next_failures(self, known: int) -> list[NodeFailure]:
-        """Wait until there are more than `known` failures; return the new ones."""
+        """Wait until there are more than `known` failures (a number); return those after them."""
         return await self._alive().next_failures(known)
 
     async def ask_as_admin(
@@ -174,7 +183,7 @@ class NodeService:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `question` as the client `name`, which is started if needed."""
+        """Run `question` as the client `name`, which is started at the first call and then kept."""
         process = self._alive()
         if self._admin is None:
             self._admin = process.start_node(
@@ -187,6 +196,7 @@ class NodeService:
         await self._alive().stop()
 
     def _alive(self) -> NodeProcess:
+        """Return the process that `listen` has made."""
         if self._process is None:
             raise RuntimeError(f"expected listen() before any other call of {self._process_id}")
         return self._process
@@ -252,7 +262,7 @@ class AgentService:
         return () if self._shares_files else machine_processes.collected_files(self._machine_dir)
 
     async def read_piece(self, relative_path: str, offset: int) -> bytes:
-        """Return a piece of a file."""
+        """Return a piece of a file, from byte `offset` on."""
         return machine_processes.read_piece(self._machine_dir, relative_path, offset)
 
     async def clean_up(self) -> None:

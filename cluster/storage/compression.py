@@ -2,7 +2,8 @@
 
 gzip comes from the standard library, snappy, lz4 and zstd from pyarrow, if its build has them.
 pyarrow is imported only for these codecs, and before a run begins. Java's clients write snappy as
-the blocks of snappy-java, others as one bare block. This module writes the former, and reads both.
+the blocks of snappy-java, other clients as one bare block. This module writes the blocks of
+snappy-java, and reads both.
 Source: Kafka `GzipCompression`, `SnappyCompression`, `Lz4Compression`, `ZstdCompression`.
 DEVIATION: a payload that decompresses to more than MAX_PAYLOAD_BYTES is refused.
 """
@@ -136,10 +137,10 @@ def _decompress_gzip(payload: bytes) -> bytes:
         unpacker = zlib.decompressobj(_GZIP_WINDOW)
         plain.append(unpacker.decompress(rest, bytes_left))
         bytes_left -= len(plain[-1])
-        # The unpacker wants more input and there is none: the trailer is missing.
+        # Neither the member nor the allowed size has ended: the payload lacks the rest.
         if not unpacker.eof and bytes_left > 0:
             raise ValueError(f"{len(payload)} bytes end in the middle")
-        rest = unpacker.unused_data
+        rest = unpacker.unused_data  # the bytes behind this member
         if not rest:
             break
     return b"".join(plain)
@@ -156,6 +157,7 @@ def _compress_snappy(payload: bytes) -> bytes:
 
 
 def _decompress_snappy(payload: bytes) -> bytes:
+    """Return the content of snappy-java's stream, or of one bare block."""
     if not payload.startswith(_XERIAL_MAGIC):
         return _decompress_snappy_block(payload, MAX_PAYLOAD_BYTES)
     if len(payload) < len(_XERIAL_HEADER):
@@ -205,5 +207,6 @@ def _decompress_stream(compression: int, payload: bytes) -> bytes:
         raise ValueError("0 bytes are no frame")
     name = CompressionType(compression).name.lower()
     with pyarrow.CompressedInputStream(pyarrow.BufferReader(payload), name) as stream:
+        # One byte more than is allowed, so that `decompress` sees that a payload is too large.
         plain: bytes = stream.read(MAX_PAYLOAD_BYTES + 1)
     return plain

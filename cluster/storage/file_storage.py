@@ -3,8 +3,12 @@
 Each partition has an append-only file (`log_file`). `append` writes to the page cache before it
 returns, so `kill -9` loses at most a torn last frame, which is cut off when the file is opened. A
 power loss keeps the part of a log below its flush mark (`flush_marks`). After a kill,
-`cut_to_flush_marks` cuts the logs as a power loss would. Batches are also kept in memory, in place
-of the page cache.
+`cut_to_flush_marks` cuts the logs as a power loss would. Batches are also kept in memory: reads
+never touch the file after it was opened.
+
+A frame is one batch with its length and checksum. The flush mark of a log is a byte position,
+stored in a file of its own. A recovery (`LogRecovery`) reports what was cut off a log, and why. A
+cleaning is log compaction: it replaces the oldest batches by fewer or shorter ones.
 """
 
 from collections.abc import Sequence
@@ -49,13 +53,14 @@ class FileLogStorage(LogStorage):
         self._positions = log.positions
         self._flushed_length = log.length_at(self._mark.position)
         self._synced_length = 0
-        """Number of batches that this process has synced to the disk."""
+        """Number of batches that this process has synced; what an earlier one did is unknown."""
         self._is_named_on_disk = False
-        """True once the directory, with the names of the two files, is synced to the disk."""
+        """True once this process has synced the directory, with the names of log and mark file."""
         self.recovery: LogRecovery | None = None
         """Bytes cut off when the file was opened; None if it was undamaged."""
         torn_bytes = len(content) - log.end
-        # A flush mark above the valid log would count later appends as flushed: `_cut` lowers it.
+        # `_cut` also lowers a flush mark above the valid log: it would count later appends as
+        # flushed.
         if torn_bytes or self._mark.position > log.end:
             self._cut(log.end)
         if torn_bytes:
@@ -112,9 +117,9 @@ class FileLogStorage(LogStorage):
 
         Order, for a crash in between:
         1. The new file is written and synced.
-        2. The new file takes the name. If the process dies here, the old flush mark remains. The
-           mark still covers no fewer batches than before: a cleaning makes the batches in front of
-           the mark only shorter.
+        2. The new file takes the name. If the process dies here, the old flush mark remains. That
+           position in the new file has at least as many batches in front of it as in the old one,
+           since a cleaning makes them only shorter.
         3. The flush mark moves to the end of the new file.
         Raises: SimulationError if there are fewer than `length`; OSError, either before any change
         or after the new file has taken the name.
@@ -165,8 +170,8 @@ class FileLogStorage(LogStorage):
     def write_back(self) -> None:
         """Move the flush mark to the end, without a sync. Raises: OSError.
 
-        DEVIATION: nothing shows what the kernel has written back, so the caller's model decides it.
-        Only simulated power losses use the mark.
+        DEVIATION: a process cannot see what the kernel has written back, so the caller's model
+        decides when to call this. Only simulated power losses use the mark.
         """
         self._mark.move(self._positions[-1], sync=False)
         self._flushed_length = len(self._batches)
@@ -240,7 +245,7 @@ class FileStorage(Storage):
         return read_checkpoint_file(self.directory / name)
 
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return the cuts by power losses and the cuts at opening, then forget them.
+        """Return the cuts by power losses and of torn frames at opening, then forget them.
 
         Each cut is reported to one incarnation of the broker only.
         """
@@ -271,13 +276,14 @@ def cut_to_flush_marks(directory: Path, files: Files | None = None) -> tuple[Log
     cuts = [_cut_to_flush_mark(path, files) for path in _log_paths(directory)]
     lost = tuple(cut for cut in cuts if cut is not None)
     if lost:
-        # A broker that never started again has not taken the cuts of an earlier power loss.
+        # Keep the cuts of an earlier power loss, if the broker has not started since to take them.
         content = msgspec.json.encode((*_read_cuts(directory), *lost))
         write_checkpoint_file(directory / _CUTS, content, files)
     return lost
 
 
 def _cut_to_flush_mark(path: Path, files: Files) -> LogRecovery | None:
+    """Cut one log back to its flush mark; return the cut, None if all of the file is flushed."""
     content = path.read_bytes()
     log = parse_log(content)
     length = log.length_at(read_flush_mark(_mark_path(path)))
@@ -300,6 +306,7 @@ def _cut_to_flush_mark(path: Path, files: Files) -> LogRecovery | None:
 
 
 def _read_cuts(directory: Path) -> tuple[LogRecovery, ...]:
+    """Return the cuts by power losses that no incarnation of the broker has taken."""
     content = read_checkpoint_file(directory / _CUTS)
     return () if content is None else msgspec.json.decode(content, type=tuple[LogRecovery, ...])
 

@@ -1,6 +1,7 @@
 """FlushMark: the byte position in a log file below which a power loss takes nothing.
 
-The mark is stored in a file beside the log. Order of writes:
+The mark is stored in a file beside the log, which has two slots. A slot is a place for one mark:
+its sequence number, the position, and a CRC of both. Order of writes:
 1. For a flush, the data is synced before the mark moves up, so the mark never promises too much.
 2. For a cut below the mark, the mark moves down before the log is cut. Otherwise later appends to
    the shorter log would count as flushed.
@@ -21,7 +22,7 @@ _SLOT_DISTANCE = 512
 """Bytes between the two slots: each is in a sector of its own, so no write can damage both."""
 _SLOTS = (0, 1)
 _NO_MARK = (0, 0, 1)
-"""Sequence, position and slot of a log without a mark; the first mark goes into slot 0."""
+"""Sequence, position and slot of a log without a mark. Slot 1: so the first mark goes into 0."""
 
 
 class FlushMark:
@@ -40,7 +41,7 @@ class FlushMark:
         self._free_slot = 1 - slot
         """The slot that the next mark overwrites."""
         self._is_synced = False
-        """True if the disk has the newest mark."""
+        """True if the disk is known to have the newest mark."""
 
     def open(self) -> int:
         """Open the file once, created if missing; return its descriptor. Raises: OSError.
@@ -69,8 +70,8 @@ class FlushMark:
         if sync:
             self._files.fdatasync(file)
             self._is_synced = True
-            # An unsynced mark does not get here: the next mark overwrites its slot, so that the
-            # other slot keeps the last synced mark.
+            # Only after a sync: an unsynced mark is overwritten by the next one, so that the other
+            # slot keeps the last synced mark.
             self._free_slot = 1 - self._free_slot
 
     def close(self) -> None:
@@ -92,7 +93,7 @@ def _read_newest_mark(path: Path) -> tuple[int, int, int]:
     for slot in _SLOTS:
         stored = content[slot * _SLOT_DISTANCE :][:_SLOT_BYTES]
         body = stored[: _BODY.size]
-        # A slot that was never written has zeros. They are no mark: zeros have another CRC than 0.
+        # A slot that was never written has zeros. They are no mark: the CRC of zeros is not 0.
         if len(stored) == _SLOT_BYTES and stored[_BODY.size :] == _crc(body):
             sequence, position = _BODY.unpack(body)
             newest = max(newest, (sequence, position, slot))  # by the sequence, the first item

@@ -16,7 +16,7 @@ from protocol.ids import Offset
 from protocol.records.batch import RecordBatch
 
 _LENGTH = struct.Struct(">I")
-"""Length of the payload, as the CRC's input has it."""
+"""Length of the payload: the first bytes that the CRC covers."""
 _HEADER = struct.Struct(">II")
 """Length of the payload, CRC of length and payload."""
 _encoder = msgspec.msgpack.Encoder()
@@ -27,7 +27,8 @@ _decoder = msgspec.msgpack.Decoder(RecordBatch)
 class LogContent:
     """The batches at the beginning of a file that form a valid log.
 
-    Shape: frame i begins at byte `positions[i]`; the last position is the end of the last frame.
+    Shape: frame i begins at byte `positions[i]`. There is one position more than batches: the last
+    one is the end of the last frame.
     """
 
     batches: list[RecordBatch]
@@ -58,8 +59,8 @@ def parse_log(content: bytes) -> LogContent:
     """Return the valid log at the start of a file's content.
 
     The log ends in front of the first
-    - frame that is incomplete or has a wrong CRC (zeros and garbage have), or
-    - whole batch that begins before the end of the batch in front of it.
+    - frame that is incomplete, has a wrong CRC (zeros and garbage have one), or is no batch, or
+    - batch whose base offset is below the end of the batch in front of it.
     Source: Kafka LogSegment.recover, which truncates behind the last valid batch.
     """
     batches: list[RecordBatch] = []
@@ -72,12 +73,12 @@ def parse_log(content: bytes) -> LogContent:
         payload = bytes(view[payload_start : payload_start + length])
         if len(payload) < length or _frame_crc(length, payload) != crc:
             break
-        # The CRC does not prove that the payload is a batch, for instance one of this release.
+        # A right CRC does not prove that the payload is a batch as this release defines it.
         try:
             batch = _decoder.decode(payload)
         except msgspec.MsgspecError:
             break
-        # A gap in front of a batch is valid: a cleaning removes whole batches.
+        # A gap in the offsets is valid: a cleaning (log compaction) removes whole batches.
         if batches and batch.base_offset < batches[-1].next_offset:
             break
         batches.append(batch)

@@ -70,7 +70,10 @@ class TraceDigest:
         self._chunk.clear()
 
     def _add_marks(self, time_us: int) -> None:
-        """Add the marks of all steps that end before a row at `time_us`."""
+        """Add the marks of all steps that end at or before a row's `time_us`.
+
+        No row came since the previous one, so all these marks are equal.
+        """
         # Ends the chunk here. The ends of chunks depend on the rows alone, not on the calls of
         # `hexdigest`, so equal rows give equal digests.
         self._hash_chunk()
@@ -87,7 +90,10 @@ class TraceDigest:
 
 
 class EventsOnly:
-    """Passes on the rows that a run without traced messages would have, with their numbers."""
+    """Passes on the rows that a run without traced messages would have.
+
+    Their `seq` is counted again from 0 for each incarnation, as that run would have it.
+    """
 
     def __init__(self, observer: Callable[[TraceRow], None]) -> None:
         self._observer = observer
@@ -106,12 +112,12 @@ class EventsOnly:
 def parted_between(one: str, other: str) -> tuple[int, int | None] | None:
     """Return the two times between which the runs of two trails parted, None if they did not.
 
-    Units: microseconds. The later time is None if all marks that both trails have are equal, but
-    one trail has more.
+    Units: microseconds. The later time is None if all compared marks are equal although the trails
+    differ, for instance because one has more marks.
     """
     (step, marks), (other_step, other_marks) = _parse(one), _parse(other)
-    # A step is a power of two times the first one, so the longer step is a multiple of the shorter.
-    # Of the finer trail only the marks at whole longer steps are compared.
+    # A step is FIRST_STEP_US times a power of two, so the longer step is a multiple of the shorter.
+    # Of the trail with the shorter step only the marks at multiples of the longer one are compared.
     common_step = max(step, other_step)
     pairs = list(
         zip(
@@ -127,6 +133,7 @@ def parted_between(one: str, other: str) -> tuple[int, int | None] | None:
 
 
 def _parse(trail: str) -> tuple[int, list[str]]:
+    """Return a trail's step in microseconds, and its marks."""
     step, *marks = trail.split()
     return int(step.removesuffix("s")) * FIRST_STEP_US, marks
 

@@ -1,5 +1,8 @@
 """Trace files: rows written by each incarnation while it lives, later merged into one trace.
 
+An incarnation is one life of a node, counted from 0. A frame is one row behind its length. A loop
+turn is one pass of the process's asyncio loop over its ready callbacks.
+
 A node process appends MessagePack rows in frames to `trace/<node>-<incarnation>.frames`. It writes
 them to the page cache after each loop turn that traced, so `kill -9` loses at most a torn last
 frame, which readers count. `parquet` converts the merged rows to Parquet.
@@ -51,7 +54,7 @@ class FrameTraceWriter:
         """Add `row`; it is in the file after the next flush."""
         start = len(self._buffer)
         self._buffer += bytes(FRAME_HEADER.size)  # the length, which is written below
-        self._encoder.encode_into(row, self._buffer, -1)
+        self._encoder.encode_into(row, self._buffer, -1)  # -1: at the end
         FRAME_HEADER.pack_into(self._buffer, start, len(self._buffer) - start - FRAME_HEADER.size)
 
     def flush(self) -> None:
@@ -83,8 +86,9 @@ class FrameDecoder:
         return len(self._pending)
 
     def feed(self, block: bytes) -> Iterator[TraceRow]:
-        """Yield the rows that `block` completes. The caller must take all of them.
+        """Yield the rows that `block` completes.
 
+        The caller must take all of them: only then are the bytes of an unfinished frame kept.
         Raises: TraceFileCorrupt.
         """
         pending = self._pending + block

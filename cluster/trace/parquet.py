@@ -38,7 +38,10 @@ class ParquetTraceWriter:
     def __init__(
         self, path: Path, *, sink: io.RawIOBase | None = None, rows_per_chunk: int = ROWS_PER_CHUNK
     ) -> None:
-        """Begin the file; its bytes go to `sink`, or to `.<name>.unfinished` if that is None."""
+        """Begin the file `.<name>.unfinished`.
+
+        A `sink` is that file, already opened by the caller; None: Arrow opens it.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.rows_written = 0
@@ -71,7 +74,8 @@ class ParquetTraceWriter:
     def discard(self) -> None:
         """Delete the file, unless it is complete."""
         if self._writer.is_open:
-            with suppress(OSError, pa.ArrowException):  # the footer may fail: the file is deleted
+            # Closing writes the footer; it does not matter if that fails, as the file is deleted.
+            with suppress(OSError, pa.ArrowException):
                 self._writer.close()
             if self._sink is not None:
                 self._sink.close()

@@ -1,10 +1,11 @@
 """TraceTail: the trace of a run in progress, row by row in one order.
 
-It follows the `*.frames` files that the driver can read, on its own machine or in a shared
-directory, while nodes append to them. Rows are merged by time up to a watermark. The watermark
-stays behind the run's clock, because a node writes a row to its file one loop turn after it stamped
-the row. A row that arrives later than that is dropped; for all rows, read the complete files after
-the run. Must not know the runtime that writes the files.
+It follows the `*.frames` files that the driver (the process that conducts the run) can read, on its
+own machine or in a shared directory, while nodes append to them. Rows are merged by time up to a
+watermark. The watermark stays behind the run's clock, because a node writes a row to its file one
+turn of its loop after it stamped the row. A row that arrives when the watermark has passed its time
+is dropped; for all rows, read the complete files after the run. Must not know the runtime that
+writes the files.
 """
 
 from collections import deque
@@ -16,6 +17,7 @@ from protocol.trace import TraceRow
 WATERMARK_LAG_US = 1_000_000
 """Default distance between watermark and the run's clock, in run time."""
 _BEFORE_THE_RUN_US = -1
+"""Below every row's time, since a run begins at 0."""
 
 
 class _FollowedFile:
@@ -48,8 +50,8 @@ class _FollowedFile:
 class TraceTail:
     """Follows the trace files of one directory, including files that appear later.
 
-    Units: `lag_us` is run time. With a `time_scale` of k it is k times shorter in real time, so a
-    fast run, or one on a loaded machine, needs more.
+    Units: `lag_us` is run time. In a run whose clock passes k times faster than real time, it is k
+    times shorter in real time. So such a run, or one on a loaded machine, needs a longer lag.
     Memory: the rows of about the last `lag_us`, of all files.
     """
 

@@ -2,6 +2,11 @@
 
 `BaseHost` has everything that is the same in real time. After the incarnation's end its coroutines
 take no further step; `dispose` frees those that are left when the run is over.
+
+- Host: the only thing that a node may touch: clock, timers, connections, storage, trace.
+- Incarnation: one life of a node, from a start to a stop or kill. A host serves one.
+- Step: one resumption of a coroutine by the loop.
+- Frame: one message of a connection, or one about it (opened, closed, reset).
 """
 
 from collections.abc import Callable, Sequence
@@ -54,7 +59,10 @@ class HostTimer(LoopTimer):
             host.callback_failed(error)
 
     def fire_late(self) -> None:
-        """Make the call that came due while its host was paused, unless it was cancelled since."""
+        """Make the call that came due while its host was paused, unless it was cancelled since.
+
+        The resumed host makes the calls that `keep_timer` kept.
+        """
         if not self._cancelled:
             self._run()
 
@@ -81,7 +89,11 @@ class VirtualHost(BaseHost):
         log: LogSink | None,
         has_run_before: bool = False,
     ) -> None:
-        """Create the host; `has_run_before` puts its first timer ticks at drawn phases."""
+        """Create the host.
+
+        `has_run_before`: the node counts as one that has run for long. So the first tick of each of
+        its periodic timers comes at a drawn part of the period.
+        """
         super().__init__(
             name,
             incarnation,
@@ -108,8 +120,8 @@ class VirtualHost(BaseHost):
         """Return this node's monotonic clock in microseconds."""
         if not self.alive:
             raise self._dead()
-        # Same value as NodeClock.now_us without drift. Nodes call this several times per input,
-        # so the second call is saved.
+        # Without drift NodeClock.now_us returns the loop's time. Reading that directly saves a
+        # call: nodes ask for the time several times per input.
         return self._clock.now_us() if self._clock.has_drifted else self._loop.current_us
 
     def wall_us(self) -> int:
@@ -142,6 +154,7 @@ class VirtualHost(BaseHost):
         self._on_failure(self, what, error)
 
     def _hold_steps(self) -> None:
+        # All tasks of an incarnation share one context, and no other task has it.
         self._kept_steps += self._loop.withdraw(self._context)
 
     def _release_steps(self) -> None:
@@ -167,7 +180,8 @@ class VirtualHost(BaseHost):
     def trace(self, event: TraceEvent) -> None:
         """Stamp `event` and pass the row to the run's observers.
 
-        Raises: HostDead, also when an observer ended this incarnation because of the row.
+        Raises: HostDead, also when an observer ended this incarnation because of the row (a fault
+        of the plan may wait for a row).
         """
         if not self.alive:
             raise self._dead()
@@ -196,6 +210,7 @@ class VirtualHost(BaseHost):
         """
         if not self.alive:
             return
+        # `sent`: frames with which the kernel tells the peers. `unread`: frames that have arrived.
         sent, unread = self.kernel_frames()
         self.retire()
         for frame in sent:
@@ -207,8 +222,9 @@ class VirtualHost(BaseHost):
 
     def _free_resources(self) -> None:
         self._network.detach(self)
-        # Two rounds: (1) cancel the steps that its tasks are about to take; (2) once the running
-        # callback has ended, cancel the steps that it woke, in case it belongs to this node.
+        # Two rounds: (1) cancel the steps that this host's tasks are about to take. (2) The running
+        # callback may be this node's own, and wake more of its tasks: cancel those steps once the
+        # callback has ended.
         self._loop.discard(self._context)
         self._loop.post(self._loop.discard, self._context)
 
@@ -219,7 +235,7 @@ class VirtualHost(BaseHost):
         garbage collector would run it at a moment that differs from run to run.
         """
         for task in self._tasks:
-            # asyncio would log "Task was destroyed but it is pending" for each task of a crash.
+            # Else asyncio would log "Task was destroyed but it is pending" for each dead task.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             _close_coroutine(task.get_coro())
         self._tasks.clear()

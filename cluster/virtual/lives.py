@@ -3,6 +3,11 @@
 Owns the state that outlives an incarnation (disk, clock, number of incarnations) and the current
 link rules. Must not know what a fault is. Which nodes the cluster itself takes for alive is state
 of the controller, not of this module.
+
+- Incarnation: one live period of a node, counted from 0; each has a host of its own.
+- Act: a start, kill, stop, pause, resume or restart. `_begin(node, act)` of the base class checks
+  that the act is legal in the node's state, writes the driver's trace row, and returns the life.
+- Driver: the run itself, which writes rows about its own acts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,8 +45,8 @@ class VirtualLife(NodeLife):
         self.self_checking: SelfChecking | None = None
         """The live node, if it can check itself.
 
-        It is set once, when the node starts: checks may follow every event, and `isinstance` with a
-        protocol looks up every attribute.
+        It is set once, when the node starts, not looked up at each check: checks may follow every
+        event, and `isinstance` with a protocol is slow, since it looks up every attribute.
         """
         self.is_stopping = False
         """True from a request for a controlled shutdown until the process exits."""
@@ -67,7 +72,7 @@ class VirtualLives(NodeLives[VirtualLife]):
 
     `trace` writes rows of the driver. An act on a node raises UnknownNode if no node has the name,
     or if the node is not in the state that the act needs. The acts are coroutines because `Runtime`
-    declares them so; here each of them is done when it is first stepped.
+    declares them so; here each of them waits for nothing, and is done after its first step.
     """
 
     def __init__(
@@ -176,7 +181,10 @@ class VirtualLives(NodeLives[VirtualLife]):
         return _hit_node(host)
 
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask a node to stop as SIGTERM does; the shutdown begins at this instant."""
+        """Ask a node to stop as SIGTERM does; the shutdown begins at this instant of virtual time.
+
+        Returns at once; the node exits by itself when it has finished.
+        """
         life = self._begin(node, LifeAct.SHUT_DOWN)
         life.is_stopping = True
         host = life.live_host()
@@ -203,7 +211,7 @@ class VirtualLives(NodeLives[VirtualLife]):
                 host = life.host
                 host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
                 self._end_life(life, host)
-                # Unlike a crash this sends no reset to a peer: all nodes end at this instant.
+                # `crash` would also send resets to the peers, but they end at this instant, too.
                 host.retire()
         if self._admin is not None and self._admin.alive:
             self._admin.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
@@ -254,6 +262,7 @@ class VirtualLives(NodeLives[VirtualLife]):
             yield self._admin
 
     def _boot(self, life: VirtualLife) -> None:
+        """Start the next incarnation: a host, and on it a new node from the spec."""
         incarnation = Incarnation(life.incarnations)
         life.incarnations += 1
         host = life.host = self._new_host(life.name, incarnation, life.storage, life.clock)
@@ -283,12 +292,13 @@ class VirtualLives(NodeLives[VirtualLife]):
         self._before_exit(life)
         host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
         self._end_life(life, host)
-        host.crash()
+        host.crash()  # for the kernel every exit is the same
 
     def _before_exit(self, life: VirtualLife) -> None:
         """Inspect a node at the end of its orderly stop. Does nothing here."""
 
     def _end_life(self, life: VirtualLife, host: VirtualHost) -> None:
+        """Note that the node is down. The caller ends `host` itself."""
         life.host = None
         life.node = life.self_checking = None
         life.is_stopping = False

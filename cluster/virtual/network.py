@@ -1,9 +1,13 @@
 """The virtual network: one directed link per pair of nodes, with latency, and refusals.
 
-The network does the work of kernels and cables. Frames arrive in order after a drawn latency. An
-open to a node that is not up is refused, so the client learns of it one round trip later. A frame
-that needs an answer from a dead process gets a reset. The network must not know what a connection
-is: it delivers a frame to the host that is up under the destination's name when the frame arrives.
+The network does the work of kernels and cables. Frames of a link arrive in order, each after a
+drawn latency. An OpenFrame to a node that is not up is refused, so the client learns of it one
+round trip later. Other frames to a node that is not up are answered with a reset, if they belong to
+a connection that its peer still takes for open. The network must not know what a connection is: it
+delivers a frame to the host that is up under the destination's name when the frame arrives.
+
+- Host: the receiving side of one incarnation of a node. It is up from `attach` to `detach`.
+- Client and server are the two ends of a connection: the client has opened it.
 """
 
 import random
@@ -65,8 +69,8 @@ class Link:
     def draw_arrival_us(self, now_us: int) -> int:
         """Draw the arrival time of a frame that leaves now: never before an earlier frame's."""
         arrival_us = now_us + self._base_us + int(self._random() * self._jitter_us)
-        # One frame in `tail_one_in` draws a value below 1. The frame is late by that part of
-        # `_tail_us`: such frames are the long tail of the latencies.
+        # `tail` is below 1 for one frame in `tail_one_in`, and then even between 0 and 1. Such a
+        # frame is late by that part of `_tail_us`: it is in the long tail of the latencies.
         tail = self._random() * self._tail_one_in
         if tail < 1.0:
             arrival_us += int(tail * self._tail_us)
@@ -78,8 +82,8 @@ class Link:
     def answer_us(self, now_us: int) -> int:
         """Return the arrival time of a kernel's answer that leaves now: behind all earlier frames.
 
-        Draws nothing: answers on behalf of a dead process must not shift the draws of its
-        successor's frames.
+        Draws nothing: the link has one random stream for all incarnations of its source. Answers on
+        behalf of a dead one must not shift the draws for the frames of the next.
         """
         return max(now_us + self._base_us, self._last_arrival_us)
 
@@ -120,12 +124,12 @@ class VirtualNetwork:
             del self._up[host.name]
 
     def transmit(self, frame: Frame) -> None:
-        """Put a frame on its link. The frame still arrives if its sender dies meanwhile."""
+        """Put a frame on its link. The frame arrives even if its sender dies meanwhile."""
         link = self._links.get((frame.source, frame.destination))
         if link is None:
             link = self._link(frame.source, frame.destination)
         if self._copy_messages:
-            # As on Ray, where sender and receiver share no objects: shows codec faults.
+            # As between real processes, which share no objects: shows mistakes of the encoding.
             frame = self._decoder.decode(self._encoder.encode(frame))
         loop = self._loop
         loop.post_at(link.draw_arrival_us(loop.current_us), self.arrive, frame)
@@ -133,9 +137,10 @@ class VirtualNetwork:
     def arrive(self, frame: Frame) -> None:
         """Deliver a frame to the host that is up under its destination's name.
 
-        If no host is up, the machine exists but the process does not. Its kernel refuses an open,
-        and answers every other frame that needs an answer with a reset. Such frames occur because
-        a peer may learn late (behind a cut) that a connection ended with its process.
+        If no host is up, the machine exists but the process does not. The machine's kernel refuses
+        an OpenFrame, and answers a frame of a connection with a reset. Frames of connections still
+        come because a peer may learn late that its connection ended with the process: a cut (a
+        fault that holds frames) may delay the news.
         """
         host = self._up.get(frame.destination)
         if host is not None:
@@ -156,7 +161,7 @@ class VirtualNetwork:
                     _close_frame(frame, by_client=True, reason="its process is gone")
                 )
             case CloseFrame() | ResetFrame():
-                pass  # the connection has ended at both ends
+                pass  # the sender has ended the connection, and the receiver's process is gone
 
     def _transmit_reset(self, answer: CloseFrame) -> None:
         """Put a kernel's answer on its link, without a draw of its latency."""
@@ -188,6 +193,10 @@ def _close_frame(
     by_client: bool,
     reason: str,
 ) -> CloseFrame:
+    """Return the answer to `frame` that closes its connection, in the name of its destination.
+
+    `by_client`: True if that destination is the connection's client.
+    """
     return CloseFrame(
         source=frame.destination,
         destination=frame.source,

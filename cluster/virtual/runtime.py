@@ -2,7 +2,12 @@
 
 Owns the loop, the network, the driver's rows and the list of the tool's own failures.
 `VirtualLives` has the acts on nodes and links. Must not know what a fault, a plan or a verdict is.
-Observers get the rows in the order in which they happen.
+Observers get the trace's rows in the order in which they happen.
+
+- Driver's rows: the trace rows of the run itself, not of a node.
+- Failure of the tool: a bug of this project (a task that died), never a verdict about Kafka.
+- Tripwire: raises if node code reads a real clock, real randomness or another thing of the machine.
+- Host: what a node has in place of a machine. An incarnation is one life of a node, on one host.
 """
 
 import asyncio
@@ -60,9 +65,10 @@ class VirtualRuntime(VirtualLives, Runtime):
     ) -> None:
         """Prepare a cluster.
 
-        With `invariants_every` each node checks itself after about that many events and before it
-        stops, and each answer is checked against its request. A violation ends the run as a failure
-        of the tool.
+        `copy_messages`: receivers get copies of messages, encoded and decoded as between processes.
+        `invariants_every`: each node checks itself after about that many events of the loop and
+        before it stops, and each answer is checked against its request. A violation ends the run as
+        a failure of the tool. None: nothing is checked.
         """
         self._seed = seed
         self._run_id = run_id
@@ -80,7 +86,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         super().__init__(spec, loop, build=build, new_host=self._build_host, trace=self.trace)
         self._failures: list[str] = []
         self._checks_invariants = invariants_every is not None
-        """True until the first violation: after that the checks would only repeat it."""
+        """True until the first violation: further checks would only repeat it."""
         self._checks_answers = invariants_every is not None
         if invariants_every is not None:
             loop.check_every(invariants_every, self._check_invariants_once)
@@ -107,8 +113,8 @@ class VirtualRuntime(VirtualLives, Runtime):
 
         When the run is interrupted or breaks, `main` is cancelled and its cleanup runs before
         this raises; a second Ctrl-C skips the cleanup.
-        Raises: exceptions of `main`; NodeTaskFailed when a node's task died, also by a tripwire
-            (see `tripwires`); Deadlock; KeyboardInterrupt after a Ctrl-C.
+        Raises: exceptions of `main`; NodeTaskFailed when a node's task died, also by a tripwire;
+            Deadlock when `main` waits and nothing is scheduled; KeyboardInterrupt after a Ctrl-C.
         """
         task = self._loop.create_task(main, name="main")
         with self._interruptible(), tripwires():
@@ -127,7 +133,8 @@ class VirtualRuntime(VirtualLives, Runtime):
     async def start(self, *, apart: bool = False) -> None:
         """Start every node of the initial cluster.
 
-        With `apart` each node starts at its drawn time; otherwise all start now, in order.
+        With `apart` each node starts at its drawn time; otherwise all start now, in the spec's
+        order. `apart` also makes their timers begin at drawn phases.
         Raises: ClusterStartError if a node cannot be started; the started ones are stopped.
         """
         began_us = self.now_us()
@@ -196,13 +203,14 @@ class VirtualRuntime(VirtualLives, Runtime):
         return tuple(self._failures)
 
     def _check_invariants_once(self, *, thoroughly: bool = False) -> None:
-        """Check all nodes, unless an earlier check has failed."""
+        """Check all nodes, unless an earlier check has failed: at most one check ever raises."""
         if self._checks_invariants:
             self._checks_invariants = False  # stays False if the next line raises
             self.check_invariants(thoroughly=thoroughly)
             self._checks_invariants = True
 
     def _before_exit(self, life: VirtualLife) -> None:
+        """Have a node check itself at the end of its orderly stop. Raises: InvariantViolation."""
         if self._checks_invariants:
             self._check_one(life.spec.name, life, thoroughly=True)
 
@@ -234,7 +242,7 @@ class VirtualRuntime(VirtualLives, Runtime):
 
     def _node_failed(self, host: VirtualHost, what: str, error: BaseException) -> None:
         failure = f"{host.name} incarnation {host.incarnation}: {what} died: {error!r}"
-        self._failures.append(failure)  # first, since an observer of the next row may raise
+        self._failures.append(failure)  # first, since an observer of the row below may raise
         host.trace(TraceEvent(kind=TraceKind.TASK_FAILED, detail={"exception": failure}))
         raise NodeTaskFailed(failure) from error
 
@@ -245,7 +253,7 @@ class VirtualRuntime(VirtualLives, Runtime):
             try:
                 self._loop.run_until_complete(task)
             except NodeTaskFailed:
-                continue
+                continue  # `_node_failed` has recorded it; the cleanup goes on
             except asyncio.CancelledError:
                 return
             except Exception as error:  # `run` raises the failure before this one
@@ -255,7 +263,8 @@ class VirtualRuntime(VirtualLives, Runtime):
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
         """Turn Ctrl-C into KeyboardInterrupt between two callbacks of the loop."""
-        # Python allows signal handlers in the main thread only. A handler of the caller stays.
+        # Does nothing outside the main thread, where Python allows no signal handlers, and if the
+        # caller has a handler of its own.
         if (
             threading.current_thread() is not threading.main_thread()
             or signal.getsignal(signal.SIGINT) is not signal.default_int_handler

@@ -1,13 +1,13 @@
 """Start times of a run's nodes, drawn from the seed.
 
 This module owns the time spans and the draws; `runtime` starts the nodes. In reality the nodes of a
-cluster start at different moments, and faults come at no particular phase of their timers. The
-start of a node fixes the phase of its timers. So each start is drawn evenly from a span that is at
-least as long as the period of the timers that results depend on. At any later time the phase of
-such a timer is then uniform.
+cluster start at different moments, and faults come at no particular phase of their timers: the
+phase is the time since the timer's last tick. The start of a node fixes the phase of its timers. So
+the start of a broker is drawn evenly from a span as long as the period of its heartbeats: at any
+later time their phase is then uniform. For the timers of members, `draw_wait_us` does the same.
 
-Each node draws from random streams of its own. Neither these draws nor an additional node in the
-cluster shift any other draw.
+Each node draws from a random stream of its own. So neither these draws nor an additional node in
+the cluster shift any other draw.
 """
 
 from collections.abc import Iterator
@@ -37,9 +37,9 @@ def draw_starts(cluster: ClusterSpec, seed: int) -> list[tuple[int, NodeName]]:
     """Return (start time, node) for each node of the initial cluster, in the order of time.
 
     Units: microseconds from the first start. Controllers and ZooKeeper servers start at 0. Brokers
-    start within one broker.heartbeat.interval.ms, so that the phase of their heartbeats, by which
-    the controller finds a missing one, is uniform. Clients start once the cluster stands, at
-    moments that do not depend on the brokers' draws.
+    start within one broker.heartbeat.interval.ms, so that the phase of their heartbeats is uniform;
+    by these the controller finds a missing broker. Clients start READY_US after the end of that
+    span, at moments that do not depend on the brokers' draws.
     """
     starts = [
         (_start_us(spec, cluster, seed), spec.name)
@@ -52,9 +52,10 @@ def draw_starts(cluster: ClusterSpec, seed: int) -> list[tuple[int, NodeName]]:
 def draw_wait_us(cluster: ClusterSpec, seed: int) -> int:
     """Draw how long a run waits after the steady state before its plan begins.
 
-    A group's members begin to heartbeat when the group becomes stable. The steady state is detected
-    at the same moment. Without the wait, each plan would begin at the same phase of the heartbeats.
-    The wait is drawn evenly from the longest period among the members' timers.
+    The plan is the run's list of faults. The steady state begins when every group is stable, which
+    is also when the members begin to heartbeat. Without the wait, each plan would begin at the same
+    phase of the heartbeats.
+    Returns: microseconds, drawn evenly from 0 to the longest period among the members' timers.
     """
     return stream(seed, "wait").randrange(max(_members_periods_us(cluster), default=0) + 1)
 

@@ -2,9 +2,9 @@
 
 Clocks, the global random generator, fresh uuids, the kernel's entropy and threads would make two
 runs of one seed differ. A tripwire replaces each such function during a run. It raises `Tripped` if
-node code called the function, directly or through a library. Calls of the tool itself (checkers,
-displays, tests, other threads) work as usual. Lint rules see such calls in our own sources only;
-tripwires see them in libraries, too.
+node code called the function, directly or through a library. Calls by the rest of the project
+(checkers, displays, tests) and by other threads work as usual. Lint rules see such calls in our own
+sources only; tripwires see them in libraries, too.
 
 Cost: one assignment for each function when a run begins and when it ends, and a check at each call
 of a replaced function.
@@ -28,12 +28,14 @@ from protocol.errors import SimulationError
 NODE_CODE = ("protocol", "partition_log", "coordinator", "cluster")
 """Packages whose code runs in nodes, or in the virtual runtime itself."""
 TOOL_CODE = ("cluster.trace.", "cluster.ray.", "cluster.virtual.loop")
-"""Exceptions in these packages: modules that watch runs or serve real time.
+"""Beginnings of module names in NODE_CODE that may call everything: they watch runs or serve real
+time, and no node runs them.
 
-The loop is one because it logs for asyncio, and each log record has a time.
+The loop is among them because it logs for asyncio, and each log record has a time.
 """
 OWN_CODE = (*NODE_CODE, "results_schema", "chaos", "coordlab", "pipeline", "tests", "benchmarks")
-"""All packages of this project: the nearest one on the stack made the call."""
+"""All packages of this project. The frame of one of them that is nearest to a forbidden function on
+the stack made the call."""
 INSTEAD = "node code has its Host's now_us, wall_us, sleep, rng and spawn"
 
 _TIMES = (
@@ -47,6 +49,7 @@ _lock = threading.Lock()
 _runs: dict[int, int] = {}
 """Number of active runs by thread id. Tripwires are installed while any thread has one."""
 _originals: list[tuple[object, str, object]] = []
+"""(module or class, name, function) of each replaced function, to put back at the end."""
 
 
 class Tripped(SimulationError):
@@ -108,6 +111,8 @@ def _remove() -> None:
 
 
 def _guard(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the tripwire that replaces `original`."""
+
     def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the original's arguments
         if threading.get_ident() in _runs:
             _check(name, sys._getframe(1))

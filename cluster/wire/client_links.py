@@ -1,6 +1,9 @@
 """Link rules at the end of Kafka clients, which have no Host that applies them.
 
-Each client has a LinkGate, like a node. The frames of its requests leave through the gate, and the
+A link rule is a fault's effect on the frames between two nodes, for instance a delay. A LinkGate
+applies the rules to the frames of one node, and keeps those that must wait. Each node has its gate
+in its Host (its access to the network); a Kafka client is an outside process, so the listener that
+accepted it keeps a gate for it. The frames of the client's requests leave through the gate, and the
 broker's frames arrive through it. The broker's Host applies the rules at the other end of the link.
 """
 
@@ -41,6 +44,7 @@ class ClientLinks:
         to_client: Callable[[Frame], None],
         rng_for: Callable[[NodeName, str], random.Random],
     ) -> None:
+        """Begin without rules. `rng_for` returns the random stream of a client for a purpose."""
         self._after = after
         self._to_broker = to_broker
         self._to_client = to_client
@@ -77,7 +81,10 @@ class ClientLinks:
             gate.reset(closes)
 
     def _gate(self, client: NodeName) -> LinkGate | None:
-        """Return a client's gate; None if no rule is in force and no frame waits in the gate."""
+        """Return a client's gate, made or dropped as needed.
+
+        None if no rule is in force and no frame waits in the gate: then frames pass directly.
+        """
         gate = self._gates.get(client)
         if gate is not None:
             # After the last rule, a gate stays until its delayed frames have left: a later frame

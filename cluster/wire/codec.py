@@ -1,9 +1,12 @@
 """Encodes and decodes messages in one version of an API, by the tables of `protocol.wire`.
 
-For each message and version, a reader and a writer are composed once, from one function per field.
-- Requests of today's shape become messages (Structs) directly, by a "typed" reader.
-- Versions whose shape differs too much (`reshaped_below`) become "plain" data first, dicts and
-  lists, which `protocol.plain` turns into messages. Responses take the same ways back.
+The tables list the fields of each message (`WireField`), with the versions that have them. For each
+message and version, a reader and a writer are composed once, from one function per field.
+- Requests whose version has the structure of the newest become messages (Structs) directly, by a
+  "typed" reader.
+- Requests of older structure (versions below the table's `reshaped_below`) become "plain" data
+  first, dicts and lists, which `protocol.plain` turns into messages.
+Responses take the same two ways in the other direction. A "scalar" is a value that is no structure.
 Numbers are big-endian; strings have an int16 length, arrays and bytes an int32 length; a length of
 -1 means null. None of the versions is flexible (KIP-482), so there are no tagged fields.
 Source: Kafka's protocol guide, "Protocol Primitive Types".
@@ -122,6 +125,7 @@ def _read_string(cursor: Cursor) -> str:
 
 
 def _write_string(out: bytearray, value: str | None) -> None:
+    """Append a string, cut to STRING_BYTES_MAX bytes, or null for None."""
     if value is None:
         out += b"\xff\xff"  # length -1
         return
@@ -310,7 +314,7 @@ def _value_writer(field: WireField, version: int, *, plain: bool) -> Writer:
 def _fields_writer(fields: tuple[WireField, ...], version: int, *, plain: bool) -> Writer:
     """Return a writer of a message that is plain data, or of a Struct.
 
-    A field that a Struct lacks has the value that the table gives it.
+    A field that a Struct lacks is written as the table's `absent`.
     """
     writers = []
     for field in _present(fields, version):
@@ -327,7 +331,8 @@ def _fields_writer(fields: tuple[WireField, ...], version: int, *, plain: bool) 
 def _getter(field: WireField) -> Callable[[Any], Any]:
     """Return a function that reads a field of a Struct, with a default if the Struct may lack it.
 
-    The default makes the read slower, so other fields are read without one.
+    A Struct may lack a field that the table gives an `absent` value, or that is nullable. The
+    default makes the read slower, so other fields are read without one.
     """
     get, absent, name = attrgetter(field.name), field.absent, field.name
     if absent is None and not field.is_nullable:
@@ -340,7 +345,10 @@ def _getter(field: WireField) -> Callable[[Any], Any]:
 
 @cache
 def _request_reader(api: Api, version: int) -> Reader:
-    """Return the reader of an API's requests: by plain data if the version is reshaped."""
+    """Return the reader of an API's requests: by plain data if the version has an old structure.
+
+    `schema.lift` converts requests of an old structure into the newest; None: there are none.
+    """
     schema = OFFERED[api].schema
     if schema.lift is not None and version < schema.reshaped_below:
         read_plain = _dict_reader(schema.request_fields, version)
@@ -350,7 +358,10 @@ def _request_reader(api: Api, version: int) -> Reader:
 
 @cache
 def _response_writer(api: Api, version: int) -> Writer:
-    """Return the writer of an API's responses: by plain data if the version is reshaped."""
+    """Return the writer of an API's responses: by plain data if the version has an old structure.
+
+    `schema.lower` converts responses into an old structure; None: there are none.
+    """
     schema = OFFERED[api].schema
     if schema.lower is not None and version < schema.reshaped_below:
         write_plain = _fields_writer(schema.response_fields, version, plain=True)

@@ -3,6 +3,9 @@
 While a request is served, later bytes wait here (Kafka mutes the channel), so answers leave in the
 order of the requests. A client may close its side of the connection after its last request: the
 requests that were sent before are still served.
+
+The listener (`ConnectionOwner`) accepts the connections and answers the requests. An exchange is a
+request together with the data for encoding its answer.
 Source: Kafka `SocketServer.Processor`, `NetworkReceive`.
 """
 
@@ -34,7 +37,10 @@ class ConnectionOwner(Protocol):
         """Called when bytes have arrived."""
 
     def request(self, connection: "WireConnection", payload: bytes) -> None:
-        """Called with the bytes of one request: sets `exchange`, or closes the connection."""
+        """Called with the bytes of one request, without its size.
+
+        Sets `connection.exchange`, or closes the connection.
+        """
 
     def refuse(self, connection: "WireConnection", reason: str) -> None:
         """Closes a connection because of its bytes, and reports the reason."""
@@ -55,16 +61,19 @@ class WireConnection(asyncio.Protocol):
         self.exchange: Exchange | None = None
         """The request that is being served; None while there is none."""
         self.address = ("", 0)
+        """Host and port of the client; unknown before `connection_made`."""
         self.is_closed = False
         self._owner = owner
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._unread = bytearray()
+        """Bytes that have arrived and belong to no served request."""
         self._is_scheduled = False
         """True if `_serve_next` runs in the next turn of the loop."""
         self._is_held = False
         """True while the listener serves as many other connections as it may."""
         self._is_reading = True
+        """False while the socket is not read, so that TCP makes the client wait."""
         self._is_first = True
         """True until the first request: other protocols are recognised by their first bytes."""
         self._is_at_end = False
@@ -137,11 +146,12 @@ class WireConnection(asyncio.Protocol):
         self.exchange = None
         if frame is not None and self._transport is not None and not self.is_closed:
             self._transport.write(frame)
+        # Without these three there is nothing to do: no next request, no end, no paused reading.
         if self._unread or self._is_at_end or not self._is_reading:
             self._schedule()
 
     def end(self, *, reset: bool = False) -> None:
-        """Close the connection without sending unsent bytes; with `reset`, by a TCP reset."""
+        """Close the connection; bytes not sent yet are lost. With `reset`, by a TCP reset."""
         if self.is_closed or self._transport is None:
             return
         self.is_closed = True
@@ -186,7 +196,10 @@ class WireConnection(asyncio.Protocol):
             self._set_reading(True)
 
     def _illegal_size(self, first_bytes: bytes, size: int) -> str:
-        """Return the message about a size that no request has, or about another protocol."""
+        """Return the message about a size that no request has, or about another protocol.
+
+        A client of another protocol (TLS, HTTP) shows itself by an absurd first size.
+        """
         foreign = foreign_protocol(first_bytes) if self._is_first else None
         return foreign or (
             f"expected a request of at most {self._owner.request_max_bytes} bytes "
@@ -194,6 +207,7 @@ class WireConnection(asyncio.Protocol):
         )
 
     def _set_reading(self, wanted: bool) -> None:
+        """Read the socket, or stop reading it; does nothing on a closing connection."""
         if wanted == self._is_reading or self._transport is None or self._transport.is_closing():
             return
         self._is_reading = wanted

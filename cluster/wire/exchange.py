@@ -1,7 +1,10 @@
 """Exchange: one request of a Kafka client as a RequestEnvelope, and its answer as bytes.
 
-Handles the differences between versions that the tables of `protocol.wire` do not contain: defaults
-of old versions, and the place of the error in their answers. Must not know connections.
+A RequestEnvelope is the form in which a node of the cluster sends a request; the broker handles
+both alike. Handles the differences between versions that the tables of `protocol.wire` do not
+contain: defaults of old versions, and the place of the error in their answers. The tables list the
+fields of each message; OFFERED names the APIs and versions that the listener serves. Must not know
+connections.
 """
 
 from dataclasses import dataclass, field
@@ -82,7 +85,11 @@ class Exchange:
         )
 
     def answer_bytes(self, response: AnyResponse, cluster_id: str) -> bytes:
-        """Return the frame of an answer: size, correlation id, message."""
+        """Return the frame of an answer: size, correlation id, message.
+
+        The broker's answer has no cluster id, and no fields that only clients' versions need: they
+        are added here.
+        """
         if isinstance(response, MetadataResponse):
             response = msgspec.structs.replace(response, cluster_id=cluster_id)
         elif isinstance(response, ProduceResponse):
@@ -98,7 +105,7 @@ class Exchange:
         return bytes(out)
 
     def is_refused(self, response: AnyResponse) -> bool:
-        """Return True if an answer has an error, or a batch was refused here."""
+        """Return True if the broker's answer has an error, or `read_exchange` refused a batch."""
         return bool(self.refused_batches) or error_of(response) != ErrorCode.NONE.name
 
     def with_refused_batches(self, response: ProduceResponse) -> ProduceResponse:
@@ -241,7 +248,11 @@ def _with_batches(
 
 
 def _batch_of(data: PartitionProduceData, version: int) -> RecordBatch | ErrorCode:
-    """Return the one batch of a partition's bytes, or the error that refuses it."""
+    """Return the one batch of a partition's bytes, or the error that refuses it.
+
+    Kafka accepts exactly one batch per partition. Versions below OLDEST_ANSWERED_PRODUCE are
+    offered, but each batch in them is refused.
+    """
     if version < OLDEST_ANSWERED_PRODUCE:
         return ErrorCode.UNSUPPORTED_VERSION
     payload = data.records

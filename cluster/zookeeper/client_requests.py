@@ -4,6 +4,11 @@ Owns the session of each connection, the watches, and the writes that wait for t
 session's requests are answered in order (ZK-04), because the Host delivers the next request of a
 connection only after the answer to the one before. Ids such as ZK-04 name rules in
 docs/kafka/ZOOKEEPER_CONSUMER.md.
+
+A transaction (txn) is a write as the leader has ordered it, with a zxid; each server applies it. It
+carries the server and the request number of the write, by which that server finds the client that
+waits. The role is the server's as leader or follower. Outputs go into `result`: replies, notices
+(events of watches), and HangUp, which closes a connection.
 Source: ZooKeeper `ZooKeeperServer`, `FinalRequestProcessor`.
 """
 
@@ -114,8 +119,8 @@ class ClientRequests:
         if session_id is None:
             result.add(HangUp(connection))
             return
-        # The leader knows the deadline of the session. A follower reports the session at the
-        # leader's next ping, so it needs no time.
+        # `touch` says that the session's client is alive. The leader knows the session's deadline,
+        # and moves it. A follower reports the session at the leader's next ping: it needs no time.
         if isinstance(role, Leading):
             role.touch(session_id, now_us)
         else:
@@ -146,6 +151,7 @@ class ClientRequests:
 
     def hang_up_all(self, result: ServerResult) -> None:
         """Close every client's connection, because this server has no leader."""
+        # A client that opens or continues a session waits on a connection without one.
         waiting = [pending.connection for pending in self._pending.values()]
         waiting += [connection for _request_id, connection in self._revalidating.values()]
         for connection in dict.fromkeys((*self._sessions, *waiting)):
@@ -161,7 +167,8 @@ class ClientRequests:
 
         1. Send the events of the watches that fire.
         2. If `answers`, answer the client of this server that waits for the transaction. `answers`
-           is False for a transaction of an earlier epoch: its client was disconnected since then.
+           is False for a transaction of an earlier leader's epoch: its client has been
+           disconnected since.
         3. If the transaction closes a session, close the session's connection.
 
         Events go first because a client must get an event before any answer that shows the change
@@ -208,14 +215,15 @@ class ClientRequests:
         session_id = request.session_id
         if session_id == NO_SESSION:
             timeout_ms = self._ensemble.negotiated_timeout_ms(request.timeout_ms)
+            # A new session is a write: the leader proposes a transaction that creates it.
             wanted = ConnectRequest(timeout_ms=timeout_ms)
             self._submit(connection, request_id, NO_SESSION, wanted, role, now_us, result)
         elif isinstance(role, Leading):
             timeout = role.revalidate(session_id, self._ensemble.server_id, now_us)
             self._take_up(request_id, connection, session_id, timeout, result)
         else:
-            # The client has connected a second time before the leader's answer: only its newest
-            # connection counts.
+            # If the client has connected before, and the leader has not answered that time, only
+            # its newest connection counts.
             earlier = self._revalidating.get(session_id)
             if earlier is not None:
                 _request_id, earlier_connection = earlier
@@ -252,6 +260,7 @@ class ClientRequests:
         self._connections[session_id] = connection
 
     def _close_connection(self, connection: AcceptedConnection, result: ServerResult) -> None:
+        """Close a connection from this side; its watches and waiting writes are dropped."""
         result.add(HangUp(connection))
         self.connection_ended(connection)
 
@@ -288,6 +297,7 @@ class ClientRequests:
                 return GetChildrenResponse(zxid=zxid, children=tree.children(path))
 
     def _send_events(self, fired: Iterable[Fired], result: ServerResult) -> None:
+        """Trace each fired watch, and send its event to the client."""
         for connection, event in fired:
             result.add(watch_fired(connection, event, self._database.last_zxid))
             result.add(Notify(connection, event))

@@ -1,8 +1,11 @@
 """A server's database: the tree and the open sessions, as of one zxid.
 
-A database is a function of the log: two servers that have applied the same transactions have equal
-databases. A leader has two. One has the committed transactions, like every server's. The other is
-ahead: the leader applies each proposal to it at once, and checks new writes against it.
+A zxid numbers the transactions in the order that the leader gave them. A database is a function of
+the log: two servers that have applied the same transactions have equal databases. A leader has two.
+One has the committed transactions, as every server has them. The other is ahead: the leader applies
+each proposal to it at once, and checks new writes against it.
+- `prepare` checks a write and returns its transaction, an ErrorTxn if it is refused: on the leader.
+- `apply` carries out a transaction without checks: on every server.
 Source: ZooKeeper `ZKDatabase`, `PrepRequestProcessor`; rules ZK-02, ZK-05 and ZK-12 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -44,7 +47,7 @@ class ZooKeeperDatabase:
     """
 
     def __init__(self, initial: Iterable[tuple[str, str]] = ()) -> None:
-        """Begin with the persistent znodes `initial` and without sessions."""
+        """Begin with the persistent znodes `initial` (path, data) and without sessions."""
         self.tree = ZnodeTree(initial)
         self.sessions: dict[SessionId, int] = {}
         """Open sessions, and the timeout of each in milliseconds."""
@@ -76,7 +79,10 @@ class ZooKeeperDatabase:
                 return ()
 
     def prepare(self, session_id: SessionId, request: ZooKeeperWrite) -> TxnBody:
-        """Return the transaction for `request` in this state; an ErrorTxn if it is refused."""
+        """Return the transaction for `request` in this state; an ErrorTxn if it is refused.
+
+        Changes nothing.
+        """
         match request:
             # The only write without a session: it asks for one.
             case ConnectRequest(timeout_ms=timeout_ms):
@@ -118,5 +124,8 @@ class ZooKeeperDatabase:
             self.apply(txn)
 
     def is_as_of(self, zxid: Zxid) -> bool:
-        """Return True if all transactions up to `zxid` are applied (ZK-05)."""
+        """Return True if this database is at least as new as `zxid` (ZK-05).
+
+        A server refuses a client that has seen a newer zxid elsewhere.
+        """
         return self.last_zxid >= zxid

@@ -8,6 +8,11 @@ The requests to the leader, in order (each method handles the answer to one):
    (`up_to_date`);
 4. AckRequest for each Proposal (`noticed`).
 
+The epoch is the number of a leadership. To promise an epoch is to follow no leader of an older one.
+A session is touched by each request of its client, which keeps it from expiring. Outputs go into
+`result`. The class closes no connection itself: it sets `has_failed`, and the server gives up the
+role.
+
 A follower answers reads from the transactions that it has applied, so they may lag behind the
 leader (ZK-03). Ids such as ZK-03 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md. Source: ZooKeeper
 `Learner`, `Follower`.
@@ -54,11 +59,12 @@ class Following:
         self.has_failed = False
         """True if the server must look for another leader."""
         self.committed_zxid = committed_zxid
+        """Newest transaction that is known to be committed; the server applies them up to it."""
         self._ensemble = ensemble
         self._log = log
         self._heard_us = now_us
         self._touched: dict[SessionId, None] = {}
-        """Sessions of active clients, since the leader's last ping."""
+        """Sessions whose clients sent a request since the leader's last ping."""
 
     def begin(self, result: ServerResult) -> None:
         """Ask the leader for its epoch."""
@@ -71,7 +77,10 @@ class Following:
     def info_answered(
         self, response: FollowerInfoResponse, now_us: int, result: ServerResult
     ) -> None:
-        """Promise the leader's epoch; fail if it is older than a promise, or `leader` has none."""
+        """Promise the leader's epoch.
+
+        Fail if the epoch is older than one promised before, or None: that server does not lead.
+        """
         self._heard_us = now_us
         if response.epoch is None or response.epoch < self._log.accepted_epoch:
             self.has_failed = True
@@ -97,7 +106,8 @@ class Following:
             self._log.append(txn)
         self._log.enter_epoch(self.epoch)
         self._ask(AckNewLeaderRequest(), result)
-        # The leader counts this for commits of its own epoch, which commit the history as well.
+        # The history needs no commit of its own. The leader takes this as the newest transaction of
+        # this log, when it counts the logs that have a transaction of its epoch.
         self._ask(AckRequest(zxid=self._log.last_zxid), result)
 
     def up_to_date(self, response: AckNewLeaderResponse, now_us: int) -> None:
@@ -151,4 +161,5 @@ class Following:
             result.add(SetTimer(key=FOLLOW_TIMER, delay_us=self._ensemble.tick_us // 2))
 
     def _ask(self, request: QuorumRequest, result: ServerResult) -> None:
+        """Send a request to the leader."""
         result.add(AskLeader(self.leader, request))

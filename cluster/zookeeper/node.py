@@ -1,4 +1,11 @@
-"""A ZooKeeper server as a node: it runs a ServerCore on a Host, and carries out its outputs."""
+"""A ZooKeeper server as a node: it runs a ServerCore on a Host, and carries out its outputs.
+
+- Core: a state machine without clock and network. Each input (a request, a timer, an answer)
+  returns a list of outputs: replies, requests to other servers, timers, trace events.
+- Host: the only thing that a node may touch: clock, timers, connections, storage, trace.
+- Incarnation: one life of a node, counted from 0.
+- Notice: a message on a connection that answers no request.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -32,7 +39,8 @@ from protocol.messages.zookeeper_quorum import QuorumRequest, ServerId, VoteRequ
 from protocol.trace import TraceEvent
 
 _LIFE_BITS = 32
-"""Bits of a request number that count within an incarnation; the bits above are its number."""
+"""Low bits of a request number, which count within an incarnation. The bits above are the number of
+the incarnation, so that a restarted server uses no request number twice."""
 
 
 class ZooKeeperNode:
@@ -126,6 +134,7 @@ class ZooKeeperNode:
         server: ServerId,
         answer: AnyResponse | Disconnected | RequestTimedOut,
     ) -> None:
+        """Pass on a vote. A server that does not answer has no vote in this round."""
         if isinstance(answer, VoteResponse):
             self._carry_out(self._core.voted(election_round, server, answer, self._host.now_us()))
 
@@ -136,7 +145,7 @@ class ZooKeeperNode:
         request: QuorumRequest,
         answer: AnyResponse | Disconnected | RequestTimedOut,
     ) -> None:
-        # A failed request does nothing here: the connection ends with it (`_leader_lost`).
+        # A failed request does nothing here: its failure also ends the connection (`_leader_lost`).
         if self._is_leader(connection) and not isinstance(answer, Disconnected | RequestTimedOut):
             self._carry_out(
                 self._core.leader_answered(leader, request, answer, self._host.now_us())
@@ -152,6 +161,7 @@ class ZooKeeperNode:
             self._carry_out(self._core.leader_lost(leader, self._host.now_us()))
 
     def _is_leader(self, connection: Connection) -> bool:
+        """Return True for the present connection to the leader, False for an earlier one."""
         return self._leader is not None and self._leader[1] is connection
 
     # -- outputs ---------------------------------------------------------------------------------

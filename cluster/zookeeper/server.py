@@ -4,6 +4,12 @@ Owns the role (looking for a leader, following, leading), the votes of an electi
 committed database. `client_requests` serves the clients while the server has a leader. The log of
 transactions is the only persistent state; only `_advance`, which applies committed transactions,
 changes the database. Source: ZooKeeper `QuorumPeer`.
+
+- Epoch: the number of a leadership; a zxid, which numbers a transaction, contains it.
+- Learner: a server that follows, seen from its leader.
+- Serving: a leader serves once a majority has its history, a follower once it has copied it.
+- Outputs go into a ServerResult; a timer's key names it, and an AskVote or AskLeader is a request
+  to another server.
 """
 
 from cluster.host.incoming_request import AcceptedConnection
@@ -78,6 +84,7 @@ class ServerCore:
         self._has_served = False
         """True if the server has served clients in its present role."""
         self._election_round = 0
+        """Number of the newest election round; 0: none has begun."""
         self._votes: dict[ServerId, VoteResponse] = {}
 
     @property
@@ -120,7 +127,7 @@ class ServerCore:
     # -- inputs ----------------------------------------------------------------------------------
 
     def start(self, now_us: int) -> ServerResult:
-        """Begin to look for a leader; the only server of an ensemble leads at once."""
+        """Begin to look for a leader; the only server of an ensemble of one leads at once."""
         result = ServerResult()
         self._look_for_leader(now_us, result)
         self._advance(now_us, result)
@@ -219,7 +226,7 @@ class ServerCore:
                     if isinstance(request, RevalidateRequest):
                         self._clients.revalidated(request.session_id, timeout_ms, result)
                 case _:
-                    pass  # the answers to acks, writes and touched sessions are empty
+                    pass  # the answers to AckRequest, SubmitRequest and TouchRequest are empty
         self._advance(now_us, result)
         return result
 
@@ -264,7 +271,7 @@ class ServerCore:
     # -- applying committed transactions ---------------------------------------------------------
 
     def _advance(self, now_us: int, result: ServerResult) -> None:
-        """Finish an input.
+        """Finish an input; every input ends with this, since each may commit a transaction.
 
         1. Trace the new role when it begins to serve.
         2. Apply the newly committed transactions in order; each answers the client that waits for
@@ -298,6 +305,7 @@ class ServerCore:
         elif isinstance(self._role, Following):
             result.add(LeaveLeader())
             result.add(CancelTimer(key=FOLLOW_TIMER))
+        # Once, not in each further attempt to find a leader.
         if self._has_served or self._election_round == 0:
             result.add(server_state(ServerState.LOOKING, None))
         self._has_served = False
@@ -324,11 +332,11 @@ class ServerCore:
         )
 
     def _count_votes(self, now_us: int, result: ServerResult) -> None:
-        """Lead if this server has the newest log of a majority; else follow the one that has.
+        """Lead if this server has the newest log among a majority; else follow the one that has it.
 
-        Only the votes of servers that look for a leader count. If fewer than a majority look, other
-        servers have a leader or do not answer. Another round follows; `voted` ends it at once if
-        the leader answers.
+        Only the votes of servers that look for a leader count. If these are fewer than a majority,
+        the others have a leader or do not answer: another round follows. If the leader answers in
+        it, `voted` ends the round at once.
         """
         looking = {
             server: vote
@@ -354,5 +362,5 @@ class ServerCore:
 
 
 def _newness(vote: VoteResponse) -> tuple[int, int]:
-    """Return a sort key: the history of a later leader is newer; of one leader, the longer one."""
+    """Return a sort key: a later epoch is newer; within an epoch, the longer history is newer."""
     return (vote.current_epoch, vote.last_zxid)

@@ -1,4 +1,9 @@
-"""Trace events of ZooKeeper servers and their clients. Their column `offset` has a zxid."""
+"""Trace events of ZooKeeper servers and their clients.
+
+A trace row has the same columns for all kinds of events. In these kinds `offset` has a zxid (the
+number of a transaction), `leader_epoch` the epoch of a ZooKeeper leader, and `peer` the node at the
+other end of the connection.
+"""
 
 from cluster.host.incoming_request import AcceptedConnection
 from protocol.messages.zookeeper import SessionId, WatcherEvent, Zxid
@@ -21,7 +26,10 @@ def session_name(session_id: SessionId) -> str:
 
 
 def server_state(state: ServerState, epoch: int | None) -> TraceEvent:
-    """Return the event that a server begins to look for a leader, to follow or to lead."""
+    """Return the event that a server begins to look for a leader, to follow or to lead.
+
+    `epoch`: the leader's; None while the server looks for one.
+    """
     return TraceEvent(
         kind=TraceKind.ZOOKEEPER_STATE, leader_epoch=epoch, detail={"state": state.value}
     )
@@ -35,7 +43,10 @@ def session_expired(session_id: SessionId) -> TraceEvent:
 
 
 def txn_applied(txn: Txn) -> TraceEvent:
-    """Return the event that a server has applied a transaction."""
+    """Return the event that a server has applied a transaction.
+
+    An ErrorTxn is a write that the leader has refused.
+    """
     detail: dict[str, object] = {"session": session_name(txn.session_id)}
     error = None
     match txn.body:
@@ -58,7 +69,10 @@ def txn_applied(txn: Txn) -> TraceEvent:
 
 
 def watch_fired(connection: AcceptedConnection, event: WatcherEvent, zxid: Zxid) -> TraceEvent:
-    """Return the event that a watch fired, and its server sends the change to a client."""
+    """Return the event that a watch fired, and its server sends the change to a client.
+
+    `zxid`: the newest transaction that the server has applied.
+    """
     return TraceEvent(
         kind=TraceKind.ZOOKEEPER_WATCH_FIRED,
         peer=connection.peer,
@@ -83,7 +97,10 @@ def event_received(peer: str, event: WatcherEvent, last_zxid: Zxid) -> TraceEven
 def client_state(
     state: str, session_id: SessionId, peer: str | None, last_zxid: Zxid
 ) -> TraceEvent:
-    """Return the event that a client's session connects, disconnects or expires."""
+    """Return the event that a client's session connects, disconnects or expires.
+
+    `peer`: the server; None if there is none. `last_zxid`: as in `event_received`.
+    """
     return TraceEvent(
         kind=TraceKind.ZOOKEEPER_CLIENT_STATE,
         peer=peer,

@@ -3,6 +3,10 @@
 Every append is flushed before it is acknowledged (forceSync=yes), so a power loss removes no
 transaction that counts towards a majority. DEVIATION: there are no snapshots, the whole log stays.
 Source: ZooKeeper `FileTxnLog`, `QuorumPeer` (acceptedEpoch, currentEpoch).
+
+The epoch is the number of a leadership. A zxid has the epoch in its high bits, and numbers the
+transactions of that epoch in its low bits. A leader's history is the transactions in its log when
+its epoch began.
 """
 
 from bisect import bisect_right
@@ -20,6 +24,7 @@ from protocol.records.batch import Record, decode_records
 TXN_LOG = TopicPartition("zookeeper", 0)
 """Name of the log in the storage, which names logs by partition."""
 EPOCHS = "epochs"
+"""Name of the checkpoint file that has the epochs."""
 _EPOCH_BITS = 32
 """Number of a zxid's low bits, which count within an epoch; the bits above are the epoch."""
 
@@ -97,7 +102,7 @@ class TxnLog:
         self._keep(txn)
 
     def after(self, zxid: Zxid) -> tuple[Txn, ...]:
-        """Return the transactions after `zxid`."""
+        """Return the transactions after `zxid`, which need not be in the log."""
         return tuple(self._txns[bisect_right(self._zxids, zxid) :])
 
     def between(self, zxid: Zxid, last: Zxid) -> tuple[Txn, ...]:
@@ -116,6 +121,7 @@ class TxnLog:
         order, and a server that has one of them has the leader's whole history before it.
         """
         own_end_by_epoch = {epoch_of(zxid): zxid for zxid in self.epoch_ends()}
+        # `epoch_ends` is ascending, so the last common end is that of the newest common epoch.
         # Within an epoch that both logs have, the shorter log is a prefix of the longer one.
         common_ends = [
             min(zxid, own_end_by_epoch[epoch_of(zxid)])
@@ -147,5 +153,8 @@ def epoch_of(zxid: Zxid) -> int:
 
 
 def first_zxid(epoch: int) -> Zxid:
-    """Return the zxid just below the first one of an epoch."""
+    """Return the zxid just below the first one that the leader of an epoch gives out.
+
+    No transaction has it: its low bits are 0, and they count from 1.
+    """
     return Zxid(epoch << _EPOCH_BITS)

@@ -1,7 +1,9 @@
 """Watches of one server's clients, and the events that a change causes.
 
-A watch is a pair of a connection and a path; a second watch on the same pair changes nothing. It
-fires once: when this server applies a change of the path, it sends an event and removes the watch.
+A watch is a pair of a connection and a path; a second watch on the same pair changes nothing. A
+watch fires once: when this server applies a change of the path, it sends an event and removes the
+watch. A znode's stat has the zxid of its last change of data (mzxid), and of its last change of
+children (pzxid).
 Source: ZooKeeper `WatchManager`, `DataTree`; rules ZK-16 to ZK-20 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -13,6 +15,7 @@ from cluster.zookeeper.znodes import Change, ZnodeTree
 from protocol.messages.zookeeper import SetWatchesRequest, WatcherEvent, WatchType
 
 _Watchers = dict[str, dict[AcceptedConnection, None]]
+"""The connections that watch each path; a dict without values is an ordered set."""
 
 Fired = tuple[AcceptedConnection, WatcherEvent]
 """An event, and the connection that it goes to."""
@@ -70,8 +73,8 @@ class WatchTable:
     ) -> list[Fired]:
         """Add the watches of a client's previous connection; return the events that it missed.
 
-        A watch whose path has changed since `request.relative_zxid` fires at once (ZK-20). Source:
-        DataTree.setWatches.
+        A watch whose path has changed since `request.relative_zxid`, the newest zxid that the
+        client has seen, is not added: its event is returned (ZK-20). Source: DataTree.setWatches.
         """
         events: list[WatcherEvent] = []
         since = request.relative_zxid
