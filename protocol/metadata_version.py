@@ -40,7 +40,7 @@ _INTERNAL_VERSIONS: dict[str, int] = {
     "3.8": 1,
     "3.9": 1,
 }
-"""Release -> number of its internal versions, oldest release first."""
+"""Release -> number of its internal versions (0: it has none), oldest release first."""
 LATEST_METADATA_VERSION = "3.9-IV0"
 """The default of Kafka 3.9's brokers."""
 
@@ -51,6 +51,7 @@ class MetadataVersion(NamedTuple):
     release: int
     """Index of the release in the list of all releases."""
     internal: int
+    """The number behind `-IV`; 0 for a release without internal versions."""
 
 
 def metadata_version(name: str) -> MetadataVersion:
@@ -70,6 +71,7 @@ def metadata_version(name: str) -> MetadataVersion:
 
 def _pattern() -> str:
     """Return a regular expression: each release, perhaps followed by one of its -IV numbers."""
+    # `[0-{count - 1}]` is a class of single digits: no release has more than ten versions.
     names = "|".join(
         release.replace(".", r"\.") + (f"(-IV[0-{count - 1}])?" if count else "")
         for release, count in _INTERNAL_VERSIONS.items()

@@ -1,7 +1,9 @@
 """Conversion between messages and plain data (dicts, lists, numbers) in one version of an API.
 
 Plain data has the fields of that version, under Kafka's names. Recordings of real Kafka are read
-and compared in this form.
+and compared in this form. A schema (see `protocol.wire.fields`) describes all versions of an API,
+a message class only the newest; `lift` and `lower` of a schema convert between their structures.
+An API is named by its label, such as `JoinGroup`.
 """
 
 import types
@@ -56,7 +58,7 @@ def request_from_plain(api: str, version: int, plain: PlainMessage) -> AnyReques
     unused = {field.name for field in schema.request_fields if field.is_unused}
     used = {name: value for name, value in plain.items() if name not in unused}
     request = _build(row.request, used)
-    return typing.cast(AnyRequest, request)  # Api names requests of the union only
+    return typing.cast(AnyRequest, request)  # every `Api.request` is a member of this union
 
 
 def response_to_plain(api: str, version: int, response: AnyResponse) -> PlainMessage:
@@ -81,6 +83,7 @@ def _row_and_schema(api: str, version: int) -> tuple[Api, ApiSchema]:
 
 
 def _check(fields: tuple[WireField, ...], version: int, plain: PlainMessage, path: str) -> None:
+    """Check the fields of an object; `path` names the object in errors. Raises: NotAMessage."""
     expected = {field.name: field for field in fields if field.is_in(version)}
     for name in plain:
         if name not in expected:
@@ -124,6 +127,7 @@ def _build(struct: type[msgspec.Struct], plain: Mapping[str, PlainValue]) -> msg
 def _convert(wanted: typing.Any, value: PlainValue) -> object:  # noqa: ANN401 (a type annotation)
     """Return `value` as a field annotated `wanted` holds it: tuples of Structs for lists."""
     if isinstance(value, list):
+        # The one tuple type among the options, such as `tuple[X, ...] | None`, names the item type.
         (item,) = (
             typing.get_args(option)[0]
             for option in _options(wanted)

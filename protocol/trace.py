@@ -2,6 +2,8 @@
 
 A core or node makes a `TraceEvent`; its Host adds time, node, incarnation and sequence number,
 which gives a `TraceRow`. All runtimes write the same rows; checkers and Spark's tables read them.
+A Host is the only thing that a node may touch: its clock, network and disk. An incarnation is one
+life of a node, counted from 0. A core is a state machine without a clock, such as the coordinator.
 """
 
 from enum import StrEnum

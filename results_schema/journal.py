@@ -54,7 +54,11 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     - `in_force_from_us`, `in_force_until_us`: period in which all affected nodes had the fault. It
       begins when the injection has returned, and ends when the healing begins.
     - `healed_at_us`: None if the fault is in force, was not injected, or is momentary.
+    - `fired_at_us`: time at which the plan came to the fault, whatever the outcome.
     - `nodes`: the affected nodes; for a fault of links, those of the `from` end. `node`: the first.
+    - `incarnation`, `pid`: life and process of `node` at the injection.
+    - `members_survive`: False if the fault hits members of a group, which may then rebalance.
+    - `resolved`: further details that were decided at the injection, such as `direction`.
     - A fault that missed has neither nodes, nor links, nor moves.
     """
 
@@ -158,7 +162,7 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     def moves_text(self, form: str) -> str:
         """Return the first `moves` as text, with the number of the others.
 
-        `form`: a format string for one move.
+        `form`: a format string, in which {0} is a LeaderMove.
         """
         shown = [form.format(move) for move in self.moves[:_MOVES_SHOWN]]
         more = len(self.moves) - len(shown)

@@ -1,4 +1,8 @@
-"""manifest.json: the inputs of a run, with which it can be read, compared and repeated."""
+"""manifest.json: the inputs of a run, with which it can be read, compared and repeated.
+
+The steady state, from which the times of a plan count, is reached when every group is Stable, every
+partition has a leader and its full ISR, and every committing member has committed.
+"""
 
 from enum import StrEnum
 from typing import Any
@@ -8,6 +12,7 @@ import msgspec
 from results_schema.forms import READ_FORMS
 
 MANIFEST_FORMAT = READ_FORMS["run"][-1]
+"""Format number of new manifests: the newest of those that this version can read."""
 
 
 class RunStatus(StrEnum):
@@ -57,6 +62,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     - `clock_error_us`: largest difference between the clocks of two nodes.
     - `digest`: the trace's digest; None if none was computed.
     - `losses`: sentences on missing parts of the trace.
+    - `replay`: the command that plays the run again.
     """
 
     format: int = MANIFEST_FORMAT

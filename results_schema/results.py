@@ -28,6 +28,7 @@ class RunOutcome(StrEnum):
     INTERNAL_ERROR = "internal_error"
 
 
+# Exit codes of the command. 130 is 128 + 2, as shells report a program ended by SIGINT.
 EXIT_PASS = 0
 EXIT_VIOLATED = 1
 EXIT_UNKNOWN = 2

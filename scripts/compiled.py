@@ -25,7 +25,7 @@ from cluster.compiled import BUILD, GROUP, RECORD, fingerprint, library_path, py
 
 LIST = Path(__file__).with_name("hot_modules.txt")
 OPTIONS = ("-O1", "-g0", "-fPIC", "-DNDEBUG", "-fno-strict-overflow", "-w")
-"""Options of the C compiler."""
+"""Options of the C compiler; `-w` and `-g0`: no warnings, no debug information."""
 
 
 class CannotCompile(RuntimeError):
@@ -61,7 +61,8 @@ def build(target: Path = BUILD) -> None:
     missing = missing_for_build()
     if missing is not None:
         raise CannotCompile(missing)
-    # Before the build, which takes a minute: a module that is edited meanwhile makes it stale.
+    # The digest of the sources is taken before the build, which takes a minute: if a module is
+    # edited meanwhile, the record does not fit the sources, and the library is not used.
     compiled_sources = fingerprint()
     (target / RECORD).unlink(missing_ok=True)
     c_folder = target / "c"

@@ -3,6 +3,9 @@
 `python -m scripts.house` reads all figures from the source files of a checkout, without importing
 them. `--make-test` also runs `make test` there, and adds the processor time of the command and its
 children.
+
+A cause is the reason that a row of the trace has, as a word or as a text for people. Only the
+coordinator should read such a text, so the places that parse one elsewhere are counted.
 """
 
 import argparse
@@ -33,6 +36,7 @@ _TEXT_METHODS = frozenset(
         *("search", "match", "fullmatch", "regexp_extract", "partition", "split", "sub"),
     }
 )
+"""Methods with which code looks into a text: of Python's str and re, and of Spark's columns."""
 _CAUSE = re.compile(r"\bcauses?\b|cause_text")
 
 
@@ -88,6 +92,7 @@ def table(house: House) -> Iterator[tuple[str, str]]:
     yield "lines of product", f"{house.product_lines:,}"
     yield "lines of tests", f"{house.test_lines:,}"
     yield "cause phrases parsed outside the coordinator", str(len(house.parsed_causes))
+    # The file lists functions, so that there is one call fewer.
     yield "calls from the plan to the crash on Ray", str(len(house.crash_path) - 1)
     minutes = house.make_test_cpu_minutes
     yield "CPU minutes of make test", "-" if minutes is None else f"{minutes:.1f}"

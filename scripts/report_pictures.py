@@ -40,6 +40,9 @@ NARROW = Screen(width=920, height=780)
 PHONE = Screen(width=360, height=740, touch=True, scale=2.0)
 MARGIN_PX = 12
 
+# Names of the runs: a killed coordinator (CRASH, with three members THREE), partitions with two
+# owners (OVERLAP), lost commits (LOST), 1,000 members (THOUSAND), members on ZooKeeper with
+# different views of their group (SPLIT).
 CRASH, THREE, OVERLAP, LOST, THOUSAND = "crash", "three", "overlap", "lost", "thousand"
 SPLIT = "split"
 RUNS: Mapping[str, Recipe] = {
@@ -63,8 +66,8 @@ class Picture:
     """One picture: a part of a run's report.
 
     - `run`: a key of RUNS.
-    - `elements`: ids of the first and the last element of the part, one below the other; None: the
-      visible part of the window.
+    - `elements`: ids of the first and the last HTML element of the part, one below the other;
+      None: the visible part of the window.
     - `shown_s`: begin and end of the time axis, in seconds after the first fault; None: the whole
       run.
     - `height_px`: limit of the picture's height; None: no limit.

@@ -5,8 +5,11 @@ A learner is a server that follows a leader, or is about to. It opens one connec
    (AckEpoch).
 2. It gets the transactions that its log lacks, and confirms them (AckNewLeader).
 3. It gets every proposal and commit as a notice, in order, and acknowledges proposals (Ack).
-Votes have connections of their own. Ids in brackets (ZK-12) are those of the rules in
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+Votes have connections of their own.
+
+A zxid is the number of a write in the order of all writes. The number in a request's docstring
+(20000) is its API key, chosen beyond Kafka's keys. Ids in brackets (ZK-12) are those of the rules
+in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: ZooKeeper `Leader`, `Learner`, `LearnerHandler` (packet types), `TxnHeader`.
 """
 

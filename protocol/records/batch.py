@@ -7,7 +7,8 @@ Kafka's encoding. `kafka_format` translates either kind to the bytes that a real
 
 This module has the structs, and functions that read records. `partition_log.batches` computes
 offsets, epochs and CRCs. As in Kafka, the CRC covers every field except `base_offset` and
-`partition_leader_epoch`, so that a leader can set these two.
+`partition_leader_epoch`, so that a leader can set these two. The payload of a batch is the bytes of
+its records. `gc=False` spares Python's garbage collector structs that cannot be part of a cycle.
 """
 
 import msgspec

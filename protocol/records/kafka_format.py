@@ -26,7 +26,7 @@ MAGIC = 2
 """The version of the format."""
 _OVERHEAD = struct.Struct(">qi")
 """Base offset and batch length; the length counts the bytes after these two fields."""
-_HEADER = struct.Struct(">qiibIhiqqqhii")
+_HEADER = struct.Struct(">qiibIhiqqqhii")  # the fields in the order of the module's docstring
 _CHECKED = struct.Struct(">hiqqqhii")
 """The part of the header that the CRC covers."""
 _MAGIC_AT = 16
@@ -59,6 +59,8 @@ def decode_batches(data: bytes) -> tuple[RecordBatch, ...]:
     """
     batches: list[RecordBatch] = []
     position = 0
+    # As in Kafka, an unknown magic is an error also in an incomplete batch, so the magic is checked
+    # before the end of the batch.
     while len(data) - position >= _MAGIC_AT + 1:
         _, length = _OVERHEAD.unpack_from(data, position)
         if length < _SMALLEST_LENGTH:

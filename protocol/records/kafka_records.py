@@ -4,7 +4,8 @@ This module handles the payload of a batch, after decompression, and no batch he
 consists of its length, attributes (unused), timestamp delta, offset delta, key, value and headers.
 A zigzag varint has seven bits in each byte; the highest bit says whether another byte follows. Its
 lowest bit is the sign, so that small negative numbers are short, too: 0, -1, 1, -2 are coded as
-0, 1, 2, 3.
+0, 1, 2, 3. So `(raw >> 1) ^ -(raw & 1)` decodes one, and a null key or value has the length -1,
+which is the byte 1. A read beyond the payload raises IndexError: that record is cut short.
 Source: Kafka `DefaultRecord`, `ByteUtils.readVarint`; KIP-98.
 """
 
@@ -77,7 +78,7 @@ def _parse(payload: bytes, count: int) -> Iterator[KafkaRecord]:
             key, position = _read_bytes(payload, position, end)
             value, position = _read_bytes(payload, position, end)
             header_count = payload[position]
-            if header_count:
+            if header_count:  # not 0: `_skip_headers` reads the same byte again, as a varint
                 position = _skip_headers(payload, position, end)
             else:
                 position += 1
@@ -93,15 +94,15 @@ class RecordScan(NamedTuple):
 
     max_timestamp_delta_ms: int
     keyless: tuple[int, ...]
-    """Places of the records without a key."""
+    """Indexes of the records without a key."""
 
 
-def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - see below
+def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - no calls, for speed
     """Check the `count` records of a payload without building a KafkaRecord for each.
 
     This takes less than half the time of `parse_records`, which matters because a leader scans
     every record of a client.
-    Raises: ValueError as `parse_records`, and if an offset delta is not the record's place.
+    Raises: ValueError as `parse_records`, and if an offset delta is not the record's index.
     """
     # Varints of one and of two bytes are read in place: a call for each would take most of the
     # time.
@@ -129,7 +130,7 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - s
                 delta = (delta >> 1) ^ -(delta & 1)
             else:
                 delta, position = _read_varint(payload, position, _INT64_MAX, _VARLONG_BYTES)
-            if delta > max_timestamp_delta_ms or not index:
+            if delta > max_timestamp_delta_ms or not index:  # the first may be below 0
                 max_timestamp_delta_ms = delta
             offset_delta = payload[position]
             if offset_delta < 0x80:
@@ -151,6 +152,7 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - s
                 keyless.append(index)
             else:
                 position += key_length
+            # A byte follows in every whole record: at least the number of headers.
             value_length, second = payload[position], payload[position + 1]
             if value_length < 0x80:
                 position += 1

@@ -1,7 +1,9 @@
 """Records of `__consumer_offsets`: keys and values of committed offsets and groups.
 
 Keys and values begin with a version. The key's version determines whether the record is an offset
-or a group. A record without a value is a tombstone. `versioned` encodes the bodies.
+or a group. A record without a value is a tombstone. `versioned` encodes the bodies, which follow
+the two bytes of the version. In a field's definition, a number is the first version with the field,
+a second number the last one (see `protocol.wire.fields`).
 
 Source: Kafka `OffsetCommitKey.json`, `OffsetCommitValue.json`, `GroupMetadataKey.json`,
 `GroupMetadataValue.json`; docs/kafka/BEHAVIOUR.md 5.1.

@@ -30,9 +30,10 @@ class TransactionPartitions(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TransactionLogValue(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """State of a transactional id. Units: milliseconds.
+    """State of a transactional id. Units: milliseconds; timestamps since the epoch, -1: not set.
 
     `transaction_status` is the number of a TransactionState (`coordinator.transaction.states`).
+    `transaction_partitions` is None in the state Empty.
     """
 
     producer_id: int

@@ -22,6 +22,7 @@ from protocol.wire.fields import Kind, WireField
 _S = typing.TypeVar("_S", bound=msgspec.Struct)
 
 _Write = Callable[[Any], tuple[object, ...]]
+"""Function that returns the fields of a value in the order of one version."""
 
 encode_body = msgspec.msgpack.Encoder().encode
 
@@ -104,7 +105,7 @@ class ValueCodec(typing.Generic[_S]):
 
 
 def _writer(fields: tuple[WireField, ...], version: int) -> _Write:
-    """Return a function that returns the fields of a value in the order of one version."""
+    """Return the _Write of one version; it also converts the items of lists of structs."""
     present = [field for field in fields if field.is_in(version)]
     values_of = _values_of([field.name for field in present])
     item_writers = {

@@ -112,12 +112,12 @@ def decode_subscribed_topics(data: bytes) -> tuple[str, ...]:
 
     Raises: TruncatedConsumerProtocol, after which the coordinator treats the topics as unknown; any
         other ConsumerProtocolError, which makes the join phase fail.
-    Source: Kafka `GroupMetadata.computeSubscribedTopics`; BEHAVIOUR 4.7 with 0.1.
+    Source: Kafka `GroupMetadata.computeSubscribedTopics`; docs/kafka/BEHAVIOUR.md 4.7 with 0.1.
     """
     reader = _Reader(data)
     reader.int16()  # the version, ignored as in Kafka: every version begins with the fields of v0
     topics = reader.strings()
-    reader.nullable_bytes()
+    reader.nullable_bytes()  # the user data, not needed: read for the errors that it may raise
     return topics
 
 

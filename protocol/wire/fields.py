@@ -1,6 +1,7 @@
 """The vocabulary of schema tables: fields, their kinds and their versions.
 
-`message_schemas` and `transaction_schemas` have the tables; this module knows no API.
+`message_schemas`, `listener_schemas` and `transaction_schemas` have the tables; this module knows
+no API. A listener is the socket at which a broker serves Kafka clients.
 """
 
 from collections.abc import Callable
@@ -57,6 +58,7 @@ class WireField:
 
 
 Reshape = Callable[[PlainMessage], PlainMessage]
+"""Function that converts a message between the structures of two versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

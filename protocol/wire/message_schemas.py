@@ -2,8 +2,9 @@
 
 The structs in `protocol.messages` have the shape of the newest version only; a schema describes
 every version, for each API of which several versions are used. In a field's definition, a number is
-the first version with the field; see `fields`. The row of an API in `protocol.api` names its
-schema. `transaction_schemas` has the APIs of transactions.
+the first version with the field, a second number the last one; see `fields`. A `_lift_` function
+converts a request of an older structure, a `_lower_` function an answer. The row of an API in
+`protocol.api` names its schema. `transaction_schemas` has the APIs of transactions.
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 
@@ -99,7 +100,7 @@ LEAVE_GROUP = ApiSchema(
         struct_array("members", MEMBER_ID, group_instance(3), ERROR, since=3),
     ),
     reshaped_below=3,
-    lift=_lift_leave_group,
+    lift=_lift_leave_group,  # no `lower`: an answer below v3 is the newest without `members`
 )
 
 
@@ -142,6 +143,7 @@ def _lift_offset_fetch(request: PlainMessage) -> PlainMessage:
 
 
 def _lower_offset_fetch(response: PlainMessage) -> PlainMessage:
+    """Return the structure of an answer below v8: the fields of its single group."""
     groups = response["groups"]
     if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):
         raise ValueError(f"an OffsetFetch below v8 answers for one group, not {groups!r}")

@@ -1,5 +1,8 @@
 """Kafka's message schemas of the APIs of transactions, as data: see `message_schemas`.
 
+In a field's definition, a number is the first version with the field, `until` the last one. In the
+schema of AddPartitionsToTxn, "v3_and_below" is part of Kafka's own names.
+
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 

@@ -8,7 +8,9 @@ of places cover scenarios:
 - A recording of a real Kafka covers those in its key `covers`, if the cluster follows the recording
   step by step.
 
-The sources of the tests are read; no test is run.
+The sources of the tests are read; no test is run. An id such as GC-010 is a family (FAMILIES) and a
+number. A transcript of tests is a text file with a scripted cluster's events; `== title ==` begins
+each of its stories.
 """
 
 import ast
@@ -115,6 +117,8 @@ def statuses(scenarios: ScenarioList) -> dict[str, str]:
             status[scenario] = "not applicable"
         else:
             repeated = scenarios.same_as.get(scenario, (scenario,))
+            # Only scenarios of the last family (JC) repeat others, so the statuses of those that
+            # they repeat are known by now.
             is_covered = scenario in places or all(
                 status.get(other) == "covered" for other in repeated
             )
@@ -168,7 +172,7 @@ def _row(scenario: str, scenarios: ScenarioList, status: str) -> tuple[str, str,
 
 
 def _in_tests() -> Iterator[tuple[str, Place]]:
-    """Yield each rule that the docstring of a test names, with the test."""
+    """Yield each scenario that the docstring of a test names, with the test."""
     for path in sorted(TESTS.rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
         if _ID.search(source) is None:
@@ -181,7 +185,7 @@ def _in_tests() -> Iterator[tuple[str, Place]]:
 
 
 def _in_transcripts() -> Iterator[tuple[str, Place]]:
-    """Yield each rule that the comments at the head of a story name, with the story."""
+    """Yield each scenario that the comments at the head of a story name, with the story."""
     for path in sorted(TESTS.rglob("scenarios/*.txt")):
         _, *stories = re.split(r"^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         for story in stories:
@@ -193,7 +197,7 @@ def _in_transcripts() -> Iterator[tuple[str, Place]]:
 
 
 def _in_recordings() -> Iterator[tuple[str, Place]]:
-    """Yield each rule that a recording covers, unless it is a known difference."""
+    """Yield each scenario that a recording covers, unless the cluster differs from it."""
     differing = msgspec.json.decode((CONFORMANCE / "known_differences.json").read_bytes())
     for path in sorted((CONFORMANCE / "transcripts").rglob("*.json")):
         if path.name == "index.json":

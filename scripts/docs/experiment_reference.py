@@ -1,4 +1,8 @@
-"""The reference page of the experiment file: every key of its structs, with its values."""
+"""The reference page of the experiment file: every key of its structs, with its values.
+
+A section of the file is a struct in `chaos.experiment.structs`; its path has the keys that lead to
+it (`groups.<group>.config`), with `[]` for each item of a list.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import get_origin

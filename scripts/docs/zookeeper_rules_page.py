@@ -4,7 +4,8 @@ The rules are those of docs/kafka/ZOOKEEPER_CONSUMER.md. A test covers a rule if
 comment in it, names the rule's id and quotes its text; a story of a transcript does so with the
 comments at its head. Rules that deviate or need no test are in
 tests/conformance/zookeeper_rules.toml with their reasons. The source of the tests is read, and none
-is run.
+is run. A transcript is a text file with the events of a scripted cluster; `== title ==` begins each
+of its stories.
 """
 
 import ast
@@ -156,6 +157,7 @@ def _links(rule: Rule) -> str:
 
 def _runs_of_words(text: str) -> set[tuple[str, ...]]:
     """Return every sequence of QUOTED_WORDS consecutive words; of a shorter text all its words."""
+    # `or 1`: a text without words has no sequence, instead of one empty sequence.
     words: Sequence[str] = _WORD.findall(text.lower())
     size = min(QUOTED_WORDS, len(words)) or 1
     return {tuple(words[start : start + size]) for start in range(len(words) - size + 1)}

@@ -1,4 +1,8 @@
-"""Commands whose output has no reader any more: a closed pipe, a closed terminal, a full device."""
+"""Commands whose output has no reader any more: a closed pipe, a closed terminal, a full device.
+
+`command_line.started(...)` runs `python -m coordlab` in a process of its own, with `tmp_path` as
+its working folder. A run prints the stages "starting", "steady", "faults" and "stopping".
+"""
 
 import json
 import subprocess

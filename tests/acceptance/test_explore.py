@@ -1,7 +1,10 @@
 """`python -m coordlab explore` from outside: its output, its files, its ends, resuming.
 
-The space is the reference one with a guard off (an append is acknowledged when the leader has it),
-so that a few seeds find something; every run takes a fraction of a second.
+A space is a file from which each seed draws an experiment and its faults; an exploration plays many
+seeds. A guard is a check of Kafka's that can be switched off. The space here is the reference one
+with a guard off (an append is acknowledged when the leader has it), so that a few seeds find
+something; every run takes a fraction of a second. A mark is a named rare situation that a run may
+reach. `--recheck 25` plays 25 % of the seeds twice, to compare the digests of their traces.
 """
 
 import json
@@ -37,7 +40,7 @@ FOUND_BY = 6
 
 
 def unguarded(command_line: CommandLine) -> str:
-    """Write the space without its guard, and return its file's name."""
+    """Write the reference space with its guard off, and return its file's name."""
     text = load_space("reference").path.read_text()
     assert text.count("  cluster:\n") == text.count("name: reference\n") == 1
     text = text.replace("  cluster:\n", f"  cluster:\n    guards:\n  {GUARD}\n")

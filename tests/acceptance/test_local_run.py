@@ -1,6 +1,8 @@
 """`--runtime local`: experiments in this process, in real time, and requests to such a cluster.
 
-The files are those of users, at ten times the speed of their timeouts.
+The experiments are shipped files, played on a clock ten times as fast as real time. `command_line`
+runs `python -m coordlab` in a process of its own and an empty folder; `runs()` are the run
+directories in it.
 """
 
 import json

@@ -1,4 +1,9 @@
-"""`groups` against a cluster on Ray: queries, changes, and queries during a failover."""
+"""`groups` against a cluster on Ray: queries, changes, and queries during a failover.
+
+`command_line` runs `python -m coordlab` in processes of their own and an empty folder. Exit codes:
+1 if the cluster refused an order, 254 if the command's arguments make no sense (here: no cluster
+runs), 130 after SIGTERM as after Ctrl-C.
+"""
 
 import json
 import stat

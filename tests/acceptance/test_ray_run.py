@@ -1,6 +1,8 @@
 """`python -m coordlab run` on a local Ray: real kills, Ctrl-C, and two runs on one machine.
 
-The timeouts are scaled down so that a run takes half a minute; `make soak` has the real ones.
+The timeouts are scaled down so that a run takes half a minute; `make soak` has the real ones. The
+driver is the process of the command, which starts the nodes, each in a process of its own. An
+incarnation is one life of a node, counted from 0.
 """
 
 import os
@@ -46,6 +48,7 @@ SCALED_DOWN = (
     *("--var", "topics.orders.partitions=4"),
     *("--var", "faults[0].at=1s"),
 )
+# faults[0] is the experiment's only fault, the crash of the coordinator.
 SHORT = ("--var", "faults[0].duration=6s", "--var", "run.after_faults=1s")
 ENDLESS = ("--var", "faults[0].duration=100s")
 PAUSED = ("--var", "faults[0].fault=pause")
@@ -164,7 +167,10 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 def owners_of_sessions() -> set[int]:
-    """Return the processes whose Ray left a session's folder."""
+    """Return the ids of the processes whose Ray left a session's folder.
+
+    The owner's file of such a folder has the host and the process id of the owner.
+    """
     owner_files = Path(tempfile.gettempdir(), "ray").glob(f"session_*/{OWNER_FILE}")
     return {int(path.read_text().split()[1]) for path in owner_files}
 
@@ -212,7 +218,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         assert len(nodes) >= 8, "three brokers, the controller and four members"
         assert is_stopped(*processes([fault.pid]))
         ray = rays_own(run.pid)
-        assert len(ray) == 2
+        assert len(ray) == 2  # gcs_server and raylet
         run.kill()
         run.wait()
         assert left_after([*processes(nodes.values()), *ray]) == []

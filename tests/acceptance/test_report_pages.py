@@ -1,7 +1,11 @@
 """Reports in a headless Chromium: of three members and a thousand, violated and interrupted.
 
 Each report is of a run in virtual time. A page fails its test if it logs to the console, requests
-anything but itself, or cannot draw a chart.
+anything but itself, or cannot draw a chart. A lane is one row of the timeline, such as the owners
+of partitions; all lanes have one time axis. A range is the visible part of the axis, in seconds.
+
+The runs: "three" and "interrupted", a killed coordinator of three members; "overlap", partitions
+with two owners; "violated", commits lost because a guard is off; "thousand", 1,000 members.
 """
 
 import re
@@ -56,6 +60,7 @@ SECTIONS = {
     "configuration",
     "replay",
 }
+# The lane with the messages around the fault, of each run.
 DIAGRAMS = {
     "three": "lane-messages-crash-0",
     "overlap": "lane-messages-cut-0",
@@ -202,7 +207,7 @@ def test_tab_reaches_the_controls_and_every_lane(shelf: Shelf) -> None:
 
 
 def test_escape_removes_the_mark(shelf: Shelf) -> None:
-    """A link's span is marked over the lanes until the reader removes the mark."""
+    """The span of time that a link names is marked over the lanes until Escape removes the mark."""
     with shelf.opened("violated") as page:
         link = page.locator("#violations a[data-from]").first
         lane = (link.get_attribute("href") or "").removeprefix("#")
@@ -221,6 +226,7 @@ def test_evidence_of_a_violation_links_into_the_lanes(shelf: Shelf) -> None:
         targets = links.evaluate_all("all => all.map(each => each.hash.slice(1))")
         known = page.locator("[id]").evaluate_all("all => all.map(each => each.id)")
         assert set(targets) <= set(known)
+        # The first link to a lane; a link to #time only moves the axis.
         chosen = next(index for index, target in enumerate(targets) if target != "time")
         link = links.nth(chosen)
         from_s = float(link.get_attribute("data-from") or "")
@@ -249,6 +255,7 @@ def test_time_axis_is_one_for_all_lanes(shelf: Shelf) -> None:
         set_range(page, 62, 68)
         draw_all(page)
 
+        # Lane -> the labels of its time axis: the first axis of which all labels end with " s".
         axes = {
             lane: [float(label.removesuffix(" s")) for label in labels]
             for lane, labels in page.locator("figure.lane").evaluate_all(
@@ -307,6 +314,7 @@ def test_dark_mode_follows_the_system_and_the_button(shelf: Shelf) -> None:
         dark = page.evaluate(ground)
 
     assert light != dark == chosen
+    # Red, green and blue have up to 255 each: below 200 in sum is dark.
     assert sum(map(int, re.findall(r"\d+", dark)[:3])) < 200
 
 
@@ -335,6 +343,7 @@ def test_words_are_visible_without_javascript(shelf: Shelf, browser: Browser) ->
         page = context.new_page()
         page.goto(shelf.reports.pages["violated"].resolve().as_uri())
         expect(page.locator("noscript .notice")).to_be_visible()
+        # The verdict, a part of the finding, and the command that plays the run again.
         for words in ("VIOLATED", "missing from the log of epoch 1", "python -m coordlab run"):
             expect(page.get_by_text(words).first).to_be_visible()
     finally:

@@ -1,6 +1,7 @@
 """`run --seeds` from outside: the runs of single seeds, and their common results.
 
-Every command is a process in an empty folder; the runs are in virtual time and small.
+Every command is a process in an empty folder; the runs are in virtual time and small. Exit codes: 0
+all passed, 2 unknown, 130 interrupted, 254 wrong arguments, 255 a failure of the tool.
 """
 
 import json
@@ -39,6 +40,7 @@ def test_each_seed_gives_the_run_that_it_gives_alone(command_line: CommandLine) 
     past = {run.path.name: run.manifest for run in command_line.runs()}
     (seven,) = (manifest for name, manifest in past.items() if name.endswith("-seed-7"))
     (other,) = (manifest for name, manifest in past.items() if name.endswith("-seed-8"))
+    # The directory of a run that `--seed` played has no seed in its name.
     (single,) = (manifest for name, manifest in past.items() if "-seed-" not in name)
     assert seven.digest == single.digest != other.digest
     assert seven.replay == single.replay
@@ -106,6 +108,7 @@ def test_worker_that_is_killed_is_a_failure_of_the_lab(command_line: CommandLine
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "seed 1 passed\n"
+        # Python's multiprocessing starts a worker by its function `spawn_main`.
         (worker,) = (
             pid
             for pid in command_line.processes()

@@ -1,4 +1,8 @@
-"""Output of runs on a terminal, on a terminal without cursor movement, and through a pipe."""
+"""Output of runs on a terminal, on a terminal without cursor movement, and through a pipe.
+
+A TerminalCommand runs `python -m coordlab` on a pseudo-terminal; `screen` is everything that it has
+written, control codes included. The panel is the live view of a run, drawn again in place.
+"""
 
 import re
 import sys

@@ -1,4 +1,10 @@
-"""`up` and the commands to its cluster: separate processes, a few seconds of real time each."""
+"""`up` and the commands to its cluster: separate processes, a few seconds of real time each.
+
+`up` starts a cluster that runs until `down`, by default with the name `lab`. Its options are
+`--topic NAME:PARTITIONS`, `--group NAME:TOPIC:MEMBERS` and `--producer TOPIC:RECORDS_PER_SECOND`.
+An order is a command that changes the cluster, such as `inject`. FOLDER is the hidden folder in
+which each cluster that is up has a file.
+"""
 
 import json
 import os
@@ -37,7 +43,7 @@ QUICK = (
 def up(
     command_line: CommandLine, *arguments: str, until: str = "end it"
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Start `up`, and continue when it has printed `until`."""
+    """Start `up`, and continue when it has printed `until`, by default the end of its greeting."""
     with command_line.started("up", *arguments) as process:
         seen = read_until(process, until)
         assert process.poll() is None, (seen, process.communicate())

@@ -1,7 +1,8 @@
 """docs/ARCHITECTURE.md lists every place at which a fault, a check, an API ... is added.
 
 The tests follow one existing example of each kind: a file that mentions it must be on the page, or
-among the files that only use it.
+among the files that only use it. The page has a table with one row for each kind of addition, and
+links to its places. A door sign is the docstring of a folder's `__init__.py`.
 """
 
 import re

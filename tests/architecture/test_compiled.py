@@ -2,6 +2,8 @@
 
 `make fast` compiles the hot modules with mypyc into one library. The finder (`cluster.compiled`)
 loads that library if it is of these sources and this Python, else Python interprets the sources.
+SWITCH is the environment variable COORDLAB_COMPILED; RECORD is the file with the sources and the
+Python for which a library is valid. A digest is a hash over all rows of a run's trace.
 """
 
 import ast
@@ -96,7 +98,7 @@ def test_types_of_compiled_modules_can_be_pickled_for_ray() -> None:
 
 @pytest.mark.slow
 def test_a_class_outside_the_library_inherits_from_none_inside() -> None:
-    """Mypyc's classes refuse interpreted subclasses, and only when one is made."""
+    """Mypyc's classes refuse interpreted subclasses, but only when an instance is created."""
     hot = {ROOT / source for source in hot_sources()}
     assert all(path.is_file() for path in hot)
     trees = {
@@ -124,7 +126,7 @@ def test_a_class_outside_the_library_inherits_from_none_inside() -> None:
 
 
 def _finder(folder: Path, **record: object) -> CompiledFinder:
-    """Return the finder of a library that was compiled from `folder`, with fields changed."""
+    """Return the finder of a library compiled from `folder`; `record` changes fields of RECORD."""
     facts = {
         "fingerprint": compiled.fingerprint(folder),
         "python": compiled.python_tag(),

@@ -1,7 +1,8 @@
 """The list of scenarios is complete, and no test claims one that does not exist.
 
 A scenario is one test case of Kafka's own tests, described in section 10 of BEHAVIOUR.md. A test
-here claims a scenario by naming its id in its docstring.
+here claims a scenario by naming its id in its docstring. An id is a family and a number: GC-010 is
+case 10 of Kafka's GroupCoordinatorTest.
 """
 
 import pytest
@@ -75,7 +76,7 @@ def test_ids_are_read_from_a_docstring(text: str, ids: list[str]) -> None:
 
 
 def test_repeated_scenario_has_the_status_of_its_original() -> None:
-    """A repetition of a scenario that deviates or has no test does not count as covered.
+    """A scenario that repeats one without a test, or one that deviates, is not covered.
 
     `real` is a scenario that some test claims; the ids with 9 do not exist.
     """

@@ -3,7 +3,8 @@
 Three processes play the same scenarios: small clusters, and schedules of tests/schedules. The
 processes differ in hash seed, heap layout, garbage collection, optimisation, and the order of the
 scenarios. Two values of PYTHONHASHSEED alone would not suffice, because an order may also depend on
-addresses. Planted sources of nondeterminism must make the comparison fail.
+addresses. Planted sources of nondeterminism must make the comparison fail. A digest is a hash over
+all rows of a trace.
 """
 
 import json
@@ -90,7 +91,8 @@ def test_a_drawn_schedule_is_the_same_run_with_and_without_message_tracing(
 ) -> None:
     """The search plays without message tracing, `replay` plays with it: the run must be the same.
 
-    The second digest leaves the messages out. The first text has the verdict behind the digest.
+    The run with messages is hashed without its rows of messages. The text of the run without them
+    has the verdict behind the digest; hence `startswith`.
     """
     pairs = [name for name in digests if name.endswith(" with messages")]
     assert len(pairs) == 1
@@ -105,6 +107,9 @@ def test_a_drawn_schedule_is_the_same_run_with_and_without_message_tracing(
 def test_a_planted_source_of_nondeterminism_is_noticed(
     digests: dict[str, list[str]], source: str
 ) -> None:
-    """A check that cannot fail proves nothing."""
+    """A check that cannot fail proves nothing: each source gives several digests.
+
+    It is planted in a cluster of test nodes ("fake") and in one of Kafka's nodes ("real").
+    """
     for cluster in ("fake", "real"):
         assert len(set(digests[f"planted in {cluster}: {source}"])) > 1

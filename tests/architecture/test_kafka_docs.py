@@ -1,6 +1,8 @@
 """Citations about Kafka in code, tests and documents have a target in docs/kafka.
 
-docs/kafka/README.md describes the form of citations.
+docs/kafka/README.md describes the form of citations: the name of a file without `.md`, and a
+section of it, such as "BEHAVIOUR 6.6 f" (row f of the table in 6.6) or "BEHAVIOUR [S]" (the Scala
+coordinator as a whole). An id such as GC-010 names a scenario, a case of Kafka's own tests.
 """
 
 import json
@@ -18,6 +20,7 @@ KAFKA = ROOT / "docs" / "kafka"
 FAMILIES = ("GC", "GM", "MM", "CO", "JC", "JX", "RT", "LD", "SV", "CL", "AS", "FO", "SB")
 """Prefixes of the ids in section 10 of BEHAVIOUR.md."""
 ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+|[a-j]\d?\b)(?:(?:\.\.| to \1-)(\d+))?")
+# A number, or a number with the letter of a row, or [S] or [J].
 SECTION = r"(?:\d+(?:\.\d+)*(?: [a-j]\d?(?=[):.,;]|$))?|\[[SJ]\])"
 CITATION = {
     "BEHAVIOUR": SECTION,
@@ -73,6 +76,7 @@ def citations(name: str, text: str) -> Iterator[tuple[str, str]]:
     the whole file, and "nothing" if no section follows the name.
     """
     one = CITATION[name]
+    # In order: a path or link to the file; the name with one or several sections; one section.
     link = re.compile(rf"[`\[(\w/.]*\b{name}\.md\)?`?")
     several = re.compile(rf"{name}\]? ({one}(?:(?:, | and |, and | to ){one})*)")
     numbered = re.compile(one)

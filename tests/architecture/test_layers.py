@@ -1,4 +1,7 @@
-"""Layers, documents and text that must never be committed."""
+"""Rules of the whole project: layers, formatting, links, deviations, and forbidden text.
+
+A deviation is a known difference from Kafka, marked by a comment DEVIATION in the code.
+"""
 
 import re
 import subprocess

@@ -1,4 +1,8 @@
-"""Texts name modules and files that exist, and a door sign lists its folder's modules."""
+"""Texts name modules and files that exist, and a door sign lists its folder's modules.
+
+A door sign is the docstring of a folder's `__init__.py`; its members are the folder's modules and
+folders.
+"""
 
 import ast
 import keyword
@@ -23,7 +27,7 @@ PATH = re.compile(
     r"\.(?:py|md|yaml|toml|json|txt|js|css))\b"
 )
 SHORT = 60
-"""Longest text that is checked; longer ones are prose."""
+"""Longest string literal whose words count as known names; longer ones are prose."""
 EXAMPLES = {"experiments/NAME.yaml", "experiments/mine.yaml"}
 """Files that a user creates."""
 SETTINGS = {f"cluster.{field.encode_name}" for field in msgspec.structs.fields(ClusterDefinition)}

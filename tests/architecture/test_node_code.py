@@ -1,4 +1,8 @@
-"""Forbidden constructs of node code that ruff's banned names miss (pyproject, TID251)."""
+"""Forbidden constructs of node code, found by `unordered` and by ruff's banned names (TID251).
+
+Node code is the code of brokers, clients and controllers, whose runs in virtual time must be
+reproducible. `unordered` returns a line for each construct whose result differs between processes.
+"""
 
 import subprocess
 import sys

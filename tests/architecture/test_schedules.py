@@ -1,4 +1,8 @@
-"""Schedules that tests depend on are files, so that a change of drawing does not affect them."""
+"""Schedules that tests depend on are files, so that a change of drawing does not affect them.
+
+A schedule is an experiment with its faults, as a seed draws it from a space (a file with what may
+vary). The corpus has schedules that once showed a bug; tests/schedules has other fixed ones.
+"""
 
 import ast
 import re
@@ -32,6 +36,7 @@ MAY_DRAW = {
 }
 """Modules that may draw, with the reason; no other module depends on a seed's draw."""
 DRAWING = frozenset({"draw", "play_seed", "play_seeds"})
+"""Functions of `chaos.exploration` that draw."""
 SEED_OF_A_SPACE = re.compile(r"\bspace,? seeds? \d|\w \(seeds? \d+\)[.:]")
 CITED_FILE = re.compile(r"\bCorpus: `(\w+)`")
 

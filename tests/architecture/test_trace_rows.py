@@ -1,6 +1,8 @@
 """Rows of real runs conform to the table of trace kinds (`protocol.trace_schema`).
 
 The table names the columns that a row of each kind may have; docs/generated/trace.md shows it.
+`run_ensemble` and `GroupLab` play servers and consumers of ZooKeeper: the coroutine given to them
+disturbs the cluster, and `rows` is the trace.
 """
 
 import json
@@ -54,6 +56,7 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
     for name, seed in RUNS.items():
         experiment = load_experiment(str(TESTS / f"{name}.yaml")).experiment
         play(experiment, seed, observers=(rows.append,))
+    # These runs have the kinds of rows and faults that the schedules lack.
     rows += run_ensemble(expiry_of_a_session).rows
     rows += GroupLab(2, 8, late_from=1).run(owner_whose_deletes_are_lost).rows
     rows += play_virtual(pause_and_election_of_the_preferred_leader(), seed=7).rows
@@ -84,7 +87,10 @@ async def expiry_of_a_session(lab: EnsembleRun) -> None:
 
 
 async def owner_whose_deletes_are_lost(lab: GroupLab) -> None:
-    """Let a newcomer give up, because the nodes of the owner are never deleted."""
+    """Let a newcomer give up, because the owner's deletes do not reach the servers (Clog).
+
+    The newcomer is started by this coroutine (`late_from=1`), and retries its claims in vain.
+    """
     owner, newcomer = lab.names
     await lab.rule(Clog(), [owner], lab.servers, apis=("Delete",))
     await lab.runtime.start_node(newcomer)

@@ -1,6 +1,12 @@
 """The administration checker finds orders that the cluster does not carry out.
 
 Orders are controlled shutdowns of brokers and elections of a partition's leader.
+
+`steady_cluster()` has the rows of brokers 0 to 2 in a steady state from 10 s on; broker-0 leads
+OFFSETS_0. `rows.elected(21, "broker-1", [1, 2])` adds the election of a leader of OFFSETS_0 with
+its ISR; "" stands for no leader. NOTHING_SEEN: the run had no case to judge. A kill during a
+shutdown and a refused election are findings only if nothing else is broken: no fault is in force or
+has ended in the last SETTLING_S.
 """
 
 import pytest
@@ -140,7 +146,7 @@ def test_broker_may_be_killed_in_a_shutdown_that_another_fault_disturbs() -> Non
 
 
 def test_consumer_that_is_killed_at_the_end_of_its_grace_period_is_not_judged() -> None:
-    """A rollout stops members, and kills those that take longer; only brokers are judged."""
+    """A rollout stops members, and kills those that stop too slowly; only brokers are judged."""
     rows = steady_cluster()
     rows.add(20, "driver", TraceKind.NODE_STOPPING, peer=CONSUMER)
     rows.add(20.2, "driver", TraceKind.NODE_KILLED, peer=CONSUMER)
@@ -198,7 +204,7 @@ def test_election_is_judged_once_the_last_fault_has_settled(
     rows.healed(30, "broker-2", fault="cut")
     rows.rows.sort(key=lambda row: row.time_us)
     if moved_s < 30:
-        rows.rows.pop()  # the healing comes after the election
+        rows.rows.pop()  # the healing at 30 s would come after the election
     move(rows, moved_s)
     refused(rows, moved_s + 0.1)
     assert bool(check(rows).findings) is is_found

@@ -1,4 +1,9 @@
-"""The answers checker finds requests without an answer in a healthy cluster."""
+"""The answers checker finds requests without an answer in a healthy cluster.
+
+A request that timed out is late if the cluster was healthy for more than twice its timeout: then it
+was sent while nothing was broken. The purpose of a connection between brokers (such as "metadata")
+decides the timeout of its requests.
+"""
 
 import pytest
 
@@ -98,6 +103,7 @@ def test_request_of_a_broker_is_judged_by_its_purpose(purpose: str, late_s: floa
     a setting. A replica fetcher waits 0.5 s for records; its timeout of 0.9 s is shorter than two
     such waits, so that its timeouts prove nothing.
     """
+    # `late_s`: seconds after the healing at which a timeout is a finding; None: it never is.
     for after_s, is_late in ((late_s or 100, late_s is not None), (3.9, False)):
         rows = after_a_fault()
         timed_out(rows, 30 + after_s, "Fetch", node="broker-1", cause=purpose)

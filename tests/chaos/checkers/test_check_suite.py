@@ -1,4 +1,8 @@
-"""The suite of checkers: its rows, its findings during the run, and its expectations."""
+"""The suite of checkers: its rows, its findings during the run, and its expectations.
+
+`experiment()` is a small one: three brokers, topic orders with two partitions, group readers with
+two members. `context_of` computes from it what checkers expect, such as names and timeouts.
+"""
 
 import msgspec
 
@@ -43,7 +47,10 @@ def test_twelve_checkers_are_in_every_suite() -> None:
 
 
 def test_topic_of_transactions_is_checked_for_transactional_members_only() -> None:
-    """A member's name is its transactional id; other groups need no `__transaction_state`."""
+    """The context names the partitions of `__transaction_state` that a transactional group needs.
+
+    A member's node name is its transactional id.
+    """
     cluster = {"brokers": 3, "config": {"transaction.state.log.num.partitions": 5}}
     readers = {"members": 3, "topics": ["orders"], "commit_interval_ms": 200}
     transactional = {**readers, "transactional": True}
@@ -166,7 +173,7 @@ def test_bound_of_the_start_applies_only_in_virtual_time() -> None:
     assert context_of(ordinary).start_bound_us is None
 
     # The bound assumes that one broker loads all partitions, here for 1 s each. The offsets topic
-    # alone has 50 by default.
+    # alone has 50 by default, so that the bound grows by more than 50 s.
     slow = experiment(cluster={"costs": {"load_fixed_us": 1_000_000}})
     assert (context_of(slow, in_virtual_time=True).start_bound_us or 0) > bound_us + 50_000_000
 

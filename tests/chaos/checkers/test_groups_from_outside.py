@@ -3,7 +3,8 @@
 A standing cluster runs until a person stops it, and Kafka's own clients may join it. Its trace has
 the rows of brokers and coordinators about such a client's group, but none of the client itself.
 Here two groups of the lab play a run; then the rows of one group's members are removed, and the
-group is removed from the checkers' context.
+group is removed from the checkers' context. "Of the lab" are the nodes that coordlab starts itself;
+a guest is a client from outside.
 """
 
 import pytest

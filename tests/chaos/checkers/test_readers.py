@@ -1,4 +1,9 @@
-"""The readers checker finds partitions without a reader although a member could read."""
+"""The readers checker finds partitions without a reader although a member could read.
+
+A partition has a reader while a member with a running process owns it. The group g has the members
+C0 and C1 and the partitions t-0 and t-1. `rows.revoked(31, C0)` takes all partitions from C0;
+`consumed(35, C0, 0, 0)` lets C0 process the records 0 to 0 of t-0.
+"""
 
 from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.readers import Readers
@@ -72,7 +77,7 @@ def end(rows: Rows, time_s: float) -> Rows:
 
 
 def test_partitions_of_a_dead_member_get_another_reader() -> None:
-    """A session ends and a rebalance follows, while the member is still dead."""
+    """The dead member's session ends, and a rebalance gives its partition to the other member."""
     rows = group()
     killed(rows, 20, C1)
     rows.revoked(31, C0)
@@ -108,7 +113,7 @@ def test_time_within_the_bound_is_not_judged() -> None:
 
 
 def test_gap_that_ended_too_late_is_found_at_the_next_change() -> None:
-    """That the dead member starts again does not excuse the gap before."""
+    """The dead member starts again after the bound, which does not excuse the gap before."""
     rows = group()
     killed(rows, 20, C1)
     rows.add(20 + BOUND_S + 5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={})
@@ -117,7 +122,7 @@ def test_gap_that_ended_too_late_is_found_at_the_next_change() -> None:
 
 
 def test_fault_of_the_cluster_restarts_the_bound() -> None:
-    """A broker that is cut off excuses the group until it is healed; then the bound begins."""
+    """A broker that is cut off excuses the group until the healing; then the bound begins anew."""
     rows = group()
     killed(rows, 20, C1)
     rows.fault(40, "broker-0", fault="cut", nodes=["broker-0"])

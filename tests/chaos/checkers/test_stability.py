@@ -2,6 +2,10 @@
 
 A loss is a row of one of the kinds that `lose` adds: a fenced broker, a changed leader, a replica
 out of sync, a truncated log, or a client's lost coordinator, connection, record or commit.
+
+`steady_cluster()` has the rows of brokers 0 to 2 in a steady state from 10 s on; broker-0 is the
+preferred leader of OFFSETS_0, and leads it. A fault may have effects until SETTLING_S after its
+end.
 """
 
 import pytest
@@ -198,7 +202,10 @@ def test_replica_keeps_its_lag_time_after_an_election(lasted_s: int, is_right: b
 
 
 def test_replica_whose_broker_is_fenced_may_leave_at_once() -> None:
-    """So may a replica that joined the ISR later: the rule is about the ISR of the election."""
+    """A replica may leave at once if its broker is fenced, or if it joined after the election.
+
+    The rule of the test above is about the ISR that the election had.
+    """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
     rows.elected(22, "broker-1", [1, 2])

@@ -1,6 +1,8 @@
 """Properties that no design promises: measured on ZooKeeper, judged where a group demands them.
 
-A group demands a property by `must_hold`. Only then a breach is a finding.
+A group demands ("asks for") a property by `must_hold`. Only then a breach is a finding. The group
+"old" is on ZooKeeper, "new" has a coordinator. Ids such as ZK-60 are those of the rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Mapping
@@ -53,7 +55,10 @@ def two_processors(checker: Checker, group: str = "old") -> None:
 
 
 def set_back(checker: Checker, *, in_kafka: bool, group: str = "old", member: str = "m") -> None:
-    """Add a commit of 20 and then one of 9, in Kafka or in ZooKeeper."""
+    """Add a commit of 20 and then one of 9, in Kafka or in ZooKeeper.
+
+    The zxid (the number of a write in the ensemble's order), 2 and 3, is also the time in seconds.
+    """
     rows = Rows(checker.observe)
     session: dict[str, object] = {"session": "0x1", "op": "createSession"}
     rows.add(1, "zookeeper-1", TraceKind.ZOOKEEPER_TXN_APPLIED, offset=1, detail=session)
@@ -100,6 +105,7 @@ def test_concurrent_processors_of_a_partition_are_a_finding_where_it_is_asked(gr
     assert finding.summary == (
         f"{group}, orders-0: {C0} and {C1} both processed it while both owned it"
     )
+    # Each of the two members: its assignment, and a row of processed records.
     assert len(finding.evidence) == 4
 
 
@@ -163,7 +169,7 @@ def test_committed_position_that_decreases_is_measured_where_it_is_not_asked() -
 
 
 def test_administrator_may_lower_the_position_of_a_group_with_a_coordinator() -> None:
-    """There, a commit without a member id is an administrator's, and is not judged.
+    """A commit without a member id is an administrator's in such a group, and is not judged.
 
     A consumer on ZooKeeper commits without a member id, too; its commits are judged.
     """

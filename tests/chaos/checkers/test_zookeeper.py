@@ -1,4 +1,9 @@
-"""The check *zookeeper* on hand-made rows: an ensemble's promises, and each way to break one."""
+"""The check *zookeeper* on hand-made rows: an ensemble's promises, and each way to break one.
+
+An owner node is the znode by which a consumer claims a partition; a claim fails ("meets") where the
+node of another owner exists. Ids such as ZK-02 are those of the rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md, whose words the docstrings quote.
+"""
 
 import pytest
 
@@ -88,7 +93,11 @@ def summaries(story: Story) -> list[str]:
 
 
 def test_ensemble_that_keeps_its_order_passes() -> None:
-    """Cases: a lagging server, a restart, an event before the answer, a dead owner."""
+    """S2 lags behind S1, restarts, and applies everything again.
+
+    C0 gets the event of 0x3 before an answer that shows 0x3. Its claim meets a node that is gone
+    meanwhile, then one that exists.
+    """
     story = opened()
     story.state("SyncConnected", S1, 0)
     story.fires(S1, 3)
@@ -232,7 +241,7 @@ def test_event_of_a_closed_connection_is_not_awaited() -> None:
 
 
 def test_runs_without_an_ensemble_have_none_of_its_checks() -> None:
-    """Four checks need an ensemble, or a group that demands them: two of each kind."""
+    """Two checks need an ensemble; two others need one, or a group that demands them."""
     group = GroupExpectation(consumers=(), offsets_partition=OFFSETS_0, commits=False)
     without_ensemble = CheckSuite(CheckContext(groups={"g": group}))
     demanding = CheckSuite(

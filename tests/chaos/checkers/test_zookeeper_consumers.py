@@ -1,7 +1,9 @@
 """The check *zookeeper consumers* on hand-made rows: views, releases, notices and commits.
 
 A view is the list of members from which a consumer computes its share. In one attempt a consumer
-releases its partitions, reads a view, computes its share and claims it.
+releases its partitions, reads a view, computes its share and claims it. Ids such as ZK-43 are those
+of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md, whose words the docstrings quote. A zxid is the
+number of a write in the ensemble's order.
 """
 
 from chaos.checkers.context import CheckContext, ZooKeeperGroupExpectation
@@ -25,7 +27,8 @@ LONG_S = (NOTICE_US + 6_000_000) / 1e6 + 1
 class Story:
     """Rows of a group of two consumers: C0 with session 0x1, C1 with session 0x2.
 
-    C0 is registered as m0. A test registers m1 where it needs a change of the members.
+    C0 is registered as m0 (an ephemeral znode below IDS). A test registers m1 where it needs a
+    change of the members. Each row comes 0.1 s after the last one, and each step is one of C0's.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,8 @@
-"""Experiments as text: reading a written text gives the equal experiment."""
+"""Experiments as text: reading a written text gives the equal experiment.
+
+The replay stamp is the section `replay` of a file that an exploration wrote: the seed, code, result
+and digest of the run that the file repeats.
+"""
 
 from pathlib import Path
 

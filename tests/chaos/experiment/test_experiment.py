@@ -1,4 +1,8 @@
-"""From an experiment to the cluster that both runtimes build, and to the plan."""
+"""From an experiment to the cluster that every runtime builds, and to the plan.
+
+`experiment()` has three brokers, an offsets topic with two partitions, the topic orders with two
+partitions, and the group readers with two members.
+"""
 
 import pytest
 
@@ -104,7 +108,10 @@ def test_preloaded_log_is_in_the_groups_own_partition() -> None:
 
 
 def test_plan_is_in_time_order_with_ends_before_beginnings() -> None:
-    """At 8 s broker 0 returns before broker 1 is crashed, so that never two are down."""
+    """At 8 s broker 0 returns before broker 1 is crashed, so that never two are down.
+
+    The number in a fault's id is its place in the file, so that crash-1 comes first here.
+    """
     plan = plan_of(
         experiment(
             faults=[

@@ -3,6 +3,9 @@
 While a transaction is open, the group has one pending offset per producer and partition: the slot.
 A failed append empties the slot, also if a later attempt has filled it again. The marker of the
 commit then finds no pending offset, and Kafka forgets a commit that it has acknowledged.
+
+`rows.committed(2, C0, 3)` adds the row of an acknowledged commit: at 2 s, by C0, of offset 3 in
+t-0. `fetched` adds the answer to a member that asks for the committed offset.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -35,6 +38,7 @@ def lost_commit(*, failed_s: float | None, node: str = "broker-0", ends: bool = 
     rows.committed(2, C0, 3)
     state(rows, 10, "Empty", "Ongoing")
     if failed_s is not None:
+        # leader epoch 0, base offset 20, append id 1
         rows.append_completed(failed_s, node, 0, 20, 1, error="REQUEST_TIMED_OUT")
     rows.add(
         12,

@@ -1,6 +1,8 @@
 """Coordinators that answer from a partial load of their log.
 
 A partial load ends before the end of the log, because the broker was replaced as leader during it.
+In Kafka such a broker answers from the loaded part until it unloads the partition, which excuses
+its old answers. The `offset` of a LOAD_COMPLETED row is the end of the part that was read.
 """
 
 import pytest
@@ -52,7 +54,10 @@ def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
 
 
 def test_second_load_of_an_epoch_does_not_continue_the_first() -> None:
-    """A broker that receives its leadership again, too late, loads a log that it has lost."""
+    """A broker that receives an old leadership notice again loads a log that it has lost.
+
+    Only the first load of an epoch counts, and the first one here was complete.
+    """
     rows = Rows()
     rows.leads(1, "broker-0", 1, 12)
     loads = HalfLoads()

@@ -2,6 +2,10 @@
 
 Power losses and empty disks of the only replica in sync, which Kafka answers with a clean election
 of a leader that has lost its log. Corpus: `power_loss_of_the_last_replica_in_sync`.
+
+The rows are made by hand: `rows.leads(5.1, "broker-0", 3, 0)` lets broker 0 lead in epoch 3, with a
+log that ends at offset 0. A fetched offset of -1 means that the group has no committed offset. The
+members are asked for it in the stage "verifying", the last one of a run.
 """
 
 from dataclasses import replace
@@ -114,7 +118,7 @@ def test_data_lost_with_the_last_replica_in_sync_is_no_violation(
 def test_data_that_a_replica_must_keep_is_found_when_lost(
     checker: type[Checker], rows: Rows
 ) -> None:
-    """Cases: a kill keeps data; another replica in sync had it; it was fetched again."""
+    """A kill keeps the disk; another replica in sync had the data; broker 0 fetched it again."""
     assert check(checker(CONTEXT), rows).findings_total == 1
 
 
@@ -200,7 +204,7 @@ def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
 
 @pytest.mark.parametrize("fault_before_load", [False, True])
 def test_rebalance_of_a_group_that_lost_its_members_is_needed(*, fault_before_load: bool) -> None:
-    """The lost log had its members; this also holds if another fault precedes the load."""
+    """The lost log had the group's members; another fault before the load changes nothing."""
     rows = Rows()
     elected(rows, 0.1, "broker-0", 0, [0])
     rows.add(0.2, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=0)

@@ -2,6 +2,8 @@
 
 The transaction coordinator decides (`decided`); its marker then ends the transaction in the group
 (`completed`). The checker compares each end in a group with the decision that it belongs to.
+`pending` adds the row of an offset that waits for the end of its transaction. The group's
+coordinator is broker-0, the transaction coordinator is broker-2, and the producer has the id 0.
 """
 
 import pytest
@@ -58,6 +60,7 @@ def completed(
     node: str = "broker-0",
     offsets: int | None = None,
 ) -> None:
+    # `offsets`: number of offsets that count from now on; by default one if `committed`, else none.
     counted = int(committed) if offsets is None else offsets
     rows.add(
         time_s,
@@ -84,7 +87,7 @@ def elected(rows: Rows, time_s: float) -> None:
 def test_end_that_follows_the_decision_passes_also_at_the_next_coordinator(
     to: str, *, committed: bool
 ) -> None:
-    """The marker reaches the group at any coordinator."""
+    """The group moves from broker-0 to broker-1 in between, and gets the marker there."""
     rows = Rows()
     pending(rows, 1)
     decided(rows, 2, to)
@@ -210,7 +213,7 @@ def test_decision_lost_with_the_last_replica_in_sync_is_not_binding(
 def late_end(rows: Rows, *, loaded_s: float) -> Rows:
     """The late marker of an aborted transaction ends the next transaction, a commit, in the group.
 
-    Only a load between the two can have delayed the marker.
+    Only a load between the two decisions (10 s and 11.1 s) can have delayed the marker.
     """
     decided(rows, 10, ABORT)
     decided(rows, 10.1, "CompleteAbort")
@@ -249,7 +252,7 @@ def test_late_end_may_follow_the_completion_of_the_next_transaction() -> None:
 
 
 def test_wrong_end_without_a_load_has_no_excuse() -> None:
-    """Planted bug: ends are mixed up, although the load at 9 s precedes the decision at 10 s."""
+    """Planted bug: ends are mixed up. The load at 9 s is too early to have delayed the marker."""
     report = check(late_end(Rows(), loaded_s=9))
 
     assert "broker-0 forgot the offsets of a transaction" in report.findings[0].summary

@@ -1,4 +1,8 @@
-"""Turning points of a finding: earlier rows that explain how it came about."""
+"""Turning points of a finding: earlier rows that explain how it came about.
+
+The evidence of a finding are the rows that prove it; `led_to` are its turning points. The first
+argument of `row` is the time in microseconds.
+"""
 
 from chaos.checkers.evidence.turning_points import MOST_FAULTS, MOST_OTHERS, TurningPoints
 from chaos.experiment.loader import load_experiment
@@ -34,7 +38,10 @@ def test_fault_and_its_effects_on_the_partition_are_turning_points() -> None:
 
 
 def test_rows_of_other_partitions_and_groups_are_no_turning_points() -> None:
-    """ELECTED is none either, because it is part of the evidence, which is not repeated."""
+    """ELECTED is no turning point here, because it is part of the evidence, which is not repeated.
+
+    The finding is about OFFSETS and the group readers.
+    """
     other_partition = row(22, "controller-100", TraceKind.LEADER_ELECTED, partition="orders-0")
     other_group = row(23, "broker-1", TraceKind.REBALANCE_STARTED, group="writers")
     same_group = row(24, "broker-1", TraceKind.REBALANCE_STARTED, group="readers")
@@ -44,7 +51,10 @@ def test_rows_of_other_partitions_and_groups_are_no_turning_points() -> None:
 
 
 def test_request_without_answer_is_a_turning_point_if_sent_to_the_controller() -> None:
-    """It explains why a broker did not learn of its successor; clients can ask other brokers."""
+    """An unanswered controller explains why a broker did not learn of its successor.
+
+    A request to a broker explains nothing: clients can ask other brokers.
+    """
     to_controller = row(
         15, "broker-0", TraceKind.REQUEST_FAILED, peer="controller-100", api="Fetch"
     )
@@ -75,6 +85,7 @@ def test_only_the_last_rows_are_kept_beside_the_faults() -> None:
     ]
     points = led_to([CUT, *faults, *moves], APPENDED)
 
+    # MOST_FAULTS is 4: the last four of nine faults stay.
     last_faults = [point.cause for point in points[:MOST_FAULTS]]
     assert last_faults == ["cut-5", "cut-6", "cut-7", "cut-8"]
     assert points[MOST_FAULTS:] == tuple(moves[-MOST_OTHERS:])

@@ -1,4 +1,8 @@
-"""Refused faults of a file, with the place, the expected value and a near miss."""
+"""Faults of an experiment file that are refused or warned about, each at its place in the file.
+
+`experiment()` has three brokers (0 to 2), the topic orders with two partitions on all brokers, and
+the group readers with two members. A near miss is the known word that a mistyped one resembles.
+"""
 
 from typing import Any
 
@@ -38,7 +42,10 @@ def problems(fault: dict[str, Any]) -> list[Problem]:
     ],
 )
 def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
-    """The list has a fault of each form: with a target or two ends, repeated, with arguments."""
+    """The list has a fault of each form: with a target or two ends, repeated, with arguments.
+
+    Both ends may be the same set of brokers: only links between different ones are affected.
+    """
     assert problems(fault) == []
 
 
@@ -126,7 +133,10 @@ def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
 def test_invalid_fault_is_one_error_at_its_place(
     fault: dict[str, Any], path: str, message: str, near_miss: str | None
 ) -> None:
-    """The error precedes the start, and one mistake is one problem."""
+    """An error is found before the run starts, and one mistake is one problem.
+
+    All times and delays of a file are limited to 24 h: 25 repetitions, 1 h apart, end after it.
+    """
     (problem,) = problems(fault)
 
     assert problem.path == f"faults[0].{path}"
@@ -137,7 +147,7 @@ def test_invalid_fault_is_one_error_at_its_place(
 def test_destination_without_a_replica_is_an_error() -> None:
     """Replicas are assigned by the file alone: those of orders-1 are on brokers 1, 2 and 3.
 
-    So the mistake is found before the start.
+    So the mistake is found before the start. The replication factor is 3, and there are 4 brokers.
     """
     made_of = experiment(
         cluster={
@@ -162,7 +172,13 @@ def test_destination_without_a_replica_is_an_error() -> None:
     ],
 )
 def test_fault_too_short_to_be_noticed_is_a_warning(fault: dict[str, Any], message: str) -> None:
-    """A short fault may be intended, so that the file runs with a warning."""
+    """A short fault may be intended, so that the file runs with a warning.
+
+    The limit is the session: 9 s of a broker, 45 s of a member (its crash lasts 20 s).
+    1. A paused broker may continue before its session ends: "may not notice".
+    2. A broker that lost power cannot register until its old session ends: "all the same".
+    3. A crashed member joins under a new id while its old id blocks the rebalance.
+    """
     (warning,) = warnings(experiment(faults=[fault]))
 
     assert warning.path == "faults[0].duration"

@@ -1,4 +1,8 @@
-"""Groups on ZooKeeper: the settings of the file, and the cluster that is built."""
+"""Groups on ZooKeeper: the settings of the file, and the cluster that is built.
+
+`experiment()` has the group readers with a coordinator. A group on ZooKeeper ("old") has consumers
+that share out the partitions among themselves, by means of an ensemble of ZooKeeper servers.
+"""
 
 import msgspec
 import pytest
@@ -89,7 +93,8 @@ def test_settings_for_zookeeper_need_a_group_on_zookeeper() -> None:
 def test_members_whose_retries_end_before_a_session_are_warned_about() -> None:
     """`rebalance.max.retries x rebalance.backoff.ms > zookeeper.session.timeout.ms` (ZK-50).
 
-    By default 4 retries of 2 s outlast a session of 6 s; 4 of 1.5 s do not.
+    By default 4 retries of 2 s outlast a session of 6 s; 4 of 1.5 s do not. The id is that of a
+    rule in docs/kafka/ZOOKEEPER_CONSUMER.md.
     """
 
     def warned_paths(**settings: object) -> list[str]:
