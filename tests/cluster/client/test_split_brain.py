@@ -3,8 +3,9 @@
 1. A group has six members that do not commit.
 2. Its coordinator is cut off from the controller and from the other brokers. Its clients still
    reach it: the *old side*. The other brokers elect another coordinator: the *new side*.
-3. JOIN_S later two more consumers join. Each finds the coordinator that its bootstrap servers name.
-4. HEAL_S after the cut it heals.
+3. JOIN_S seconds later two more consumers, the joiners, start. Each finds the coordinator that its
+   bootstrap servers name.
+4. HEAL_S seconds after its beginning, the cut heals.
 Source: docs/kafka/MEASURED_FAILOVER.md (two owners), docs/kafka/BEHAVIOUR.md 6.4. The bounds in
 seconds are what was measured there, and the broker's settings of `measured_cluster`.
 """
@@ -57,7 +58,7 @@ def consumer(index: int, servers: tuple[str, ...] = ()) -> ConsumerSpec:
 
 
 def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
-    """Run the steps 1 to 4 with one joiner for each of `servers`.
+    """Run the steps 1 to 4 with one joiner for each of `servers`, its bootstrap servers.
 
     Return the trace from the cut on, its times counted from there, and the status at the end.
     """
@@ -133,7 +134,7 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
     old = at_s(rows, "generation_started", OLD)
     assert JOIN_S < old[0] < JOIN_S + 1.5
     gaps = [later - earlier for earlier, later in itertools.pairwise(old)]
-    assert len(old) >= 13
+    assert len(old) >= 13  # 65 s between JOIN_S and HEAL_S, one every 5 s
     assert all(5.0 <= gap < 5.2 for gap in gaps)
     assert at_s(rows, "assignment_stored", OLD) == []
     started = [row for row in rows if row.kind == "rebalance_started" and row.node == OLD]
@@ -145,6 +146,7 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
     without_old_members, healed = at_s(rows, "generation_started", NEW)
     assert SESSION_S <= without_old_members - loaded < SESSION_S + 0.1
     (group,) = status.groups["g"]
+    # Generation 1 is from before the cut, 2 without the old members, 3 with all eight.
     assert (group.generation, len(group.members), group.state) == (3, 8, "Stable")
     assert HEAL_S < healed < HEAL_S + 5
     truncated = [

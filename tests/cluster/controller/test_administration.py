@@ -1,5 +1,7 @@
 """ElectLeaders and AlterPartitionReassignments, as the controller answers an administrator.
 
+`lab` passes requests to a controller alone, without brokers' code; its topic `orders` has three
+partitions, and broker i is the preferred leader of orders-i. `lab.records()` is the metadata log.
 Source: Kafka's ReplicationControlManagerTest.
 """
 
@@ -62,7 +64,7 @@ def test_election_of_a_replica_outside_the_isr_is_refused() -> None:
     """Its election would lose the records that only the ISR has."""
     lab = running_lab()
     lab.reassign(P0, (2, 0, 1))
-    lab.alter_partition(P0, (0, 1), by=0)  # removes broker 2 from the ISR
+    lab.alter_partition(P0, (0, 1), by=0)  # the leader, 0, removes broker 2 from the ISR
     before = lab.records()
     assert elect(lab, P0) is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     assert lab.records() == before
@@ -83,7 +85,7 @@ def test_election_of_every_partition_leaves_out_those_that_need_none() -> None:
 
 
 def test_unclean_election_is_refused_as_a_whole() -> None:
-    """DEVIATION: an administrator cannot request data loss here."""
+    """DEVIATION from Kafka: an administrator cannot request data loss here."""
     lab = running_lab()
     unclean, no_such_type = 1, 7
     response = lab.elect_leaders(P0, election_type=unclean)
@@ -118,7 +120,7 @@ def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
         ((), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ((0, 1, 1), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ((0, 1, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        # DEVIATION: this controller changes the order of replicas, and moves none.
+        # DEVIATION from Kafka: this controller changes the order of replicas, and moves none.
         ((0, 1), ErrorCode.UNSUPPORTED_VERSION),
         # null cancels a reassignment that is under way, and none is.
         (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
@@ -127,7 +129,7 @@ def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
 def test_refused_reassignment_changes_nothing(
     replicas: tuple[int, ...] | None, error: ErrorCode
 ) -> None:
-    """The last line: a partition that does not exist is refused before its replicas are checked."""
+    """Neither the invalid replicas nor, in the last line, the unknown partition write a record."""
     lab = running_lab()
     before = lab.records()
     answer = lab.reassign(P0, replicas)

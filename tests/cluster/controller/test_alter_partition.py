@@ -1,5 +1,7 @@
 """AlterPartition: the controller accepts a leader's proposal of an ISR, or refuses it.
 
+`lab` passes requests to a controller alone; `by` is the proposing broker, and an epoch that a test
+does not name is the present one. All epochs are 0 at first. `lab.records()` is the metadata log.
 Source: Kafka ReplicationControlManagerTest.testAlterPartition...; docs/kafka, BEHAVIOUR 6.1.
 """
 
@@ -45,7 +47,7 @@ def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: Controlle
 @pytest.mark.parametrize(
     ("new_isr", "by", "leader_epoch", "partition_epoch", "error"),
     [
-        # An epoch newer than the controller's 0 comes from a newer controller.
+        # A leader or partition epoch newer than the controller's 0 comes from a newer controller.
         ((0, 2), 0, 1, 0, ErrorCode.NOT_CONTROLLER),
         ((0, 2), 0, 0, 1, ErrorCode.NOT_CONTROLLER),
         # The proposer, broker 1, does not lead.
@@ -106,7 +108,10 @@ def test_fenced_replica_is_ineligible(lab: ControllerLab) -> None:
 
 
 def test_replica_of_a_former_incarnation_is_ineligible(lab: ControllerLab) -> None:
-    """The leader's proposal rests on Fetches of an incarnation that has ended (KIP-903)."""
+    """The leader's proposal rests on Fetches of an incarnation that has ended (KIP-903).
+
+    The proposal names each member's broker epoch, and that of broker 2 is too small.
+    """
     lab.alter_partition(P0, (0, 1), by=0)
     stale = {2: lab.broker_epochs[2] - 1}
     answer = lab.alter_partition(P0, (0, 1, 2), by=0, broker_epochs=stale)

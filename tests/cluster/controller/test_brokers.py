@@ -1,5 +1,8 @@
 """Registration, heartbeats and fencing of brokers.
 
+`lab` passes requests to a controller alone, and keeps its time, replies and trace. A heartbeat
+reports the whole metadata log as read unless it names an offset. `lab.records()` is that log, and
+`lab.storage` has its batches. A registered broker is fenced until its first heartbeat.
 Source: Kafka ClusterControlManagerTest; docs/kafka, BEHAVIOUR 6.2.
 """
 
@@ -110,7 +113,7 @@ def test_heartbeat_with_another_broker_epoch_is_stale_and_changes_nothing() -> N
     keep_alive(lab, 1, 2, duration_ms=8_000)
     response = lab.heartbeat(0, epoch=lab.broker_epochs[0] + 1_000)
     assert response.error_code is ErrorCode.STALE_BROKER_EPOCH
-    never_registered = lab.heartbeat(7, epoch=3)
+    never_registered = lab.heartbeat(7, epoch=3)  # broker 7
     assert never_registered.error_code is ErrorCode.STALE_BROKER_EPOCH
     assert lab.records() == before
     # The heartbeat with the wrong epoch did not extend the session, which ends at 9 s.

@@ -1,6 +1,8 @@
 """Controlled shutdown: the controller moves a broker's leaderships and permits it to stop.
 
-A heartbeat of these tests reports the whole metadata log as applied, unless it names an offset.
+A broker asks to stop by a heartbeat with `want_shut_down`. `lab` passes requests to a controller
+alone. Broker i leads orders-i. A heartbeat of these tests reports the whole metadata log as
+applied, unless it names an offset.
 Source: Kafka BrokerHeartbeatManagerTest.
 """
 
@@ -67,7 +69,7 @@ def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None
 
 
 def test_shutdown_waits_for_the_first_offset_not_for_later_ones() -> None:
-    """A busy metadata log must not delay the shutdown for ever."""
+    """The first offset is that of the moves. Later records must not delay the shutdown for ever."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     heartbeat_all(lab, 1, 2)
@@ -109,6 +111,7 @@ def test_shutdown_of_the_last_isr_member_leaves_the_partition_without_a_leader()
 def test_shutdown_of_a_fenced_broker_is_granted_at_once_and_writes_nothing() -> None:
     """A fenced broker leads nothing and is in no ISR with other members."""
     lab = running_lab()
+    # Broker 0 is silent for 10 s, longer than its session of 9 s.
     for _ in range(5):
         lab.advance_ms(2_000)
         heartbeat_all(lab, 1, 2)
@@ -120,7 +123,7 @@ def test_shutdown_of_a_fenced_broker_is_granted_at_once_and_writes_nothing() -> 
 
 
 def test_silent_broker_in_shutdown_is_fenced_like_any_other() -> None:
-    """The process may die during the shutdown; its session still runs."""
+    """The process may die during the shutdown; its session of 9 s still runs."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     for _ in range(5):

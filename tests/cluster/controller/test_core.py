@@ -1,4 +1,11 @@
-"""The controller as a whole: its log, waiting Fetches, topics, and preferred leaders."""
+"""The controller as a whole: its log, waiting Fetches, topics, and preferred leaders.
+
+`lab` passes requests to a controller alone, and keeps its time, timers and replies.
+`cluster_of(topic())` is a plan of three brokers and the topic `orders` with three partitions;
+`cluster_of()` has no topic. `start_brokers` registers brokers and unfences them. `lab.image` is the
+state that the metadata log gives, `lab.records()` the log. A broker is fenced after 9 s without a
+heartbeat.
+"""
 
 import pytest
 
@@ -88,7 +95,7 @@ def test_fetch_at_the_end_waits_for_the_next_record() -> None:
     data = answer_of(lab, request_id)
     assert data is not None
     assert len(data.records) == 1
-    assert not any(key.startswith("fetch-") for key in lab.timers)
+    assert not any(key.startswith("fetch-") for key in lab.timers)  # the wait's timer is cancelled
 
 
 def test_fetch_at_the_end_is_answered_empty_after_max_wait() -> None:
@@ -124,7 +131,7 @@ def test_fetch_of_any_other_partition_is_unknown() -> None:
 
 
 def test_request_for_another_role_is_misuse() -> None:
-    """No node sends a group request to a controller."""
+    """No node sends a group request to a controller, so this is our bug and raises."""
     lab = ControllerLab(cluster_of())
     with pytest.raises(SimulationError, match="HeartbeatRequest"):
         lab.send(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"))
@@ -169,7 +176,7 @@ def test_preferred_leaders_are_elected_at_the_next_check_if_enabled() -> None:
     assert lab.partition(P0).leader == 1
     lab.register(0, incarnation_id=1)
     lab.heartbeat(0)
-    lab.alter_partition(P0, (1, 2, 0), by=1)
+    lab.alter_partition(P0, (1, 2, 0), by=1)  # broker 0 is in the ISR again, so it may lead
     # Up to 20 s, the time of the check.
     for _ in range(5):
         lab.advance_ms(2_000)
@@ -188,7 +195,7 @@ def test_metadata_record_without_a_value_is_no_record() -> None:
 
 
 def test_change_of_an_unknown_partition_is_misuse() -> None:
-    """Replay checks that each record fits those before it."""
+    """Replay checks that each record fits those before it: an empty image has no partition."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.alter_partition(P0, (0, 1), by=0)

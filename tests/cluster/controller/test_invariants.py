@@ -1,4 +1,8 @@
-"""Each invariant check of a controller finds its kind of damage and names it."""
+"""Each invariant check of a controller finds its kind of damage and names it.
+
+Tests damage the image (the state that the metadata log gives) or the core's private state, because
+no sequence of requests should reach a broken one.
+"""
 
 from dataclasses import replace
 
@@ -10,7 +14,7 @@ from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 
 
 def lab() -> ControllerLab:
-    """Return a controller of three brokers and a topic of three partitions."""
+    """Return a controller of three brokers and a topic of three partitions, three replicas each."""
     controller = ControllerLab(cluster_of(topic()))
     controller.start_brokers(0, 1, 2)
     return controller
@@ -29,7 +33,7 @@ def damage(controller: ControllerLab, **changes: object) -> None:
         ({"isr": ()}, "isr_within_replicas"),
         ({"isr": (0, 7)}, "isr_within_replicas"),
         ({"isr": (0, 0)}, "isr_within_replicas"),
-        ({"isr": (1, 2)}, "leader_in_isr"),
+        ({"isr": (1, 2)}, "leader_in_isr"),  # broker 0 leads
     ],
 )
 def test_check_image_names_the_damage(changes: dict[str, object], name: str) -> None:

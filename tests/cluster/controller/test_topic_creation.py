@@ -1,4 +1,7 @@
-"""CreateTopics: the created topics, and the errors of the others."""
+"""CreateTopics: the created topics, and the errors of the others.
+
+`lab` passes requests to a controller alone; `lab.image` is the state that its metadata log gives.
+"""
 
 import pytest
 
@@ -38,7 +41,7 @@ def create(
 
 
 def by_hand(*replicas: tuple[int, ...], first_index: int = 0) -> CreatableTopic:
-    """Return a topic whose replicas the request names."""
+    """Return a topic `t` whose replicas the request names, those of each partition in one tuple."""
     return CreatableTopic(
         name="t",
         assignments=tuple(
@@ -54,7 +57,7 @@ def with_config(name: str, value: str | None) -> CreatableTopic:
 
 
 def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
-    """-1 stands for num.partitions and default.replication.factor."""
+    """-1, the default of both numbers, stands for num.partitions, 4, and two replicas here."""
     lab = running_lab()
     assert create(lab, with_config("min.insync.replicas", "2")) == (CreatableTopicResult(name="t"),)
     partitions = lab.image.topics["t"]

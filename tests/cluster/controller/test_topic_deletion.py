@@ -1,4 +1,8 @@
-"""DeleteTopics: the controller's decision. A deleted topic of the cluster's spec stays deleted."""
+"""DeleteTopics: the controller's decision. A deleted topic of the cluster's plan stays deleted.
+
+`lab` passes requests to a controller alone; `lab.image` is the state that its metadata log gives,
+`lab.records()` the log. The plan is the list of topics that a controller creates by itself.
+"""
 
 import pytest
 
@@ -13,7 +17,7 @@ from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 
 
 def running_lab() -> ControllerLab:
-    """Return a controller with three brokers and two topics."""
+    """Return a controller with three brokers, `orders` of three partitions and `bills` of two."""
     config = TopicConfig(min_insync_replicas=2)
     lab = ControllerLab(cluster_of(topic("orders", config=config), topic("bills", partitions=2)))
     lab.start_brokers(0, 1, 2)
@@ -21,7 +25,7 @@ def running_lab() -> ControllerLab:
 
 
 def delete(lab: ControllerLab, *names: str) -> tuple[DeletableTopicResult, ...]:
-    """Request the deletion of topics."""
+    """Request the deletion of topics, and return the result of each."""
     response = lab.replies[lab.send(DeleteTopicsRequest(topic_names=names), host="admin-0")]
     assert isinstance(response, DeleteTopicsResponse)
     return response.responses
@@ -89,6 +93,6 @@ def test_broker_learns_the_deleted_partitions() -> None:
 
 
 def test_removal_of_an_unknown_topic_is_misuse() -> None:
-    """No log of ours has such a record."""
+    """A controller writes no such record, so a log that has one is our bug."""
     with pytest.raises(SimulationError, match="does not exist"):
         running_lab().image.replay(RemoveTopicRecord(name="unknown"))

@@ -1,4 +1,7 @@
-"""Fifty groups of twenty-five members at once, with random latencies (BEHAVIOUR 10.4).
+"""Fifty groups of twenty-five members at once, with random latencies.
+
+Ids such as CO-1 name Kafka's scenarios in docs/kafka/BEHAVIOUR.md 10.4. `groups.all_do(operation)`
+sends the operation for every member at once, and returns the answers' errors by group.
 
 Kafka's test looks for deadlocks between threads. Here the order of arrival is drawn instead: every
 operation must succeed, be answered exactly once, and leave its group in a legal state.
@@ -61,6 +64,7 @@ def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
         assert await groups.all_do(ClientMember.heartbeat) == ALL_FINE
         # A sample of five members per group: each fetches the offset that it has committed.
         for member in groups.members[:: MEMBERS // 5]:
+            # The offset that a member commits is its own index.
             assert await member.fetched() == (NONE, member.index)
         await leave(groups)
 
@@ -87,6 +91,8 @@ def test_transactional_commits_by_all_members_at_once() -> None:
 @pytest.mark.parametrize("seed", [4, 5])
 def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
     """In any order, every request is answered, with a success or a legal error.
+
+    `all_do_each` shuffles the six operations of each member, and waits up to 0.3 s before each.
 
     After that, all members leave, and every group is empty.
 

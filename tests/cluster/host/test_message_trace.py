@@ -1,4 +1,7 @@
-"""The columns of a request's trace row: its group, member and generation."""
+"""The columns of a request's trace row: its group, member and generation.
+
+None in a column means that the request has no such field, or that the row leaves it out.
+"""
 
 import pytest
 

@@ -1,4 +1,9 @@
-"""Two link gates with a line between them: order and completeness under any rules."""
+"""Two link gates with a line between them: order and completeness under any rules.
+
+A link gate is a node's part of the network's faults: its rules cut (drop), clog (hold back) or slow
+the frames that it sends and receives. Each request is a FindCoordinator or a Heartbeat; rules may
+apply only to one purpose of connections, or only to heartbeats.
+"""
 
 import random
 from collections.abc import Callable
@@ -27,6 +32,7 @@ class Send:
     sender: NodeName
     connection: int
     find: bool
+    """True for FindCoordinator, False for Heartbeat."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,7 @@ def is_subsequence(part: list[Frame], whole: list[Frame]) -> bool:
 def test_under_any_rules_order_is_kept_and_all_frames_of_open_connections_arrive(
     steps: list[Step],
 ) -> None:
-    """This holds for each connection and direction.
+    """Order and completeness hold for each connection and direction.
 
     If the sender has closed the connection and the receiver has not, the last frame that arrives
     is the close. If the receiver has closed it, any frames of the sender may be lost.

@@ -1,4 +1,9 @@
-"""An administrator of groups, on real brokers and consumers in virtual time."""
+"""An administrator of groups, on real brokers and consumers in virtual time.
+
+`lab` is a running cluster of one controller and brokers 0, 1 and 2; `lab.client` sends single
+requests, to the broker of its first argument. Two groups occur: `tool` without members, and, on the
+cluster of `with_members`, `readers` with two.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -20,6 +25,7 @@ T = TypeVar("T")
 SIMPLE = "tool"
 """A group without members, with commits of a simple consumer."""
 COORDINATOR = partition_for(SIMPLE, 3)
+"""Coordinator of `tool`: offsets partition i of the three has the preferred leader i."""
 P0, P1, P2 = (TopicPartition(ORDERS, index) for index in range(3))
 
 
@@ -44,7 +50,7 @@ def with_simple_group(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> 
 
 
 def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Run `ask` on a cluster on which two consumers read, and `tool` has committed."""
+    """Run `ask` on a cluster on which `readers` has two members, and `tool` has committed 0."""
 
     async def story(lab: BrokerLab) -> T:
         await lab.until(
@@ -62,7 +68,10 @@ def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 
 
 def test_groups_of_every_broker_are_listed_with_their_state_and_broker() -> None:
-    """A broker lists only the groups that it coordinates, so every broker is asked (GA-list)."""
+    """A broker lists only the groups that it coordinates, so every broker is asked (GA-list).
+
+    The state filter ignores case. The type "consumer" is that of KIP-848, which no group here has.
+    """
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         listings = await admin.list_groups()
@@ -82,7 +91,7 @@ def test_groups_of_every_broker_are_listed_with_their_state_and_broker() -> None
 
 
 def test_broker_that_does_not_answer_is_named_beside_the_groups_of_the_others() -> None:
-    """A stopped broker is not fenced yet: only its own list is missing."""
+    """A paused broker is not fenced before 9 s: within 900 ms only its own list is missing."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)
@@ -113,6 +122,7 @@ def test_described_group_has_coordinator_protocol_and_assignments() -> None:
         ]
         owned = sorted(partition for member in group.members for partition in member.assigned)
         assert owned == [TopicPartition(TOPIC, index) for index in range(12)]
+        # Kafka describes a group that does not exist as Dead, without an error.
         assert isinstance(gone, GroupDescription)
         assert (gone.state, gone.members) == ("Dead", ())
 
@@ -130,7 +140,7 @@ def test_committed_offsets_and_log_ends_are_read_for_the_lag() -> None:
         assert await admin.list_offsets((P0, P1), OffsetSpec.LATEST) == {P0: 9, P1: 0}
         assert await admin.list_offsets((P0,), OffsetSpec.EARLIEST) == {P0: 0}
         (topic,) = (await admin.describe_topics((ORDERS,))).values()
-        assert topic == {0: (0, 1, 2), 1: (1, 2, 0), 2: (2, 0, 1)}
+        assert topic == {0: (0, 1, 2), 1: (1, 2, 0), 2: (2, 0, 1)}  # replicas of each partition
 
     with_simple_group(ask)
 
@@ -193,7 +203,10 @@ def test_offset_of_a_group_without_members_is_deleted() -> None:
 
 
 def test_offsets_of_a_group_without_members_are_set_and_survive_a_load() -> None:
-    """A commit without a generation, as of Kafka's tool, also creates a group."""
+    """A commit without a generation, as of Kafka's tool, also creates a group.
+
+    The coordinator then shuts down, so another broker answers from the log that it has loaded.
+    """
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         assert await admin.alter_consumer_group_offsets(SIMPLE, {P0: 2, P2: 1}) == {
@@ -238,7 +251,10 @@ def test_request_is_repeated_after_the_death_of_the_coordinator() -> None:
 
 
 def test_request_that_times_out_names_the_last_error() -> None:
-    """Brokers name a dead coordinator until the controller fences it, here after 9 s."""
+    """Brokers name a dead coordinator until the controller fences it, here after 9 s.
+
+    The timeout of 2 s ends first.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)

@@ -1,4 +1,10 @@
-"""Requests about many groups: the broker that gets each key, lookups and retries."""
+"""Requests about many groups: the broker that gets each group's request, lookups and retries.
+
+`make_lab(n)` makes `lab`, with `n` scripted brokers. `broker.answer(Request, a, b)` scripts the
+answers to its next requests of that type; None leaves a request unanswered. Without a script a
+broker answers without errors and names broker 0 as every group's coordinator. A lookup is a
+FindCoordinator; it goes to any broker.
+"""
 
 import pytest
 
@@ -82,6 +88,8 @@ def test_loading_coordinator_is_asked_again_without_another_lookup(make_lab: Lab
 def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCode) -> None:
     """Either error drops the group's broker, so that the next request needs another lookup."""
     lab = make_lab(2)
+    # If the first two lookups go to different brokers, both name broker 0, which then refuses
+    # twice.
     for broker in lab.brokers:
         broker.answer(FindCoordinatorRequest, coordinator_is(0), coordinator_is(1))
     lab.brokers[0].answer(DescribeGroupsRequest, *[answer(GROUP, error=error)] * 2)
@@ -128,12 +136,15 @@ def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> 
 
 
 def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabMaker) -> None:
-    """A group that two brokers list appears twice, so that a split brain is visible."""
+    """A loading broker is asked until the timeout; the groups that it lists by then count.
+
+    A group that two brokers list appears twice, so that a split brain is visible.
+    """
     lab = make_lab(2)
     listed = (ListedGroup(group_id=GROUP, protocol_type="", group_state="x", group_type="classic"),)
     lab.brokers[0].answer(ListGroupsRequest, ListGroupsResponse(groups=listed))
     loading = ListGroupsResponse(groups=listed, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    lab.brokers[1].answer(ListGroupsRequest, *[loading] * 50)
+    lab.brokers[1].answer(ListGroupsRequest, *[loading] * 50)  # more than fit into 2 s
     admin = AdminClient(lab.client_host("admin-0"), lab.cluster, timeout_ms=2_000)
     listings = lab.hosts.run(admin.list_groups())
     assert [group.broker for group in listings.groups] == [0, 1]
@@ -148,7 +159,7 @@ def test_commit_is_repeated_while_the_group_rebalances(make_lab: LabMaker) -> No
     lab = make_lab(1)
     lab.brokers[0].answer(
         OffsetCommitRequest,
-        commit_error(ErrorCode.REBALANCE_IN_PROGRESS, 1),
+        commit_error(ErrorCode.REBALANCE_IN_PROGRESS, 1),  # 1: number of partitions
         commit_error(ErrorCode.OFFSET_METADATA_TOO_LARGE, 1),
     )
     admin = AdminClient(lab.client_host("admin-0"), lab.cluster, timeout_ms=2_000)

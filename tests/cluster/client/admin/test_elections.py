@@ -1,4 +1,10 @@
-"""An administrator elects and moves leaders, on real controllers and brokers."""
+"""An administrator elects and moves leaders, on real controllers and brokers.
+
+`lab` is a running cluster of one controller and brokers 0, 1 and 2. Its topic `orders` has three
+partitions, of three replicas each; broker i is the preferred leader of partition i, and leads it at
+first in leader epoch 0. `ask_as_admin(function, ...)` calls the function on an administrator's
+host.
+"""
 
 import pytest
 
@@ -43,10 +49,10 @@ def test_leader_move_fences_no_broker_and_loses_no_record() -> None:
     async def story(lab: BrokerLab) -> tuple[ErrorCode, ErrorCode]:
         await lab.client.produce(0, b"before")
         await lab.runtime.ask_as_admin(move_leader, P0, TWO)
-        await lab.seconds(2)
+        await lab.seconds(2)  # broker 0 learns that it no longer leads
         late = await lab.client.produce(0, b"to the old leader")
         after = await lab.client.produce(2, b"after")
-        assert after.base_offset == 1
+        assert after.base_offset == 1  # behind the record `before`, at offset 0
         assert lab.events(TraceKind.BROKER_FENCED) == []
         return late.error_code, after.error_code
 
@@ -57,7 +63,11 @@ def test_leader_move_fences_no_broker_and_loses_no_record() -> None:
 
 
 def test_second_leader_move_before_the_first_is_known_succeeds() -> None:
-    """A broker whose metadata precedes the first move does not stop the second."""
+    """Metadata reaches the brokers a second late, so none knows the first move at the second.
+
+    The second call reads the replicas, still 0, 1, 2, from such a broker, and sends its move all
+    the same.
+    """
 
     async def story(lab: BrokerLab) -> tuple[int, tuple[BrokerId, ...]]:
         cluster = broker_cluster()
@@ -79,7 +89,7 @@ def test_second_leader_move_before_the_first_is_known_succeeds() -> None:
 
 
 def test_move_to_the_present_leader_succeeds_and_changes_nothing() -> None:
-    """The controller answers ELECTION_NOT_NEEDED."""
+    """The controller answers ELECTION_NOT_NEEDED: the leader epoch stays at 0."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.ask_as_admin(move_leader, P0, BrokerId(0))
@@ -90,7 +100,10 @@ def test_move_to_the_present_leader_succeeds_and_changes_nothing() -> None:
 
 
 def test_preferred_leaders_of_all_partitions_are_elected_on_request() -> None:
-    """A rolling restart needs this before the automatic check of 300 s."""
+    """A rolling restart needs this before the automatic check of 300 s.
+
+    Broker 0 leads no partition when it is back. None asks for an election of every partition.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await lab.runtime.shut_down(broker_name(0))
@@ -176,7 +189,7 @@ def test_election_without_a_controller_times_out_after_a_minute() -> None:
 
 
 def test_election_asked_of_a_broker_is_refused_as_not_controller() -> None:
-    """DEVIATION: Kafka's brokers would forward it."""
+    """DEVIATION from Kafka, whose brokers would forward the request to the controller."""
 
     async def story(lab: BrokerLab) -> ErrorCode:
         response = await lab.client.call(1, ElectLeadersRequest())
@@ -187,7 +200,7 @@ def test_election_asked_of_a_broker_is_refused_as_not_controller() -> None:
 
 
 def test_messages_of_an_administrator_pass_through_the_codec() -> None:
-    """Every message is encoded and decoded, as on Ray."""
+    """With `copy_messages` every message is encoded and decoded, as between Ray's processes."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.ask_as_admin(move_leader, P0, TWO)

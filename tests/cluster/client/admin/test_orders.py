@@ -1,4 +1,9 @@
-"""Orders about a group, on real brokers and consumers in virtual time."""
+"""Orders about a group, on real brokers and consumers in virtual time.
+
+An order is a change of a group that an experiment's plan of faults contains: the removal of its
+members, its deletion, a reset of its offsets. `ask_as_admin(function, ...)` calls the function on
+an administrator's host. Each answer is the name of an error, "NONE" for a success.
+"""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -25,6 +30,7 @@ from protocol.trace import TraceKind
 from tests.support.harness.brokers import BrokerLab
 from tests.support.harness.real_cluster import GROUP, TOPIC, real_spec
 
+# Offsets partition i of the three has the preferred leader i, which coordinates its groups.
 COORDINATOR_ID = BrokerId(partition_for(GROUP, 3))
 COORDINATOR = broker_name(COORDINATOR_ID)
 Story = Callable[[BrokerLab], Awaitable[None]]
@@ -120,7 +126,7 @@ def test_empty_group_can_be_reset_then_deleted() -> None:
     assert {(row.peer, row.error, row.member, row.generation) for row in commits} == {
         (COORDINATOR, "NONE", "", -1)
     }
-    assert {row.offset for row in commits} >= {0}
+    assert {row.offset for row in commits} >= {0}  # of the reset to the earliest offset
 
 
 def test_unanswered_order_is_given_up() -> None:
@@ -138,7 +144,10 @@ def test_unanswered_order_is_given_up() -> None:
 
 
 def test_commit_of_an_order_that_was_given_up_may_still_be_applied() -> None:
-    """The trace has each request to the silent coordinator, for the checkers of later fetches."""
+    """The paused coordinator may handle the request later, so a checker must know the offset.
+
+    The trace therefore has a commit row, with TIMED_OUT, for each request that got no answer.
+    """
     asked = {TopicPartition(TOPIC, 0): 3}
 
     async def story(lab: BrokerLab) -> None:

@@ -1,6 +1,9 @@
 """The verification at a run's end reads the committed offsets of a group.
 
 A checker compares them with the commits that were acknowledged.
+`make_lab(n)` makes `lab`, with `n` scripted brokers. `lab.coordinator` is the group's coordinator,
+at first broker 0; `lab.committed` maps a partition of `t`, which has two, to its committed offset.
+`broker.answer(Request, a, b)` scripts its next answers.
 """
 
 import pytest
@@ -50,7 +53,7 @@ def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: 
 
 
 def test_named_partitions_are_fetched_by_name(make_lab: LabMaker) -> None:
-    """The answering broker is known, because the answer of a zombie proves nothing."""
+    """A caller may name the partitions; then the request names them, too."""
     lab = make_lab(2)
     lab.coordinator = 1
     host = lab.client_host("admin-0")
@@ -85,7 +88,10 @@ def test_committed_offsets_are_requested_until_the_coordinator_has_loaded(
 
 
 def test_committed_offsets_without_any_broker_time_out_after_a_minute(make_lab: LabMaker) -> None:
-    """After default.api.timeout.ms the caller's verdict is UNKNOWN, not a lost commit."""
+    """After default.api.timeout.ms the fetch raises; the checker's verdict is then UNKNOWN.
+
+    A missing answer is no proof of a lost commit.
+    """
     lab = make_lab(2)
     for broker in lab.brokers:
         broker.host.crash()
@@ -103,7 +109,10 @@ def test_committed_offsets_without_authorization_are_an_error_at_once(make_lab: 
 
 
 def test_committed_offsets_can_be_requested_twice_on_one_host(make_lab: LabMaker) -> None:
-    """Each request closes its connections; the runtime keeps one admin-0."""
+    """Each call closes its connections, because the runtime has one host `admin-0` for all.
+
+    For the next 400 s no task of the host fails.
+    """
     lab = make_lab(1)
     lab.committed = {0: 1}
     host = lab.client_host("admin-0")

@@ -1,4 +1,8 @@
-"""The range assignor against Kafka's RangeAssignorTest (BEHAVIOUR 7.8, AS-01)."""
+"""The range assignor against Kafka's RangeAssignorTest.
+
+`RANGE.assign(counts, members)` takes the number of partitions of each topic, and returns the
+partitions of each member. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 7.8 and its case AS-01.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +54,10 @@ def test_range_with_mixed_subscriptions_assigns_each_topic_to_its_subscribers() 
 
 
 def test_static_members_keep_their_range_when_member_ids_change() -> None:
-    """Static members are sorted first, by instance id: a restarted one gets the same partitions."""
+    """Static members are sorted first, by instance id: a restarted one gets the same partitions.
+
+    The first static member restarts: its member id changes from z to b, its instance id stays i1.
+    """
     before = RANGE.assign(
         {"t": 3},
         (
@@ -80,7 +87,7 @@ def test_range_with_an_unknown_topic_assigns_nothing_of_it() -> None:
 def test_range_with_equal_subscriptions_is_complete_and_balanced(
     counts: dict[str, int], members: int
 ) -> None:
-    """Each partition has one owner; of a topic members have numbers that differ by at most one.
+    """Each partition has one owner; members' shares of a topic differ by at most one partition.
 
     (BEHAVIOUR 7.8)
     """

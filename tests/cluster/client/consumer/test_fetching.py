@@ -1,7 +1,10 @@
 """Positions and fetches: the first position, the returned records, changes of the leader.
 
-A `ClientLab` has scripted brokers, which answer well unless a test gives them other answers. The
-topic `t` has two partitions unless a test names another number.
+`make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors unless a test
+gives them other answers. The topic `t` has two partitions unless a test names another number.
+Assignments change the cluster: `lab.leader` leads all partitions, `lab.high_watermark` is the
+number of records in each, and `lab.committed` has the committed offsets. A consumer commits every
+200 ms; with `commit_interval_ms=None`, never.
 """
 
 import json
@@ -23,7 +26,10 @@ from tests.support.harness.scripted_broker import (
 
 
 def ranges(lab: ClientLab) -> list[tuple[str | None, int | None, str | None]]:
-    """Return partition, first offset and detail of every RECORDS_CONSUMED row."""
+    """Return partition, first offset and detail of every RECORDS_CONSUMED row.
+
+    The detail has the number of records, the last offset and, if it took any, the processing time.
+    """
     return [(row.partition, row.offset, row.detail) for row in lab.of_kind("records_consumed")]
 
 
@@ -48,7 +54,7 @@ def test_partition_without_a_committed_offset_is_reset(
 def test_partition_without_a_committed_offset_and_reset_none_ends_the_application(
     make_lab: LabMaker,
 ) -> None:
-    """Kafka throws NoOffsetForPartitionException to the application."""
+    """Kafka throws NoOffsetForPartitionException to the application, which closes its consumer."""
     lab = make_lab(1)
     node = lab.consumer(ConsumerConfig(enable_auto_commit=False, auto_offset_reset="none"))
     lab.run_for(2 * SECOND)
@@ -57,7 +63,10 @@ def test_partition_without_a_committed_offset_and_reset_none_ends_the_applicatio
 
 
 def test_reset_that_fails_is_repeated(make_lab: LabMaker) -> None:
-    """The leader has moved: the consumer refreshes metadata and repeats the reset."""
+    """Two answers lack the partitions, as when the leader has moved.
+
+    The consumer refreshes its metadata and repeats the reset.
+    """
     lab = make_lab(1)
     lab.brokers[0].answer(ListOffsetsRequest, ListOffsetsResponse(), ListOffsetsResponse())
     lab.consumer()
@@ -140,7 +149,10 @@ def test_fetch_from_the_wrong_leader_refreshes_metadata_and_continues_at_the_rig
 
 
 def test_fetch_continues_at_the_next_leader_after_a_death(make_lab: LabMaker) -> None:
-    """The closed connection triggers a metadata request; no record is read twice."""
+    """The closed connection triggers a metadata request; no record is read twice: 2 times 4 are 8.
+
+    Broker 1 coordinates the group, so that only the leader dies.
+    """
     lab = make_lab(2)
     lab.coordinator = 1
     lab.high_watermark = 3
@@ -155,7 +167,10 @@ def test_fetch_continues_at_the_next_leader_after_a_death(make_lab: LabMaker) ->
 
 
 def test_fetch_ignores_metadata_with_an_older_leader_epoch(make_lab: LabMaker) -> None:
-    """Kafka keeps the newest leader epoch that it has seen."""
+    """Kafka's client keeps the newest leader epoch that it has seen.
+
+    The metadata then names leader 0 in epoch 4, before epoch 5: the consumer does not fetch there.
+    """
     lab = make_lab(2)
     lab.leader, lab.leader_epoch = 1, 5
     lab.consumer(
@@ -175,6 +190,7 @@ def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
     lab = make_lab(1, partitions=1)
     lab.committed = {0: 100}
     lab.high_watermark = 2
+    # A scripted broker does not check offsets by itself; 1 is the number of partitions.
     lab.brokers[0].answer(FetchRequest, fetch_error(ErrorCode.OFFSET_OUT_OF_RANGE, 1))
     lab.consumer(commit_interval_ms=None)
     lab.run_for(2 * SECOND)
@@ -188,7 +204,7 @@ def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
 def test_records_count_as_processed_after_the_processing_time(make_lab: LabMaker) -> None:
     """Ten records of 100 ms each count as processed after a second, and not when they arrive.
 
-    A consumer that dies before has processed none of them.
+    A consumer that dies within this second has processed none of them.
     """
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 10
@@ -240,4 +256,4 @@ def test_processing_time_of_each_record_is_drawn_between_its_bounds(make_lab: La
     assert detail is not None
     work_us = json.loads(detail)["work_us"]
     assert 10 * 10 * MS < work_us < 10 * 30 * MS
-    assert work_us % (10 * MS) != 0
+    assert work_us % (10 * MS) != 0  # the draws are in microseconds

@@ -1,4 +1,11 @@
-"""Heartbeats: their interval, and every row of the table of heartbeat errors (BEHAVIOUR 7.4)."""
+"""Heartbeats: their interval, and every error that an answer may have.
+
+The table of these errors is in docs/kafka/BEHAVIOUR.md 7.4; ids such as CL-17 are its cases.
+`make_lab(n)` makes `lab`, with `n` scripted brokers; `lab.coordinator` and `lab.leader` (of all
+partitions) are broker 0 at first. `broker.answer(Request, a, b)` scripts its next answers; None
+leaves a request unanswered. A member joins twice: without an id, then with the id that it got,
+`m-1`.
+"""
 
 import pytest
 
@@ -24,7 +31,7 @@ def member_ids(lab: ClientLab, broker: int = 0) -> list[str]:
 
 
 def test_heartbeats_are_sent_every_interval_with_the_generation(make_lab: LabMaker) -> None:
-    """heartbeat.interval.ms is 3000, counted from the join."""
+    """heartbeat.interval.ms is 3000, counted from the join: 10 heartbeats in 31 s."""
     lab = make_lab(1)
     lab.consumer(commit_interval_ms=None)
     lab.run_for(31 * SECOND)
@@ -54,7 +61,7 @@ def test_heartbeat_error_makes_the_member_rejoin_as_in_the_table(
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
     node = lab.consumer()
     lab.run_for(5 * SECOND)
-    assert member_ids(lab)[2] == next_member_id
+    assert member_ids(lab)[2] == next_member_id  # behind the two JoinGroups of the first join
     (ended,) = [*lab.of_kind("partitions_revoked"), *lab.of_kind("partitions_lost")]
     assert ended.kind == end_of_ownership
     assert (ended.member, ended.generation) == ("m-1", 1)
@@ -89,7 +96,7 @@ def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator
 def test_fatal_heartbeat_error_is_raised_by_the_next_poll(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """The application receives it and closes its consumer (BEHAVIOUR 7.4)."""
+    """The application receives the error and closes its consumer, whose state is then UNJOINED."""
     lab = make_lab(1)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
     node = lab.consumer(commit_interval_ms=None)
@@ -107,8 +114,10 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
        id.
     """
     lab = make_lab(2)
-    lab.leader = 1
+    lab.leader = 1  # so that broker 0 gets no Fetch, only requests of the group
     broker = lab.brokers[0]
+    # Answers on one connection keep the order of the requests: the second and third wait for the
+    # first, which the test answers below.
     broker.answer(
         HeartbeatRequest,
         None,
@@ -128,7 +137,10 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
 def test_unanswered_heartbeats_make_the_coordinator_unknown_after_the_session(
     make_lab: LabMaker,
 ) -> None:
-    """The client has the session timeout, too, against a coordinator that hangs (BEHAVIOUR 7.4)."""
+    """A client without any answer for the session timeout, 10 s, looks for another coordinator.
+
+    (BEHAVIOUR 7.4)
+    """
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", session_timeout_ms=10_000
@@ -144,7 +156,10 @@ def test_unanswered_heartbeats_make_the_coordinator_unknown_after_the_session(
 def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partitions(
     make_lab: LabMaker,
 ) -> None:
-    """After max.poll.interval.ms the next poll finds no partitions and rejoins (BEHAVIOUR 7.4)."""
+    """After max.poll.interval.ms the next poll finds no partitions and rejoins (BEHAVIOUR 7.4).
+
+    A poll returns a record of each of 2 partitions: 2 * 4 s of work exceed the interval of 5 s.
+    """
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", max_poll_interval_ms=5_000

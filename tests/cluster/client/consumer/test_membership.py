@@ -1,7 +1,12 @@
-"""JoinGroup, SyncGroup, LeaveGroup: every row of the tables of their errors (BEHAVIOUR 7.3).
+"""JoinGroup, SyncGroup, LeaveGroup: the requests in order, and every error that an answer may have.
 
-A `ClientLab` has scripted brokers, which answer well unless a test gives them other answers. A
-member joins twice: without an id, then with the id of the first answer, `m-1`.
+The tables of these errors are in docs/kafka/BEHAVIOUR.md 7.3; ids such as CL-03 are its cases.
+`make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors unless a test
+gives them other answers: `broker.answer(Request, a, b)` scripts the next ones, None leaves a
+request unanswered. Assignments change the cluster: `lab.coordinator` coordinates the group and
+`lab.leader` leads all partitions (broker 0 at first), `lab.high_watermark` is the number of records
+in each of the two partitions of `t`. A member joins twice: without an id, then with the id of the
+first answer, `m-1`.
 """
 
 import pytest
@@ -93,12 +98,13 @@ def test_member_states_are_traced_in_kafkas_order(make_lab: LabMaker) -> None:
 def test_join_group_error_is_retried_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
 ) -> None:
-    """The table states whether the id is kept, and whether the coordinator becomes unknown.
+    """Kafka's table states whether the id is kept, and whether the coordinator becomes unknown.
 
     (BEHAVIOUR 7.3)
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
+    # The second JoinGroup, which has the id, gets the error; the third shows its effect.
     demanded = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-1")
     broker.answer(JoinGroupRequest, demanded, join_error(code))
     node = lab.consumer()
@@ -123,7 +129,8 @@ def test_join_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
 def test_join_group_times_out_later_than_other_requests(make_lab: LabMaker) -> None:
     """A JoinGroup waits for the rebalance, so its timeout is the rebalance timeout + 5 s, here 45.
 
-    That holds if it is longer than the request timeout (CL-02). Then the connection is closed.
+    A longer request timeout would count instead (CL-02). At the timeout the connection is closed.
+    The rebalance timeout is max.poll.interval.ms.
     """
     lab = make_lab(1)
     config = ConsumerConfig(
@@ -145,7 +152,7 @@ def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMak
     lab = make_lab(2)
     demanded = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-7")
     lab.brokers[0].answer(JoinGroupRequest, demanded, None)
-    lab.leader = 1
+    lab.leader = 1  # so that the death of broker 0 ends only the coordinator
     lab.consumer()
     lab.run_for(SECOND)
     lab.coordinator = 1
@@ -186,7 +193,8 @@ def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
 def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: ErrorCode) -> None:
     """A fatal error ends the application, so no third JoinGroup is sent (BEHAVIOUR 7.3).
 
-    COORDINATOR_LOAD_IN_PROGRESS is fatal in an answer to SyncGroup, so no broker sends it.
+    Among the fatal errors is COORDINATOR_LOAD_IN_PROGRESS. A broker must therefore not answer
+    SyncGroup with it, and none does.
     """
     lab = make_lab(1)
     lab.brokers[0].answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
@@ -211,7 +219,8 @@ def test_sync_group_answer_with_another_protocol_is_inconsistent(make_lab: LabMa
 def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: LabMaker) -> None:
     """A member sends heartbeats also while its SyncGroup is parked, on the same connection.
 
-    Both fail with errors that ask for a rejoin: there is one, and the id is kept (CL-08).
+    Both requests fail with errors that ask for a rejoin: the member rejoins once, with its id
+    (CL-08).
     """
     lab = make_lab(2)
     lab.leader = 1
@@ -233,7 +242,10 @@ def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: 
 def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
     make_lab: LabMaker,
 ) -> None:
-    """An assignment of topic `u` belongs to an older subscription, and assigns nothing (CL-14)."""
+    """An assignment of topic `u` belongs to an older subscription, and assigns nothing (CL-14).
+
+    The member, subscribed to `t`, joins a third time.
+    """
     lab = make_lab(1)
     # Version 0; one topic, `u`, with one partition, 0; user data null.
     other = b"\x00\x00\x00\x00\x00\x01\x00\x01u\x00\x00\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff"
@@ -343,7 +355,7 @@ def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
     node = lab.consumer(commit_interval_ms=None)
     lab.run_for(SECOND)
     lab.brokers[1].host.crash()
-    lab.run_for(10 * MS)
+    lab.run_for(10 * MS)  # the client has seen the connection end, and has no coordinator
     node.close()
     lab.run_for(SECOND)
     assert member_status(node).assigned == ()

@@ -1,7 +1,11 @@
-"""OffsetCommit and OffsetFetch: every row of the tables of their errors (BEHAVIOUR 7.5).
+"""OffsetCommit and OffsetFetch: their contents, and every error that an answer may have.
 
-A `ClientLab` has scripted brokers, which answer well unless a test gives them other answers. The
-consumer commits every 200 ms unless a test names another interval.
+The tables of these errors are in docs/kafka/BEHAVIOUR.md 7.5; ids such as CL-19 are its cases.
+`make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors unless a test
+gives them other answers: `broker.answer(Request, a, b)` scripts the next ones, None leaves a
+request unanswered. `lab.high_watermark` is the number of records in each of the two partitions of
+`t`, `lab.committed` has their committed offsets. The consumer commits every 200 ms unless a test
+names another interval; with `commit_interval_ms=None` the application itself commits nothing.
 """
 
 import pytest
@@ -45,6 +49,7 @@ def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> Non
         ("t-0", 4, "broker-0", "m-1", 1),
         ("t-1", 4, "broker-0", "m-1", 1),
     ]
+    # The status counts requests, the trace has a row for each of the two partitions.
     assert member_status(node).commits_acknowledged == len(lab.of_kind("offsets_committed")) // 2
 
 
@@ -84,6 +89,7 @@ def test_commit_with_a_retriable_error_fails_once_and_the_next_one_succeeds(
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
     node = lab.consumer()
     lab.run_for(2 * SECOND)
+    # Without a peer are the commits that failed before they were sent, for want of a coordinator.
     failed = [row for row in lab.of_kind("commit_failed") if row.peer is not None]
     assert [(row.error, row.partition) for row in failed] == [
         (code.name, "t-0"),
@@ -175,6 +181,7 @@ def test_fenced_sync_commit_does_not_delay_the_rejoin(make_lab: LabMaker) -> Non
     broker.answer(OffsetCommitRequest, commit_error(ErrorCode.UNKNOWN_MEMBER_ID))
     lab.run_for(4 * SECOND)
     joins = broker.of_type(JoinGroupRequest)
+    # UNKNOWN_MEMBER_ID has dropped the id m-1, so the member joins twice once more.
     assert [join.member_id for join in joins if isinstance(join, JoinGroupRequest)][2:] == [
         "",
         "m-2",
@@ -221,7 +228,7 @@ def test_position_is_the_committed_offset(make_lab: LabMaker) -> None:
     (request,) = lab.brokers[0].of_type(OffsetFetchRequest)
     assert isinstance(request, OffsetFetchRequest)
     assert request.require_stable
-    assert member_status(node).records_consumed == 13 + 11
+    assert member_status(node).records_consumed == 13 + 11  # 20 - 7 and 20 - 9
 
 
 def group_error(code: ErrorCode) -> OffsetFetchResponse:
@@ -263,7 +270,7 @@ def test_offset_fetch_of_unstable_offsets_waits_for_them(make_lab: LabMaker) -> 
 
 
 def test_offset_fetch_of_an_unknown_topic_ends_the_application(make_lab: LabMaker) -> None:
-    """UNKNOWN_TOPIC_OR_PARTITION of a partition is not retriable here (BEHAVIOUR 7.5)."""
+    """UNKNOWN_TOPIC_OR_PARTITION, retriable elsewhere, is fatal in OffsetFetch (BEHAVIOUR 7.5)."""
     lab = make_lab(1)
     unknown = lab.fetched_offsets(range(2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     lab.brokers[0].answer(OffsetFetchRequest, unknown)

@@ -1,4 +1,10 @@
-"""A member that commits in transactions, one request at a time (KIP-98, KIP-447)."""
+"""A member that commits in transactions, one request at a time (KIP-98, KIP-447).
+
+`make_lab(1)` makes `lab`, with one scripted broker: it coordinates the group and the transactions,
+and gives the producer id 7, in epoch 0 first. `broker.answer(Request, a, b)` scripts its next
+answers; None leaves a request unanswered. `lab.committed` has the offsets of committed
+transactions.
+"""
 
 import pytest
 
@@ -30,13 +36,17 @@ TIMEOUT_MS = 3_000
 
 
 def started(lab: ClientLab) -> ConsumerNode:
-    """Return a transactional consumer of four records."""
+    """Start a transactional consumer of two partitions, with four records each, and return it."""
     lab.high_watermark = 4
     return lab.consumer(transaction_timeout_ms=TIMEOUT_MS)
 
 
 def failures(lab: ClientLab) -> list[tuple[str | None, str | None, str | None]]:
-    """Return error, reason and peer of the failed commits, by their first partition."""
+    """Return error, reason and peer of the failed commits, by their first partition.
+
+    COMMIT_FAILED, for commits of which nothing was sent, is left out. The peer is None unless the
+    outcome is unknown.
+    """
     return [
         (row.error, row.cause_text, row.peer)
         for row in lab.of_kind("commit_failed")
@@ -61,7 +71,7 @@ def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMake
     broker = lab.brokers[0]
     kinds = (InitProducerIdRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest)
     sent = [type(each) for each in broker.requests if isinstance(each, kinds)]
-    assert sent[:7] == [*kinds, *kinds[1:]]
+    assert sent[:7] == [*kinds, *kinds[1:]]  # two transactions of one producer
     assert broker.of_type(OffsetCommitRequest) == []
     (init,) = broker.of_type(InitProducerIdRequest)
     assert init == InitProducerIdRequest(
@@ -157,7 +167,7 @@ def test_commit_without_an_answer_in_time_aborts_the_transaction(make_lab: LabMa
     """
     lab = make_lab(1)
     loading = txn_commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    lab.brokers[0].answer(TxnOffsetCommitRequest, *[loading] * 12)
+    lab.brokers[0].answer(TxnOffsetCommitRequest, *[loading] * 12)  # more than are sent in 3 s
     started(lab)
     lab.run_for(12 * SECOND)
     assert failures(lab)[0] == ("TRANSACTION_ABORTED", "COORDINATOR_LOAD_IN_PROGRESS", None)
@@ -214,7 +224,7 @@ def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker)
     node = started(lab)
     lab.run_for(2 * SECOND)
     lab.high_watermark = 9
-    lab.run_for(SECOND // 20)
+    lab.run_for(SECOND // 20)  # records are processed, and not yet committed
     done: list[bool] = []
     node.shut_down(lambda: done.append(True))
     lab.run_for(5 * SECOND)

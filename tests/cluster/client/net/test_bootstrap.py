@@ -1,4 +1,9 @@
-"""`bootstrap.servers`: the first brokers that a client asks."""
+"""`bootstrap.servers`: the first brokers that a client asks.
+
+`make_lab(3)` makes `lab`, with scripted brokers 0, 1 and 2, whose metadata names all of them.
+`lab.coordinator` coordinates the group and `lab.leader` leads all partitions (broker 0 at first).
+In a COORDINATOR_FOUND row, `cause` is the broker that answered the lookup.
+"""
 
 import pytest
 
@@ -22,7 +27,8 @@ def only(*servers: str) -> ConsumerConfig:
 def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str) -> None:
     """Kafka's consumer looks its coordinator up before it knows any broker but those of the list.
 
-    So a member that joins during a split is on the side of its bootstrap server.
+    So a member that joins while the network is split gets the coordinator of its bootstrap
+    server's side.
     """
     lab = make_lab(3)
     lab.coordinator = 2
@@ -35,7 +41,10 @@ def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str
 
 
 def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> None:
-    """The list is only for the start: brokers that it does not have are asked later."""
+    """The list is only for the start: later, the client also asks brokers outside the list.
+
+    Both the listed broker and the coordinator crash; broker 0 then answers the lookup.
+    """
     lab = make_lab(3)
     lab.coordinator = 2
     lab.leader = 0
@@ -52,7 +61,7 @@ def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> N
 def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     make_lab: LabMaker,
 ) -> None:
-    """Kafka's client opens it for telemetry and never uses it for that; lookups use it.
+    """Kafka's client opens the connection for telemetry, and then only lookups use it.
 
     Without it the member would have only the connection to the leader that it fetches from, and
     each lookup would wait behind the parked Fetch, for up to fetch.max.wait.ms.

@@ -1,4 +1,11 @@
-"""Finding the coordinator, also while brokers still name a dead one."""
+"""Finding the coordinator, also while brokers still name a dead one.
+
+`make_lab(n)` makes `lab`, with `n` scripted brokers. Every broker names `lab.coordinator`;
+`lab.leader` leads all partitions (both are broker 0 at first). `broker.answer(Request, a, b)`
+scripts its next answers, None leaves a request unanswered. The consumer commits every 200 ms. A
+lookup is a FindCoordinator. Ids such as CL-01 and 7.4 are cases and sections of
+docs/kafka/BEHAVIOUR.md.
+"""
 
 import pytest
 
@@ -60,7 +67,7 @@ def test_discovery_with_a_fatal_error_stops_the_application(make_lab: LabMaker) 
 def test_concurrent_lookups_share_one_request(make_lab: LabMaker) -> None:
     """Commits, heartbeats and poll() all need the coordinator; one lookup is in flight (CL-01)."""
     lab = make_lab(1)
-    lab.consumer(commit_interval_ms=20)
+    lab.consumer(commit_interval_ms=20)  # so that commits need the coordinator, too
     lab.run_for(2 * SECOND)
     broker = lab.brokers[0]
     before = len(broker.of_type(FindCoordinatorRequest))
@@ -76,8 +83,8 @@ def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
 ) -> None:
     """After a kill, stale answers name the dead broker until the metadata changes.
 
-    The member drops each stale answer when its connection is refused or backs off. It keeps member
-    id and generation, and sends no JoinGroup.
+    The member drops the coordinator of a stale answer when the connection to it is refused or backs
+    off. It keeps member id and generation, and sends no JoinGroup.
     """
     lab = make_lab(3)
     lab.coordinator = 2
@@ -106,13 +113,13 @@ def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
         1,
     )
     first = next(row for row in lab.of_kind("offsets_committed") if row.time_us > moved_us)
-    assert first.time_us - moved_us < 1_200 * MS
+    assert first.time_us - moved_us < 1_200 * MS  # a backoff of at most 1 s, and a fifth of it
     assert first.peer == "broker-1"
     assert lab.brokers[1].of_type(JoinGroupRequest) == []
 
 
 def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab: LabMaker) -> None:
-    """Ownership is no lease on the client; only its commits fail (BEHAVIOUR 7.4)."""
+    """A member's ownership does not expire at the client; only its commits fail (BEHAVIOUR 7.4)."""
     lab = make_lab(2)
     lab.coordinator = 1
     node = lab.consumer()
@@ -124,7 +131,7 @@ def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab:
         lab.high_watermark += 1
         lab.run_for(200 * MS)
     lab.run_for(SECOND)
-    assert member_status(node).records_consumed == consumed + 40
+    assert member_status(node).records_consumed == consumed + 40  # 20 in each of two partitions
     assert {row.error for row in lab.of_kind("commit_failed")} <= {
         "COORDINATOR_NOT_AVAILABLE",
         "DISCONNECTED",
@@ -155,7 +162,8 @@ def test_coordinator_marked_unknown_by_the_client_causes_no_metadata_request(
 ) -> None:
     """The client closes the connection; Kafka refreshes metadata only when the peer closes it.
 
-    With that request in flight, the lookup would go to a node that Kafka would not ask.
+    A metadata request in flight would also make its broker a busier node, so that the lookup would
+    go to a node that Kafka would not ask.
     """
     lab = make_lab(2)
     lab.consumer()
@@ -169,7 +177,7 @@ def test_coordinator_marked_unknown_by_the_client_causes_no_metadata_request(
 
 
 def test_lookup_sent_to_a_silent_broker_is_cleared(make_lab: LabMaker) -> None:
-    """A stopped broker keeps its connections: 30 s would pass before another one is asked.
+    """A stopped broker keeps its connections: the request timeout, 30 s, would pass first.
 
     1. The member has fetched from broker 1, which leads no more: its connection is open and idle,
        so broker 1 is the least loaded node.

@@ -1,6 +1,9 @@
 """The producer: its rate, its partitions, and failed batches.
 
-The value of a record is its number.
+The value of a record is its number. `make_lab(n)` makes `lab`, with `n` scripted brokers;
+`lab.leader`, broker 0 at first, leads the partitions of `t`, two by default.
+`broker.answer(Request, a, b)` scripts its next answers. `lab.producer(10.0)` starts a producer of
+10 records a second.
 """
 
 import pytest
@@ -57,6 +60,7 @@ def test_producer_numbers_its_records_and_uses_the_partitions_in_turn(make_lab: 
     assert 99 <= len(batches) <= 101
     assert [numbers for _partition, numbers in batches[:4]] == [[0], [1], [2], [3]]
     assert [partition for partition, _numbers in batches[:4]] == [0, 1, 2, 0]
+    # Each batch has one record and one trace row.
     assert acknowledged(node) == len(lab.of_kind("records_produced"))
 
 
@@ -109,7 +113,7 @@ def test_producer_follows_a_leader_that_moved(make_lab: LabMaker) -> None:
     before = [numbers for _partition, numbers in sent(lab)]
     after = [numbers for _partition, numbers in sent(lab, 1)]
     assert after[0][0] == before[-1][0], "the refused batch, first"
-    assert after[-1][-1] > 20
+    assert after[-1][-1] > 20  # 10 records a second for 3 s, less the time of the retries
 
 
 def test_producer_gives_up_after_the_delivery_timeout(make_lab: LabMaker) -> None:
@@ -121,6 +125,7 @@ def test_producer_gives_up_after_the_delivery_timeout(make_lab: LabMaker) -> Non
     failed = lab.of_kind("produce_failed")
     assert [row.error for row in failed[:1]] == ["TIMED_OUT"]
     assert failed[0].partition == "t-0"
+    # The first record is produced within the first second; the last retry takes some time more.
     assert 2 * SECOND <= failed[0].time_us <= 3_200 * MS
 
 

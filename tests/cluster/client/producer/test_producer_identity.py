@@ -1,7 +1,9 @@
 """A producer with enable.idempotence: sequences, retries, epochs.
 
 A batch has the producer's id and epoch, and the sequence of its first record. A leader writes each
-sequence of a partition once.
+sequence of a partition once. `make_lab(1)` makes a scripted broker: it gives the producer id 7 and
+epoch 0, and `broker.answer(Request, a, b)` scripts its next answers. A `BatchIdentity` has id,
+epoch and sequence, in this order.
 """
 
 import pytest
@@ -51,7 +53,7 @@ def test_each_partition_has_its_own_sequences() -> None:
 
 
 def test_new_epoch_resets_all_sequences_and_the_last_epoch_needs_a_new_id() -> None:
-    """32,767 is the last epoch of an id."""
+    """32,767 is the last epoch of an id: after that the producer has none until it gets another."""
     identity = ProducerIdentity()
     identity.begin(5, 32_766)
     identity.identify(P0, 3)
@@ -83,7 +85,7 @@ def test_resent_batch_keeps_its_sequence(make_lab: LabMaker) -> None:
 
 
 def test_nothing_is_sent_before_a_broker_has_assigned_an_id(make_lab: LabMaker) -> None:
-    """A broker without ids answers COORDINATOR_LOAD_IN_PROGRESS; a dead one does not answer."""
+    """A broker without ids to assign answers COORDINATOR_LOAD_IN_PROGRESS, here three times."""
     lab = make_lab(1, partitions=1)
     loading = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[0].answer(InitProducerIdRequest, loading, loading, loading)
@@ -106,6 +108,7 @@ def test_batch_that_is_given_up_raises_the_epoch(make_lab: LabMaker) -> None:
     (failed,) = lab.of_kind("produce_failed")
     assert failed.error == "OUT_OF_ORDER_SEQUENCE_NUMBER"
     after = sent(lab)[before + 1 :]
+    # Behind the batch that was given up: id 7, epoch 1, sequence 0, one record.
     assert after[0] == (7, 1, 0, 1)
     assert after[1][:3] == (7, 1, 1)
 
@@ -128,7 +131,7 @@ def test_idempotence_without_all_acks_is_an_error() -> None:
 
 
 class ProducerLab(BrokerLab):
-    """Three brokers and the lab's producer, which writes to orders."""
+    """Three brokers and a real producer in place of the lab's test client; it writes to orders."""
 
     def __init__(self, *, is_idempotent: bool) -> None:
         cluster = broker_cluster()
@@ -167,4 +170,5 @@ def test_records_are_written_once_although_answers_are_lost(is_idempotent: bool)
     written = ProducerLab(is_idempotent=is_idempotent).run(story)
     assert len(written) > 100
     assert (len(set(written)) == len(written)) is is_idempotent
+    # First copies are in the order of their numbers.
     assert sorted(set(written), key=int) == list(dict.fromkeys(written))

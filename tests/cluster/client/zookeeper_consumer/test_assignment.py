@@ -1,4 +1,8 @@
-"""The assignment that one consumer computes from its own view."""
+"""The assignment that one consumer computes from its own view, what it has read of its group.
+
+A member has threads, one for each stream of a topic that it consumes; here mostly one. Docstrings
+quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids, such as ZK-51.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +32,10 @@ def shares(strategy: str, view: GroupView) -> dict[str, list[str]]:
 
 
 def test_range_assigns_consecutive_partitions_and_one_more_to_the_first_threads() -> None:
-    """Per topic: n = P div threads, the first P mod threads get one more (ZK-51)."""
+    """Per topic: n = P div threads, the first P mod threads get one more (ZK-51).
+
+    P, the number of partitions, is 7; three threads get 3, 2 and 2.
+    """
     seven = view({"a": {"t": 1}, "b": {"t": 1}, "c": {"t": 1}}, {"t": 7})
 
     assert shares("range", seven) == {
@@ -46,7 +53,10 @@ def test_threads_are_sorted_as_text() -> None:
 
 
 def test_round_robin_sorts_by_the_java_hash_and_skips_threads_of_other_topics() -> None:
-    """Sorted by the Java hash of their text; threads that do not consume are skipped (ZK-52)."""
+    """Sorted by the Java hash of their text; threads that do not consume are skipped (ZK-52).
+
+    The partitions are what is sorted. Member `a` does not consume `u`, so `b` gets both of `u`.
+    """
     assert [java_hash(text) for text in ("hello", "polygenelubricants", "")] == [
         99_162_322,
         -2_147_483_648,
@@ -58,7 +68,7 @@ def test_round_robin_sorts_by_the_java_hash_and_skips_threads_of_other_topics() 
 
 
 def test_more_threads_than_partitions_leave_some_threads_idle() -> None:
-    """An assignment of nothing (C > P) is a success (ZK-47)."""
+    """An assignment of nothing (C > P) is a success (ZK-47): three consumers, two partitions."""
     three = view({"a": {"t": 1}, "b": {"t": 1}, "c": {"t": 1}}, {"t": 2})
 
     assert shares("range", three) == {"a": ["t-0"], "b": ["t-1"], "c": []}
@@ -103,7 +113,10 @@ def test_equal_views_give_every_partition_one_reader_of_its_topic(
 
 
 def test_registration_and_partition_map_are_read_back() -> None:
-    """`{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"..."}` (section 2)."""
+    """`{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"..."}` (section 2).
+
+    A subscription has the number of streams by topic; a topic's znode the replicas by partition.
+    """
     assert registration({"t": 1}, 1_795_353_795_563) == (
         '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1795353795563"}'
     )

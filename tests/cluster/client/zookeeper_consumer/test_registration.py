@@ -1,7 +1,11 @@
 """Registration of a consumer: its id, its znode, its watches, and the notification of others.
 
-Docstrings quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids. A *visitor* is a
-client of ZooKeeper that is no consumer.
+Docstrings quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids; C is the number of
+consumers, T of topics. A rebalance attempt has the steps R0 to R11: R3 stops the fetchers, R9
+claims partitions, each by an ephemeral node under `owners`. A *visitor* is a client of ZooKeeper
+that is no consumer. `GroupLab(2, 4)` is a group `g` of two members and a topic `t0` of four
+partitions, on one ZooKeeper server; `late_from=1` leaves the start of member 1 to the test.
+`lab.joined_us` and `lab.settled_us` are notes of the scenario. Sessions end after 6 s.
 """
 
 import json
@@ -58,7 +62,7 @@ def test_start_registers_then_subscribes_then_rebalances() -> None:
     """
     lab = GroupLab(2, 4, late_from=1, topics=2).run(start_member_1)
 
-    quiet = (Api.PING.label, Api.CONNECT.label)
+    quiet = (Api.PING.label, Api.CONNECT.label)  # requests of the session, not of the consumer
     sent = [
         (row.api, row.time_us)
         for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.joined_us, node=member_name(1))
@@ -85,7 +89,7 @@ def test_registration_of_another_session_fails_the_start_and_the_program_starts_
         await lab.runtime.restart(member_name(1))
         await lab.runtime.sleep(3 * SECOND)
         early.update((await lab.status()).items())
-        await lab.runtime.sleep(9 * SECOND)
+        await lab.runtime.sleep(9 * SECOND)  # the session of the killed consumer ends after 6 s
         await lab.settled(lab.names)
 
     early: dict[str, object] = {}
@@ -207,6 +211,7 @@ def test_member_that_cannot_register_continues_until_queued_events_rebalance() -
     attempts = lab.of(
         TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.settled_us, node=member_name(1)
     )
+    # From a second before the cut heals: the member processes without a registration.
     processed = lab.processed(lab.settled_us - SECOND, member_name(1))
     assert detail_of(expired)["state"] == "Expired"
     assert processed != []

@@ -1,7 +1,11 @@
 """Members that lose ZooKeeper, their session, or both, and the offsets that they commit.
 
-Docstrings quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids. `cut_off` cuts member
-0 from ZooKeeper for 20 s, so that its session of 6 s ends; it still reaches the brokers.
+Docstrings quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids; C is the number of
+consumers. A rebalance attempt has the steps R0 to R11: R3 stops the fetchers and commits, R5
+releases the member's claims. `cut_off` cuts member 0 from ZooKeeper for 20 s, so that its session
+of 6 s ends; it still reaches the brokers. `GroupLab(4, 16)` is a group of four members and one
+topic of 16 partitions; `late_from=3` leaves the start of member 3 to the test. `lab.joined_us` and
+`lab.settled_us` are the beginning and the end of a change, as the scenario notes them.
 """
 
 import pytest
@@ -19,6 +23,7 @@ from tests.support.harness.zookeeper_group import (
 EVERY_SECOND = ZooKeeperConsumerConfig(auto_commit_interval_ms=1_000)
 CUT_US = 20 * SECOND
 SLOW_WORK_US = 30_000
+"""Processing time of a record, so that a member has records in work when it loses its session."""
 
 
 async def cut_off(lab: GroupLab) -> None:
@@ -49,6 +54,7 @@ def test_member_without_zookeeper_goes_on_processing_what_another_owns() -> None
     lab = GroupLab(4, 16, config=EVERY_SECOND).run(cut_off)
 
     (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.joined_us)
+    # 6 s after the last ping, which may be 2 s before the cut; a server checks in steps.
     assert 4 * SECOND <= expired.time_us - lab.joined_us <= 8 * SECOND
     owned_by_0 = {
         str(row.partition)
@@ -86,6 +92,7 @@ def test_returning_member_drops_its_offsets_and_registers_again() -> None:
         if row.time_us <= lost.time_us
     ]
     assert own_commits == []
+    # `attempt` counts the tries within one rebalance, from 0.
     first_tries = [
         row
         for row in lab.of(
@@ -125,7 +132,12 @@ def test_commit_of_the_old_session_sets_the_position_back_in_the_new_one() -> No
 
 @pytest.mark.slow
 def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living() -> None:
-    """A `delete` of R5 removes another's claim (ZK-74)."""
+    """A `delete` of R5 removes another's claim (ZK-74).
+
+    1. Member 0 has slow answers and begins to release its partitions, one `delete` after the other.
+    2. It is cut off in the middle, for 14 s: its session ends, and others claim the partitions.
+    3. Back in a new session, it goes on with the deletes.
+    """
 
     async def scenario(lab: GroupLab) -> None:
         slow = member_name(0)
@@ -175,7 +187,7 @@ def test_kafka_storage_accepts_the_commits_of_a_zombie_during_the_whole_cut() ->
         )
         if row.time_us < lab.settled_us
     ]
-    assert len(zombie) > 8
+    assert len(zombie) > 8  # a commit a second, from 9 s after the cut at the latest to 20 s
     assert {detail_of(row)["store"] for row in zombie} == {"kafka"}
     assert lab.writes_of("offsets") == []
 
@@ -239,6 +251,8 @@ def test_rebalance_commits_nothing_without_auto_commit() -> None:
 def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> None:
     """A computes with C members, B with C + 1: overlapping and missing claims (ZK-71).
 
+    A and B are members at different ZooKeeper servers. Of three servers, the followers lag.
+
     A join gives two different member lists among consumers at the same moment; after the lag all
     agree again without any outside help (ZK-95).
     """
@@ -277,6 +291,8 @@ def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
 
     async def scenario(lab: GroupLab) -> None:
         lab.joined_us = lab.runtime.now_us()
+        # Member 0 gets no answer to its first delete, later each answer a second late: its release
+        # outlasts the 4 tries of the others.
         await lab.rule(Clog(), lab.servers, [member_name(0)], apis=("Delete",))
         await lab.runtime.start_node(member_name(2))
         await lab.runtime.sleep(3 * SECOND)

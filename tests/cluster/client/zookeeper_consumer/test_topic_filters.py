@@ -1,4 +1,10 @@
-"""Members that subscribe by a topic filter: their registration, reads and watches."""
+"""Members that subscribe by a topic filter: their registration, reads and watches.
+
+Sections, such as ZOOKEEPER_CONSUMER 2, are of docs/kafka/ZOOKEEPER_CONSUMER.md. `GroupLab(2, 4)` is
+a group of two members whose topics `t0`, `t1`, ... have four partitions each; `late_from=2` leaves
+the start of member 2 to the test. A *visitor* is a client of ZooKeeper that is no member.
+`lab.joined_us` and `lab.settled_us` are times that the scenario notes.
+"""
 
 import json
 
@@ -76,13 +82,15 @@ def test_members_with_a_filter_read_the_matching_topics(
 def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registration() -> None:
     """Standing watches: C x (2 + T), and two on `/brokers/topics` of each member, as on `ids`.
 
-    An attempt reads its own registration twice and each member's once: 2 + C reads more.
+    An attempt reads its own registration twice and each member's once, and each time it also reads
+    the list of all topics: 2 + C reads more. C is the number of members, T of topics.
     """
     members = 3
 
     async def scenario(lab: GroupLab) -> None:
         newcomer = member_name(members - 1)
         lab.joined_us = lab.runtime.now_us()
+        # The newcomer's claims come late, when the others have released: every attempt succeeds.
         await lab.rule(Slow(delay_us=SECOND // 4), [newcomer], lab.servers, apis=("Create",))
         await lab.runtime.start_node(newcomer)
         await lab.runtime.sleep(SECOND)
@@ -95,6 +103,7 @@ def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registrati
     standing: list[int] = []
     lab = GroupLab(members, 4, late_from=members - 1, topics=2, topic_filter=BOTH).run(scenario)
 
+    # Members, topics, brokers, partitions. `static` are the reads of a join without a filter.
     c, t, b, p = members, 2, 1, 8
     static = c * (c + t + 3 * b + 9) + p + 1 + t
     # The start reads the topics before the registration, and sets their watch at its end.
