@@ -29,7 +29,7 @@ class PartitionLog:
     `high_watermark`, `recovery_point` (end of the records that this broker has flushed), `epochs`
     (LeaderEpochCache), `producers` (ProducerStates; replaced by a truncation), `truncations` (their
     number). To set: `flush_interval_messages`, Kafka's flush.messages, None for never;
-    `is_compacted`, whether the leader's log may have holes.
+    `is_compacted`, whether the topic is compacted, so that the leader's log may have holes.
     """
 
     __slots__ = (
@@ -81,6 +81,7 @@ class PartitionLog:
             self._index(batch)
         self.high_watermark = self.log_start_offset
         self.update_high_watermark(high_watermark)
+        # The recovery point is the beginning of the first batch that is not flushed.
         flushed_length = storage.flushed_length
         self.recovery_point: Offset = (
             Offset(self._base_offsets[flushed_length])
@@ -151,6 +152,7 @@ class PartitionLog:
             error = check_batch(batch)
             if error is not ErrorCode.NONE:
                 return error
+            # A higher base offset than expected is a hole, which only a compacted log may have.
             if batch.base_offset != expected_offset and (
                 batch.base_offset < expected_offset or not self.is_compacted
             ):
@@ -208,7 +210,7 @@ class PartitionLog:
         return tuple(found)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEntry:
-        """Return the largest known epoch up to `epoch`, and the offset where it ends."""
+        """Return the largest known epoch not above `epoch`, and the offset where it ends."""
         return self.epochs.end_offset_for_epoch(epoch, self.log_end_offset)
 
     def assign_epoch_start(self, epoch: LeaderEpoch) -> None:
@@ -252,7 +254,8 @@ class PartitionLog:
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
         """Replace the first `length` batches by `batches`, their remains after a cleaning.
 
-        The new batches are on the disk when this returns.
+        A cleaning is one round of log compaction. It keeps the offsets of the remaining records,
+        so the log's end does not move. The new batches are on the disk when this returns.
 
         Raises: SimulationError if `batches` begin at another offset; OSError.
         Source: Kafka UnifiedLog.replaceSegments.
@@ -288,6 +291,10 @@ class PartitionLog:
             self.flush()
 
     def _append(self, batch: RecordBatch) -> None:
+        """Write `batch` to the storage and update the state that is computed from the batches.
+
+        Raises: SimulationError if the batch's leader epoch is below the latest.
+        """
         if batch.partition_leader_epoch < self.epochs.latest_epoch:
             raise SimulationError(
                 f"{self.topic_partition}: append in epoch {batch.partition_leader_epoch}, "
@@ -297,6 +304,7 @@ class PartitionLog:
         self._index(batch)
 
     def _index(self, batch: RecordBatch) -> None:
+        """Update epochs, producers and offsets by `batch`, which the storage has already."""
         if batch.partition_leader_epoch != self.epochs.latest_epoch:
             self.epochs.assign(LeaderEpoch(batch.partition_leader_epoch), Offset(batch.base_offset))
         if batch.producer_id != NO_PRODUCER_ID:

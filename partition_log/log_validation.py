@@ -29,6 +29,7 @@ from protocol.records.batch import (
 from protocol.records.kafka_records import scan_records
 
 _KEYLESS = "Compacted topic cannot accept message without key"
+"""Kafka's error message for one record of the batch."""
 
 
 class Refusal(NamedTuple):
@@ -53,7 +54,7 @@ def validate_produced(
         LogAppendTime; None for CreateTime.
     """
     header = batch.kafka
-    if header is None:
+    if header is None:  # a batch in MessagePack
         return batch if log_append_time_ms is None else _stamped(batch, log_append_time_ms, codecs)
     message = _header_fault(batch, header)
     if message is not None:
@@ -73,6 +74,7 @@ def validate_produced(
         )
         return Refusal(ErrorCode.INVALID_RECORD, message, record_errors)
     max_timestamp_ms = header.base_timestamp_ms + scan.max_timestamp_delta_ms
+    # The topic's setting decides the bit LOG_APPEND_TIME, whatever the client has sent.
     attributes = header.attributes & ~LOG_APPEND_TIME
     if log_append_time_ms is not None:
         attributes = header.attributes | LOG_APPEND_TIME
@@ -81,6 +83,7 @@ def validate_produced(
         return batch
     settled = KafkaHeader(attributes, header.base_timestamp_ms, header.record_count)
     timed = replace(batch, max_timestamp_ms=max_timestamp_ms, kafka=settled)
+    # The CRC covers attributes and max timestamp, so it must be computed again.
     return replace(timed, crc=batch_crc(timed))
 
 

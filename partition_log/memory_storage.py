@@ -2,7 +2,8 @@
 
 A crash of a broker loses no batch: the next incarnation gets the same object (or a copy, if the
 dead incarnation might still write to the object). `power_loss` simulates a power loss: it drops
-every batch that was not flushed, because a real machine would lose its page cache.
+every batch that was not flushed, because a real machine would lose its page cache. An incarnation
+is one life of the broker's process. The flush mark of a log is the number of its flushed batches.
 """
 
 from collections.abc import Sequence
@@ -56,6 +57,7 @@ class MemoryLogStorage(LogStorage):
         if not 0 <= length <= len(self._batches):
             raise SimulationError(f"cannot replace {length} batches of {len(self._batches)}")
         self._batches[:length] = batches
+        # `batches` count as flushed, and so do the flushed ones among the batches after them.
         self._flushed_length = len(batches) + max(0, self._flushed_length - length)
 
     @property
@@ -68,7 +70,7 @@ class MemoryLogStorage(LogStorage):
         self._flushed_length = len(self._batches)
 
     def write_back(self) -> None:
-        """Move the flush mark to the end."""
+        """Move the flush mark to the end, as `flush` does: memory has no disk to wait for."""
         self._flushed_length = len(self._batches)
 
     def copy(self) -> "MemoryLogStorage":
@@ -117,7 +119,7 @@ class MemoryStorage(Storage):
         return self._checkpoints.get(name)
 
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return the losses of power losses since the last call, by partition."""
+        """Return what power losses removed since the last call, sorted by partition."""
         taken = tuple(sorted(self._recoveries, key=lambda recovery: recovery.partition))
         self._recoveries.clear()
         return taken

@@ -21,7 +21,10 @@ NO_OFFSET = Offset(-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaConfig:
-    """The settings of a replica, under Kafka's names, and a guard that can be switched off."""
+    """The settings of a replica, under Kafka's names, and a guard that can be switched off.
+
+    A guard is a check of Kafka's; an experiment switches it off to show what it prevents.
+    """
 
     min_insync_replicas: int = 1
     replica_lag_time_max_ms: int = 30_000
@@ -30,16 +33,16 @@ class ReplicaConfig:
     uses_log_append_time: bool = False
     """True if message.timestamp.type is LogAppendTime."""
     min_insync_check: bool = True
-    """The guard. False: below min.insync.replicas appends with acks=all are accepted, and the high
-    watermark advances."""
+    """The guard. False: with fewer in-sync replicas than min.insync.replicas, appends with acks=all
+    are accepted all the same, and the high watermark advances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrProposal:
     """A change of the ISR that a leader proposes to the controller.
 
-    Shape: `data` is the part of the AlterPartitionRequest; `new_isr` is the proposed ISR; `added`
-    and `removed` are its differences from the committed ISR.
+    Shape: `data` is this partition's part of the AlterPartitionRequest; `new_isr` is the proposed
+    ISR; `added` and `removed` are its differences from the committed ISR.
     """
 
     data: AlterPartitionPartitionData
@@ -52,7 +55,7 @@ class IsrProposal:
 class LeadershipChange:
     """Result of make_leader or make_follower.
 
-    stale: the partition epoch was older than the known one, and nothing changed.
+    stale: the partition epoch in the call was older than the replica's, and nothing changed.
     is_new_leader_epoch: the broker must restart the fetcher, and load or unload the coordinator of
         an offsets partition.
     new_high_watermark: None if the high watermark did not move.
@@ -95,9 +98,11 @@ class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
 class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a leader's read for a Fetch of a follower or consumer.
 
-    data: the answer for the partition; its high watermark is the one before this Fetch.
+    data: the answer for the partition; its high watermark is the one before this Fetch, as in
+        Kafka: if the Fetch moves the high watermark, the follower learns of it with its next Fetch.
     size_in_bytes: size of the records in `data`.
-    new_high_watermark, proposal: effects of the follower's progress, None if there is none.
+    new_high_watermark, proposal: effects of the follower's progress (`fetch_offset` tells the
+        leader what the follower has); None without that effect, and always for a consumer.
     """
 
     data: PartitionData
@@ -110,7 +115,7 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
 class FollowerFetchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a follower's handling of the leader's answer.
 
-    ignored: the answer belongs to an older leader epoch or fetch offset.
+    ignored: the answer belongs to an older leader epoch, or the log end has moved since the Fetch.
     error: NONE: fetch again at once from the new log end. FENCED_LEADER_EPOCH and
         UNKNOWN_SERVER_ERROR: stop until the next leader epoch, as Kafka's markPartitionFailed does.
         Any other: fetch again after `replica.fetch.backoff.ms`.
@@ -129,7 +134,8 @@ class FollowerFetchResult(msgspec.Struct, frozen=True, kw_only=True):
 class AlterPartitionResult:
     """Result of the controller's answer to an IsrProposal.
 
-    retry: the broker must send the same proposal again after a backoff; it is still in flight.
+    retry: the broker must send the same proposal again after a backoff; until then the proposal
+        counts as in flight, so the replica makes no other one.
     committed_isr: the new ISR if the controller has committed one, else None.
     """
 

@@ -40,7 +40,11 @@ _SEQUENCES = 1 << 31
 
 
 class AppendedBatch(NamedTuple):
-    """A batch of a producer in the log. Sequences are -1 if the producer is not idempotent."""
+    """A batch of a producer in the log.
+
+    Sequences are -1 if the batch has none: the leader itself built it, from the offsets that the
+    producer committed in a transaction.
+    """
 
     first_sequence: int
     last_sequence: int
@@ -81,7 +85,10 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self.had_any = False
-        """True if the log has a batch of any producer, also of one that expired."""
+        """True if the log has a batch of any producer, also of one that expired.
+
+        If it is False, `log` and `transaction_index` need not read the batches for producers.
+        """
         self._producers: dict[int, _ProducerState] = {}
         self._guards: dict[int, int] = {}  # producer id -> its valid guard
         self._last_guard = 0
@@ -121,7 +128,8 @@ class ProducerStates:
     def begin_verification(self, producer_id: int, producer_epoch: int) -> int | None:
         """Return the guard for the first batch of a transaction.
 
-        None if the transaction is open in this log already: then no verification is needed.
+        None if the transaction is open in this log already: then no verification is needed. A
+        repeated call returns the same guard, until a batch or a marker of the producer ends it.
 
         Source: Kafka UnifiedLog.maybeStartTransactionVerification.
         """
@@ -136,7 +144,7 @@ class ProducerStates:
     def check_transactional(
         self, producer_id: int, producer_epoch: int, guard: int | None
     ) -> ErrorCode:
-        """Return NONE if a leader may append a transactional batch, else the error.
+        """Return NONE if a leader may append the offsets of a TxnOffsetCommit, else the error.
 
         Errors: INVALID_PRODUCER_EPOCH if the producer was fenced; INVALID_TXN_STATE if the batch
         would begin a transaction without a valid guard.
@@ -169,7 +177,8 @@ class ProducerStates:
 
         Shape: `batch` has a producer id and is no duplicate (`find_duplicate`).
         Errors, in this order:
-        - INVALID_TXN_STATE: the batch would begin a transaction, for which it needs a guard.
+        - INVALID_TXN_STATE: the batch would begin a transaction. That takes a guard, and a produced
+          batch has none: only a TxnOffsetCommit may begin a transaction (`check_transactional`).
         - INVALID_PRODUCER_EPOCH: the producer was fenced.
         - OUT_OF_ORDER_SEQUENCE_NUMBER: the batch neither follows the producer's last batch, nor
           begins a new epoch with sequence 0.
@@ -185,10 +194,12 @@ class ProducerStates:
         if batch.is_transactional and not self.has_ongoing_transaction(producer_id, epoch):
             return ErrorCode.INVALID_TXN_STATE
         state = self._producers.get(producer_id)
+        # As in Kafka, a producer whose batches have no epoch is not checked either.
         if state is None or state.producer_epoch == _NO_EPOCH:
             return ErrorCode.NONE
         if epoch < state.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
+        # A new epoch begins with sequence 0, which is NO_SEQUENCE + 1.
         last_sequence = state.last_sequence if epoch == state.producer_epoch else NO_SEQUENCE
         if batch.base_sequence != (last_sequence + 1) % _SEQUENCES:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -210,7 +221,7 @@ class ProducerStates:
     def check_marker(
         self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker
     ) -> ErrorCode:
-        """Return NONE if a leader may append a marker, else the error.
+        """Return NONE if a leader may append a marker, the end of a transaction, else the error.
 
         Errors: INVALID_PRODUCER_EPOCH if the producer has a newer epoch here;
         TRANSACTION_COORDINATOR_FENCED if a later transaction coordinator has written a marker.
@@ -225,7 +236,10 @@ class ProducerStates:
         return ErrorCode.NONE
 
     def appended(self, batch: RecordBatch) -> None:
-        """Update the producer's state from a batch that was appended to the log."""
+        """Update the producer's state from a batch that was appended to the log.
+
+        A batch without a producer is ignored.
+        """
         producer_id = batch.producer_id
         if producer_id == NO_PRODUCER_ID:
             return

@@ -1,7 +1,9 @@
 """Segments: the parts of a log that a cleaning may take, computed from the log's batches.
 
-Kafka stores a log as a sequence of segment files, and appends to the last one, which is active. A
-cleaning takes whole segments, and never the active one. Here a log is one sequence of batches; the
+A cleaning is one round of log compaction; the first dirty offset is where the part begins that no
+cleaning has processed yet. Kafka stores a log as a sequence of segment files, and appends to the
+last one, which is active. A cleaning takes whole segments, and never the active one. Here a log is
+one sequence of batches; the
 borders of segments are computed when a cleaning is considered, so that appends do not cost more.
 Source: Kafka `LogSegment.shouldRoll`, `LogCleanerManager.cleanableOffsets`, `LogToClean`.
 DEVIATION: the log below the first dirty offset counts as one segment, and after a restart segments
@@ -15,11 +17,14 @@ from partition_log.log import PartitionLog
 
 @dataclass(slots=True)
 class _Segment:
+    """A segment that is being filled or is full. Timestamps are those of its batches' records."""
+
     base_offset: int
     first_timestamp_ms: int = 0
     """0 before the first batch with a timestamp."""
     size_in_bytes: int = 0
     max_timestamp_ms: int = -1
+    """-1 before the first batch with a timestamp."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +75,12 @@ class Segments:
         """Return the part of the log that a cleaning would process now.
 
         The part ends before the first segment that contains `uncleanable_offset`, or is the active
-        one, or has a record younger than `min_lag_ms`.
+        one, or has a record younger than `min_lag_ms`. `uncleanable_offset` is the log's last
+        stable offset: the transactions above it may still be aborted.
         """
         self._update()
         end_offset, cleanable_bytes = self.first_dirty_offset, 0
+        # Pairs of neighbours: the last segment has no successor, so the active one is left out.
         for segment, successor in zip(self._segments, self._segments[1:], strict=False):
             if successor.base_offset > uncleanable_offset:
                 break

@@ -2,8 +2,8 @@
 
 `memory_storage` implements it in memory, `cluster.storage` with files. An appended batch is in the
 page cache: it survives a crash of the process, and is lost by a power loss unless it was flushed.
-The *flush mark* is the number of batches of a log that are flushed. A checkpoint survives both,
-because Kafka syncs these files.
+The *flush mark* is the number of batches of a log that are flushed. A checkpoint survives a crash
+and a power loss, because Kafka syncs these files.
 """
 
 from abc import ABC, abstractmethod
@@ -20,14 +20,15 @@ class LogRecovery(msgspec.Struct, frozen=True, kw_only=True):
     """Batches that a log had lost when it was opened after a crash.
 
     Units: `log_end_offset` is the end of the last batch left, 0 for an empty log; `cut_bytes` is
-    the size of the lost part in this form of storage.
+    the size of the lost part as the storage held it (in memory or in a file).
     """
 
     partition: TopicPartition
     log_end_offset: Offset
     cut_bytes: int
     cut_batches: int | None
-    """None for a torn tail, whose batches cannot be read any more."""
+    """None for a torn tail: the crash left the file's end half written, so that the batches there
+    cannot be read and counted."""
     cause: RecoveryCause
 
 

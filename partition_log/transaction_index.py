@@ -1,7 +1,8 @@
 """TransactionIndex: the ends of the transactions in a log, and the last stable offset.
 
-A marker ends the open transaction of its producer. A commit marker makes the transaction's batches
-count; after an abort marker they do not count. The *last stable offset* is the offset below which
+A marker ends the open transaction of its producer. A commit marker makes the transaction's records
+*count*: consumers with read_committed get them, and a compaction keeps them. After an abort marker
+they do not count. The *last stable offset* is the offset below which
 every transaction has ended.
 Source: Kafka `TransactionIndex`, `UnifiedLog.lastStableOffset`, `collectAbortedTransactions`.
 DEVIATION: the index is computed from the batches when it is needed; Kafka stores one with each
@@ -40,6 +41,7 @@ class TransactionIndex:
         """
         if not batch.is_transactional or batch.is_control:
             return True
+        # The producer's first marker after the batch has ended the batch's transaction.
         offsets, commits = self._ends.get(batch.producer_id, ((), ()))
         end = bisect_right(offsets, batch.base_offset)
         return commits[end] if end < len(commits) else None
@@ -49,7 +51,10 @@ class TransactionIndex:
         return self.counts(batch) is False
 
     def is_last_of_producer(self, batch: RecordBatch) -> bool:
-        """Return True if a restarted replica learns its producer's epoch from `batch`."""
+        """Return True if a restarted replica learns its producer's epoch from `batch`.
+
+        A compaction must keep such a batch, even if it removes all records of the batch.
+        """
         return self._last_batches.get(batch.producer_id) == batch.base_offset
 
     def _read(self, log: PartitionLog) -> None:
@@ -65,6 +70,7 @@ class TransactionIndex:
             if not (batch.is_control and has_data.get(producer_id, False)):
                 self._last_batches[producer_id] = batch.base_offset
             has_data[producer_id] = has_data.get(producer_id, False) or not batch.is_control
+            # Behind `up_to` only `_last_batches` is recorded: a marker there may still be lost.
             if batch.next_offset > self._up_to:
                 continue
             if not batch.is_control:

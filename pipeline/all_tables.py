@@ -1,5 +1,10 @@
 """The steps of an analysis: each table, its transform and its inputs, one entry per table.
 
+A step computes a Spark DataFrame from those named after its transform. `table` writes the result
+into the directory of every run, under the transform's name; `shared` only keeps it for the steps
+that read it; `view` does not keep it, so that each reader filters its input again. Bad rows are
+events that cannot be used. The telling rows are those that any table but `runs` reads.
+
 To add a table: write its transform in a module of its own, add an entry here, and add a section to
 docs/TABLES.md. `table_graph` derives the order of computing from the inputs.
 """
@@ -99,7 +104,7 @@ STEPS = (
         "felt_partitions",
     ),
 )
-"""Each after its inputs."""
+"""Each step stands after the steps that it reads."""
 
 TABLE_NAMES = tuple(step.name for step in STEPS if step.result == "table")
-"""docs/TABLES.md describes each."""
+"""docs/TABLES.md describes each table."""

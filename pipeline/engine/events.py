@@ -1,4 +1,8 @@
-"""Reads the event files of runs as one DataFrame of events. Rows stay with Spark's workers."""
+"""Reads the event files of runs as one DataFrame of events. Rows stay with Spark's workers.
+
+An event is one row of a run's trace. A bad row cannot be used, because it lacks a required column
+or has an unknown kind (`_why_bad`).
+"""
 
 import re
 from collections.abc import Sequence
@@ -46,13 +50,14 @@ def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = F
         # recursiveFileLookup keeps Spark from reading a folder called `a=b` as a column.
         reader = spark.read.schema(EVENT_SCHEMA).option("recursiveFileLookup", "true")
         is_single_run = held and len(names) == 1
+        # 2 parts below the run directory: `events` and the file's name.
         run = F.lit(*names) if is_single_run else run_of_file(2)
         rows = reader.parquet(*paths).withColumn("run", run)
     return rows.select(*EVENT_SCHEMA.names, _why_bad().alias("bad"))
 
 
 def spark_path(path: Path) -> str:
-    """Return a local path as Spark reads it: a pattern, so that its special characters escape."""
+    """Return a local path for Spark, with escapes: Spark reads a path as a pattern."""
     return "file://" + re.sub(r"([\\\[\]{}*?])", r"\\\1", str(path))
 
 
@@ -64,6 +69,7 @@ def run_of_file(depth: int) -> Column:
     # The path is split at its slashes: a regular expression would take half of the reading time.
     end = F.substring_index(F.col("_metadata.file_path"), "/", -(depth + 2))
     run = F.substring_index(end, "/", 2)
+    # url_decode would make a space of a plus sign, which stands for itself in a path.
     decoded = F.url_decode(F.replace(run, F.lit("+"), F.lit("%2B")))
     return F.when(F.contains(run, F.lit("%")), decoded).otherwise(run)
 
@@ -111,6 +117,7 @@ def of_kind(events: DataFrame, *kinds: TraceKind) -> DataFrame:
 def detail(*fields: str, of: type[Detail] | tuple[type[Detail], ...]) -> Column:
     """Return `fields` of the `detail` column as a struct, with the types that `of` declares.
 
+    The column holds JSON; `of` is the class, or the classes, of its contents.
     Nulls: a field that is absent; the whole struct where `detail` is null; every field where it is
     no JSON object.
     """

@@ -15,6 +15,7 @@ from pathlib import Path
 MINIMUM_JAVA = 17
 """The oldest version of Java that Spark 4 supports."""
 _PROBE_TIMEOUT_S = 30
+"""Longest wait for `java -version`."""
 _ADVICE = (
     f"Install Java {MINIMUM_JAVA} or newer (Debian and Ubuntu: apt-get install "
     f"openjdk-{MINIMUM_JAVA}-jre-headless; macOS: brew install openjdk@{MINIMUM_JAVA}; others: "
@@ -72,6 +73,7 @@ def _probe(path: Path) -> JavaInfo | JavaProblem:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return JavaProblem(found=f"{path}, which does not run: {error}")
+    # `java -version` prints to stderr; stdout is searched, too, in case a wrapper prints there.
     version = parse_version(answer.stderr + answer.stdout)
     if answer.returncode != 0 or version is None:
         return JavaProblem(found=f"{path}, which does not tell its version")

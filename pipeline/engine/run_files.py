@@ -1,8 +1,9 @@
 """Event files of run directories, separated into readable and unreadable ones. Imports no Spark.
 
 The name of a run is the last two parts of its directory (`coordinator_crash/20260102-030405`). The
-rows could not name it, because two virtual runs of one seed write equal rows. Of each file only the
-Parquet footer is read.
+rows could not name it, because two runs of one seed in virtual time write equal rows. Of each file
+only the Parquet footer is read. The driver is the process that conducted the run and wrote the
+files.
 """
 
 import json
@@ -18,7 +19,9 @@ from protocol.trace import TRACE_COLUMNS
 REQUIRED = ("time_us", "seq", "node", "incarnation", "kind")
 """Columns that every file must have, and that must not be null in a row."""
 _SINCE_CAUSES = "cause_text"
-"""Column that an older trace lacks: its `cause` holds a sentence, which no transform can read."""
+"""Column that tells current traces from older ones. An older trace lacks it: there the column
+`cause` holds a sentence, which no transform can read.
+"""
 
 
 class RunNameClash(Exception):
@@ -80,6 +83,7 @@ def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
 
 def _inspect(path: Path) -> int | str:
     """Return the number of an event file's rows, or why it cannot be read with EVENT_SCHEMA."""
+    # While a file is written, its name has another suffix.
     if path.suffix != ".parquet":
         return "not finished, or no Parquet file"
     try:
@@ -99,7 +103,10 @@ def _inspect(path: Path) -> int | str:
 
 
 def _readable_as(column_type: pa.DataType, kind: str) -> bool:
-    """Return whether a file's column can be read as `kind`: itself, or a type that it contains."""
+    """Return whether a file's column can be read as `kind`.
+
+    True for `kind` itself, a dictionary of it, int32 as int64, and a column of nulls as string.
+    """
     value = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
     if kind == "string":
         return bool(

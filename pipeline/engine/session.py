@@ -29,6 +29,7 @@ LOCAL_SHUFFLE_PARTITIONS = 2
 cost their scheduling.
 """
 _JVM_EXIT_S = 20
+"""Time in which the JVM must exit by itself; then it is killed."""
 
 _SHORT_WORK = {
     "spark.sql.adaptive.enabled": "false",
@@ -85,8 +86,8 @@ _FIRST_JARS = (
     "parquet-encoding",
     "spark-network-common",
 )
-"""Those of Spark's 280 jars that hold most classes. Java searches the jars in order for each class;
-with these first, a short analysis takes a fifteenth less time.
+"""Names of the few jars, of Spark's 280, that hold most classes. Java searches the jars in order
+for each class; with these first, a short analysis takes a fifteenth less time.
 """
 
 _QUIET_LOGGING = """\
@@ -99,6 +100,9 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = spark %p %c{1}: %m%n
 logger.shutdown.name = org.apache.spark.util.ShutdownHookManager
 logger.shutdown.level = off
+"""
+"""Spark logs only errors, on stderr. Its ShutdownHookManager, which deletes Spark's own temporary
+folders when the JVM exits, logs nothing at all.
 """
 
 
@@ -156,6 +160,7 @@ def _keeping_sigint() -> Iterator[None]:
     try:
         yield
     finally:
+        # Python allows only the main thread to set a handler. None: no Python code set the old one.
         if before is not None and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
 
@@ -198,7 +203,7 @@ def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[s
     if local and not short_work:
         settings |= {"spark.driver.memory": "2g"}
     if local and short_work:
-        settings |= _SHORT_WORK
+        settings |= _SHORT_WORK  # replaces LOCAL_SHUFFLE_PARTITIONS by 1
         settings["spark.driver.extraClassPath"] = os.pathsep.join(_first_jars())
     return settings
 

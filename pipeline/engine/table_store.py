@@ -1,7 +1,13 @@
 """Stores of the results of steps: for later steps, for the driver, and for the run directories.
 
+A step computes a DataFrame. Its `result` says how to store it: `table` (written into the directory
+of every run), `shared` (kept for later steps), `view` (not kept) or `rows` (collected by the
+driver, the Python process of the analysis). `filtered_by` is the column that most readers filter
+by.
+
 MemoryStore suits little data, FileStore any amount. Both cut the plan of a DataFrame off where they
-store it, so that Spark plans only the newest step and computes nothing twice.
+store it: later steps read the stored rows. So Spark plans only the newest step and computes nothing
+twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,6 +64,7 @@ class MemoryStore:
     rows: dict[str, Sequence[Row]] = field(default_factory=dict)
     _tables: dict[str, pa.Table] = field(default_factory=dict)
     _held: list[DataFrame] = field(default_factory=list)
+    """The DataFrames that `release` must free."""
 
     def carry_out(self, step: Step, frame: DataFrame) -> DataFrame:
         """Store the result of a step; return the DataFrame that later steps read."""
@@ -74,7 +81,7 @@ class MemoryStore:
             held = by_hash.persist()
             self._held.append(held)
             return held
-        # Unlike persist, it cuts the plan off.
+        # Unlike `persist` above, `localCheckpoint` cuts the plan off.
         held = in_one_partition.localCheckpoint(eager=False)
         if step.result == "table":
             table_rows = [row.asDict() for row in held.collect()]
@@ -110,7 +117,9 @@ class FileStore:
     rows: dict[str, Sequence[Row]] = field(default_factory=dict)
     files_per_table: int | None = None  # None: one for each partition, in parallel
     _schemas: dict[str, StructType] = field(default_factory=dict)
+    """Columns of each table, by its name."""
     _held: list[DataFrame] = field(default_factory=list)
+    """The DataFrames that `release` must free."""
 
     def carry_out(self, step: Step, frame: DataFrame) -> DataFrame:
         """Store the result of a step; return the DataFrame that later steps read."""

@@ -3,6 +3,11 @@
 A subject is a member (without an acknowledged commit), a partition of data (without work on it) or
 a group (without a coordinator). `pipeline.tables.availability` has the rules, and computes the same
 with Spark.
+
+A `Failover` is a pair of a fault and a group. Its `phases` is None if the fault did not move the
+group's coordinator; `later` holds the coordinators after a move, with the time at which each became
+active; `until_us` is the next fault of the group, or the run's end. A tenure is the time in which a
+broker is the active coordinator of one offsets partition.
 """
 
 from dataclasses import dataclass
@@ -88,7 +93,7 @@ def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | No
 def _longest_around(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | None:
     """Return the longest gap of this fault, by the rules of `tables.availability`."""
     longest: _Gap | None = None
-    longest_us = -1
+    longest_us = -1  # below 0, so that a gap of length 0 is taken, too
     for gap in gaps:
         ended_before_fault = gap.after_us is not None and gap.after_us <= failover.fault_us
         began_with_next_fault = gap.before_us >= failover.until_us
@@ -116,9 +121,10 @@ def _length_us(trace: Trace, gap: _Gap) -> int:
 
 
 def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) -> _Gap | None:
-    """Return the longest time without an active coordinator, None if none was active before.
+    """Return the longest time without an active coordinator.
 
-    If there was no such time, the gap has length 0 and both moments at the fault.
+    `tenures`: those of the group's offsets partition. None if no coordinator was active before the
+    fault. If there always was one, the gap has length 0 and both moments at the fault.
     """
     spans = sorted((tenure["start_us"], tenure["end_us"]) for tenure in tenures)
     if not spans or spans[0][0] > failover.fault_us:
@@ -130,8 +136,9 @@ def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) 
         if start_us > covered_until_us:
             gaps.append(_Gap(before_us=covered_until_us, after_us=start_us))
         covered_until_us = max(covered_until_us, end_us)
+    # No tenure follows: `covered_until_us` is now the end of all of them.
     if covered_until_us < trace.end_us and covered_until_us < failover.until_us:
-        # It lasts to the end of the run, so it is the longest.
+        # This gap lasts to the end of the run, so it is the longest.
         return _Gap(before_us=covered_until_us, after_us=None)
     after_fault = [
         gap
@@ -153,6 +160,7 @@ def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     Behind its last commit a consumer misses something when it requests a commit, when a commit
     fails, or when it marks the coordinator unknown.
     """
+    # By group and consumer: the time of each acknowledged commit, and the broker that did it.
     commits: dict[tuple[str, str], dict[int, str | None]] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED):
         commits.setdefault((str(row.group), row.node), {})[row.time_us] = row.peer
@@ -199,6 +207,7 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
             for row in produced.get(partition, ())
             if (row.offset or 0) + int(detail_of(row)["count"]) - 1 > last_offset
         ]
+        # By the time at which batches ended: the earliest beginning of the work on one of them.
         began_by_end: dict[int, int] = {}
         for row in rows:
             began_us = began_by_end.get(row.time_us, row.time_us)

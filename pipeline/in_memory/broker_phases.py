@@ -1,5 +1,8 @@
 """The table `broker_phases` in plain Python: how each fault moved each offsets partition.
 
+`pipeline.tables.broker_phases` computes the same with Spark. Four phases follow one another: detect
+(from the fault to the election of a leader), publish (until the elected broker became leader), load
+wait (until it began to load the partition), load (until it is the active coordinator).
 An election belongs to the latest fault before it that named the partition or hit its leader. Of
 several elections of one fault, the first that found a leader counts.
 """
@@ -28,7 +31,7 @@ def broker_phases_of(trace: Trace) -> list[TableRow]:
     for row in elections:
         partition = str(row.partition)
         old_leader = leaders.get(partition)
-        if row.peer:
+        if row.peer:  # the elected leader; without one, the partition has no leader now
             leaders[partition] = row.peer
         possible_causes = [
             fault
@@ -37,7 +40,7 @@ def broker_phases_of(trace: Trace) -> list[TableRow]:
             and (partition in fault["partitions"] or old_leader in fault["nodes"])
         ]
         if possible_causes and row.peer:
-            fault = possible_causes[-1]
+            fault = possible_causes[-1]  # faults are in the order of their injection
             move = (fault["fault"], partition)
             first_moves.setdefault(move, _phases(trace, fault, row, old_leader))
     return list(first_moves.values())
@@ -57,6 +60,7 @@ def _phases(trace: Trace, fault: TableRow, election: TraceRow, old_leader: str |
         None if begin is None or end is None else end - begin for begin, end in pairwise(moments)
     ]
     loaded = detail_of(active) if active else {}
+    # `groups()` has the offsets partition of each group.
     groups = [group for group, home in trace.groups().items() if home == election.partition]
     return {
         "fault": fault["fault"],

@@ -2,7 +2,12 @@
 
 A member that loses its coordinator goes through three phases: it marks the coordinator unknown
 (notice), it is told the new coordinator (rediscover), it has its first success there (accept).
-docs/TABLES.md has the exact rules.
+docs/TABLES.md has the exact rules; `pipeline.tables.client_phases` computes the same with Spark.
+
+A `Failover` is a pair of a fault and a group: `phases` is the row of `broker_phases` about the move
+of the coordinator (None if the fault moved none), `old_leader` and `coordinator` are the brokers
+before and after it. In rows of COORDINATOR_FOUND, `peer` is the named broker and `cause` the asked
+one; in rows about requests, `cause` is the purpose of the connection.
 """
 
 from collections.abc import Callable, Iterable
@@ -76,7 +81,11 @@ def _rows_of_consumers(trace: Trace) -> dict[tuple[str, str], list[TraceRow]]:
 
 
 def _steps(rows: list[TraceRow]) -> list[_Step]:
-    """Return a consumer's steps; an answer belongs to the last request of its id before it."""
+    """Return a consumer's steps, the rows that the phases are computed from.
+
+    An answer belongs to the last request before it with its broker, purpose, API and correlation
+    id.
+    """
     steps = []
     sent: dict[tuple[object, ...], int] = {}
     for row in rows:
@@ -96,7 +105,8 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     fault_us = failover.fault_us
     before = [step for step in steps if step.at_us < fault_us]
     after = [step for step in steps if step.at_us >= fault_us]
-    # The places of the steps that end the phases, and the steps behind each of them.
+    # `unknown`, `named` and `accepted` end the phases notice, rediscover and accept. The first two
+    # are places in a list of steps; each list holds the steps after the end of the phase before.
     unknown = _place(after, lambda step: step.row.kind == TraceKind.COORDINATOR_UNKNOWN)
     after_unknown = [] if unknown is None else after[unknown + 1 :]
     named = _place(after_unknown, lambda step: _is_named(failover, step))
@@ -112,6 +122,7 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
         for step in lookups
         if step.row.kind == TraceKind.COORDINATOR_FOUND and not _is_named(failover, step)
     ]
+    # A chained comparison: there is an old leader, and the step's peer is that broker.
     from_old = [step for step in after if step.row.peer == failover.old_leader is not None]
     waits = [
         step.at_us - step.sent_us
@@ -165,6 +176,7 @@ def _is_accepted(failover: Failover, step: _Step) -> bool:
     loaded_us = failover.fault_us if failover.phases is None else failover.phases["active_us"]
     if loaded_us is None or step.at_us < loaded_us or step.row.peer != failover.coordinator:
         return False
+    # While it loads, a coordinator answers NONE to every heartbeat, which is no success yet.
     if step.is_answer("Heartbeat", error="NONE"):
         return step.sent_us is not None and step.sent_us >= loaded_us
     is_commit = step.row.kind == TraceKind.OFFSETS_COMMITTED
@@ -204,6 +216,7 @@ def _request_to_success_us(
 
 
 def _place(steps: list[_Step], wanted: Callable[[_Step], bool]) -> int | None:
+    """Return the index of the first wanted step, None if there is none."""
     return next((place for place, step in enumerate(steps) if wanted(step)), None)
 
 
@@ -212,6 +225,7 @@ def _first(steps: list[_Step], wanted: Callable[[_Step], bool]) -> _Step | None:
 
 
 def _last(values: Iterable[T | None]) -> T | None:
+    """Return the last value that is not None; None if there is none."""
     known = [value for value in values if value is not None]
     return known[-1] if known else None
 

@@ -1,7 +1,9 @@
 """The table `coordinator_tenures` in plain Python.
 
 A tenure is the time in which a broker is the active coordinator of the groups of one partition of
-`__consumer_offsets`: from the end of the load to the unload, or to the end of its process.
+`__consumer_offsets`: from the end of the load to the unload, or to the end of its process. A cut is
+a time in which a fault of the network separated the broker from others.
+`pipeline.tables.coordinator_tenures` computes the same with Spark.
 """
 
 from pipeline.in_memory.faults import faults_of
@@ -73,6 +75,7 @@ def _end(trace: Trace, load: TraceRow, later: list[TraceRow]) -> tuple[int, str]
 
     Of several ends at one moment, the run's end counts first, then the broker's own act.
     """
+    # Time, rank among ends at one moment, reason.
     ends = [(trace.end_us, 0, "run end")]
     next_row = next((row for row in later if row.partition == load.partition), None)
     if next_row is not None:

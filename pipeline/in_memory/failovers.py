@@ -1,8 +1,9 @@
 """Pairs of a fault and a group, in plain Python; several tables are computed from them.
 
-A fault affects a group if it names the group or moved its offsets partition. The effects of a fault
-are searched until the next fault that affects the same group, or the run's end. Faults of one
-moment share this time.
+`pipeline.tables.failovers` computes the same with Spark. A fault affects a group if it names the
+group or moved its offsets partition. The effects of a fault are searched until the next fault that
+affects the same group, or the run's end. Of faults injected at one moment, none ends the search of
+another. A tenure is the time in which a broker is the active coordinator of an offsets partition.
 """
 
 from dataclasses import dataclass
@@ -15,14 +16,16 @@ from pipeline.in_memory.trace import TableRow, Trace, once_per_trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failover:
-    """One fault and one group.
+    """One fault and one group, also if the fault did not affect the group.
 
     - `partition`: the group's partition of `__consumer_offsets`, None if it is not known.
     - `affected`: whether the fault affects the group.
-    - `phases`: the row of `broker_phases` if the fault moved the partition.
+    - `phases`: the move: the partition's row of the table `broker_phases`; None if the fault did
+      not move the partition.
     - `old_leader`, `coordinator`: leader of the partition before the fault, and after it.
     - `fault_us`, `until_us`: the fault, and the next one that affects the group (or the run's end).
-    - `later`: the brokers that coordinated the group after the move, each with its beginning.
+    - `later`: the brokers that coordinated the group after the move, each with the time at which
+      its load ended and it became active.
 
     Units: microseconds on the run's clock.
     """
@@ -60,6 +63,8 @@ def failovers_of(trace: Trace) -> list[Failover]:
                 for other, hit in zip(faults[place + 1 :], affected[place + 1 :], strict=True)
                 if hit and other["injected_us"] > fault["injected_us"]
             ]
+            # The coordinator before the fault. The leader epoch counts before the time, because a
+            # deposed leader may still be active, or may have finished its load later.
             before = [row for row in of_partition if row["start_us"] <= fault["injected_us"]]
             newest = max(
                 before, key=lambda row: (row["leader_epoch"], row["start_us"]), default=None

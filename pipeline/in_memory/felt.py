@@ -1,5 +1,7 @@
 """The tables `felt_partitions` and `felt_groups` in plain Python: times without service and lag.
 
+They hold what the users of a group notice of a run (feel). `pipeline.tables.felt` computes the same
+with Spark. The lag of a partition is the number of its records that wait for a group.
 All figures are measured from the steady state (or from the run's beginning, if the run never became
 steady) to the end.
 """
@@ -86,6 +88,8 @@ def felt_groups_of(trace: Trace) -> list[TableRow]:
         table.append(
             {
                 "group": group,
+                # Partitions that had an owner or were processed; `moved`, `came_back`: those with a
+                # second owner, and those that went back to an earlier one.
                 "partitions": len(
                     [row for row in felt_partitions_of(trace) if row["group"] == group]
                 ),
@@ -102,6 +106,7 @@ def felt_groups_of(trace: Trace) -> list[TableRow]:
 
 
 def _start_us(trace: Trace) -> int:
+    """Return the moment of the steady state, 0 if the run never became steady."""
     steady_us: int | None = runs_of(trace)[0]["steady_us"]
     return min(trace.end_us, 0 if steady_us is None else steady_us)
 
@@ -116,7 +121,10 @@ def _owners(trace: Trace) -> dict[_Place, list[TableRow]]:
 
 
 def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
-    """Return the time without an owner after the first owner's beginning."""
+    """Return the time without an owner after the first owner's beginning.
+
+    None if the partition never had an owner.
+    """
     if not owners:
         return None
     owned_until_us: int = max(_start_us(trace), owners[0]["from_us"])
@@ -180,9 +188,10 @@ def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
 
 
 def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
-    """Yield beginning and end of each wait for work on the next batch; the end may come first.
+    """Yield beginning and end of each wait for work on the next batch.
 
-    If two members process a partition at once, the one that finishes later may have begun earlier.
+    The end may lie before the beginning: if two members process a partition at once, the one that
+    finishes later may have begun earlier.
     """
     # For each level, backwards: the earliest beginning of work among all later batches.
     next_works: list[int | None] = []
@@ -211,7 +220,7 @@ def _peak(levels: Sequence[_Level], start_us: int, first_fault_us: int, end_us: 
     after = [level for level in levels if first_fault_us <= level.at_us <= end_us]
     peak = max((level.lag for level in after), default=0)
     peak_us: int | None = None
-    over_us: int | None = 0
+    over_us: int | None = 0  # None: the lag did not become usual again
     if peak > usual:
         peak_us = min(level.at_us for level in after if level.lag == peak)
         usual_again = [

@@ -1,4 +1,10 @@
-"""The table `figures` in plain Python: percentiles (nearest rank) over rows of other tables."""
+"""The table `figures` in plain Python: percentiles (nearest rank) over rows of other tables.
+
+A measure belongs to one of three chains: the broker chain (phases of each offsets partition), the
+client chain (phases of each member), and `gap` (longest time without service). Its subjects are the
+partitions, members or groups of one fault. `pipeline.tables.figure_table` computes the same with
+Spark.
+"""
 
 from pipeline.in_memory.availability import availability_of
 from pipeline.in_memory.broker_phases import broker_phases_of
@@ -28,6 +34,7 @@ _CLIENT = {
     "heartbeats at old": "late_heartbeats",
 }
 _GAPS = {"commit gap": "member", "processing gap": "partition", "no coordinator": "group"}
+"""Of each chain: the names of its measures, with the column (of a gap, the kind of subject)."""
 _ENDS = {
     "broker": ("fault_us", "active_us"),
     "client": ("fault_us", "accepted_us"),
@@ -83,10 +90,11 @@ def _summed(values: list[int | None]) -> TableRow:
     known = sorted(value for value in values if value is not None)
     summed: TableRow = {
         "samples": len(known),
-        "missing": len(values) - len(known),
+        "missing": len(values) - len(known),  # subjects without a value
         "max": max(known, default=None),
     }
     for name, (percent, needed) in _RANKED.items():
-        rank = -(-len(known) * percent // 100)  # the first that `percent` of them do not exceed
+        # Rounded up: the first rank, counted from 1, that `percent` of the values do not exceed.
+        rank = -(-len(known) * percent // 100)
         summed[name] = known[rank - 1] if len(known) >= needed else None
     return summed

@@ -1,4 +1,8 @@
-"""The table `group_states` in plain Python: intervals of each group's states, by coordinator."""
+"""The table `group_states` in plain Python: intervals of each group's states, by coordinator.
+
+`pipeline.tables.group_states` computes the same with Spark. A broker's life is one incarnation: the
+time from one start of its process to its end.
+"""
 
 from pipeline.in_memory.trace import TableRow, Trace, detail_of
 from protocol.trace import TraceKind, TraceRow
@@ -72,6 +76,7 @@ class _BrokerLife:
         return [row for row in self._closed if row["from_us"] <= self._trace.end_us]
 
     def _change_members(self, group: str, change: int) -> None:
+        """Add `change` to the number of members, if it is known."""
         members = self._members.setdefault(group, 0)
         self._members[group] = None if members is None else members + change
 
@@ -112,6 +117,7 @@ class _BrokerLife:
         if death is not None and row["state"] != "Dead":
             ends.append(death.at_us)
         to_us = min(ends, default=None)
+        # None: the interval lasted until the run's end.
         if row["state"] != "Dead" and to_us is not None and to_us >= end_us:
             to_us = None
         length_us = (end_us if to_us is None else to_us) - from_us

@@ -3,7 +3,10 @@
 An exchange is a request and its answer. A trace has up to four rows about it: the client wrote that
 it sent the request and that the answer came (or failed), the server that it received the request
 and that it answered. Successive equal exchanges are one row of the table, and of a fault with very
-many rows only the most interesting ones are kept. docs/TABLES.md has the rules.
+many rows only the most interesting ones are kept. docs/TABLES.md has the rules;
+`pipeline.tables.messages` computes the same with Spark. Listed exchanges are those about
+coordination and control: Produce is not listed, and Fetch only if it goes to a controller, from
+which brokers fetch metadata.
 """
 
 from collections.abc import Sequence
@@ -47,7 +50,9 @@ _SECOND_US = 1_000_000
 class _Exchange:
     """A request and its answer.
 
-    - `place`: the order of requests with the same route and correlation id.
+    - `sent`, `ended`: the client's rows about the request, and about its answer or failure. None:
+      the trace lacks the row, or no answer came.
+    - `place`: index among the exchanges with the same client, server, API and correlation id.
     - `named`: the coordinator that the answer to a FindCoordinator named.
     """
 
@@ -163,6 +168,7 @@ class _Pairing:
             TraceKind.REQUEST_FAILED,
             TraceKind.COORDINATOR_FOUND,
         )
+        # By the identity of the row, which is the same object in every list of the trace.
         sent = {id(exchange.sent): exchange for exchange in self._all()}
         for _, rows in self._trace.lives(*kinds):
             last: dict[tuple[object, ...], _Exchange] = {}
@@ -191,7 +197,7 @@ class _Pairing:
         """Assign a server's row to the last request like it that was sent before."""
         request = (str(row.peer), row.node, str(row.api), row.correlation_id)
         alike = self._by_request.get(request)
-        if alike is None:  # the trace lacks the client's rows
+        if alike is None:  # the trace lacks the client's rows: the exchange has no `sent`
             alike = [self._add(str(row.peer), row.node, row)]
         sent_before = [
             exchange
@@ -272,6 +278,7 @@ def _kept(rows: list[_Row]) -> list[TableRow]:
         firsts_by_client[client] = firsts_by_client.get(client, 0) + is_first[-1]
 
     def rank(item: tuple[_Row, bool]) -> tuple[object, ...]:
+        # First rows before others (False sorts before True), then clients with many first rows.
         row, first = item
         client = row.exchanges[0].client
         return not first, -firsts_by_client[client], client, row.order

@@ -1,7 +1,9 @@
 """The table `ownership` in plain Python: each interval in which a member owned a partition.
 
 The rows of the members decide, and not those of the coordinators: an interval begins when a member
-gets its assignment, and ends when it gives the partition up, or dies.
+gets its assignment, and ends when it gives the partition up, or dies. A tenure is the time in which
+a broker is the active coordinator of an offsets partition. `pipeline.tables.ownership` computes the
+same with Spark.
 """
 
 from collections.abc import Sequence
@@ -49,7 +51,10 @@ def ownership_of(trace: Trace) -> list[TableRow]:
 
 
 def _follow(rows: Sequence[TraceRow]) -> list[TableRow]:
-    """Return the intervals of one incarnation of a consumer."""
+    """Return the intervals of one incarnation of a consumer, as far as its own rows end them.
+
+    `position`: why the position was set when the interval began; `start_offset`: to which offset.
+    """
     intervals: list[TableRow] = []
     held: dict[tuple[str, str], TableRow] = {}  # the open intervals, by group and partition
     synced_with: dict[str, str | None] = {}  # the broker of each group's last SyncGroup
@@ -97,7 +102,10 @@ def _give_up(
 
 
 def _end(trace: Trace, owned: TableRow, consumer: str, incarnation: int) -> None:
-    """End an interval with its owner's death, if that came first, or with the run."""
+    """End an interval with its owner's death, if that came first.
+
+    An interval that reaches the run's end has `to_us` None.
+    """
     death = trace.death(consumer, incarnation, owned["from_us"])
     if death is not None and (owned["to_us"] is None or death.at_us < owned["to_us"]):
         owned["to_us"], owned["ended_by"] = death.at_us, death.by

@@ -1,4 +1,9 @@
-"""The table `processing` in plain Python: record by record."""
+"""The table `processing` in plain Python: the records that each member processed, counted singly.
+
+A record is repeated if a member of its group has processed it before, and shared if two owners of
+the partition processed it while both owned it. `pipeline.tables.processing` computes the same with
+Spark.
+"""
 
 from itertools import permutations
 
@@ -53,6 +58,7 @@ def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
     for row in ownership_of(trace):
         owners.setdefault((row["group"], row["partition"]), []).append(row)
     for group_and_partition, intervals in owners.items():
+        # Each pair in both orders: the result is kept under either owner.
         for interval, other in permutations(intervals, 2):
             if interval["consumer"] == other["consumer"]:
                 continue
@@ -80,6 +86,7 @@ def _processed(trace: Trace, owner: TableRow, from_us: int, until_us: int) -> se
 
 
 def _offsets(row: TraceRow) -> range:
+    """Return the offsets of the batch that a row is about."""
     if row.offset is None:
         return range(0)
     return range(row.offset, detail_of(row)["last"] + 1)

@@ -1,9 +1,12 @@
 """The rebalances of a run, from the rows of its trace, one by one; and the table `rebalances`.
 
 The run may be in progress, or end at a moment of a replay. A rebalance belongs to one coordinator.
-Later rows of that coordinator belong to it until the next rebalance begins. Members that are added
-or removed before a rebalance begins belong to it, too, unless one of these comes between: the start
-of a generation, the group becoming Empty or Dead, a load.
+Later rows of that coordinator about the group belong to the rebalance until the next one begins.
+Members that are added or removed before a rebalance begins belong to it, too, unless one of these
+comes between: the start of a generation, the group becoming Empty or Dead, a load.
+
+In a row, `cause` is the short name of a cause, and `cause_text` or `explanation` its sentence. The
+table `rebalances` is computed by Spark, too (`pipeline.tables.rebalances`).
 """
 
 from collections.abc import Iterable
@@ -32,6 +35,7 @@ KINDS = frozenset(
 )
 """Kinds of rows from which rebalances are computed."""
 _ENDS = ("Empty", "Dead")
+"""States of a group in which no rebalance goes on."""
 
 Life = tuple[str, int, str]  # node, incarnation, group
 
@@ -186,13 +190,14 @@ class RebalanceLog:
                 self._member_changed(known, row)
             case TraceKind.GROUP_LOADED:
                 known.joining, known.early = None, []
-            case _:
+            case _:  # GROUP_STATE: the only other kind of KINDS with a group
                 if detail_of(row).get("to") in _ENDS:
                     if latest is not None:
                         latest.cut_short(row.time_us, row.explanation or "")
                     known.joining, known.early = None, []
 
     def _member_changed(self, known: _Coordinator, row: TraceRow) -> None:
+        """Process an added or removed member, for the present rebalance or for the next one."""
         client_id = detail_of(row).get("client_id")
         if row.member is not None and client_id:
             self.client_ids[row.member] = str(client_id)
@@ -249,7 +254,7 @@ def rebalances_of(trace: Trace) -> list[TableRow]:
         log.observe_all(rows)
     table = []
     for group in log.groups():
-
+        # The default binds the group of this turn of the loop.
         def consumers(member_ids: Iterable[str], group: str = group) -> list[str]:
             return sorted({names.get((group, member_id), member_id) for member_id in member_ids})
 
@@ -273,6 +278,7 @@ def rebalances_of(trace: Trace) -> list[TableRow]:
                     "new_generation": rebalance.new_generation,
                     "reason": rebalance.reason,
                     "member": member,
+                    # None stays None; a member id without a known consumer stands for itself.
                     "consumer": member and names.get((group, member), member),
                     "cause": rebalance.cause,
                     "client_reason": rebalance.client_reason,

@@ -2,7 +2,8 @@
 
 The figures are equal to those of Spark's tables (`pipeline.run.analyze`): both feed
 `summary.summary`, and tests compare them. For many runs at once, call `summarize_rows` in the
-process that has the rows, or `summarize_directory` in one process per run.
+process that has the rows, or `summarize_directory` in one process per run. Bad rows cannot be used:
+they lack a required cell or have an unknown kind.
 """
 
 import gc
@@ -113,6 +114,7 @@ def summary_of(files: RunFiles, rows: RunRows, trace: Trace | None) -> RunSummar
 
 
 def _summary_of(files: RunFiles, rows: RunRows, trace: Trace | None, error_us: int) -> RunSummary:
+    # Spark's tables have a column `run`, which the rows in memory lack.
     of_run = {"run": files.run}
     aggregates = {"bad_row_counts": [row | of_run for row in bad_row_counts_of(rows.bad)]}
     for name, aggregate_of in AGGREGATES.items():
@@ -145,7 +147,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:  # Any: what the column holds
     array = column.unify_dictionaries().combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # no rows
         return []
-    # The last place is that of a missing value, which has no index.
+    # A missing value has no index (None); the None at the end of `texts` stands for it.
     texts = [*array.dictionary.to_pylist(), None]
     return [texts[-1 if place is None else place] for place in array.indices.to_pylist()]
 

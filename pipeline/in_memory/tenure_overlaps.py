@@ -1,4 +1,9 @@
-"""The table `tenure_overlaps` in plain Python: times with two coordinators of one partition."""
+"""The table `tenure_overlaps` in plain Python: times with two coordinators of one partition.
+
+A tenure is the time in which a broker is the active coordinator of an offsets partition. Of two
+that overlap, the older one has the lower leader epoch. `pipeline.tables.tenure_overlaps` computes
+the same with Spark.
+"""
 
 from pipeline.in_memory.broker_phases import broker_phases_of
 from pipeline.in_memory.coordinator_tenures import coordinator_tenures_of
@@ -30,6 +35,7 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
             if shared is None or older["partition"] != newer["partition"]:
                 continue
             partition = older["partition"]
+            # The groups whose offsets partition this is.
             groups = [group for group, home in trace.groups().items() if home == partition]
             broker = older["broker"]
             row = {
@@ -49,6 +55,7 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
                 row[f"{side}_broker"] = tenure["broker"]
                 row[f"{side}_epoch"] = tenure["leader_epoch"]
                 row[f"{side}_incarnation"] = tenure["incarnation"]
+                # In the whole tenure; the other counts are of answers within the overlap.
                 row[f"{side}_commits_in_all"] = tenure["commits"]
                 heartbeats = [
                     answer

@@ -3,6 +3,10 @@
 A gap that lasts until the end of the trace is open: `after_us` is null. It counts as lost time only
 if `pending_us` is known, the moment from which the subject tried without success. Otherwise the
 subject had nothing more to do.
+
+The column `span` of an event holds fields of its `detail`: the `count` of a batch's records, the
+offset of its `last` record, the time `work_us` of the work on it. A tenure is the time in which a
+broker is the active coordinator of an offsets partition.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -95,6 +99,8 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         .groupBy(*key)
         .agg(F.min("produced_us").alias("waiting_us"))
     )
+    # The earliest beginning of work among all later batches, not only the next one: if two members
+    # work at once, the one that finishes later may have begun earlier.
     later = Window.partitionBy(*key).orderBy("before_us").rowsBetween(1, Window.unboundedFollowing)
     after = F.greatest("before_us", F.min("begun_us").over(later))
     after = F.when(F.min("begun_us").over(later).isNotNull(), after)
@@ -114,6 +120,7 @@ def coordinator_holes(tenures: DataFrame, runs: DataFrame) -> DataFrame:
     Columns: `run`, `partition`, `before_us` (the last tenure so far ended), `after_us` (the next
     tenure began). Nulls: `after_us` if no tenure followed before the run's end.
     """
+    # Tenures may overlap, so a hole begins at the latest end of all tenures before.
     so_far = (
         Window.partitionBy("run", "partition")
         .orderBy("start_us", "leader_epoch")

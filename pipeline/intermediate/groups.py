@@ -50,6 +50,7 @@ def groups(events: DataFrame) -> DataFrame:
     loaded = of_kind(events, TraceKind.GROUP_LOADED).groupBy("run", "group")
     loaded_from = loaded.agg(F.max("partition").alias("loaded_from"))
     index = F.substring_index("partition", "-", -1).cast("int")
+    # The number of offsets partitions: one more than the highest number in the trace.
     sizes = of_kind(events, *_PARTITION_KINDS).where(in_offsets_topic()).groupBy("run")
     partitions = sizes.agg((F.max(index) + 1).alias("partitions"))
     return (
@@ -83,6 +84,7 @@ def offsets_partition_of(group: Column, partitions: Column) -> Column:
         F.lit(0).cast("long"),
         lambda value, unit: (value * 31 + unit).bitwiseAND(F.lit(0xFFFFFFFF)),
     )
+    # From 2**31 on, `unsigned` stands for a negative number, of the magnitude 2**32 - unsigned.
     magnitude = (
         F.when(unsigned == 1 << 31, F.lit(0))
         .when(unsigned > 1 << 31, (1 << 32) - unsigned)

@@ -1,4 +1,8 @@
-"""Steps: when nodes died, were paused, or were cut off from others."""
+"""Steps: when nodes died, were paused, or were cut off from others.
+
+A life of a node is one incarnation: the time from one start of its process to its end. The driver
+is the process that conducts the run and injects its faults.
+"""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -70,7 +74,10 @@ def impairments(events: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFr
 
 
 def _pauses(events: DataFrame) -> DataFrame:
-    """One row per pause of a node; `to_us` is null if the pause did not end."""
+    """One row per pause of a node; `to_us` is null if the pause did not end.
+
+    A pause ends with the node's next row of these kinds: resumed, killed, or started again.
+    """
     paused = F.col("kind") == TraceKind.NODE_PAUSED.value
     started = F.col("kind") == TraceKind.NODE_STARTED.value
     victim = F.when(started, F.col("node")).otherwise(F.col("peer"))

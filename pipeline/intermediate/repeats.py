@@ -1,7 +1,9 @@
 """Intermediate results: the batches that members processed, and the records that a group repeated.
 
 A record is *repeated* if members of one group processed it more than once. Tables of the pipeline
-are computed from these DataFrames, which are not stored.
+are computed from these DataFrames, which are not stored. The column `span` of an event holds fields
+of its `detail`: the `count` of a batch's records, the offset of its `last` record, the time
+`work_us` of the work on it.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -71,6 +73,7 @@ def repeated_records(events: DataFrame) -> DataFrame:
     )
     record = (*_PARTITION, "offset")
     in_time = Window.partitionBy(*record).orderBy("at_us", "consumer", "incarnation", "seq")
+    # `greatest`: if `last` were below `first`, `sequence` would count down.
     return (
         touching.withColumn("offset", F.explode(F.sequence("first", F.greatest("first", "last"))))
         .withColumn("nth", F.row_number().over(in_time))

@@ -1,4 +1,4 @@
-"""A step: the telling rows of a trace, the third of its rows that tables read.
+"""A step: the telling rows of a trace, about a third of all: those that tables read.
 
 They are selected and decoded once for all tables. The other rows are Produce and Fetch of data, and
 kinds of rows that only people read; the table `runs` counts them, and no other table reads them.
@@ -88,4 +88,5 @@ def _is_any_of(kinds: tuple[TraceKind, ...]) -> Column:
 
 
 def _certainly(condition: Column) -> Column:
+    """Return a condition that is false, not null, where a column that it reads is null."""
     return F.coalesce(condition, F.lit(False))

@@ -1,4 +1,9 @@
-"""Build the report of one run: its sections in order, then the page."""
+"""Build the report of one run: its sections in order, then the page.
+
+A lane is a chart on the time axis that the lanes of a page share. The facts about a run come from
+its JSON files and checkers (`RunFacts`), everything else from the tables of its analysis. A fault
+by accident is none of the plan: a machine was away by itself.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -137,7 +142,10 @@ def time_marks(run: ReportInput) -> tuple[TimeMark, ...]:
 
 
 def _until(run: ReportInput, momentary: bool, healed_us: int | None) -> float | None:
-    """Return the end of a fault in seconds: its healing or the run's end; None: momentary."""
+    """Return the end of a fault in seconds: its healing, or the run's end if it was not healed.
+
+    None for a momentary fault, which has no end.
+    """
     if momentary:
         return None
     return (run.end_us if healed_us is None else healed_us) / 1_000_000

@@ -1,6 +1,7 @@
 """Columns: facts about rows, and their names in a text table, a chart's data and a tooltip.
 
-Each lane, and each table of a section, is described by one tuple of columns.
+Each lane (a chart on the page's time axis), and each table of a section, is described by one tuple
+of columns.
 """
 
 from collections.abc import Callable, Sequence

@@ -41,11 +41,15 @@ _WHOSE = {
     "felt": "partition of data",
     "run": "run",
 }
-"""The subject of the figures in each group of rows, except the group `gap`: see _SUBJECTS."""
+"""The subject of the figures in each group of rows, except the group `gap`: see _SUBJECTS.
+
+`group` here is the kind of a row's figure, and no consumer group.
+"""
 _SUBJECTS = {measure.name: measure.subject_kind or "" for measure in MEASURES}
 """The subject of each measure of the group `gap`: a member or a partition."""
 MAX_RUNS_LISTED = 300
 MAX_SETTINGS = 200
+"""Limits of the rows in the tables of runs and of settings."""
 _MAX_NAMED = 2
 """Limit of the experiments that the title names; of more, it has the number."""
 _DIFFERS = "\N{BLACK DIAMOND} "
@@ -118,6 +122,7 @@ def _headline(
 
 def _extent(facts: Sequence[RunFacts], comparison: Comparison) -> str:
     """Return the beginning of a sentence: the numbers of runs, figures, and figures that differ."""
+    # The caller goes on with the number of runs that broke a promise.
     figures, columns = len(comparison.rows), len(comparison.columns)
     if columns == 1:  # all runs have the same settings: there is nothing to compare with
         return f"{counted(len(facts), 'run')}, {figures} figures;"
@@ -228,7 +233,7 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
     """
     manifests = [run.manifest for run in _first_runs(runs, comparison)]
     differing = _differing(runs, comparison)
-    # Not settings of the experiment, but of its run: they have no section.
+    # Facts about the run, not settings of the experiment: they have no section.
     of_manifests = [
         ("", "runtime", tuple(manifest.runtime for manifest in manifests)),
         ("", "time_scale", tuple(f"{manifest.time_scale:g}" for manifest in manifests)),

@@ -1,7 +1,8 @@
 """Deploys on the page that compares runs: the cost of each deploy, and the better one of two.
 
-A deploy replaces the members of a group. The cost of a column is the median over its runs, for each
-figure.
+A deploy replaces the members of a group. A column of the page is one run, or several runs with the
+same settings; its cost is, for each figure, the median over its runs. Felt figures are those that
+the users of the group notice: times without an owner, waiting and repeated records.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ from pipeline.summary.figures import RunSummary, length_text
 Costs = Mapping[str, DeployCost]
 """The cost of a deploy, by the title of a column."""
 MAX_DIFFERENCES = 3
+"""Most settings that the first screen spells out."""
 _Row = tuple[str, Mapping[str, str | None]]
 """The name of a figure, and its text by the title of a column."""
 _LEAD = (

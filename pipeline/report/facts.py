@@ -1,7 +1,8 @@
 """RunFacts: a report's facts about a run that are not in its tables.
 
-The command line fills them from the run's JSON files and from the checkers. Times are microseconds
-of the run's clock; nodes are named as in the trace.
+The command line fills them from the run's JSON files and from the checkers. A checker judges a
+promise of Kafka's by the trace; all checkers together give the verdict. Times are microseconds of
+the run's clock; nodes are named as in the trace.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,10 @@
 """The tables of ZooKeeper, and `offset_rewinds`, in plain Python.
 
-An attempt is a consumer's attempt to rebalance. A transaction (txn) is a change of the ensemble's
-data; its zxid is its number in the order of all changes.
+An attempt is a consumer's attempt to rebalance: it gives its partitions up, reads a *view* (the
+members of its group), computes its plan (its own share of the partitions), and claims each of these
+by an ephemeral znode. A claim conflicts while another member still has the partition's znode. A
+transaction (txn) is a change of the ensemble's data; its zxid is its number in the order of all
+changes. `pipeline.tables.zookeeper` computes the same with Spark.
 """
 
 import re
@@ -11,6 +14,7 @@ from pipeline.in_memory.trace import TableRow, Trace, detail_of
 from protocol.trace import TraceKind, TraceRow
 
 _STEP_US = 100_000
+"""Length of the intervals in which requests are counted: a tenth of a second."""
 _EFFECTS = {
     "Exists": "read",
     "GetData": "read",
@@ -23,12 +27,18 @@ _EFFECTS = {
     "Ping": "session",
     "SetWatches": "session",
 }
+"""What the requests of each API do; requests of other APIs go to Kafka and are not counted."""
 _OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
+"""Znode with the committed offset of a group, a topic and a partition number."""
 _GIVE_UP_KINDS = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 
 
 def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
-    """Return each session that was opened, with its client, its end and its writes."""
+    """Return each session that was opened, with its client, its end and its writes.
+
+    - `silent_us`: the ensemble declared the session expired, because its client was silent.
+    - `ended_us`: the first server applied its end. `learned_us`: the client learned of the expiry.
+    """
     found: dict[str, TableRow] = {}
     owners: dict[str, str | None] = {}  # znode -> the session whose ephemeral it is
     for applied_us, txn in _txns(trace).values():
@@ -130,6 +140,7 @@ def zookeeper_attempts_of(trace: Trace) -> list[TableRow]:
                 attempt = _new_attempt(row, consumer, incarnation)
                 table.append(attempt)
             elif attempt is not None and row.kind == TraceKind.ZOOKEEPER_GAVE_UP:
+                # What the consumer was doing when it gave up; the first time counts.
                 attempt["gave_up"] = attempt["gave_up"] or detail_of(row)["during"]
             elif attempt is not None and attempt["ended_us"] is None:
                 _add_step(attempt, row)
@@ -265,6 +276,7 @@ def _add_step(attempt: TableRow, row: TraceRow) -> None:
 
 
 def _outcome(attempt: TableRow, *, is_done: bool) -> str:
+    """Return how an attempt ended; done without a view means that it saw no broker."""
     if is_done:
         return "no broker" if attempt["view_us"] is None else "done"
     if attempt["exception"] is not None:

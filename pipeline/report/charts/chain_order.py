@@ -2,8 +2,10 @@
 
 The strips of the same section have a logarithmic axis, on which every phase is visible but a long
 one looks as short as the others. On the linear axis of this picture a reader sees which phase took
-the time. A line is one subject (an offsets partition, or a member): the median one of each chain
-and the slowest. Phases are never added up over subjects.
+the time. A line is one subject: of the broker chain an offsets partition (phases from the fault to
+the active new coordinator), of the client chain a member (phases until the new coordinator accepted
+it). The picture has the median subject of each chain, and the slowest. Phases are never added up
+over subjects. A path is the phases of one subject: `steps` has the name, begin and end of each.
 """
 
 from collections.abc import Sequence
@@ -85,7 +87,10 @@ def _median_and_slowest(by_speed: Sequence[Path]) -> list[tuple[str, Path]]:
 
 
 def _line(name: str, short: str, path: Path, top: int) -> list[dict[str, Any]]:
-    """Return the rows of one line, which begins `top` pixels from the top."""
+    """Return the rows of one line, which begins `top` pixels from the top.
+
+    `name`, `short`: its heading without the length, for a wide and for a narrow picture.
+    """
     begin_us = path.steps[0][1]
     whole = duration_text(path.whole_us)
     heading = {
@@ -163,6 +168,7 @@ def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
         base.mark_text(
             align="left", baseline="middle", dx=6, fill=INK, text=alt.ExprRef(beside)
         ).encode(x=alt.X("end:Q", title=None), y=alt.Y("middle_y:Q", scale=y_scale, axis=None)),
+        # An empty rectangle behind each heading hides the lines of the grid there.
         headings.mark_rect(fill=PAPER).encode(
             x=alt.value(0),
             x2=alt.value("width"),

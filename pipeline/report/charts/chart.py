@@ -76,10 +76,11 @@ class Chart:
     - `id`: unique in the page; becomes the element's id.
     - `about`: one sentence on the contents, above the picture; screen readers read it.
     - `more`: explanation of how to read the picture, folded under it.
+    - `picks`: the choices above the picture.
     - `spec`: refers to its data by `alt.NamedData(name)`, with the names in `data`.
     - `on_time_axis`: the chart has the parameters FROM_S and TO_S (`time_params`), and its x is
       `time_x`.
-    - `table`: the contents as text.
+    - `table`: the contents as text, for readers who do not see the picture.
     """
 
     id: str

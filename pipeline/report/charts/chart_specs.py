@@ -2,7 +2,8 @@
 
 Python compiles Vega-Lite to Vega, so the page needs only Vega. This module also has the default
 configuration of all charts: fonts, colours, and one width for the labels beside a lane, so that all
-time axes are aligned. A chart may override it.
+time axes are aligned. A chart's own configuration takes precedence over it. A lane is a chart on
+the time axis that all lanes of a page share.
 """
 
 import json

@@ -3,6 +3,10 @@
 A column is one run, or several runs with the same settings. On its line, a dot is the median over
 subjects (members or partitions), and the line reaches to the longest value. With several runs, the
 dot is the median of their medians, and a ring marks the median of each run.
+
+A row of the comparison is one figure and one statistic (`p50`: the median over subjects, `max`),
+with a cell for each column. A cell has the `median`, `low` and `high` of that figure over the runs
+of its column, the runs' `values`, and the figure as `text`.
 """
 
 from collections.abc import Sequence
@@ -20,6 +24,7 @@ from pipeline.summary.figures import duration_text
 FIGURES = ("detect", "notice", "rediscover", "accept", "commit gap", "processing gap")
 """The figures of the picture, in this order, as far as some run has them."""
 PICKED = "fault"
+"""Parameter of the picture, and column of its data: the fault that the reader has picked."""
 _WIDE = 720
 """Least width in pixels of a picture whose lines have ranges beside their names."""
 _HEADER_HEIGHT, _GAP = 26, 12
@@ -106,6 +111,7 @@ def _line(
         "text": title,
     }
     known = middle is not None and longest is not None and middle.median is not None
+    # `known` implies the next two conditions; the type checker needs them spelled out.
     if not known or middle is None or longest is None or longest.high is None:
         return [{**name_row, "value": "missing", "short": "missing"}]
     low = middle.low if middle.low is not None else middle.median
@@ -186,6 +192,7 @@ def comparison_chart(data: str, lines: Lines) -> alt.TopLevelMixin:
         only("figure")
         .mark_text(align="left", baseline="middle", fontWeight="bold", fill=INK)
         .encode(x=alt.value(0), y=y, text="text:N"),
+        # dir="rtl": a name that is too long loses its beginning, and keeps its end.
         only("name")
         .mark_text(
             align="left", baseline="middle", fill=MUTED, limit=alt.ExprRef("width * 0.5"), dir="rtl"

@@ -2,6 +2,10 @@
 
 Data: `broker_phases`, `client_phases` and `availability` for the dots; the run's summary for the
 figures, so that page and terminal print the same numbers.
+
+A strip is one measure of one fault. Each measure belongs to a chain: `broker` (phases of an offsets
+partition from the fault to its new active coordinator), `client` (phases of a member until that
+coordinator accepted it), or `gap` (times without service of a member, data partition or group).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +26,7 @@ _BEGINS = {"rediscover": "unknown_us", "accept": "named_us"}
 """Column with the beginning of a phase, for members without a value for the phase: if the column is
 empty, the member did not need the phase; otherwise the phase did not end."""
 _SUBJECTS = {"broker": ("partition", "partition"), "client": ("consumer", "member")}
-"""Of the two chains: the column with the subject's name, and the word for a subject."""
+"""Of the chains `broker` and `client`: the column with the subject's name, and the word for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +96,7 @@ def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) 
         column, subject = "subject", measure.subject_kind or "subject"
     else:
         column, subject = _SUBJECTS[measure.chain]
+    # `distribution.mark`, behind the name, is the sign of values that an accident disturbed.
     distribution = figures or _NOTHING
     return Strip(
         name=f"{measure.name}{distribution.mark}",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import altair as alt
 
 _MAX_US = 10**12
+"""The last possible tick, 11.6 days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class LogAxis:
     def of(cls, values: Iterable[int], *, bound_us: int) -> "LogAxis":
         """Return an axis that contains all values and `bound_us`, the error of the clocks."""
         positive = [value for value in values if value > 0]
-        longest = max([*positive, bound_us, 1_000])
+        longest = max([*positive, bound_us, 1_000])  # at least 1 ms, so that no axis is empty
         shortest = min(positive, default=longest)
         unit_us = _decade(max(1, shortest))
         room_behind_longest = longest // 4

@@ -3,7 +3,8 @@
 One strip is one measure of one fault: `detect` over offsets partitions, `accept` over members. Each
 subject has a dot; with many subjects, bars count them, so that the data of a strip is bounded. All
 strips of a section share one logarithmic axis, on which 20 us and 8 s are both visible. Lengths are
-microseconds.
+microseconds. `bound_us` is the error between the clocks of the run's machines, 0 on one machine: of
+a shorter length only this bound is known.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -154,7 +155,7 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
     ):
         if value is not None:
             text = duration_text(value, bound_us=figures.bound_us)
-            half = _SPREAD + 5 if mark == "p50" else _SPREAD - 4
+            half = _SPREAD + 5 if mark == "p50" else _SPREAD - 4  # the median's line is the longest
             yield {
                 "mark": mark,
                 "from": _drawn(value, figures.bound_us),
