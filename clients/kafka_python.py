@@ -1,7 +1,8 @@
 """kafka-python: `python clients/kafka_python.py consume|produce ...`.
 
 Settings have kafka-python's names, with dots or with underscores: `session.timeout.ms` is
-`session_timeout_ms`.
+`session_timeout_ms`. Explicit settings override the defaults that this program sets. `Ownership`
+and `Acknowledged` write the program's events: changes of the assignment, and answers to records.
 """
 
 import sys
@@ -91,6 +92,7 @@ class _Member(Consumer):
             ReadRecord(
                 partition=record.partition,
                 offset=record.offset,
+                # Without the blanks with which the producer pads values (`--value-bytes`).
                 value=(record.value or b"").decode().rstrip(),
             )
             for records in by_partition.values()
@@ -101,7 +103,7 @@ class _Member(Consumer):
         self._consumer.commit()
 
     def close(self) -> None:
-        self._consumer.close(autocommit=False)
+        self._consumer.close(autocommit=False)  # the program has committed, if it should
 
 
 class _Writer(Producer):

@@ -1,4 +1,8 @@
-"""librdkafka, through confluent-kafka: `python clients/librdkafka.py consume|produce ...`."""
+"""librdkafka, through confluent-kafka: `python clients/librdkafka.py consume|produce ...`.
+
+Explicit settings override the defaults that this program sets. `Ownership` and `Acknowledged` write
+the program's events: changes of the assignment, and answers to records.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -66,7 +70,7 @@ class _Member(Consumer):
 
     def poll(self, timeout_s: float) -> Sequence[ReadRecord]:
         records = []
-        for message in self._consumer.consume(500, timeout_s):
+        for message in self._consumer.consume(500, timeout_s):  # 500: the most records of a poll
             error = message.error()
             if error is not None:
                 raise KafkaException(error)
@@ -74,6 +78,7 @@ class _Member(Consumer):
                 ReadRecord(
                     partition=message.partition(),
                     offset=message.offset(),
+                    # Without the blanks with which the producer pads values (`--value-bytes`).
                     value=(message.value() or b"").decode().rstrip(),
                 )
             )
@@ -127,7 +132,7 @@ class _Writer(Producer):
                 self._producer.poll(0.05)
             else:
                 break
-        self._producer.poll(0)
+        self._producer.poll(0)  # without waiting: only calls back for answers that have come
 
     def work(self, timeout_s: float) -> None:
         self._producer.poll(timeout_s)

@@ -1,7 +1,8 @@
 """The frame of a client program: its command line, its events, and its two loops.
 
 A client family implements `Consumer` and `Producer` with a few calls of its library. Every event is
-written here, so that all families write the same events.
+written here, so that all families write the same events. Names that end in `_s` are durations, or
+times of the monotonic clock, in seconds.
 """
 
 import argparse
@@ -149,7 +150,7 @@ class Acknowledged:
         self._reporter.write("refused", number=number, error=str(error))
 
     def report(self, *, now: bool = False) -> None:
-        """Write the answers since the last report, if REPORT_S have passed or `now`."""
+        """Write the answers since the last report, if REPORT_S have passed or `now` is True."""
         if not now and time.monotonic() - self._reported_s < REPORT_S:
             return
         with self._lock:
@@ -250,7 +251,7 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
     waiting: list[tuple[int, int, str]] = []  # records for the next event
     total = 0
     reported_s = committed_s = time.monotonic()
-    uncommitted = False
+    uncommitted = False  # True if records were read since the last successful commit
     while not stop.is_requested and not (options.until and total >= options.until):
         try:
             records = consumer.poll(POLL_S)
@@ -302,7 +303,11 @@ def _commit(consumer: Consumer, reporter: Reporter) -> bool:
 
 
 def _produce(client: Client, options: Options, reporter: Reporter) -> int:
-    """Produce until a signal, or until `options.count` records; return the exit code."""
+    """Produce until a signal, or until `options.count` records; return the exit code.
+
+    Record `number` is due `number / rate` seconds after the beginning, so a late record does not
+    delay the ones after it.
+    """
     stop = Stop()
     acknowledged = Acknowledged(reporter)
     producer = client.producer(options, acknowledged)
@@ -318,7 +323,7 @@ def _produce(client: Client, options: Options, reporter: Reporter) -> int:
         producer.send(number, f"k{number}".encode(), value.ljust(options.value_bytes).encode())
         number += 1
         acknowledged.report()
-    producer.finish(timeout_s=120.0)
+    producer.finish(timeout_s=120.0)  # Kafka's default of delivery.timeout.ms
     acknowledged.report(now=True)
     reporter.write(
         "produced", sent=number, acknowledged=acknowledged.count, refused=acknowledged.refused

@@ -1,4 +1,10 @@
-"""Faults of processes: kill, loss of power, shutdown, and pause."""
+"""Faults of processes: kill, loss of power, shutdown, and pause.
+
+A planned fault is first aimed: its target (a role such as `coordinator-of(readers)`) is resolved to
+the node that has the role in a situation, which is the cluster's state at that moment. The aim goes
+to `inject` and later to `heal`. A Miss says why there is nothing to hit. A node may be up, paused,
+stopping (in a controlled shutdown), or down.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,6 +34,7 @@ from protocol.ids import NodeName
 from results_schema.manifest import PlannedFault
 
 _POLL_US = 250_000
+"""Interval of the checks whether a stopping node is down."""
 
 
 class DiskArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,10 +65,10 @@ class ProcessFault(FaultKind):
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
         """Start or resume the node from any state, unless it or its machine is lost."""
         node = aim.nodes[0]
-        if node in tools.lost:
+        if node in tools.lost:  # a NodeLoss or a rollout keeps it down
             return None
         machine = tools.machine_lost_with(node)
-        if machine is not None:
+        if machine is not None:  # another fault has ended the machine that the node is on
             machine.returning[node] = None
             return f"machine {machine.index} is lost: {node} starts again with it"
         empty_disk = planned.args.get("disk") == "empty"
@@ -75,7 +82,7 @@ class ProcessFault(FaultKind):
 
 
 class _Kill(ProcessFault):
-    """A process ends at once, and starts again on its disk or on an empty one."""
+    """A process ends at once; healing starts it on its disk or on an empty one."""
 
     args_type = DiskArgs
 
@@ -83,6 +90,7 @@ class _Kill(ProcessFault):
         """Report an empty disk where it would be the last copy, or where there is no disk."""
         if fault.args.get("disk") != "empty" or fault.target is None:
             return
+        # "" for a target of another form: the target's own check reports that form.
         role = (split_target(fault.target) or ("", ""))[0]
         if role in CONTROLLER_TARGETS and experiment.cluster.controllers == 1:
             yield problem(
@@ -217,8 +225,9 @@ class Pause(ProcessFault):
 async def bring_back(
     node: NodeName, runtime: Runtime, *, empty_disk: bool = False, kill_at_us: int
 ) -> str | None:
-    """Resume or restart a node from any state; return a note, or None.
+    """Resume or restart a node from any state; a node that is up stays as it is.
 
+    Returns the sentence that the journal notes if the node had to be killed, else None.
     Units: a node that is still stopping is killed at `kill_at_us` of the run's clock.
     """
     state = (await runtime.status()).nodes.get(node)

@@ -2,6 +2,12 @@
 
 Both are gradual. `inject` only prepares the work (`chaos.faults.orchestration`); the runner then
 calls `step` at the times that each step returns (`chaos.run.injection`).
+
+A place is the node name of one member, such as `consumer-readers-2`; its index comes last. In order
+of indices a group has: the members that the cluster starts with (`members`), late members, which
+the plan starts at a given time (together `members_total`), and `spare_members`, places that only
+these faults fill (together `places_total`). `lost` and `joined` of the tools are shared by all
+faults of a run: members that nothing else may start, and spare places that are filled.
 """
 
 import math
@@ -104,11 +110,14 @@ class _Gradual(FaultKind):
     """A gradual fault of the members of one group."""
 
     targets = ("members",)
-    spares_members = False
+    spares_members = False  # members that stop make others rebalance: no checker may complain
     is_gradual = True
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return all places of the group that the fault may use, with the members that are up."""
+        """Return all places of the group that the fault may use.
+
+        The detail has `up`, the members that are up now, and `members`, the `members_total`.
+        """
         _, group_id = split_target(planned.target) or ("", "")
         group = situation.experiment.groups[group_id]
         first = self.first_index(planned)
@@ -193,6 +202,7 @@ class RolloutFault(_Gradual):
         """Prepare the rollout; the runner takes its first step."""
         args = msgspec.convert(planned.args, RolloutArgs)
         up = _up(aim)
+        # The size that the experiment defines, not the number that is up: percentages are of it.
         total = int(str(aim.detail["members"]))  # the values of `detail` have the type object
         surge = _count(args.max_surge, total, rounded_up=True)
         spare = [place for place in aim.nodes if place not in up][:surge]
@@ -224,6 +234,7 @@ class RolloutFault(_Gradual):
         if not isinstance(rollout, Rollout):
             return None
         if rollout.outcome in {Outcome.UNDER_WAY, Outcome.HUNG}:
+            # The rollout takes no further step, so its missing members are started here.
             for node in rollout.places_to_fill():
                 status = await tools.runtime.status()
                 if status.nodes.get(node) is NodeState.NOT_STARTED:
@@ -279,6 +290,7 @@ class ScaleFault(_Gradual):
             kills=args.stop == "kill",
             grace_us=microseconds(args.grace_period),
             places=aim.nodes,
+            # `isinstance` is for mypy: the values of `detail` have the type object.
             spare=frozenset(aim.nodes[total:] if isinstance(total, int) else ()),
             lost=tools.lost,
             joined=tools.joined,
@@ -325,7 +337,7 @@ def _count(wanted: int | str, members: int, *, rounded_up: bool = False) -> int:
 
 
 def _drawn(length: DurationOrRange, members: int, rng: random.Random) -> tuple[int, ...]:
-    """Return one duration for each successor, in microseconds."""
+    """Return `members` durations in microseconds: all equal, or each drawn from the range."""
     if isinstance(length, str):
         return (microseconds(length),) * members
     low, high = map(microseconds, length)

@@ -1,4 +1,8 @@
-"""Content of a manifest: the experiment, the command that replays it, versions, commit."""
+"""Content of a run's manifest: the experiment, the command that replays it, versions, commit.
+
+The manifest is the file with which a run can be read, and played again. Hot modules are the ones
+that take most of a run's time.
+"""
 
 import platform
 import shlex
@@ -42,7 +46,10 @@ def run_command_line(
     trace: bool = True,
     ray_address: str = "local",
 ) -> str:
-    """Return the command that repeats the run; in virtual time it gives the same digest."""
+    """Return the command that repeats the run; in virtual time it gives the same digest.
+
+    Options with their default values are left out.
+    """
     words = ["python", "-m", "coordlab", "run", experiment, "--runtime", runtime]
     words += ["--seed", str(seed)]
     for override in overrides:
@@ -71,7 +78,7 @@ def installed_versions() -> dict[str, str]:
     for package in _PACKAGES:
         try:
             versions[package] = version(package)
-        except PackageNotFoundError:
+        except PackageNotFoundError:  # an optional package, such as ray
             continue
     return versions
 

@@ -2,7 +2,8 @@
 
 A run whose disk is full heals, stops, and has no verdict. But its trace, results and manifest must
 still be completed, so that they can be read. So a run reserves space on its disk at its beginning.
-When a write finds no space, the reserve is freed and the write is tried again.
+When a write fails, the reserve is freed and the write is tried again. The reserve is freed once:
+after that, a failed write has lost something.
 """
 
 import io
@@ -28,8 +29,9 @@ class NotRecorded(Exception):
 class RunDisk:
     """Writes the files of one run directory, and owns the reserve on its disk.
 
-    `trouble` is the message of the first failed write. `lost` is True if a file is incomplete, so
-    that the run is not recorded.
+    `trouble` is the message of the first failed write, also of one that succeeded when it was
+    repeated. `lost` is True if a write of `write` failed for good: its file is incomplete, and the
+    run counts as not recorded.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -38,7 +40,7 @@ class RunDisk:
         self.lost = False
 
     def reserve(self) -> None:
-        """Allocate the reserve. Raises: OSError if there is no room for it."""
+        """Allocate the reserve as a file of RESERVE_BYTES. Raises: OSError if it has no room."""
         file = os.open(self._reserve, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
             os.posix_fallocate(file, 0, RESERVE_BYTES)
@@ -70,7 +72,7 @@ class RunDisk:
         except OSError as error:
             if self.trouble is None:
                 self.trouble = unwritten(path, error)
-            if not self.free_reserve():
+            if not self.free_reserve():  # an earlier failure freed it: more space will not come
                 raise
             act()
 
@@ -116,5 +118,8 @@ class TraceSink(io.RawIOBase):
 
 
 def write_bytes(file: int, content: memoryview) -> int:
-    """Write to a file descriptor; return the number of bytes written. Raises: OSError."""
+    """Write to a file descriptor; return the number of bytes written. Raises: OSError.
+
+    A function of its own, so that tests can put a full disk in its place.
+    """
     return os.write(file, content)

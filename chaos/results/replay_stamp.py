@@ -1,8 +1,8 @@
 """The stamp in an experiment file with which a run can be repeated and compared.
 
 The stamp is the section `replay:` of a file. `chaos.experiment.dump` writes it for a run that was
-played; the command `replay` repeats the run and compares the result with the stamp. One part of it
-is a digest of the code that determines a run, which this module computes.
+played; the command `replay` repeats the run and compares the result with the stamp. One part of the
+stamp is a digest of the code that determines a run, which this module computes.
 """
 
 import importlib.util
@@ -64,6 +64,7 @@ def code_version() -> str:
         folder = _folder_of(package)
         names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.py"))
         for name in names:
+            # A checkout on Windows may have other line ends: the digest must not depend on them.
             text = (folder / name).read_bytes().replace(b"\r\n", b"\n")
             digest.update(f"{package}/{name} {len(text)}\n".encode())
             digest.update(text)
@@ -76,7 +77,7 @@ def python_version() -> str:
 
 
 def differences(stamp: ReplayStamp) -> tuple[str, ...]:
-    """Return a sentence for each difference between this environment and that of `stamp`."""
+    """Return a sentence for each difference between the running code and Python and `stamp`'s."""
     sentences = []
     if stamp.code != code_version():
         commit = "" if stamp.commit is None else f" (commit {stamp.commit[:12]})"
@@ -92,6 +93,7 @@ def differences(stamp: ReplayStamp) -> tuple[str, ...]:
 
 
 def _folder_of(package: str) -> Path:
+    """Return the folder of a package without importing the package."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"package `{package}` was not found")

@@ -3,8 +3,9 @@
 `runs/<experiment>/<timestamp>/` contains manifest.json, journal.json, results.json, log.txt,
 events/*.parquet and, after the analysis, tables/ and report.html. Names contain no colons, because
 Hadoop refuses them. Beside the runs is a link `latest`; readers of many runs skip it, because it
-would count a run twice. Every file except the log is replaced atomically, so that a reader never
-sees a partial file.
+would count a run twice. The JSON files are replaced atomically, and the trace gets its final name
+when it is complete, so that a reader sees no partial file; only the log is appended to.
+The driver is the process that conducts a run. The journal lists the run's faults.
 """
 
 import os
@@ -104,6 +105,7 @@ class RunDirectory:
             the failure, if they can be written.
         """
         self.disk.free_reserve()
+        # A run that notices `disk.trouble` heals, stops and gets this outcome.
         failed_by_disk = results.outcome is RunOutcome.INTERNAL_ERROR
         # A write that failed at the very end and succeeded without the reserve has lost nothing.
         if self.disk.trouble is None or not (self.disk.lost or failed_by_disk):
@@ -210,6 +212,7 @@ def create_run_directory(
     """Create the directory of a new run, with its manifest, and point `latest` to it.
 
     The directory's name is `name`, or the time of the run's start. If it exists, a number is added.
+    `replay` is the command line that repeats the run.
     Raises: NotARun if the directory cannot be created.
     """
     started = _now()
@@ -248,6 +251,7 @@ def create_run_directory(
 
 
 def _cannot_begin(path: Path, error: OSError) -> NotARun:
+    """Return the error of a run whose directory could not be written, and was removed."""
     return NotARun(
         f"no run can begin: {path} cannot be written: {error.strerror or error}; it needs "
         f"{RESERVE_BYTES >> 20} MB at least, and nothing was kept"
@@ -293,7 +297,10 @@ def scan_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun | NotARun]:
 
 
 def run_names(root: Path = DEFAULT_ROOT) -> list[Path]:
-    """Return the paths of run directories under `root`, `<experiment>/<timestamp>`, sorted."""
+    """Return the paths of run directories, relative to `root` (`<experiment>/<timestamp>`), sorted.
+
+    Unlike `scan_runs` it reads no manifest, so a folder without one is listed, too.
+    """
     experiments = (folder for folder in _folders(root) if folder.name != EXPLORATIONS)
     return [run.relative_to(root) for experiment in experiments for run in _folders(experiment)]
 
@@ -358,10 +365,11 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def _is_alive(pid: int, host: str) -> bool:
+    """Return False if the process on `host` is known to have ended."""
     if host != socket.gethostname():
         return True  # unknown from here
     try:
-        os.kill(pid, 0)
+        os.kill(pid, 0)  # signal 0 is not delivered: it only asks whether the process exists
     except ProcessLookupError:
         return False
     except PermissionError:  # the process exists, and belongs to another user

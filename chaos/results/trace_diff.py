@@ -4,6 +4,10 @@ A parting is the place where two traces begin to differ. In two runs of one seed
 are equal, so the first different row shows the cause. Runs of two seeds differ in every latency, so
 their stories are compared instead. The story of a node is the sequence of its steps; a step is a
 decisive event (election, load, rebalance ...) without its time, offsets and member ids.
+
+A row has the node that wrote it, and that node's incarnation: the number of its restarts. Changes
+of a run's stage are rows, too. Stories begin with the stage "steady", because any two seeds differ
+in the cluster's start. `one` and `other` are always the two traces.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -85,8 +89,9 @@ class NodeParting:
 class Parting:
     """The place where two traces begin to differ.
 
-    Shape: `before` are the last rows that both have. `one` and `other` are the rows after that,
-    empty where a trace has ended. `nodes` are in the order in which they begin to differ.
+    Shape: `rows_alike` is the number of equal rows at the beginning, `before` the last of them.
+    `one` and `other` are the rows that follow in each trace, empty where a trace has ended. `nodes`
+    are in the order in which they begin to differ.
     """
 
     rows_alike: int
@@ -113,6 +118,7 @@ def parting(
 ) -> Parting | None:
     """Return the place where two traces begin to differ; None if they are equal.
 
+    before, after: the number of rows to return from before and from after that place.
     The run's id and the numbers of rows are ignored: they are not part of the events.
     """
     index = next(
@@ -145,10 +151,10 @@ def story_parting(
 
 
 def parts_by_itself(one: Sequence[TraceRow], parts: Parting) -> bool:
-    """Return True if the first different row does not hint at a cause: any two seeds have one.
+    """Return True if the first different row hints at no cause: runs of any two seeds have such.
 
-    There are three such cases: the same event came at another time; the row is before the steady
-    state; the plan of one run ended earlier.
+    There are three cases: the same event came at another time; the row is before the steady state;
+    a stage of the run began in only one of the two, because its plan ended earlier.
     """
     first = (*parts.one[:1], *parts.other[:1])
     return (
@@ -202,6 +208,7 @@ def _story(rows: Iterable[TraceRow]) -> Iterable[TraceRow]:
     last: dict[str, _Step] = {}
     for row in rows:
         steady = steady or _is_steady(row)
+        # The administrator's node belongs to the runtime, not to the cluster under test.
         if not steady or row.kind not in _STEPS or row.node == ADMIN_NODE:
             continue
         step = _step(row)
@@ -226,7 +233,10 @@ def _partings(
     other: dict[str, list[TraceRow]],
     key: Callable[[TraceRow], _Step],
 ) -> tuple[NodeParting, ...]:
-    """Return each node's first rows whose keys differ, in order of time."""
+    """Return each node's first rows whose keys differ, in order of time.
+
+    A node without a difference has no parting.
+    """
     partings = []
     for node in dict.fromkeys([*one, *other]):
         for mine, theirs in zip_longest(one.get(node, ()), other.get(node, ())):

@@ -1,5 +1,8 @@
 """The verdict of a run, from its checks and its journal.
 
+A check reads the trace and reports an outcome, its findings (violations with their evidence), and a
+note. The journal has one entry for each fault of the plan.
+
 If a real machine is lost by accident, a run may still have a verdict. Two kinds of checks become
 inconclusive: checks that depend on rows which were lost with the machine, and checks that found a
 violation only after the loss, because the loss may be its cause. All other checks count.
@@ -27,6 +30,8 @@ def reach_verdict(
 
     A violation is a proof, whatever else happened in the run. Without a violation the verdict is
     PASS only if nothing weakens it: each reason makes it UNKNOWN, such as a fault that hit nothing.
+    `unknown_because` are reasons that the run itself has, such as an interruption. They explain the
+    faults that were not injected and the inconclusive checks, so these add no reason then.
     """
     reasons = list(unknown_because)
     for entry in entries:
@@ -60,7 +65,9 @@ def without_lost_evidence(
 
     A check that depends on lost rows becomes inconclusive. Any other keeps the findings from before
     the first loss.
-    Shape: `kinds_read` has, by the name of a check, the kinds of rows on which it depends.
+    Shape: `events` are silences of machines that no fault of the plan caused; a machine may be
+    lost. `nodes_without_trace` are the nodes whose rows were lost with a machine. `kinds_read` has,
+    by the name of a check, the kinds of rows on which it depends.
     """
     if not events:
         return reports
@@ -87,7 +94,10 @@ def _inconclusive(report: CheckReport, note: str) -> CheckReport:
 
 
 def _without_later_findings(report: CheckReport, event: MachineEvent) -> CheckReport:
-    """Return the report with its findings from before `event`; without any it is inconclusive."""
+    """Return a violated report with only its findings from before `event`.
+
+    Without any it is inconclusive. A report that is not violated stays as it is.
+    """
     if report.outcome is not CheckOutcome.VIOLATED:
         return report
     earlier = tuple(finding for finding in report.findings if finding.time_us < event.from_us)

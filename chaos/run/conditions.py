@@ -2,6 +2,10 @@
 
 Each function returns one sentence for each part of its condition that does not hold, and none when
 the condition holds. A wait displays these sentences as its progress, and fails with them.
+
+`status` is the cluster's answer to one query: the controller's partitions, the groups that each
+broker has loaded, the servers of ZooKeeper, and the members (the lab's own consumers) that
+answered. `experiment` says what should be there. A late member starts during the run.
 """
 
 from collections.abc import Collection
@@ -99,8 +103,9 @@ def missing_groups(
 ) -> list[str]:
     """Return the groups that are not Stable, with all members, at their coordinator.
 
-    `members`: number of expected members of each group, without `lost` and `joined`, which are as
-    for `missing_for_liveness`. A group is skipped if none of its members is expected yet.
+    `members`: number of expected members of each group. It counts those in `lost` and not those in
+    `joined`, which are as for `missing_for_liveness`. A group that has members is skipped if none
+    of them is expected yet.
     """
     missing = []
     for group_id in coordinated_groups(experiment):

@@ -2,6 +2,11 @@
 
 It handles one fault at a time; the runner decides when each is due. At the end it heals all faults
 that were injected. A fault whose injection failed half-way is healed as well.
+
+A fault is aimed first: its target (a role such as `controller`) is resolved to the nodes that have
+the role now. A Miss says why there are none. A fault is in force from the return of its injection
+to the beginning of its healing; a momentary fault is done when it returns. A gradual fault works in
+steps for which the runner calls `advance`. Link rules are what cuts or slows connections.
 """
 
 from collections.abc import Callable
@@ -46,6 +51,7 @@ class FaultInjector:
         self._links = LinkTable(runtime)
         self._tools = FaultTools(runtime=runtime, links=self._links)
         self._aims: dict[str, Aim] = {}
+        """Aims of the injected faults, by fault id; `heal` needs them."""
         self._members = dict.fromkeys(all_members(experiment))
 
     def take_experiment(self, experiment: Experiment) -> None:
@@ -107,10 +113,11 @@ class FaultInjector:
         self._log(f"{planned.fault_id}: {entry.target} is {entry.hit}{pid}")
 
     def must_wait(self, planned: PlannedFault, status: ClusterStatus) -> bool:
-        """Return True while the fault's node is still stopping: then heal it later.
+        """Return True while the fault's node is still stopping: the caller then heals it later.
 
-        Its first call ends the time in which the fault is in force: the shutdown is over by plan,
-        and the node has SHUTDOWN_LIMIT_US from now on.
+        The first such answer has an effect: the fault counts as in force only until now, since its
+        planned duration is over. From now on the node has SHUTDOWN_LIMIT_US to stop; after this
+        limit the answer is False, and `heal` kills the node.
         """
         entry = self._journal.entry(planned.fault_id)
         if not entry.in_force:
@@ -133,7 +140,8 @@ class FaultInjector:
         half_done = by == "end" and entry.perhaps_in_force
         if not (entry.in_force or half_done):
             return
-        if entry.in_force_until_us is None:  # set already if an earlier attempt was cut off
+        # Set already by `must_wait`, or by an earlier attempt that was cut off.
+        if entry.in_force_until_us is None:
             entry.in_force_until_us = self._runtime.now_us()
         try:
             kill_at_us = entry.in_force_until_us + SHUTDOWN_LIMIT_US
@@ -161,7 +169,7 @@ class FaultInjector:
         self._log(f"{planned.fault_id} healed by {by}" + ("" if note is None else f": {note}"))
 
     def has_next_step(self, planned: PlannedFault) -> bool:
-        """Return True if the fault is gradual: a sequence of steps, of which one is due."""
+        """Return True if the fault is a gradual one that was injected, so that steps may follow."""
         return planned.fault_id in self._tools.under_way
 
     async def advance(self, planned: PlannedFault, status: ClusterStatus) -> int | None:
@@ -200,7 +208,7 @@ class FaultInjector:
 
     @property
     def may_need_healing(self) -> bool:
-        """True if a fault or a link rule is, or may be, still in force."""
+        """True if a fault or a link rule is or may be in force, for example after a failed call."""
         return self._links.in_doubt or any(
             entry.in_force or entry.perhaps_in_force for entry in self._journal.entries
         )
@@ -252,6 +260,7 @@ class FaultInjector:
             entry.links = LinkEnds(from_=aim.nodes, to=aim.to_nodes)
         entry.moves = aim.moves
         entry.blast_radius = aim.blast_radius
+        # True if no member has a reason to leave its group: a rebalance is then a finding.
         entry.members_survive = kind.spares_members and not any(
             node in self._members for node in (*aim.nodes, *aim.to_nodes)
         )

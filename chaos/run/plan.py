@@ -1,8 +1,10 @@
 """The plan of faults and the times at which they begin and end, as explicit data.
 
-A fault and its healing are one record. The runner does not know who made the plan: a file, a seed
-of a search, or a shrinker. Late members belong to the experiment, not to the plan; but the schedule
-has their starts among the acts of the plan.
+A fault and its healing are one record. The runner does not know who made the plan: a file, the seed
+of an exploration (which draws plans), or a shrinker (which makes failing plans smaller). Late
+members, which start during the run, belong to the experiment, not to the plan; but the schedule has
+their starts among the acts of the plan. Times of the plan count from the steady state, in which
+every group is stable.
 """
 
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from results_schema.manifest import Plan, PlannedFault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedAct:
-    """A moment of a plan: a fault begins, or ends."""
+    """A moment of a plan: a fault begins, or, with `heals`, ends."""
 
     at_us: int
     planned: PlannedFault
@@ -50,8 +52,8 @@ Moment = PlannedAct | NextStep | Arrival
 def plan_of(experiment: Experiment) -> Plan:
     """Return the plan of an experiment file, in the file's order.
 
-    The id of the first fault in the file is `crash-0`, if it is a crash. Its repetitions have the
-    ids `crash-0.1`, `crash-0.2` and so on.
+    The id of a fault is its kind and its index in the file: `crash-0` for a crash that comes first.
+    Its repetitions have the ids `crash-0.1`, `crash-0.2` and so on.
     """
     return tuple(
         _planned_fault(fault, index, repetition)

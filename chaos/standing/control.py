@@ -1,7 +1,7 @@
 """The sockets between a standing cluster and the commands that send it requests.
 
 The cluster listens on a free port of the loopback address. Its server has threads of its own, so
-that it also answers while the run's loop does not run. A connection carries one request and one
+that it also answers while the run's event loop is busy. A connection carries one request and one
 answer, each in one frame: four bytes of length, then JSON. A request without the cluster's token
 gets no answer, so that other users of the machine cannot give orders.
 
@@ -37,6 +37,7 @@ FRAME_TIMEOUT_S = 10.0
 _CLOSE_POLL_S = 0.05
 """Interval in which the server's thread checks whether `close` was called."""
 _LENGTH = struct.Struct(">I")
+"""The four bytes in front of each frame: the length of its content."""
 
 
 class Unreachable(Exception):
@@ -50,7 +51,8 @@ class SilentCluster(Exception):
 class ControlServer:
     """Takes requests, and answers with what `handle` returns; each request has its own thread.
 
-    `handle` may block for as long as the request takes.
+    `handle` may block for as long as the request takes. It gets no PresenceRequest and no request
+    of another version: the server answers those itself.
     """
 
     def __init__(self, handle: Callable[[Request], Answer], *, token: str) -> None:

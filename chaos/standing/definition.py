@@ -5,6 +5,9 @@ The experiment comes from an experiment file, from flags of the command line, or
 2. The flags are written into it, as if they stood in the file.
 3. The overrides (`--var`) replace values, as in `coordlab run`.
 4. The changed document is checked. So a mistake in a flag gets the same message as in a file.
+
+The document is a tree of Items: each is a value of the YAML file with the line of its keys, for
+messages. `root` is the item of the whole document.
 """
 
 from collections.abc import Sequence
@@ -31,6 +34,7 @@ DEFAULT_RECORDS_PER_SECOND = 100.0
 _MOST_REPLICAS = 3
 """Replicas of a topic that a flag defines, if there are as many brokers."""
 _NUMBER_DIGITS_MAX = 9
+"""Longest number in a flag; 9 digits fit into 32 bits, and so into every field."""
 COMMAND_LINE = "command line"
 """Stands for the file name in a problem of a flag."""
 
@@ -137,12 +141,16 @@ def _blank(flags: Flags) -> Item:
 
 
 def _enter(root: Item, flags: Flags) -> list[Problem]:
-    """Write the flags into a document; return the problems of flags that cannot be read."""
+    """Write the flags into a document; return the problems of flags that cannot be read.
+
+    Topics that only a group or a producer names are defined, too, with the default partitions.
+    """
     problems: list[Problem] = []
     if flags.brokers is not None:
         _put(_mapping(root, "cluster"), "brokers", flags.brokers)
     brokers = root.child("cluster").child("brokers").value
-    # The file's number is not checked yet: it may be no number, or 0. The later check reports it.
+    # The file is not checked yet: `brokers` may be a word, or 0. The later check reports such
+    # values; until then any number will do.
     broker_count = brokers if isinstance(brokers, int) else ClusterDefinition().brokers
     replicas = max(1, min(_MOST_REPLICAS, broker_count))
     topics = _mapping(root, "topics")

@@ -1,4 +1,9 @@
-"""The answer to `status`: the state of the cluster, its faults and the findings so far."""
+"""The answer to `status`: the state of the cluster, its faults and the findings so far.
+
+A standing cluster runs until it is told to end, and answers commands meanwhile. `ClusterStatus` is
+what its nodes have just answered; `brokers_alive` has every broker as a key. Facts are the parts of
+the answer. A finding is a violation that a checker reports.
+"""
 
 from collections.abc import Sequence
 
@@ -26,7 +31,10 @@ def status_answer(
     waiting_for: Sequence[str],
     with_partitions: bool,
 ) -> StatusAnswer:
-    """Return the answer: `blank`, which has the run's identity, completed with the state."""
+    """Return the answer: `blank`, which has the run's identity, completed with the state.
+
+    Of `blank` only the name, run directory, runtime, process, stage, time and addresses are used.
+    """
     sizes: dict[str, int] = {}  # topic -> number of partitions, which count from 0
     for partition in status.partitions:
         sizes[partition.topic] = max(sizes.get(partition.topic, 0), partition.partition + 1)
@@ -68,6 +76,7 @@ def broker_state(status: ClusterStatus, broker_id: BrokerId) -> str:
 
 def group_facts(status: ClusterStatus, experiment: Experiment) -> tuple[GroupAtBroker, ...]:
     """Return every group at each broker that has it loaded, in order of names."""
+    # The lab's own consumers answer with their member ids; clients from outside answer nothing.
     nodes = {member.member_id: str(name) for name, member in status.members.items()}
     return tuple(
         _group(group_id, group, nodes, is_of_the_file=group_id in experiment.groups)

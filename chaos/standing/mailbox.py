@@ -2,7 +2,8 @@
 
 `ask` may be called from any thread, and from a signal handler. A signal handler interrupts the main
 thread, which could hold a lock at that moment: so `ask` takes none. The run takes one request after
-the other with `next`, in its own loop.
+the other with `next`, in its own loop. At first the mailbox is closed: it refuses every request but
+a DownRequest until `open`. A DownRequest ends the run; its answer is the run's conclusion.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ class OrderSource(Protocol):
     """The source of a run's orders: a Mailbox, or a list of orders in tests."""
 
     async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
-        """Return the next request, or None if `pause` ends before a request comes.
+        """Return the next request, or None if `pause` (a sleep) ends before a request comes.
 
         The source itself answers a DownRequest, because its answer needs the written report.
         """
@@ -64,7 +65,9 @@ class Mailbox:
         self._wake: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
         """The loop in which `next` waits, and the future that ends the wait."""
         self._closed_because: str | None = "the cluster is starting"
+        """Reason for which requests are refused; None while the mailbox is open."""
         self._conclusion: Answer | None = None
+        """Answer to every DownRequest; None until the run has ended."""
 
     def ask(self, request: Request) -> "Future[Answer]":
         """Take a request, and return the future of its answer."""
@@ -76,7 +79,7 @@ class Mailbox:
         self._waiting.append(asked)
         if self._closed_because is not None:
             self._refuse_waiting()
-        wake = self._wake
+        wake = self._wake  # read once: `next` may set it to None at any time
         if wake is not None:
             loop, woken = wake
             loop.call_soon_threadsafe(_wake_up, woken)

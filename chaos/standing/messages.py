@@ -1,5 +1,8 @@
 """Requests to a standing cluster, and its answers: JSON frames with the cluster's token.
 
+A standing cluster is a run without a planned end: it takes orders of commands until a DownRequest.
+The token is a secret of the cluster's owner. A JournalEntry is the record of one fault.
+
 Imports only the results' schema, so a command that sends a request starts without importing the
 rest of the lab.
 """

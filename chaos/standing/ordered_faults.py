@@ -3,6 +3,9 @@
 A standing cluster may have more topics and groups than its experiment file, because clients from
 outside create them. So an order is checked against the file extended by the topics and groups that
 the cluster has at that moment (`with_current_topics_and_groups`).
+
+A target is a role with an argument, such as `leader-of(orders-3)`. A problem is an error or warning
+of the experiment file's rules, with the path of the field that is wrong.
 """
 
 from collections.abc import Iterable
@@ -34,7 +37,9 @@ from results_schema.manifest import PlannedFault
 FILE = "inject"
 """Stands for the file name in a problem of an order."""
 _GROUP_ROLES = ("coordinator-of", "leader-member-of", "members", "member")
+"""Roles whose argument begins with the name of a group."""
 _PARTITION_ROLES = ("leader-of", "follower-of")
+"""Roles whose argument is a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +95,8 @@ def order_fault(
     fault = msgspec.convert(document.plain(), FaultDefinition)
     problems = list(fault_errors(experiment, fault, FILE))
     if problems:
-        # Perhaps its only fault is that it names groups or topics that do not exist yet. So it is
-        # checked once more as if they existed: if it still has errors, it can never be right.
+        # Perhaps the order is only too early: it names groups or topics that do not exist yet. So
+        # it is checked once more as if they existed: if errors remain, it can never be right.
         imagined = _with_named_topics_and_groups(experiment, fault)
         kind = RefusalKind.NOTHING_NOW
         if any(True for _ in fault_errors(imagined, fault, FILE)):

@@ -4,6 +4,8 @@
 takes orders and the token that an order needs; only its owner can read it. A cluster removes its
 file when it goes down. The file of a killed cluster remains until the next command: it finds that
 nothing listens at the port, reports that, and removes the file and the cluster's other remains.
+
+In this module `runs` is the folder of all runs, and a claim is the file of a name.
 """
 
 import os
@@ -50,7 +52,10 @@ class NameTaken(Exception):
 
 
 class NoCluster(Exception):
-    """The cluster that the command means is not up; the message lists the clusters that are up."""
+    """The cluster that the command means is not up, or several could be meant.
+
+    The message lists the clusters that are up. `none_is_up` is True if there are none at all.
+    """
 
     def __init__(self, words: str, *, none_is_up: bool = False) -> None:
         super().__init__(words)
@@ -90,6 +95,7 @@ def claim(runs: Path, cluster: StandingCluster) -> tuple[DeadCluster, ...]:
                 died += _remove_if_dead(runs, cluster.name)
             else:
                 return tuple(died)
+        # Each attempt met a new claim, whose cluster was dead as well.
         raise NameTaken(f"the name `{cluster.name}` is claimed again and again in {folder}")
     finally:
         unfinished.unlink(missing_ok=True)
@@ -128,9 +134,8 @@ def clusters_up(runs: Path) -> tuple[tuple[StandingCluster, ...], tuple[DeadClus
 def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[DeadCluster, ...]]:
     """Return the cluster that a command means, and the dead ones whose claims were removed.
 
-    Without a name the command means the only cluster that is up, or the one of the default name.
-
-    Raises: NoCluster.
+    Without a name the command means the only cluster that is up; of several, the one with the
+    default name. Raises: NoCluster, whose message begins with the dead clusters.
     """
     up, died = clusters_up(runs)
     names = " and ".join(f"`{cluster.name}`" for cluster in up)
@@ -188,7 +193,7 @@ def _remove(runs: Path, cluster: StandingCluster) -> Iterator[DeadCluster]:
 
 def _remove_leavings(cluster: StandingCluster) -> None:
     """Remove a killed cluster's disks and the file of its nodes' addresses; its trace stays."""
-    if not cluster.run_directory:  # the cluster died before `publish`
+    if not cluster.run_directory:  # the cluster died before `update` entered its directory
         return
     # Imported here because a command seldom needs these modules, and they would double its start.
     from cluster.realtime.listeners_file import remove_listeners  # noqa: PLC0415

@@ -1,6 +1,10 @@
 """Plays one standing run and writes its directory: trace, journal, results, manifest.
 
 Data flow: (Experiment, orders) -> run directory -> Results. The caller chooses the runtime.
+
+A standing run has no planned end: it carries out orders of commands until one ends it. Its trace is
+every event, one row each; observers get the rows one by one. A CheckSuite is all checkers of a run:
+they observe the rows and give the verdict. The driver is the process that this module runs in.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -54,7 +58,7 @@ def stand(
     """Run a cluster until it is ended, write its directory, and return the results.
 
     Shape: the plan comes from the directory's manifest. The keyword arguments are those of
-    StandingRun, except that `on_serving` gets the runtime before the time.
+    StandingRun, except that `on_serving` gets two arguments, the runtime and the time.
     Raises: NotRecorded if a file of the directory could not be written. The cluster is healed and
     stopped by then.
     """
@@ -62,6 +66,7 @@ def stand(
     context = context_of(experiment)
 
     def suite_without(mixed: Collection[str]) -> CheckSuite:
+        """Return new checkers that judge no group of `mixed`: those with clients from outside."""
         return CheckSuite(context.without_guests(mixed, experiment.groups), experiment.checks)
 
     def judge_again() -> CheckSuite | None:
@@ -81,7 +86,8 @@ def stand(
 
     suite = suite_without(())
     # In real time the nodes write their rows to files. The driver merges and observes them only
-    # after the nodes have stopped. Meanwhile `tail` reads the files for the live checks.
+    # after the nodes have stopped (`rows_come_last`). Meanwhile `tail` reads the files for the live
+    # checks, which have checkers of their own: each suite may see a row only once.
     trace = RunTrace(directory, rows_come_last=True)
     runtime = make_runtime((suite.observe, guests.observe, trace))
     tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=WATERMARK_LAG_US)

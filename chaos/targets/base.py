@@ -1,7 +1,9 @@
 """The interface of a role: its check against the experiment file, and its nodes at a moment.
 
 A target names a role and an argument, for example `coordinator-of(readers)`. Which node has the
-role may change during a run, so a role is resolved to nodes only when its fault fires.
+role may change during a run, so a role is resolved to nodes only when its fault fires. The check of
+a target needs only the experiment, before the run. A group on ZooKeeper (`coordination: zookeeper`)
+computes its assignment itself and has no coordinator.
 """
 
 import random
@@ -57,7 +59,12 @@ class Miss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """The error for a target that can never exist in the experiment."""
+    """The error for a target that can never exist in the experiment.
+
+    - `message`: what is wrong, without the target.
+    - `expected`: what would be right.
+    - `near_miss`: the target that was probably meant.
+    """
 
     message: str
     expected: str | None = None
@@ -113,7 +120,7 @@ def check_has_coordinator(role: str, group_id: str, experiment: Experiment) -> U
 
 
 def target_text(role: str | None, argument: str | None) -> str | None:
-    """Return `role(argument)`, or None if one of the two is None."""
+    """Return `role(argument)`, `role` for an empty argument, or None if one of the two is None."""
     if role is None or argument is None:
         return None
     return f"{role}({argument})" if argument else role

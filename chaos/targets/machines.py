@@ -1,4 +1,8 @@
-"""Targets of machines: all nodes of one machine, found by its number or by a node on it."""
+"""Targets of machines: all nodes of one machine, found by its number or by a node on it.
+
+An experiment may place its nodes on machines, which fail as a whole. The machine layout has the
+nodes of each machine; it is None if the experiment names no machines.
+"""
 
 from collections.abc import Callable
 
@@ -67,7 +71,7 @@ class MachineOf(TargetKind):
         """Return the error for a file without machines, or for a target of several nodes."""
         if machine_layout(experiment) is None:
             return _NO_MACHINES
-        role = argument.partition("(")[0].strip()
+        role = argument.partition("(")[0].strip()  # that of the inner target
         if not argument or role in (*_SETS, MachineTarget.name, MachineOf.name):
             return Unknown(
                 message=f"`{argument}` is not a single node" if argument else "names no node",

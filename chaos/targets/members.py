@@ -1,4 +1,9 @@
-"""Roles of clients: members of a group, by index or as its leader; sets of clients."""
+"""Roles of clients: members of a group, by index or as its leader; sets of clients.
+
+A group has `members_total` members, which includes late ones (started during the run), and spare
+places for members that only a fault starts; `places_total` counts both. A check returns `Unknown`,
+the error for a target that can never exist, also if the group exists and has no members.
+"""
 
 import re
 
@@ -77,6 +82,7 @@ class LeaderMemberOf(TargetKind):
         known = require_leader(partition, situation)
         if isinstance(known, Miss):
             return known
+        # One entry for each broker that has the group loaded: the coordinator's own is chosen.
         leaders = [
             group.leader
             for group in status.groups.get(argument, ())
@@ -139,6 +145,10 @@ def all_members(experiment: Experiment) -> tuple[NodeName, ...]:
 
 
 def _members(group_id: str, experiment: Experiment) -> tuple[NodeName, ...]:
+    """Return the nodes of all members of a group, also of its spare places.
+
+    A fault of links must hit a member that another fault starts later.
+    """
     total = experiment.groups[group_id].places_total
     return tuple(consumer_name(group_id, index) for index in range(total))
 

@@ -1,4 +1,8 @@
-"""Partitions in targets: their names (`orders-3`, as Kafka prints them), leaders, followers."""
+"""Partitions in targets: their names (`orders-3`, as Kafka prints them), leaders, followers.
+
+A check returns `Unknown`, the error for a target that can never exist in the experiment. Its
+`near_miss` is the target that was probably meant. A `Miss` says why a role hits no node now.
+"""
 
 from chaos.experiment.problems import near_miss, one_of
 from chaos.experiment.structs import Experiment, internal_topics
@@ -52,6 +56,7 @@ def parse_partition(text: str) -> TopicPartition | None:
 
 def check_partition_name(role: str, argument: str, experiment: Experiment) -> Unknown | None:
     """Return the error for an argument that names no partition of the file's or Kafka's topics."""
+    # topic -> number of partitions; internal topics are Kafka's own, such as __consumer_offsets
     sizes = {name: topic.partitions for name, topic in experiment.topics.items()}
     sizes.update((name, size) for name, (size, _) in internal_topics(experiment).items())
     partition = parse_partition(argument)

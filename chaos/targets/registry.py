@@ -1,5 +1,7 @@
 """All roles by name; parsing, checking and resolving of targets.
 
+A target is a role with an argument, such as `coordinator-of(readers)`. Before a run it is checked
+against the experiment; when its fault fires, it is resolved to the nodes that have the role then.
 A new role is one class and one line in `TARGET_KINDS`.
 """
 
@@ -79,6 +81,7 @@ def check_target(target: str, experiment: Experiment) -> Unknown | None:
         return Unknown(
             message=f"unknown target `{role}`",
             expected=f"one of {every_syntax}",
+            # A user who wrote only a group's name probably meant its coordinator.
             near_miss=target_text(CoordinatorOf.name, role)
             if role in experiment.groups
             else target_text(near_miss(role, TARGET_KINDS), argument),

@@ -1,4 +1,9 @@
-"""Roles of servers: brokers, the controller, and the servers of a ZooKeeper ensemble."""
+"""Roles of servers: brokers, the controller, and the servers of a ZooKeeper ensemble.
+
+`check` returns the error for an argument that can never name anything in the experiment. `resolve`
+returns a Hit, the nodes that have the role now, or a Miss. An ensemble exists only for groups with
+`coordination: zookeeper`, whose members need no coordinator.
+"""
 
 from chaos.experiment.structs import (
     FIRST_CONTROLLER_ID,
@@ -279,6 +284,7 @@ def _brokers(experiment: Experiment) -> tuple[NodeName, ...]:
 
 
 def _leader_of(partition: TopicPartition, situation: Situation) -> Hit | Miss:
+    """Return the partition's leader according to the controller; the broker may be down."""
     known = require_leader(partition, situation)
     if isinstance(known, Miss):
         return known

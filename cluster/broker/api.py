@@ -1,6 +1,9 @@
 """BrokerApi: passes each request of a client or of another broker to the part that answers it.
 
-Owns the checks of Kafka's API layer that come before the coordinator's own checks.
+Owns the checks of Kafka's API layer that come before the coordinator's own checks. The host is the
+broker's only way to the outside: it delivers requests and takes their answers (`reply`), which may
+come later. An envelope is a request with its version, client id and listener. The cache is the
+broker's copy of the metadata.
 Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """
 
@@ -114,6 +117,7 @@ class BrokerApi:
         config: BrokerConfig,
     ) -> None:
         version = metadata_version(config.inter_broker_protocol_version)
+        # Brokers of an old version refuse requests with a group.instance.id.
         self._has_static_members = has_static_members(version)
         self._host = host
         self._cache = cache
@@ -263,6 +267,7 @@ class BrokerApi:
         check the group, either.
         """
         known, unknown = without_unknown(request, self._cache.contains)
+        # Also true if the request named no unknown partition: then `known` is the request itself.
         if any(topic.partitions for topic in known.topics):
             self._coordination.handle(request_id, _with_body(envelope, known), unknown)
         else:

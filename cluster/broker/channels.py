@@ -1,5 +1,7 @@
 """A broker's connections to other nodes, opened anew when they have ended, and its own identity.
 
+A purpose is the use of a connection, such as heartbeats: each purpose has its own connection. An
+incarnation is one life of the broker, from a start to its end. The host opens the connections.
 Source: Kafka `BrokerToControllerChannelManager`, `InterBrokerSendThread`.
 """
 
@@ -14,6 +16,7 @@ SETUP_TIMEOUT_US = 10_000_000
 REQUEST_TIMEOUT_US = 30_000_000
 """request.timeout.ms of a broker."""
 NO_BROKER_EPOCH = BrokerEpoch(-1)
+"""The broker epoch before the registration."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,9 @@
-"""The broker's node: builds the parts of a broker on a Host and starts them."""
+"""The broker's node: builds the parts of a broker on a Host and starts them.
+
+A node is one process of the cluster. Its Host is all that it may touch: clock, randomness, timers,
+connections, storage, trace. An incarnation is one life of a node; each restart begins a new one,
+counted from 0. A ControllerChannel is a connection to the controller for one purpose.
+"""
 
 import uuid
 from collections.abc import Callable
@@ -127,13 +132,14 @@ class BrokerNode:
             lambda: self._metadata.applied_offset,
             self._caught_up,
         )
-        # A cluster may have ZooKeeper servers of which its brokers know nothing.
+        # Two conditions, because a cluster may have ZooKeeper servers that its brokers do not use.
         self._zookeeper: ZooKeeperRegistration | None = None
         """Registration for consumers on ZooKeeper; None if the cluster's brokers have none."""
         if cluster.brokers_register_in_zookeeper and cluster.zookeepers:
             servers = tuple(server.name for server in cluster.zookeepers)
             self._zookeeper = ZooKeeperRegistration(host, self._identity.broker_id, servers)
         self._on_stopped: Callable[[], None] | None = None
+        """Called at the end of a controlled shutdown; None before one begins."""
         self._shutdown_limit: Timer | None = None
 
     def start(self) -> None:
@@ -211,7 +217,7 @@ class BrokerNode:
             self._shutdown_limit.cancel()
         self._replicas.shut_down()
         self._host.log("shut down")
-        if self._on_stopped is None:
+        if self._on_stopped is None:  # only for mypy: `shut_down` has set it
             return
         if self._zookeeper is None:
             self._on_stopped()
@@ -224,10 +230,11 @@ class BrokerNode:
         self._host.serve(self._api.handle)
 
     def _publish(self, changed: list[TopicPartition]) -> None:
-        """Apply a delta that the cache has already, to the replicas and then to the coordinators.
+        """Apply a change of the metadata to the replicas and then to the coordinators.
 
-        In this order a coordinator loads from a replica that is the leader already (docs/kafka,
-        BEHAVIOUR 5.5).
+        The cache has the change already; `changed` are the partitions that it concerns. In this
+        order a coordinator loads from a replica that is the leader already (docs/kafka, BEHAVIOUR
+        5.5).
         """
         leadership = self._replicas.apply(changed)
         self._tasks.leadership_changed(leadership)

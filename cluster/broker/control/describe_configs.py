@@ -1,7 +1,8 @@
 """DescribeConfigs: the settings of topics and of this broker, with the source of each value.
 
 A synonym is Kafka's word for each place that gives a setting a value: the topic, the broker's
-configuration, the default. The first synonym is in force.
+configuration, the default. The first synonym is in force. A field is the attribute of TopicConfig
+or BrokerConfig that holds a setting: `kafka_name` gives its name with dots.
 Source: Kafka `ConfigHelper.describeConfigs`.
 DEVIATION: only settings that exist here are described; integers are LONG, whatever their width in
 Kafka.
@@ -71,7 +72,7 @@ def _describe(
         settings = tuple(
             setting if with_synonyms else msgspec.structs.replace(setting, synonyms=())
             for setting in all_settings
-            if keys is None or setting.name in keys
+            if keys is None or setting.name in keys  # None: the request wants all settings
         )
     return DescribeConfigsResult(
         error_code=error,

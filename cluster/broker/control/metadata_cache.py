@@ -1,7 +1,9 @@
 """A broker's copy of the metadata, and the answers that it gives from the copy.
 
 The copy may be behind the controller. The broker still answers Metadata and FindCoordinator from
-it, with stale content. Source: Kafka `KRaftMetadataCache`, `KafkaApis.getCoordinator`.
+it, with stale content. The image is the state that the records of the metadata log add up to:
+topics with the registration of each partition, and brokers. A delta is some further records.
+Source: Kafka `KRaftMetadataCache`, `KafkaApis.getCoordinator`.
 """
 
 from collections.abc import Sequence
@@ -116,8 +118,9 @@ class MetadataCache:
     def metadata(self, request: MetadataRequest, listener_name: str = "") -> MetadataResponse:
         """Answer Metadata: live brokers and the requested topics.
 
-        Each broker has the address of the listener that the request came in by. A broker without
-        that listener is left out, as in Kafka.
+        Each broker has the address of the listener that the request came in by ("": the request is
+        of a node of this lab, not of a real Kafka client). A broker without that listener is left
+        out, as in Kafka.
         """
         topics = self.image.topics if request.topics is None else request.topics
         brokers = tuple(
@@ -235,4 +238,5 @@ def _no_coordinator(key: str, error: ErrorCode, api_version: int) -> Coordinator
 
 
 def _error_message(error: ErrorCode, api_version: int) -> str:
+    """Return the message of an answer to FindCoordinator; "" since BATCHES_SINCE_VERSION."""
     return "" if api_version >= BATCHES_SINCE_VERSION else ERROR_MESSAGES[error]

@@ -2,7 +2,8 @@
 
 A delta is the records of one answer. Fetches are long polls, so a delta arrives as soon as the
 controller has decided it; the next fetch follows at once. To publish a delta means to apply it to
-the replicas and the coordinators of this broker.
+the replicas and the coordinators of this broker. Applying it to the cache comes first, and takes no
+time; publishing takes the modelled time of `cluster.costs` in virtual time.
 Source: KRaft's `KafkaRaftClient` as observer, `MetadataLoader`, `BrokerMetadataPublisher`.
 DEVIATION: a broker keeps no copy of the metadata log. It reads the log from offset 0 when it
 starts.
@@ -71,6 +72,7 @@ class MetadataFetcher:
         published. Otherwise a starting broker could never report that it has caught up.
         Source: Kafka MetadataLoader.lastAppliedOffset, which brokers report in their heartbeats.
         """
+        # Records in the cache that are not published yet do not count.
         if self._is_publishing or (self._changed and self._may_publish):
             return self._published_offset
         return self._cache.last_applied_offset
@@ -130,7 +132,7 @@ class MetadataFetcher:
     def _apply(self, batches: tuple[RecordBatch, ...]) -> None:
         """Apply fetched records to the cache, and note the partitions that they change."""
         for batch in batches:
-            # The first batch may begin before the fetch offset.
+            # The first batch may begin before the fetch offset: its first records are known.
             skip = self._cache.image.end_offset - batch.base_offset
             records = [decode_metadata_record(r) for r in decode_records(batch.records)[skip:]]
             for partition in self._cache.apply(records):

@@ -1,6 +1,9 @@
 """A broker's life towards the controller: registration, heartbeats, controlled shutdown.
 
-A broker that cannot reach the controller keeps serving clients and repeats its requests.
+A broker that cannot reach the controller keeps serving clients and repeats its requests. A broker
+has caught up when it has read the metadata log up to its own registration. The controller registers
+a broker as fenced (it can lead no partition), unfences it after it has caught up, and fences it
+again when its heartbeats stop.
 Source: Kafka `BrokerLifecycleManager`.
 DEVIATION: registration has no time limit (initial.broker.registration.timeout.ms), and the backoff
 has no jitter.
@@ -98,9 +101,9 @@ class BrokerHeartbeats:
         while not (await self._beat()).is_caught_up:
             await self._pause(STARTING_INTERVAL_US)
         await self._on_caught_up()
-        if self.state is BrokerState.STARTING:
+        if self.state is BrokerState.STARTING:  # else a shutdown has begun meanwhile
             self.state = BrokerState.RECOVERY
-        is_first = True
+        is_first = True  # no heartbeat of a controlled shutdown has been answered yet
         while True:
             answer = await self._beat()
             pause_us = self._interval_us
@@ -163,6 +166,7 @@ class BrokerHeartbeats:
         return response
 
     async def _beat(self) -> BrokerHeartbeatResponse:
+        """Send heartbeats until one is answered without an error; return that answer."""
         return await self._repeat(self._heartbeat)
 
     async def _repeat(self, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -195,6 +199,7 @@ class BrokerHeartbeats:
         return await self._channel.connection().call(request, timeout_us=self._timeout_us)
 
     def _check(self, error: ErrorCode) -> None:
+        """Raise _ControllerRefused for an error; after NOT_CONTROLLER, use the next controller."""
         if error == ErrorCode.NOT_CONTROLLER:
             self._channel.try_next_controller()
         if error != ErrorCode.NONE:

@@ -39,6 +39,7 @@ class _Forwarded:
     """A request on its way to the controller.
 
     `request_id` is that of the client's request; None if the broker itself creates topics.
+    `deadline_us` is on the host's clock.
     """
 
     __slots__ = ("deadline_us", "request", "request_id")
@@ -59,7 +60,7 @@ class TopicForwarding:
         self._channel = channel
         self._config = config
         self._in_creation: dict[str, None] = {}
-        """Topics that this broker has asked the controller to create."""
+        """Topics that this broker itself has asked the controller to create, until the answer."""
 
     def forward(self, request_id: RequestId, request: TopicRequest) -> None:
         """Have the controller answer a client's request."""
@@ -112,6 +113,7 @@ class TopicForwarding:
             return
         if not isinstance(outcome, CreateTopicsResponse | DeleteTopicsResponse):
             raise SimulationError(f"{type(forwarded.request).__name__} was answered by {outcome}")
+        # `error_of` returns the name of the answer's error.
         if error_of(outcome) == ErrorCode.NOT_CONTROLLER.name:
             self._channel.try_next_controller()
             self._host.after(RETRY_BACKOFF_US, self._send, forwarded)

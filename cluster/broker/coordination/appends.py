@@ -1,7 +1,8 @@
 """Appends of a coordinator: written to the local log, and their outcomes reported back.
 
 An append is acknowledged once the high watermark has passed it. After offsets.commit.timeout.ms it
-fails with an error, although its record stays in the log and may still be committed.
+fails with an error, although its record stays in the log and may still be committed. A guard is a
+check of Kafka's that an experiment may switch off; `high_watermark_gate` is the wait above.
 Source: Kafka `GroupMetadataManager.appendForGroup`, `DelayedProduce`; Java `CoordinatorRuntime` for
 appends with acks=1; docs/kafka, BEHAVIOUR 5.3.
 """
@@ -47,6 +48,7 @@ class CoordinatorAppends:
         """Append to the local log if this broker leads it; report the outcome when it is known."""
         partition = self._replicas.partition(TopicPartition(self._topic, append.partition))
         if partition is None:
+            # The two None: without an appended batch there is neither AppendInfo nor detail.
             self._complete(append, ErrorCode.NOT_LEADER_OR_FOLLOWER, None, None)
             return
         info = self._replicas.append_for_coordinator(partition, append)
@@ -65,11 +67,13 @@ class CoordinatorAppends:
         else:
             # With the guard off, a leader without followers acknowledges records that only it has.
             self._complete(append, ErrorCode.NONE, info, _acknowledged_on(partition, detail))
-        self._replicas.complete_delayed()
+        self._replicas.complete_delayed()  # the new record may answer fetches that wait for it
 
     def _await(
         self, append: Append, partition: Partition, info: AppendInfo, detail: dict[str, object]
     ) -> None:
+        """Report the outcome when the append is acknowledged, cannot be, or has timed out."""
+
         def acknowledged(error: ErrorCode) -> None:
             # Never called before `await_acknowledgement` returns, so `timer` is set below by then.
             timer.cancel()

@@ -1,7 +1,9 @@
 """Metrics of Kafka's group coordinator, under Kafka's names, sampled into the trace.
 
-Counters count events that the coordinator traces; gauges are read at each sample. None stands for
-NaN, which Kafka returns before the first load. PurgatorySize is the number of waiting operations;
+Counters count events that the coordinator traces (writes as rows into the run's trace); gauges are
+read at each sample. A sensor keeps what Kafka's Sensor keeps: a count, and samples for rates,
+averages and maxima. None stands for NaN, which Kafka returns before the first load. PurgatorySize
+is the number of waiting operations;
 Kafka's value also includes up to 1,000 completed operations that are not purged yet.
 Source: Kafka `GroupCoordinatorMetrics` (group-coordinator-metrics), `GroupMetadataManager`,
 `DelayedOperationPurgatory`; docs/kafka, BEHAVIOUR 8.3.
@@ -56,6 +58,7 @@ class CoordinatorMetrics:
                 # An append has one event per offset, all with its correlation id. Like the Scala
                 # coordinator, count appends, not offsets. Events of a transaction's marker have no
                 # correlation id: the append of the transaction's offsets was counted before.
+                # The events of one append follow each other, so the last id is enough.
                 if event.correlation_id not in {None, self._last_commit}:
                     self._last_commit = event.correlation_id
                     self._record("offset-commit")

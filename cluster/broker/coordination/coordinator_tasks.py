@@ -2,7 +2,8 @@
 
 A load reads the log up to its end in bounded turns, between which the host handles other events.
 Kafka achieves the same with a separate thread. In virtual time a load takes the time that
-ClusterSpec.costs gives it; in real time it takes its real time.
+ClusterSpec.costs gives it; in real time it takes its real time. The coordinator returns what the
+broker has to do as a Result, which `carry_out` carries out.
 Source: Kafka `GroupMetadataManager.scheduleLoadGroupAndOffsets` and `removeGroupsForPartition` (one
 scheduler thread, KAFKA-10614); docs/kafka, BEHAVIOUR 5.4 and 5.5.
 """
@@ -80,6 +81,7 @@ class CoordinatorTasks:
         self._check_interval_us = cluster.broker_config.offsets_retention_check_interval_ms * 1_000
         self._queue: deque[_Load | _Unload | _Completion | _Expiry] = deque()
         self._wakeup: Future[None] | None = None
+        """Resolved by the next task; None while `run` does not wait for one."""
 
     def start(self) -> None:
         """Begin to carry out tasks, and to remove expired offsets periodically.
@@ -129,9 +131,10 @@ class CoordinatorTasks:
         )
 
     def _schedule(self, task: _Load | _Unload) -> None:
-        """Queue a task; with late notices queue it again later, when it may be outdated.
+        """Queue a task; with `late_notices_us` queue it again later, when it may be outdated.
 
-        The coordinator must then ignore it, by its epoch.
+        The coordinator must then ignore it, by its epoch. This tests the guard against notices of
+        a leadership that arrive late or twice.
         """
         self._enqueue(task)
         if self._late_notices_us:
@@ -197,7 +200,8 @@ class CoordinatorTasks:
         self._coordination.carry_out(
             coordinator.finish_load(name.partition, host.wall_us(), stopped=stopped)
         )
-        # Moves of the log during the load had no effect, so its position is reported now.
+        # Moves of the log (of its end or high watermark) had no effect during the load, so the
+        # position is reported now.
         self._coordination.loaded(load.partition)
         detail: dict[str, object] = {"records": read.records, "bytes": read.size_in_bytes}
         self._finished(load, read.position, detail)

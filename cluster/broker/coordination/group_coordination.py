@@ -3,7 +3,9 @@
 While a Result is carried out, further inputs may arise: an append that it requested completes, a
 verification ends, the end or the high watermark of a log moves. Such an input waits in a queue
 until the current Result is carried out. So replies leave in the order in which the coordinator gave
-them. Only a coordinator with `follows_log` gets the moves of logs.
+them. Only a coordinator with `follows_log` (one that imitates Kafka's Java coordinator) gets the
+moves of logs. The coordinator itself has no clock and no connections: a Result lists the replies,
+appends, timers, verifications of transactions and trace rows that its input calls for.
 """
 
 from collections import deque
@@ -60,9 +62,12 @@ class GroupCoordination:
         self._appends = CoordinatorAppends(host, cluster, replicas, self._feed)
         self._verifier = TransactionVerifier(host, replicas, cache, self._feed)
         self._timers = KeyedTimers(host, self._timer_fired)
+        # A guard is a check of Kafka's that an experiment may switch off. This one: a record counts
+        # as committed only when the high watermark has passed it.
         self._has_gate = cluster.guards.high_watermark_gate
         self._outcomes: deque[_Outcome] = deque()
         self._is_busy = False
+        """True while `carry_out` runs."""
         self._unknown: dict[RequestId, UnknownPartitions] = {}
         """Partitions that do not exist, by the unanswered request that named them."""
         if coordinator.follows_log:
@@ -109,7 +114,7 @@ class GroupCoordination:
     def _check_unanswered(self) -> None:
         """Check that the coordinator holds every unanswered group request.
 
-        Kafka has two exceptions, requests that are never answered:
+        As in Kafka, two kinds of requests are never answered, and may be missing:
         1. A member sent the request again over another connection, and the later one replaced it.
         2. The request is the SyncGroup of a member that was removed.
         """

@@ -1,7 +1,10 @@
 """Commit records in an offsets partition from before the run, as on an old cluster.
 
 The first incarnation of each replica's broker writes them to its empty disk. They are equal on
-every replica, and in leader epoch 0.
+every replica, and in leader epoch 0. `spec` is one entry of the experiment's preload: the offsets
+partition, the number of records and of groups, `unreadable` (the last record is UNREADABLE), and
+`deleted`: if not empty, only the offsets of these (group, topic, partition) are committed, and each
+is deleted at the end.
 """
 
 from functools import lru_cache
@@ -44,7 +47,7 @@ def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None
                 if broker_id in replicas and len(log) == 0:
                     for batch in preloaded_batches(spec, topic.partitions, compression):
                         log.append(batch)
-                    log.write_back()  # the system flushed them before the run
+                    log.write_back()  # the operating system wrote them to disk before the run
 
 
 @lru_cache(maxsize=4)
@@ -64,7 +67,7 @@ def preloaded_batches(
             Record(
                 keys[index % len(keys)],
                 encode_offset_commit_value(OffsetCommitValue(offset=index, commit_timestamp_ms=0)),
-                0,
+                0,  # the record's timestamp
             )
             for index in range(base_offset, end)
         )

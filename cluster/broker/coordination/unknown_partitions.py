@@ -46,7 +46,11 @@ Topic = TypeVar("Topic", OffsetCommitRequestTopic, OffsetDeleteRequestTopic)
 def without_unknown(
     request: OffsetsRequest, contains: Callable[[str, int], bool]
 ) -> tuple[OffsetsRequest, UnknownPartitions]:
-    """Return the request without nonexistent partitions, and these partitions."""
+    """Return the request without nonexistent partitions, and the nonexistent partitions.
+
+    `contains` returns True if a topic has a partition of an index. A topic of which no partition
+    exists is left out, so the returned request may have no topics.
+    """
     # The usual case returns the request itself: a copy of it would cost time at every commit.
     if all(
         contains(topic.name, partition.partition_index)
@@ -83,7 +87,7 @@ def _keep(topic: Topic, contains: Callable[[str, int], bool]) -> Topic:
 def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyResponse:
     """Return the answer with UNKNOWN_TOPIC_OR_PARTITION for each of `unknown` in front.
 
-    An answer with an error for the whole group stays unchanged.
+    An answer with an error for the whole group stays unchanged; only OffsetDelete has one.
     """
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     match response:
@@ -95,6 +99,7 @@ def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyRespon
                 )
                 for name, indexes in unknown.items()
             }
+            # A topic with both kinds of partitions gets one entry, the nonexistent ones first.
             for committed in response.topics:
                 commits[committed.name] = commits.get(committed.name, ()) + committed.partitions
             return OffsetCommitResponse(

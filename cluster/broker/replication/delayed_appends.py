@@ -9,7 +9,10 @@ from protocol.ids import TopicPartition
 
 
 class DelayedAppend:
-    """One waiting append. `required_offset`: the offset after its batch."""
+    """One waiting append. `required_offset`: the offset after its batch.
+
+    `is_done` is True once `on_completed` was called, or is about to be.
+    """
 
     __slots__ = ("is_done", "on_completed", "partition", "required_offset")
 
@@ -51,15 +54,16 @@ class DelayedAppends:
         waiting = self._waiting.get(partition.topic_partition)
         while waiting:
             delayed = waiting[0]
+            # None: undecided. NONE: acknowledged. Another error: it cannot be acknowledged here.
             error = partition.check_acknowledged(delayed.required_offset)
             if error is None:
-                return  # undecided, and so are the appends behind it
+                return  # the appends behind this one are undecided, too
             waiting.popleft()
             delayed.is_done = True
             delayed.on_completed(error)
 
     def check_invariants(self) -> None:
-        """Check that each waiting append is unfinished and has no outcome yet.
+        """Check that each waiting append is not done, and that its outcome is still undecided.
 
         Raises: InvariantViolation.
         """

@@ -1,7 +1,9 @@
 """Fetches that wait for bytes: Kafka's fetch purgatory.
 
 A follower's Fetch waits for the log to grow, a consumer's Fetch for the high watermark to advance.
-Both end when one of their partitions changes its leader, and after max_wait_ms.
+Both end when one of their partitions changes its leader, and after max_wait_ms. A parked Fetch is
+read again at each of these events; the reader uses its first answer (`previous`) to skip partitions
+that have not changed.
 """
 
 from cluster.broker.replication.fetch_reader import FetchRead, FetchReader, PartitionKey
@@ -66,9 +68,10 @@ class DelayedFetches:
                     self._try_to_complete(fetch)
 
     def check_invariants(self) -> None:
-        """Each parked Fetch of a consumer is found by its partitions. Raises: InvariantViolation.
+        """Check that `_watchers` has exactly the parked Fetches of consumers.
 
-        And a partition leads to none that was answered.
+        Each is found by all its partitions, and no partition leads to an answered one.
+        Raises: InvariantViolation.
         """
         watched = {(request_id, key) for key, ids in self._watchers.items() for request_id in ids}
         parked = {
@@ -100,6 +103,7 @@ class DelayedFetches:
         return self._reader.read(fetch.request, self._host.now_us(), previous=fetch.read.response)
 
     def _forget(self, fetch: _DelayedFetch) -> None:
+        """Remove a Fetch that is about to be answered."""
         request_id = fetch.request_id
         if fetch.request.replica_id >= 0:
             del self._followers[request_id]

@@ -1,7 +1,9 @@
 """FetchReader: reads the records for a Fetch.
 
 This is the busiest code of a broker, because after every append followers request all partitions
-that they follow. Quiet partitions, those without new records, are not read again (`quiet_fetches`).
+that they follow. Quiet partitions, those without new records, are not read again (`quiet_fetches`);
+a stirred partition is one that is not quiet any more. A Fetch also counts as its follower's
+progress: by its time and position the leader decides whether the follower is in sync.
 Source: Kafka `ReplicaManager.readFromLog`.
 """
 
@@ -60,7 +62,7 @@ class FetchReader:
         The result is complete if it has `min_bytes`, if a partition has an error or a diverging
         epoch, or if the request has no topics.
         """
-        # A parked Fetch was counted as its follower's progress at its first read.
+        # None: not to be counted. A parked Fetch was counted at its first read.
         counted_at_us = now_us if previous is None else None
         size_in_bytes = 0
         is_complete = not request.topics
@@ -106,7 +108,8 @@ class FetchReader:
                     position,
                     replica_id=request.replica_id,
                     replica_epoch=request.replica_epoch,
-                    max_bytes=request.max_bytes - size_in_bytes,  # what the others have left
+                    # What the partitions before this one have left of the limit.
+                    max_bytes=request.max_bytes - size_in_bytes,
                     now_us=now_us,
                     # The first batch is returned also if it exceeds the limits (KIP-74).
                     min_one_batch=size_in_bytes == 0,

@@ -47,7 +47,8 @@ class IsrChanges:
         self._refused: dict[TopicPartition, IsrProposal] = {}
         """The last proposal of each partition that the controller has answered.
 
-        If the partition still waits for it, the controller has refused it: newer metadata decides.
+        An accepted proposal stays here, too. But if the partition still has it as `isr_in_flight`,
+        the controller has refused it, and newer metadata will decide.
         """
         self._is_busy = False
         """A request is in flight, or the pause after a failed one runs."""
@@ -69,6 +70,7 @@ class IsrChanges:
             return
         name = partition.topic_partition
         places = (self._pending.get(name), self._sent.get(name))
+        # `is`: an older proposal of the partition, even an equal one, does not count.
         if self._refused.get(name) is not proposal and not any(
             place is not None and place[1] is proposal for place in places
         ):
@@ -108,7 +110,7 @@ class IsrChanges:
     ) -> None:
         """Pass each answer to its partition, and send again what is pending or undecided."""
         answers: dict[TopicPartition, AlterPartitionPartitionResponse] = {}
-        error = ErrorCode.NETWORK_EXCEPTION
+        error = ErrorCode.NETWORK_EXCEPTION  # of the whole request; stays if no answer came
         match outcome:
             case Disconnected() | RequestTimedOut():
                 pass
@@ -146,6 +148,7 @@ class IsrChanges:
             self._send_pending()
 
     def _send_pending(self) -> None:
+        """End the request or the pause; send what has become pending meanwhile."""
         self._is_busy = False
         if self._pending:
             self._send()

@@ -1,4 +1,7 @@
-"""ListOffsets: the first, the last, or a time's offset, for consumers without a committed offset.
+"""ListOffsets: an offset of a log, mainly for consumers without a committed offset.
+
+A request asks for the first offset, for the end as consumers see it (the high watermark), or for
+the first record since a time, in milliseconds.
 
 Source: Kafka `Partition.fetchOffsetForTimestamp`.
 """
@@ -43,7 +46,7 @@ def _list_offset(
     replicas: ReplicaManager, name: TopicPartition, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     partition = replicas.partition(name)
-    if partition is None:
+    if partition is None:  # no replica on this broker; `absence` returns the fitting error
         error = replicas.absence(name.topic, name.partition)
     else:
         error = _check(partition, asked)

@@ -3,7 +3,7 @@
 The dirty part of a log is the part that no cleaning has read yet. Only Kafka's internal topics are
 compacted: a newer record of one key replaces the older ones. Each broker cleans its own replicas,
 whether it leads them or not. Cleaning takes no virtual time, because in Kafka a separate thread
-does it.
+does it. A cleaning reads in turns and yields to the broker's other tasks between them.
 Source: Kafka `LogCleaner`, `LogCleanerManager` (log.cleaner.threads 1, no throttle).
 DEVIATION: data topics are not compacted, whatever their cleanup.policy is, because the checkers
 need all their records.
@@ -23,6 +23,7 @@ from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, Offset, TopicParti
 from protocol.trace import TraceEvent, TraceKind
 
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
+"""Kafka's name of the file with the end of the last cleaning of each log."""
 CLEANED_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 CLEAN_TURN_BYTES = 65_536
 """Bytes that a cleaning reads before it yields to the node's other tasks.
@@ -50,6 +51,7 @@ class LogCleaner:
         self._first_dirty: dict[TopicPartition, Offset] = {}
         """Offset at which the last cleaning of each log ended: its dirty part begins there."""
         self._segments: dict[TopicPartition, Segments] = {}
+        """How Kafka would cut each log into segments: only closed segments are cleaned."""
 
     def start(self) -> None:
         """Read the checkpoint with the ends of the last cleanings, and start the periodic check."""
@@ -140,10 +142,10 @@ class LogCleaner:
             codecs=CODECS,
         )
         while not compaction.step(CLEAN_TURN_BYTES):
-            await self._host.sleep(0)
+            await self._host.sleep(0)  # lets other tasks run
         if name not in self._segments:
             return  # the topic was deleted while the cleaning slept
-        result = compaction.apply()
+        result = compaction.apply()  # None if the log was truncated since the cleaning began
         del self._segments[name]  # they describe the log before the cleaning
         if result is None:
             self._host.log(f"cleaning of {name} was given up: its log was cut")

@@ -6,6 +6,9 @@ There are three ways:
 2. `log.flush.interval.ms`: a scheduler flushes; it is off by default, as in Kafka.
 3. The kernel writes back records that neither flushed. The cluster's StorageModel stands for the
    kernel in every runtime.
+Unflushed records are lost if the machine loses power. The flush mark (`flushed_length`) is the
+number of a log's batches that would survive. The recovery point is the offset up to which Kafka
+itself has flushed a log, by the first two ways.
 Source: Kafka `LogManager` (kafka-log-flusher), `UnifiedLog.flush`.
 """
 
@@ -61,7 +64,7 @@ class LogFlusher:
     def start(self) -> None:
         """Begin the periodic checks."""
         self._started_at_us = self._host.now_us()
-        if self._config.log_flush_scheduler_interval_ms < LONG_MAX:
+        if self._config.log_flush_scheduler_interval_ms < LONG_MAX:  # LONG_MAX means never
             self._host.after(INITIAL_TASK_DELAY_MS * 1_000, self._flush_dirty_logs)
         first_us = self._host.first_tick_us("write-back", self._write_back_us)
         self._host.after(first_us, self._write_back)
@@ -113,7 +116,7 @@ class LogFlusher:
         the time of the check that sees it.
         """
         last = self._last_flushes.get(log.topic_partition)
-        if last is None:
+        if last is None:  # `configure` was not called for this log
             return _LastFlush(recovery_point=log.recovery_point, at_us=self._started_at_us)
         if last.recovery_point < log.recovery_point:
             last.at_us = now_us

@@ -30,7 +30,10 @@ VALID_ACKS = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
 
 
 class _DelayedProduce:
-    """A Produce that waits: its answers so far, and the partitions that are not acknowledged."""
+    """A Produce that waits: its answers so far, and the partitions that are not acknowledged.
+
+    `answers` has every partition; the answer of one in `waiting` may still become an error.
+    """
 
     __slots__ = ("answers", "request_id", "timer", "waiting")
 
@@ -52,6 +55,7 @@ class ProduceApi:
         """Append each batch; answer now, or, with acks=all, once the last batch is acknowledged."""
         produce = _DelayedProduce(request_id)
         refused = () if client_id == ADMIN_CLIENT_ID else INTERNAL_TOPICS
+        # Illegal acks are reported first, as `_append` does: hence the check of `acks` here.
         for topic in request.topic_data:
             for data in topic.partition_data:
                 name = TopicPartition(topic.name, data.index)
@@ -123,6 +127,8 @@ class ProduceApi:
             self._reply(produce)
 
     def _timed_out(self, produce: _DelayedProduce) -> None:
+        # A copy: `give_up` calls `_acknowledged` with an error, which removes the wait. The last of
+        # these calls answers the request.
         for delayed in list(produce.waiting.values()):
             self._replicas.give_up(delayed)
 

@@ -9,7 +9,9 @@ partition; unlike there, the requests still contain all partitions. A partition 
 3. the partition has not changed since. Code that changes a partition must call `changed`.
 
 All quiet partitions of a topic share one time of the follower's last Fetch, so that one assignment
-counts the Fetch for all of them. A partition that is read keeps a time of its own.
+counts the Fetch for all of them. A partition that is read keeps a time of its own. A partition that
+is not quiet is called stirred. The FollowerState is what the leader's partition knows of a
+follower; the time of its last Fetch decides whether it is in sync.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,9 +50,9 @@ class QuietTopic:
         """The answer of `whole_answer`, None once a partition was stirred or made quiet."""
 
     def ask(self, topic: FetchTopic) -> bool:
-        """Take the positions of the next Fetch; return False if its partitions differ.
+        """Take the positions of the next Fetch, and stir the partitions whose position differs.
 
-        Partitions whose position differs are stirred.
+        Returns False if the Fetch names other partitions: this QuietTopic is then of no use.
         """
         if topic is self.topic:
             return True
@@ -143,6 +145,7 @@ class QuietFetches:
             epoch == replica_epoch and self._eligible.get(BrokerId(replica_id), -1) <= replica_epoch
         )
         if not is_new:
+            # The parked Fetch may be older than the remembered one, which a newer Fetch replaced.
             is_asked = quiet is not None and quiet.topic is topic
             return quiet if is_asked and is_current else None
         if quiet is not None and not (is_current and quiet.ask(topic)):

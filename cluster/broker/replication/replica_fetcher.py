@@ -1,7 +1,9 @@
 """Fetches of followers: one coroutine for each broker from which this broker follows partitions.
 
 Each coroutine sends one Fetch, a long poll, for all partitions that it follows from its source
-broker, and passes the answers to the Partitions.
+broker, and passes the answers to the Partitions. A position is what a request says of a partition:
+fetch offset and leader epoch. A partition has news if its answer has records, an error, a diverging
+epoch (the follower must truncate) or another high watermark.
 Source: Kafka `ReplicaFetcherThread`, `AbstractFetcherThread`, `ReplicaFetcherManager`
 (num.replica.fetchers 1).
 DEVIATION: each request names all partitions; there are no fetch sessions.
@@ -49,6 +51,7 @@ class ReplicaFetchers:
         self._on_result = on_result
         self._fetchers: dict[BrokerId, ReplicaFetcher] = {}
         self._sources: dict[TopicPartition, ReplicaFetcher] = {}
+        """The fetcher of each followed partition."""
 
     def follow(self, partition: Partition) -> None:
         """Fetch `partition` from its leader, from its log end, in its leader epoch."""
@@ -207,7 +210,11 @@ class ReplicaFetcher:
         return tuple(positions[topic] for topic in self._topics if positions[topic].partitions)
 
     def _ask_anew(self, topic: str) -> None:
-        """Forget the positions and the answers of `topic`: both are made or handled anew."""
+        """Forget the positions and the answers of `topic`.
+
+        The next request makes its positions anew, and its answers are handled even if they are the
+        same objects as before.
+        """
         self._positions.pop(topic, None)
         self._known.pop(topic, None)
         self._seen.pop(topic, None)

@@ -1,5 +1,6 @@
 """Sending of transaction markers to the leaders of partitions, by this broker's metadata.
 
+A marker is a control record that commits or aborts a producer's transaction in one partition.
 Failures are reported, and the transaction coordinator requests the markers again. A deleted
 partition needs no marker and counts as done. As in Kafka, each broker has one request in flight.
 DEVIATION: each request carries the markers of one transaction; Kafka collects those of many.

@@ -1,6 +1,9 @@
 """Host of the transaction coordinator: passes it one input at a time, and carries out each Result.
 
-An input that arises while a Result is carried out waits, as in `group_coordination`.
+The coordinator has no clock and no connections: a Result lists the replies, appends, markers,
+timers and trace rows that its input calls for. An input that arises while a Result is carried out
+(for example the outcome of an append) waits until that is done. So replies leave in the order in
+which the coordinator gave them.
 """
 
 from collections import deque
@@ -128,9 +131,10 @@ class TransactionCoordination:
         )
 
     def _allocated(self, outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
-        """Give the coordinator the block of ids, or the news that it has none.
+        """Give the coordinator the block of ids, or report that there is none.
 
-        After a refusal the coordinator requests a block again when the next client needs an id.
+        Both calls return no Result, so they need not wait in the queue. After a refusal the
+        coordinator requests a block again when the next client needs an id.
         """
         if isinstance(outcome, Disconnected | RequestTimedOut):
             self.coordinator.producer_ids_refused()

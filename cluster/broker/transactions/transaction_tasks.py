@@ -1,7 +1,8 @@
 """Loads and unloads of the transaction coordinator: loads one at a time, unloads at once.
 
 Loads have a queue separate from the group coordinator's, as Kafka has a separate thread. As in
-Kafka, an unload takes effect at once, even during a load, which then ends.
+Kafka, an unload takes effect at once, even during a load, which then ends. A load reads a partition
+of `__transaction_state` in turns, between which the broker's other tasks run.
 Source: Kafka `TransactionStateManager.loadTransactionsForTxnTopicPartition`,
 `removeTransactionsForTxnTopicPartition`.
 """
@@ -66,6 +67,7 @@ class TransactionTasks:
         epoch = partition.leader_epoch
 
         def is_current() -> bool:
+            """Return True until the partition is unloaded, or loaded in a newer epoch."""
             return coordinator.loading_epoch(index) == epoch
 
         def take(batches: tuple[RecordBatch, ...]) -> None:

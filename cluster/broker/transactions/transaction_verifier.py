@@ -1,8 +1,10 @@
 """Verification that an offsets partition is part of a transaction (KIP-890).
 
-If the log has an open transaction of the producer, no request is needed. Otherwise this broker asks
-the transaction coordinator. The guard is a number that the log keeps for this verification: the
-later append carries it, and the log refuses the append if the transaction has ended meanwhile.
+The group coordinator asks for it before it appends a transaction's offsets, so that no late request
+appends to a transaction that has ended. If the log has an open transaction of the producer, no
+request is needed. Otherwise this broker asks the transaction coordinator. The guard is a number
+that the log keeps for this verification: the later append carries it, and the log refuses the
+append if the transaction has ended meanwhile.
 Source: Kafka `ReplicaManager.maybeStartTransactionVerificationForPartition`,
 `AddPartitionsToTxnManager`.
 """
@@ -109,7 +111,10 @@ def _request(asked: VerifyTransaction, name: TopicPartition) -> AddPartitionsToT
 
 
 def _error_of(response: AddPartitionsToTxnResponse, *, tells_abortable: bool) -> ErrorCode:
-    """Return the error of the only partition, translated for the committing client."""
+    """Return the error of the only partition, translated for the committing client.
+
+    tells_abortable: the client's version of TxnOffsetCommit knows TRANSACTION_ABORTABLE.
+    """
     if response.error_code is not ErrorCode.NONE:
         return response.error_code
     # One transaction, one topic, one partition, as `_request` named them.

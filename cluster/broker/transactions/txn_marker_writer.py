@@ -53,7 +53,7 @@ class TxnMarkerWriter:
     def handle(self, request_id: RequestId, request: WriteTxnMarkersRequest) -> None:
         """Append every marker of the request."""
         answer = _Answer(request_id, request)
-        if not request.markers:
+        if not request.markers:  # otherwise the last outcome answers (`_ended`)
             self._host.reply(request_id, WriteTxnMarkersResponse())
         for index, marker in enumerate(request.markers):
             for name in _partitions(marker):
@@ -64,7 +64,10 @@ class TxnMarkerWriter:
     def _append(
         self, answer: _Answer, index: int, marker: WritableTxnMarker, name: TopicPartition
     ) -> None:
-        """Append marker number `index` of the request to one partition, and await its outcome."""
+        """Append marker number `index` of the request to one partition; `_ended` gets its outcome.
+
+        An append that fails at once has its outcome before this returns.
+        """
         partition = self._replicas.partition(name)
         if partition is None:
             self._ended(answer, index, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

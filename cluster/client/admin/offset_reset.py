@@ -1,7 +1,7 @@
 """Plans of offset resets: the new committed offsets that `reset-offsets` shows before it acts.
 
 Pure functions. The caller reads the offsets and commits the planned ones. An offset outside the log
-is moved to the nearer end, as in Kafka's tool, which reports this.
+is moved to the nearer end, as in Kafka's tool; `asked_for` keeps it, so that this can be reported.
 Source: Kafka ConsumerGroupCommand.prepareOffsetsToReset, checkOffsetsRange.
 """
 
@@ -80,7 +80,8 @@ def plan_reset(
 ) -> tuple[PlannedOffset, ...]:
     """Return the planned offset of each partition in `bounds`, in their order.
 
-    Raises: CannotShift.
+    `committed` lacks the partitions without a committed offset.
+    Raises: CannotShift with all partitions from which a shift cannot count.
     """
     if isinstance(target, ShiftBy):
         missing = [partition for partition in bounds if partition not in committed]

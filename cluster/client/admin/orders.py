@@ -1,8 +1,9 @@
 """Administrative operations of a run, in the form that `Runtime.ask_as_admin` takes.
 
 Each operation is a function of the administrator's host and the cluster, and opens connections of
-its own. The committed offsets by which a run is judged are read as a consumer reads them: from the
-coordinator that the brokers name, and only stable offsets.
+its own. The plan of a run orders some of them as faults. The committed offsets by which a run is
+judged are read as a consumer reads them: from the coordinator that the brokers name, and only
+stable offsets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -74,7 +75,7 @@ async def fetch_committed_offsets(
         backoff,
         request_timeout_us=config.request_timeout_ms * MS,
         wakeup=wakeup,
-        member_id=lambda: UNKNOWN_MEMBER,
+        member_id=lambda: UNKNOWN_MEMBER,  # for the trace: an administrator is no member
         on_change=wakeup.set,
     )
     fetches = OffsetFetches(
@@ -227,7 +228,7 @@ async def delete_group(host: Host, cluster: ClusterSpec, *, group_id: str) -> di
         error = (await admin.delete_groups((group_id,)))[group_id]
         if error is not None:
             raise error
-        return {}
+        return {}  # the deletion of a group has no results of members or partitions
 
 
 async def delete_offsets(

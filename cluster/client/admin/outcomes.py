@@ -1,6 +1,9 @@
 """Brokers' answers to an administrator as values: one outcome or error per group or partition.
 
-An error is retriable if Kafka's AdminClient retries it for the same request.
+An error is retriable if Kafka's AdminClient retries it for the same request. `keys` are the groups
+or partitions that one request asked for; each function returns a value or a ClientError for each
+key. The functions of answers to requests of one group give the only key all results. A parameter
+with an underscore is unused: callers pass all functions the same arguments.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +50,7 @@ _RETRIED_PARTITIONS = frozenset(
         ErrorCode.UNKNOWN_LEADER_EPOCH,
     }
 )
+"""Errors of a partition's leader after which Metadata or ListOffsets is repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,7 @@ def coordinators(
     response: FindCoordinatorResponse, keys: tuple[str, ...]
 ) -> Mapping[str, BrokerId | ClientError]:
     """Return the coordinator of each group."""
+    # The error of a group that the answer does not mention.
     missing = ClientError(ErrorCode.UNKNOWN_SERVER_ERROR.name, retriable=False)
     by_group: dict[str, BrokerId | ClientError] = dict.fromkeys(keys, missing)
     for coordinator in response.coordinators:
@@ -165,7 +170,7 @@ def _decode_assigned(member: DescribedGroupMember) -> tuple[TopicPartition, ...]
 def fetched_offsets(
     response: OffsetFetchResponse, _broker: BrokerId, _keys: tuple[str, ...]
 ) -> Mapping[str, dict[TopicPartition, int] | ClientError]:
-    """Return the committed offsets of each group."""
+    """Return the committed offsets of each group; partitions without one (-1) are left out."""
     return {
         group.group_id: failure(group.error_code)
         or {

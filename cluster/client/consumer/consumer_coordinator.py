@@ -2,6 +2,9 @@
 
 Owns the application's side of a rebalance: partitions are revoked and assigned only inside poll.
 `GroupSubscriber` also does the leader's work: it computes the assignment of every member.
+A member is in a generation from its JoinGroup's answer until it leaves or is removed; a reset makes
+it forget the generation. `membership` sends JoinGroup and SyncGroup; `join` is the future of
+both together, whose value is the bytes of the assignment. The wakeup ends a poll's wait.
 Source: Kafka ConsumerCoordinator; docs/kafka, BEHAVIOUR 7.3, 7.6, 7.7.
 """
 
@@ -187,8 +190,8 @@ class ConsumerCoordinator:
         if not membership.rejoin_needed_or_pending and self._subscriber.metadata_changed():
             membership.request_rejoin("cached metadata has changed")
         if membership.rejoin_needed_or_pending and not await self._join_if_needed():
-            # A join in flight sets the wakeup when it ends. A failed join is no longer in flight,
-            # and nothing wakes poll for its retry.
+            # A join in flight sets the wakeup when it ends: return False. A failed join is no
+            # longer in flight, and nothing wakes poll for its retry: return True.
             join = membership.join
             return join is None or join.is_done
         if self._auto_commit is not None:
@@ -220,7 +223,9 @@ class ConsumerCoordinator:
                 return False
             if join.error is None:
                 self._join_completed(join.value)
-                continue  # an assignment that does not fit has requested the next rejoin
+                # Normally this ends the loop. An assignment that does not fit, or a reset during
+                # the join, has requested a rejoin: begin again.
+                continue
             error = join.error
             membership.join_failed(error)
             if error.name in REJOIN_AT_ONCE:
