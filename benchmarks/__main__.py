@@ -64,6 +64,7 @@ def run_one(part: str) -> tuple[str, tuple[Measurement, ...]]:
 
 def section_of(part: str, printed: str, measurements: tuple[Measurement, ...]) -> str:
     """Return the section of one part in the page."""
+    # The last column, without a head, has the verdict: met, missed, or nothing without a goal.
     lines = [
         f"## {part}",
         "",
@@ -101,6 +102,7 @@ def main() -> None:
         for measurement in measurements:
             print(measurement.line())
         page = replace_section(page, part, section_of(part, printed, measurements))
+        # After each part, so that a later part that fails loses no figures.
         PAGE.write_text(page, encoding="utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")
 

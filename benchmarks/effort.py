@@ -1,8 +1,9 @@
 """The effort of explored runs, compared with recorded effort: growth is a regression.
 
-Effort is counts of work in a run (rebalances, truncations ..., requests by API). Seeds 0 to 99 of
-explorations/standard.yaml are played. Equal seeds have equal plans, so each run is compared with
-the recorded run of its seed. A count has grown if both hold:
+Effort is counts of work in a run: rebalances, truncations and others, and requests by API. Seeds 0
+to 99 of explorations/standard.yaml are played, which is a space: a file from which each seed draws
+a cluster and its faults. Equal seeds have equal plans, so each run is compared with the recorded
+run of its seed. A count has grown if both hold:
 
 1. Its sum is more than GROWN times the recorded sum.
 2. The mean difference of the runs is more than SURE standard errors above zero.
@@ -70,6 +71,7 @@ def compare(
     """Return the change of each count, the most significant growth first."""
     return sorted(
         (
+            # A count that one side does not have was 0 in each of its runs.
             _change(name, now.get(name, [0] * SEEDS), recorded.get(name, [0] * SEEDS))
             for name in now.keys() | recorded.keys()
         ),
@@ -78,10 +80,11 @@ def compare(
 
 
 def run() -> tuple[Measurement, ...]:
-    """Play the seeds and compare."""
+    """Play the seeds, compare with the record, and print every change."""
     recorded = msgspec.json.decode(RECORD.read_bytes(), type=Recorded)
     changes = compare(counts_of(_played()), recorded.counts)
     grown = [change.name for change in changes if change.has_grown]
+    # max(..., 1): a count that was never recorded has no ratio.
     worst = max(changes, key=lambda change: change.now / max(change.recorded, 1))
     for change in changes:
         ratio = change.now / change.recorded if change.recorded else math.nan
@@ -118,6 +121,7 @@ def _change(name: str, now: Sequence[int], recorded: Sequence[int]) -> Change:
 
 
 def _played() -> list[PlayedRun]:
+    """Play all seeds. Raises: RuntimeError if a run does not pass: a failure changes the effort."""
     space = load_space(SPACE)
     runs = [play_seed(space, seed) for seed in range(SEEDS)]
     failed = [run.seed for run in runs if run.result is not PlayResult.PASS]

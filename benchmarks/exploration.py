@@ -1,7 +1,8 @@
 """Explored runs a minute on one core, and the gain of a second core.
 
-The runs are seeds of explorations/reference.yaml, drawn and played as by `coordlab explore`: with
-every checker on and without messages in the trace. Each run must do the least work that the file
+The runs are seeds of explorations/reference.yaml, a space: a file from which each seed draws a
+cluster and its faults. They are drawn and played as by `coordlab explore`: with every checker on
+and without messages in the trace. Each run must do the least work that the file
 requires (`minimum`). Events a second are compared with those of a bare heapq loop, the smallest
 program that can run events at all.
 """
@@ -63,6 +64,7 @@ def one_core(space: Space) -> tuple[Measurement, ...]:
         per_minute.append(60 * len(runs) / took_s)
         events_per_s.append(sum(played.events for played in runs) / took_s)
         virtual_s_per_s.append(sum(played.virtual_us for played in runs) / 1e6 / took_s)
+    # Of the last round; every round plays the same seeds, and so has the same means.
     mean = {
         "virtual s": sum(played.virtual_us for played in runs) / 1e6 / RUNS,
         "events": sum(played.events for played in runs) / RUNS,
@@ -77,6 +79,7 @@ def one_core(space: Space) -> tuple[Measurement, ...]:
         Measurement(
             name="explored runs, trace off, one core",
             value=value,
+            # The rate at which runs would end if a virtual second took a second.
             baseline=value / statistics.median(virtual_s_per_s),
             unit="runs/min",
             baseline_name="in real time",

@@ -3,8 +3,9 @@
 Each run is a user's command in a process of its own: it starts, plays, traces every message,
 checks, and writes the run directory and the summary. There are as many partitions as members. The
 figure is seconds of the run's clock for each CPU second of the process; its baseline is real time,
-1. The printed exponent says how CPU seconds for a virtual second grow with the members, from the
-smallest group to the largest: 1 is linear.
+1. `coordinator_crash` is an experiment in which the broker that coordinates the group
+`orders-readers` is killed. The printed exponent says how CPU seconds for a virtual second grow with
+the members, from the smallest group to the largest: 1 is linear.
 """
 
 import json
@@ -37,7 +38,7 @@ class Played:
 
 
 def run() -> tuple[Measurement, ...]:
-    """Measure SIZES, compiled if there is a compiler."""
+    """Measure SIZES. The hottest modules are compiled first, if there is a compiler."""
     missing = missing_for_build()
     if missing is None:
         build()
@@ -79,6 +80,7 @@ def play(members: int, *, compiled: bool) -> Played:
 
 
 def _children_s() -> float:
+    """Return the CPU seconds of all child processes that have ended so far."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

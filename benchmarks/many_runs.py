@@ -1,8 +1,9 @@
 """Duration of `analyze` for many runs, as a ratio to one scan of the same files.
 
-The runs are copies of one run of `coordinator_crash`, each under another name. For each number of
-runs a new Spark session first scans all event files with one groupBy, which is as cold as a user's
-first query, and then analyses the runs. `thousand_runs` measures the same for 1,000 runs.
+The runs are copies of one run of the experiment `coordinator_crash`, each under another name. For
+each number of runs, a new Spark session first scans all event files with one groupBy, and then
+analyses the runs. The session is new so that the scan is as slow as a user's first query.
+`thousand_runs` measures the same for 1,000 runs.
 """
 
 import shutil
@@ -49,6 +50,7 @@ def run() -> tuple[Measurement, ...]:
 
 def measure(sizes: Sequence[int]) -> tuple[Measurement, ...]:
     """Measure each number of runs, in a temporary folder, and the growth from each to the next."""
+    # The run is played once; every size has copies of it.
     with tempfile.TemporaryDirectory(prefix="coordlab-bench-") as folder:
         root = Path(folder)
         played = make_run(root / "played", Recipe(experiment="coordinator_crash"))
@@ -58,7 +60,10 @@ def measure(sizes: Sequence[int]) -> tuple[Measurement, ...]:
 
 
 def copy_runs(played: Path, folder: Path, count: int) -> list[Path]:
-    """Write a run `count` times below `folder`; each copy has its own name, also in its rows."""
+    """Write a run `count` times below `folder`; each copy has its own name, also in its rows.
+
+    A run's name is `<experiment>/<run>`, the last two parts of its directory.
+    """
     parts = {path.name: pq.read_table(path) for path in (played / "events").glob("*.parquet")}
     copies = []
     for number in range(count):
@@ -89,6 +94,7 @@ def _analyse(directories: Sequence[Path]) -> Analysed:
             rows=sum(run_files.rows for run_files in runs),
             scan_s=scanned - began,
             analyze_s=ended - scanned,
+            # PySpark starts the JVM as a child process, and talks to it through this gateway.
             jvm_gb=_most_memory_gb(spark.sparkContext._gateway.proc.pid),
         )
 
@@ -99,6 +105,7 @@ def _most_memory_gb(pid: int) -> float:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0.0
+    # VmHWM, the high watermark of resident memory, is in kB.
     return next((int(line.split()[1]) / 1e6 for line in lines if line.startswith("VmHWM")), 0.0)
 
 

@@ -32,12 +32,16 @@ for line in sys.stdin:
         play_seed(space, item if isinstance(item, int) else tuple(item))
     print(time.process_time() - began, flush=True)
 """
-"""Program of a process: it plays the seeds and lineages of each line, and prints CPU seconds."""
+"""Program of a process: it plays the seeds and lineages of each line, and prints CPU seconds.
+
+A seed is a number. A lineage is a tuple of numbers: a seed, and those of the mutations of its
+schedule, one after another. Seed 0 is played first, to fill caches, and is not timed.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Player:
-    """A process that plays seeds with one code."""
+    """A process that plays seeds with the code of one checkout."""
 
     process: subprocess.Popen[str]
     requests: IO[str]
@@ -59,7 +63,10 @@ class Player:
 
 
 def player(checkout: Path, space: str, *, compiled: bool) -> Player:
-    """Start a process that plays `space` with the code of `checkout`. Raises: RuntimeError."""
+    """Start a process that plays `space` with the code of `checkout`. Raises: RuntimeError.
+
+    A checkout without its own `.venv` is played with this process's Python.
+    """
     checkout_python = checkout / ".venv" / "bin" / "python"
     program = str(checkout_python) if checkout_python.exists() else sys.executable
     process = subprocess.Popen(

@@ -34,6 +34,7 @@ ROUNDS = 5
 SEQUENTIAL_REQUESTS = 300
 LINK_REQUESTS = 40_000
 ACTOR_REQUESTS = 2_000
+"""Fewer than LINK_REQUESTS, because an actor call takes about GOAL_RATE times as long."""
 CONNECTIONS = 64
 IN_FLIGHT = 512
 """Requests in flight: on the link, spread over CONNECTIONS, or as actor calls."""
@@ -82,6 +83,7 @@ class LinkEnd:
 
     async def listen(self) -> ProcessAddress:
         """Start the process's listener and its node."""
+        # A process has a listener, and one or more nodes; here one of the same name.
         self._process = NodeProcess(self._name, self._settings)
         address = await self._process.listen(LOOPBACK)
         self._node = self._process.start_node(

@@ -36,6 +36,7 @@ ROUNDS, PROCESS_ROUNDS = 7, 3
 INTERACTIVE_S, MADE_S, LARGEST_MB = 2.0, 30.0, 10.0
 """Goals: time until interactive, time of `analyze` and `report` together, size of the report."""
 CRASH = Recipe(experiment="coordinator_crash")
+"""The run of the experiment `coordinator_crash`: 12 members, the broker of their group killed."""
 BARE_SPARK = """
 from pipeline.engine.session import spark_session
 with spark_session(short_work=True) as spark:
@@ -50,11 +51,15 @@ requestAnimationFrame(() => requestAnimationFrame(() => {{
 }}));
 </script></body></html>
 """
+"""A page without charts. It sets the same mark as a report, after the same two animation frames."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """One opening of a page. Units: milliseconds, the first from the start of the navigation."""
+    """One opening of a page. Units: milliseconds, the first from the start of the navigation.
+
+    A page without charts is only timed until it is interactive; its other times are 0.
+    """
 
     interactive_ms: float
     all_drawn_ms: float = 0.0
@@ -168,6 +173,7 @@ def _open(browser: Browser, file: Path, *, draws: bool) -> Opened:
 
 
 def _zoom(page: Page) -> None:
+    """Zoom to seconds 2 to 8 of the run, and wait until every chart is drawn again."""
     page.evaluate(
         "async () => { await window.coordlab.setRange(2, 8); await window.coordlab.drawAll() }"
     )

@@ -29,13 +29,17 @@ SECOND_US = 1_000_000
 SETTLE_S = 15
 """Virtual seconds before measuring: registration, elections, the first rebalance."""
 ROUNDS = 5
+"""Number of seeds, 0 to 4."""
 COMMIT_EACH_SECOND = "groups.orders-readers.commit_interval_ms=1000"
 LIGHT = (COMMIT_EACH_SECOND, "producers.0.records_per_second=10")
 BUSY = (COMMIT_EACH_SECOND, "producers.0.records_per_second=120")
 
 
 def cluster_of(overrides: tuple[str, ...] = ()) -> ClusterSpec:
-    """Return the cluster of the coordinator_crash experiment, changed by `overrides`."""
+    """Return the cluster of the coordinator_crash experiment, changed by `overrides`.
+
+    Only the cluster and its clients are taken: the experiment's crash is not injected.
+    """
     path = ROOT / "experiments" / "coordinator_crash.yaml"
     return to_cluster_spec(load_experiment(str(path), overrides).experiment)
 
@@ -90,6 +94,7 @@ def profile_of(spec: ClusterSpec, *, virtual_s: int, traced: bool) -> str:
 def run() -> tuple[Measurement, ...]:
     """Measure the loads; the median of several seeds."""
     measurements = []
+    # The goal is the least number of virtual seconds a CPU second; None: no goal.
     for name, overrides, virtual_s, traced, goal in (
         ("10 records/s, trace off", LIGHT, 60, False, 100.0),
         ("120 records/s, trace off", BUSY, 20, False, None),

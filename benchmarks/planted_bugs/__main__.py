@@ -30,7 +30,7 @@ _PRINT_EVERY = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Search for the named bugs or for all, or play another space with the bugs of operations."""
+    """Search for the named bugs or for BUGS, or play another space with the bugs of operations."""
     known = {**BUGS, **OPERATION_BUGS}
     parsed = _parser(known).parse_args(arguments)
     unknown = [name for name in parsed.bugs if name not in known]
@@ -49,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in dict.fromkeys(parsed.space or bug.space for bug in known.values())
     }
     hunts = []
+    # Without a name: BUGS. The bugs of operations are searched for only by name, and are recorded
+    # only if exactly all of them were named.
     for name in parsed.bugs or BUGS:
         hunts.append(hunt(known[name], spaces[parsed.space or known[name].space], seeds=seeds))
         print(hunts[-1], flush=True)
@@ -81,6 +83,7 @@ def _parser(known: Iterable[str]) -> argparse.ArgumentParser:
 
 
 def _search_absent(space: str, seeds: int, progress: Path) -> None:
+    """Check that planted bugs show in their own space, then play seeds that must not show them."""
     try:
         shown_by = shown_in_record(PAGE.read_text(encoding="utf-8"), OPERATION_BUGS)
         check_shown(OPERATION_BUGS, shown_by)

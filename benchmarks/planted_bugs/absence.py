@@ -1,5 +1,7 @@
 """The bugs of `operations` in another space, none of whose seeds may show one of them.
 
+A space is a file from which each seed draws an experiment; `operations` is the one with rollouts.
+The record is docs/PLANTED_BUGS.md. "Shows" means: the run fails with the bug and passes without it.
 1. All bugs are planted together. A seed that passes with them shows none of them.
 2. First, the seed that the record names for each bug is played in the bug's own space, and must
    show the bug. Otherwise a pass would prove nothing: a bug may be planted where no code runs.
@@ -70,6 +72,7 @@ def shown_in_record(page: str, bugs: Mapping[str, PlantedBug]) -> dict[str, Show
     Raises: NotShown if the page has no row of a bug.
     """
     rows = {
+        # Seeds count from 0: of `needed` seeds that were played, the last one shows the bug.
         name: ShownBy(seed=int(needed) - 1, checks=tuple(checks.split(", ")))
         for name, needed, checks in _ROW.findall(page)
     }
@@ -114,7 +117,7 @@ def search_absent(
 
 
 def _kept(progress: Path, bugs: Mapping[str, PlantedBug], space: Space) -> Absence:
-    """Return the results in the file; without results of this code and these bugs, none."""
+    """Return the results in the file, or an Absence without seeds if they are of other code."""
     begun = Absence(space=space.name, bugs=tuple(bugs), code=fingerprint(), commit=commit())
     if not progress.exists():
         return begun
@@ -124,6 +127,7 @@ def _kept(progress: Path, bugs: Mapping[str, PlantedBug], space: Space) -> Absen
 
 
 def _keep(progress: Path, absence: Absence) -> None:
+    """Replace the file in one step, so that an interruption leaves a whole file."""
     progress.parent.mkdir(parents=True, exist_ok=True)
     unfinished = progress.with_suffix(".unfinished")
     unfinished.write_bytes(msgspec.json.encode(absence))
@@ -131,6 +135,7 @@ def _keep(progress: Path, absence: Absence) -> None:
 
 
 def _with_next_seed(absence: Absence, bugs: Mapping[str, PlantedBug], space: Space) -> Absence:
+    """Play one more seed; return the results with it."""
     seed = absence.seeds
     after = replace(absence, seeds=seed + 1)
     experiment = draw(space, seed)
@@ -145,6 +150,7 @@ def _with_next_seed(absence: Absence, bugs: Mapping[str, PlantedBug], space: Spa
 
 
 def _play_planted(bugs: Mapping[str, PlantedBug], experiment: Experiment, seed: int) -> PlayedRun:
+    """Play with all bugs, and without the nodes' own invariant checks: only checkers may judge."""
     with ExitStack() as stack:
         for bug in bugs.values():
             stack.enter_context(bug.planted())

@@ -1,6 +1,8 @@
 """The bugs: each changes one behaviour of the real code, in this process, while it is planted.
 
-A function below plants the bug whose name it has; `BUGS` describes each bug. A patched name must
+A function below plants the bug whose name it has; `BUGS`, at the end, says of each bug what it
+changes and which rule it breaks ("BEHAVIOUR 5.5" is a section of docs/kafka/BEHAVIOUR.md). Most
+functions wrap the real method, and change only an argument or a result of it. A patched name must
 exist: `patch.object` raises AttributeError otherwise. Ray's workers are other processes, in which
 the bug would not be planted, so `hunt` plays all runs in one process.
 """
@@ -53,7 +55,8 @@ def _unload_without_epoch(stack: ExitStack) -> None:
     def unload_always(
         self: GroupCoordinator, partition: int, leader_epoch: int | None, now_us: int
     ) -> Result | LoadIgnored:
-        # The epoch is still remembered, so that loads are checked as before.
+        # The call remembers a newer epoch, so that loads are checked as before. Its answer, whether
+        # the epoch is acceptable, is ignored: that is the bug. Below, None means any epoch.
         if leader_epoch is not None:
             self._accepts_epoch(partition, leader_epoch)
         return unload(self, partition, None, now_us)
@@ -69,7 +72,7 @@ def _reply_before_high_watermark(stack: ExitStack) -> None:
         info: AppendInfo,
         detail: dict[str, object],
     ) -> None:
-        del partition
+        del partition  # its high watermark, for which the real method waits
         self._complete(append, ErrorCode.NONE, info, detail)
 
     stack.enter_context(patch.object(CoordinatorAppends, "_await", do_not_wait))
@@ -125,6 +128,7 @@ def _load_drops_tombstones(stack: ExitStack) -> None:
     def fields_with_values(
         batch: RecordBatch, codecs: Codecs = NO_CODECS
     ) -> list[tuple[bytes | None, bytes | None, int]]:
+        # fields[1] is a record's value.
         return [fields for fields in fields_of(batch, codecs) if fields[1] is not None]
 
     stack.enter_context(patch("coordinator.storage.load.fields_of", fields_with_values))
@@ -193,6 +197,7 @@ def _unfence_elects_nobody(stack: ExitStack) -> None:
         broker: BrokerRegistration,
         decision: Decision[BrokerHeartbeatResponse],
     ) -> None:
+        # `_change` makes the records of elections; unfencing calls it for leaderless partitions.
         with patch.object(self, "_change", _do_nothing):
             unfence(self, broker, decision)
 
@@ -210,6 +215,7 @@ def _keeps_lost_partitions(stack: ExitStack) -> None:
     release_partitions = ConsumerCoordinator.release_partitions
 
     async def give_up_what_may_be_committed(self: ConsumerCoordinator) -> None:
+        # With a generation partitions are revoked; without one they are lost, and here kept.
         if self._membership.member.has_generation:
             await release_partitions(self)
 
@@ -228,6 +234,8 @@ def _never_asks_again(stack: ExitStack) -> None:
         lookup: RequestFuture[None],
     ) -> None:
         answered(self, asked, future, lookup)
+        # `_found` counts discoveries: the first lookup of all may fail and be repeated. A lookup
+        # that stays in `_lookup` counts as in flight, so no other one is sent.
         if lookup.error is not None and self._found:
             self._lookup = lookup
 
@@ -245,6 +253,7 @@ def _commits_what_was_fetched(stack: ExitStack) -> None:
         batches: tuple[RecordBatch, ...],
     ) -> None:
         keep(self, state, position, batches)
+        # `_completed` are fetches that poll has not returned; commits take `state.position`.
         fetched = self._completed.get(state.partition)
         if fetched is not None:
             state.position = fetched.next_position
@@ -353,4 +362,4 @@ BUGS: dict[str, PlantedBug] = {
         *ZOOKEEPER_BUGS,
     )
 }
-"""The list of README.md, by name."""
+"""The bugs of README.md in this folder, by name, without those of `operation_bugs`."""

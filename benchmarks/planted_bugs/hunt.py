@@ -6,7 +6,8 @@
    the bug, as a person would choose. The shrunk schedule must pass without the bug.
 3. If too many faults are left, another schedule is shrunk.
 
-All runs are in this process, in which the bug is planted.
+A schedule is the experiment that a seed draws from a space: a cluster and its faults. A finding is
+a violation that a checker reports. All runs are in this process, in which the bug is planted.
 Data flow: (PlantedBug, Space) -> draw -> play -> Hunted.
 """
 
@@ -58,8 +59,9 @@ OTHER_SEEDS = 100
 class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
     """The shrunk schedule that shows a bug.
 
-    Shape: `faults` has a line of text for each fault. `passes_without_bug` is True if the same plan
-    and seed have no finding without the bug.
+    Shape: `end` is the reason why the shrinking ended; `robust_fails` of `robust_tried` other
+    network seeds also show the bug. `faults` has a line of text for each fault.
+    `passes_without_bug` is True if the same plan and seed have no finding without the bug.
     Units: `cpu_s` is seconds of CPU, without those for the robustness.
     """
 
@@ -147,6 +149,7 @@ def hunt(
     )
     if not shrinks:
         return hunted
+    # `caught` is lazy: further seeds are played only when _promising asks for another schedule.
     for tries, schedule in enumerate(islice(_promising(chain([first], caught)), TRIES), 1):
         shrunk = shrink_bug(
             bug,
@@ -169,6 +172,7 @@ def _promising(caught: Iterator[_Caught]) -> Iterator[_Caught]:
     SCHEDULES of them were collected in all.
     """
     caught = islice(caught, SCHEDULES)
+    # Schedules that were collected and not yielded yet.
     waiting: list[_Caught] = []
     while True:
         while not any(schedule.faults_before <= FEW_FAULTS for schedule in waiting):
@@ -222,7 +226,10 @@ def shrink_bug(
     *,
     other_seeds: int,
 ) -> ShrunkBug:
-    """Shrink a schedule that shows `finding` with the bug planted."""
+    """Shrink a schedule that shows `finding` with the bug planted.
+
+    `other_seeds` is the number of network seeds with which the shrunk schedule is played.
+    """
     at_once = finding.signature.check in TOLD_AT_ONCE
     limit_us = finding.time_us + NO_LATER_US if at_once else None
 

@@ -3,7 +3,8 @@
 A rollout stops a consumer with SIGTERM, upon which the consumer closes without an error. The faults
 of the space `standard` kill, pause or cut off members; a consumer that closes there does so because
 of an error (`ended_by`). Each bug acts only on a close without an error, so no seed of `standard`
-reaches it.
+reaches it. `_completed` of a fetcher, below, has by partition the fetched records that poll has not
+returned.
 """
 
 from contextlib import ExitStack
@@ -45,6 +46,7 @@ def _closing_commit_covers_what_was_fetched(stack: ExitStack) -> None:
 
 def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
     close, failed = GroupConsumer.close, OffsetCommits._fail
+    # The value keeps the object alive, so that no other object gets its id.
     closing: dict[int, object] = {}
 
     async def close_noted(self: GroupConsumer, ended_by: ClientError | None = None) -> None:
@@ -74,6 +76,8 @@ def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
 
 def _successor_goes_on_where_its_predecessor_was(stack: ExitStack) -> None:
     close, set_position = GroupConsumer.close, Positions._set
+    # By run (each has its own loop): the positions after what closed members had fetched. A
+    # successor has the node name of its predecessor, and so finds its positions.
     left: WeakKeyDictionary[VirtualLoop, dict[tuple[NodeName, object], Position]] = (
         WeakKeyDictionary()
     )

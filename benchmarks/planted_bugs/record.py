@@ -1,4 +1,8 @@
-"""docs/PLANTED_BUGS.md: the result of each planted bug, as a table."""
+"""docs/PLANTED_BUGS.md: the result of each planted bug, as a table.
+
+The page has three parts: the table and a section for each of BUGS, the section OPERATIONS about
+OPERATION_BUGS, and the section ABSENT, which says that no seed of another space shows the latter.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +24,7 @@ from benchmarks.recorded_page import replace_section
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "PLANTED_BUGS.md"
 SHRINK_CPU_MAX_S = 30.0
+"""Above SHRINK_CPU_S, because the shrinker ends only after the run that it has begun."""
 OPERATIONS = "Bugs that only rollouts show"
 ABSENT = "The same bugs in another space"
 _KNOWN = {**BUGS, **OPERATION_BUGS}

@@ -1,7 +1,9 @@
 """The bugs of the ZooKeeper ensemble and of the consumer on it, for the space `zookeeper`.
 
-A function below plants the bug whose name it has; `ZOOKEEPER_BUGS` describes each bug. Rules are
-those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+A function below plants the bug whose name it has; `ZOOKEEPER_BUGS`, at the end, describes each bug.
+Rules such as ZK-20 are those of docs/kafka/ZOOKEEPER_CONSUMER.md. A consumer on ZooKeeper
+rebalances in attempts: it releases its partitions, reads the members, computes its share, and
+claims it with ephemeral znodes. Its `registry` has the partitions that it owns.
 """
 
 from contextlib import ExitStack
@@ -54,6 +56,7 @@ def _ephemeral_survives(stack: ExitStack) -> None:
     end_session = ZnodeTree.end_session
 
     def keep_the_last(self: ZnodeTree, session_id: SessionId, zxid: Zxid) -> tuple[Change, ...]:
+        # The youngest ephemeral gets no owner, so that the end of the session does not remove it.
         owned = self.ephemerals(session_id)
         if owned:
             self._znodes[owned[-1]].ephemeral_owner = NO_SESSION
@@ -75,8 +78,8 @@ def _server_takes_anyone_up(stack: ExitStack) -> None:
         now_us: int,
         result: ServerResult,
     ) -> None:
-        # The leader must not be asked either. Its answer would arrive after every transaction that
-        # it had committed before, and so hide that the zxids are not compared.
+        # The bug is that zxids are not compared. The leader must not be asked either: its answer
+        # would arrive after every transaction that it had committed before, and so hide the bug.
         timeout_ms = self._database.sessions.get(request.session_id)
         if timeout_ms is None:
             connect(self, connection, request_id, request, role, now_us, result)
@@ -124,6 +127,7 @@ def _retry_without_reading(stack: ExitStack) -> None:
     attempt_once, read_view = Rebalancer._attempt, Rebalancer._read_view
     views: dict[Rebalancer, GroupView] = {}
 
+    # `number` counts the attempts of one rebalance; the first reads a new view.
     async def attempt(self: Rebalancer, number: int) -> bool:
         if number == 0:
             views.pop(self, None)
@@ -140,6 +144,7 @@ def _retry_without_reading(stack: ExitStack) -> None:
 
 def _commits_after_expiry(stack: ExitStack) -> None:
     reset_state, commit = Rebalancer.reset_state, Rebalancer.commit
+    # Offsets that were consumed when the session expired; the next commit includes them.
     forgotten: dict[Rebalancer, dict[TopicPartition, int]] = {}
 
     def remember(self: Rebalancer) -> None:

@@ -25,7 +25,11 @@ _say = partial(print, flush=True)
 
 
 def main() -> None:
-    """Draw a sample, play seeds, write a record or the page, or run the unit tests."""
+    """Draw a sample, play seeds, write a record or the page, or run the unit tests.
+
+    A sample is a list of mutants (small changes of the code), a journal the unfinished results of
+    one, and a record the summary of a journal.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sight", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     draw = commands.add_parser("draw", help="draw a sample; one that exists is not drawn again")
@@ -86,6 +90,7 @@ def _play(arguments: argparse.Namespace) -> None:
         until=lambda: minutes is not None and time.monotonic() - began_s > 60 * minutes,
         say=_say,
     )
+    # Also if the time was over: the next call continues from the journal.
     written = write_journal_record(journal, arguments.name, arguments.sample, mutants)
     _say(f"{'finished' if is_done else 'to be continued'}: {written}")
 
@@ -93,7 +98,7 @@ def _play(arguments: argparse.Namespace) -> None:
 def write_journal_record(
     journal: Journal, name: str, sample: int, mutants: tuple[SampledMutant, ...]
 ) -> str:
-    """Write the record of a journal; return a line about it."""
+    """Write the record of a journal; return a line about it, or about why there is no record."""
     journaled = journal.read()
     if journaled is None:
         return f"nothing was played: there is no journal {journal.path}"

@@ -1,7 +1,9 @@
 """The record of a journal: the results of each mutant, including those of an earlier record.
 
-A journal that continues a record begins with that record's results, and adds the results of its own
-seeds. Data flow: Journal -> SightRecord.
+A fate is the result of one mutant (a small change of the code). An order is one seed, played sound
+(without a mutant) and then with each mutant that the seed reaches. Mutants are numbered by their
+place in the sample. A journal that continues a record begins with that record's results, and adds
+the results of its own seeds. Data flow: Journal -> SightRecord.
 """
 
 from collections.abc import Sequence
@@ -101,6 +103,7 @@ def _after_one(number: int, fate: Fate, order: PlayedOrder) -> Fate:
 
 
 def _sight(fate: Fate) -> Sight:
+    """Return the last stage that a mutant reached; GONE and NOT_SWITCHABLE are final."""
     if fate.sight in (Sight.GONE, Sight.NOT_SWITCHABLE):
         return fate.sight
     if fate.found_seed is not None:

@@ -5,6 +5,8 @@ next run. The parent imports the packages, and plays nothing itself. If the impo
 already evaluates a mutant's place (a constant, a default, a class), the mutant's child imports the
 packages again after it has turned the mutant on. So this module must not import the packages at its
 top.
+A switched tree is a copy of the sources that has every mutant in it; `probes` turns one on. A
+mutant's number also names its place, the changed statement or expression.
 Data flow: Order lines on stdin -> PlayedOrder lines on stdout.
 """
 
@@ -132,6 +134,8 @@ class _Child:
                 with os.fdopen(writing, "wb") as file:
                     file.write(answer)
             finally:
+                # Not sys.exit: the parent's cleanup and buffers are not the child's. A child that
+                # was stopped or raised has written nothing, which `result` shows as None.
                 os._exit(0)
         os.close(writing)
         self.file = os.fdopen(reading, "rb")
@@ -153,6 +157,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _import_packages(space)
+    # Nothing was played yet, so these places were evaluated by the import.
     at_import = tuple(sorted(probes.reached))
     for line in sys.stdin.buffer:
         order = msgspec.json.decode(line, type=Order)
@@ -170,6 +175,7 @@ def _play_order(order: Order, space: str, at_import: tuple[int, ...], workers: i
     reached = tuple(number for number in played.reached if number not in at_import)
     changed = {*played.differing, *at_import}
     playable = {*changed, *reached} if order.also_unchanged else changed
+    # `also_unchanged` asks for every reached mutant, also those whose values were always equal.
     to_play = [
         number
         for number in order.mutants
@@ -207,7 +213,7 @@ def _play_mutants(
     workers: int,
 ) -> Iterator[tuple[int, PlayedChild | None, float]]:
     """Play each mutant, `workers` at a time; yield its run and CPU seconds in order of the ends."""
-    waiting = list(reversed(numbers))
+    waiting = list(reversed(numbers))  # pop() takes from the end
     with selectors.DefaultSelector() as selector:
         while waiting or selector.get_map():
             while waiting and len(selector.get_map()) < workers:
@@ -346,6 +352,7 @@ def _import_packages(space: str) -> None:
 
 
 def _forget_packages() -> None:
+    """Make the next import evaluate every module again; `probes` is in none of the packages."""
     for name in list(sys.modules):
         if name.partition(".")[0] in PACKAGES:
             del sys.modules[name]

@@ -1,9 +1,11 @@
 """The switch and the probes of a tree that has every mutant in it.
 
-`rewriting` puts calls of these functions into the sources. Each changed place calls `on` or
-`on_value` with its number, and runs its mutated form if the call returns True. Two things are noted
-about each place: that it was reached; and, in a sound run and for an expression without effects,
-whether the mutated form would have had another value. Must not import anything of the packages.
+A mutant is a small change of the code; its number also names its place. Sound code runs with every
+mutant off. `rewriting` puts calls of these functions into the sources. Each changed place calls
+`on` or `on_value` with its number, and runs its mutated form if the call returns True. Two things
+are noted about each place: that it was reached; and, in a sound run and for an expression without
+effects, whether the mutated form would have had another value. Must not import anything of the
+packages.
 """
 
 from collections.abc import Callable
@@ -71,7 +73,10 @@ def on_value(number: int) -> bool:
 
 
 def value(number: int, mutated: Callable[[], object], sound: T) -> T:
-    """Return the value of the sound expression; note if the mutated one has another value."""
+    """Return the value of the sound expression; note if the mutated one has another value.
+
+    `sound` is that value: Python evaluated the expression before this call.
+    """
     if _state.is_recording:
         _open[number] -= 1
         if number not in _differing and not _is_equal(mutated, sound):
@@ -90,5 +95,5 @@ def _is_equal(mutated: Callable[[], object], sound: object) -> bool:
     except Exception:
         return False
     if isinstance(sound, Enum):
-        return other is sound
+        return other is sound  # the type of a member is not among _PLAIN
     return type(sound) in _PLAIN and type(other) is type(sound) and other == sound

@@ -1,6 +1,8 @@
 """Records: the results of each mutant of a sample, as files.
 
-A record has the number of its seeds, so that a sitting of the same code can continue after them.
+A mutant is a small change of the code; a sample is a fixed list of mutants. A sitting plays seeds
+with them, as long as its time allows. A record has the number of its seeds, so that a sitting of
+the same code can continue after them.
 Data flow: `fates` -> SightRecord -> records/<name>-sample-<n>.jsonl -> `sitting`, `sight_page`.
 """
 
@@ -23,6 +25,7 @@ class Sight(StrEnum):
     NOT_SWITCHABLE = "its place cannot be a switch"
     UNREACHED = "reached by no seed"
     SAME = "reached, every trace is the same"
+    # The trace has another digest, but no checker reports anything.
     DIFFERS = "differs, and nobody minds"
     STOPPED = "its runs are over the bound"
     FOUND = "found"

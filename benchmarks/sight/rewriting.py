@@ -1,5 +1,8 @@
 """Rewrites a source so that the switch of `probes` chooses between its sound and mutated places.
 
+A mutant is a source that differs from the sound one in one place; `n` is its number. A choice is
+the code that runs the mutated form if mutant `n` is on, and the sound form otherwise:
+
 - A mutated statement becomes `if on(n): mutated`, `else: sound`.
 - A mutated expression becomes `mutated if on(n) else sound`.
 - A mutated expression without effects becomes
@@ -57,6 +60,7 @@ def switched_source(source: str, mutants: Sequence[tuple[int, str]]) -> str:
     """
     tree = ast.parse(source)
     changes = []
+    # All paths are of the unchanged tree.
     for number, mutated_source in mutants:
         mutated = ast.parse(mutated_source)
         path = _choosable(tree, mutated, _difference(tree, mutated))
@@ -75,6 +79,8 @@ def _difference(sound: ast.AST, mutated: ast.AST) -> _Path:
     path: list[_Step] = []
     while True:
         steps = _differing_steps(sound, mutated)
+        # With one child that differs, the difference is inside it. Otherwise this node is the
+        # smallest that has all of the difference.
         if steps is None or len(steps) != 1:
             return tuple(path)
         path.append(steps[0])
@@ -126,7 +132,7 @@ def _is_same(first: object, second: object) -> bool:
 def _choosable(sound: ast.Module, mutated: ast.Module, path: _Path) -> _Path:
     """Return the path to the nearest node at or above `path` that can become a choice.
 
-    Raises: NotSwitchable if only the whole module is left.
+    Raises: NotSwitchable if only the whole module is left, as for two changed statements.
     """
     while path:
         if _can_be_chosen(sound, path) and _can_be_chosen(mutated, path):
@@ -145,6 +151,7 @@ def _can_be_chosen(tree: ast.Module, path: _Path) -> bool:
         return True
     if not isinstance(node, ast.expr) or isinstance(node, (ast.Slice, ast.Starred)):
         return False
+    # Only names, attributes, subscripts, lists and tuples have a `ctx`.
     if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
         return False
     parents = [_node_at(tree, path[:length]) for length in range(len(path))]
@@ -189,6 +196,7 @@ def _put(tree: ast.Module, change: _Change) -> None:
             raise NotSwitchable("a statement became an expression")
         choice = ast.If(test=_probe_call("on", change.number), body=[mutated], orelse=[sound])
     elif isinstance(sound, ast.expr) and isinstance(mutated, ast.expr):
+        # These fields hold conditions, such as those of `if`, `while` and a comprehension.
         choice = _choice(tree, change, sound, mutated, is_test=name in {"test", "ifs"})
     else:
         raise NotSwitchable("neither an expression nor a statement differs")
@@ -201,7 +209,10 @@ def _put(tree: ast.Module, change: _Change) -> None:
 def _choice(
     tree: ast.Module, change: _Change, sound: ast.expr, mutated: ast.expr, *, is_test: bool
 ) -> ast.IfExp:
-    """Return the choice between two expressions; with a comparison if they have no effects."""
+    """Return the choice between two expressions; with a comparison if they have no effects.
+
+    Only the mutated one is asked, because `value` evaluates it beside the sound one.
+    """
     number = change.number
     # Outside a function there is no comparison: a lambda does not see the names of a class body,
     # and values are not recorded during imports.

@@ -1,6 +1,7 @@
 """Samples of mutants: drawn once by a seed, stored as files, and found again in later code.
 
-Later code has the functions in other files or at other lines. So a mutant is found again:
+A mutant is a change of one small expression or statement. Later code may have its function in
+another file or at another line. So a mutant is found again:
 1. by the name of its function, its line before and after the change, and its number among the
    mutants for which these are equal;
 2. if that line was changed meanwhile, by the function and the smallest changed expression.
@@ -28,6 +29,7 @@ PACKAGES = (
     "cluster/client",
 )
 PER_PACKAGE = 30
+"""Default number of mutants that are drawn from each package."""
 
 
 class SampleHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +116,7 @@ def draw_sample(
     head = SampleHead(sample=number, seed=seed, per_package=count, commit=commit())
     mutants: list[SampledMutant] = []
     for package in (_package(root, name) for name in packages):
+        # `sample` enumerates the same mutants, so that `index` finds an equal one.
         for drawn in sample(root / package.name, count, seed):
             index = package.mutants.index(drawn)
             same_lines = _with_lines(package, _lines(drawn))

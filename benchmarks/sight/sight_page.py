@@ -1,5 +1,8 @@
 """docs/SIGHT.md: the score of each package, and the lists of mutants by their results.
 
+A fate is the result of one mutant in one record; `sight` is the stage that it reached (found, only
+different ...). `killed` says, by mutant id, whether a unit test fails with the mutant; a mutant
+without an entry was not tried. A record is the results of one version of the code.
 Data flow: records, samples, killed, sentences.toml -> page.
 """
 
@@ -106,6 +109,7 @@ def score_of(fates: Sequence[Fate], killed: Killed, sentences: Mapping[str, Sent
     """Return the counts of these mutants."""
     reached = [fate for fate in fates if fate.sight not in _NOT_REACHED]
     found = [fate for fate in fates if fate.sight is Sight.FOUND]
+    # A mutant whose place is gone cannot be tried; it is neither in `reached` nor in `found`.
     all_known = all(fate.id in killed or fate.sight is Sight.GONE for fate in fates)
     times = [fate.cpu_s for fate in found if fate.cpu_s is not None]
     return Score(
@@ -263,6 +267,7 @@ def _lists(
 
 
 def _heads(earlier: Sequence[SightRecord]) -> str:
+    """Return the heads of the columns that `_before` fills."""
     return "".join(f" {record.head.name} |" for record in earlier)
 
 
@@ -312,6 +317,7 @@ def _sentence(mutant_id: str, sentences: Mapping[str, Sentence]) -> str:
 
 def _change(mutant: SampledMutant) -> str:
     def code(text: str) -> str:
+        # A backtick would end the code: chr(39) is an apostrophe.
         return f"`{_cell(text, 90).replace('`', chr(39))}`"
 
     return f"{code(mutant.segment)} -> {code(mutant.mutation)}"

@@ -1,5 +1,9 @@
 """A sitting: a part of the search, which appends the results of each seed to a journal.
 
+The search plays seeds with the mutants (small changes of the code) of a sample, in a copy of the
+sources that has every mutant in it: the switched tree. Its player process takes an Order (a seed
+and numbers of mutants) and answers with a PlayedOrder. A mutant's number is its place in the
+sample, from 0. A record is the summary of a journal.
 The next sitting continues the journal. A journal belongs to the code, the sample and the space with
 which it began. If one of them has changed, the journal's file is renamed, and a new journal begins.
 Data flow: sample, SwitchedTree -> player -> journal.
@@ -92,8 +96,8 @@ class Journal:
     ) -> tuple[JournalHead, list[PlayedOrder]]:
         """Continue the journal if its head is like `head`; else rename it and begin a new one.
 
-        Returns the head and the finished seeds. The file of the old journal is kept, because its
-        seeds may have taken hours.
+        "Like" means: with equal `decisive` fields. Returns the head and the finished seeds. The
+        file of the old journal is kept, because its seeds may have taken hours.
         """
         existing = self.read()
         if existing is not None:
@@ -175,7 +179,7 @@ def sit(
                     alive -= settled(done)
                     say(_line_of(order, mutants, len(alive)))
                     if until():
-                        return seed + 1 == seeds
+                        return seed + 1 == seeds  # True if this was the last seed
             finally:
                 player.kill()
     return True
@@ -238,6 +242,7 @@ def _line_of(order: PlayedOrder, mutants: Sequence[SampledMutant], left: int) ->
 
 
 def _digest(*contents: bytes) -> str:
+    """Return a digest of all contents; their lengths keep ("ab", "c") apart from ("a", "bc")."""
     digest = hashlib.sha256()
     for content in contents:
         digest.update(len(content).to_bytes(8, "big") + content)

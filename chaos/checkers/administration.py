@@ -2,13 +2,14 @@
 
 Controlled shutdowns (Source: Kafka BrokerHeartbeatManager, ReplicationControlManager):
 
-1. A broker that ends its controlled shutdown leads no partition, and is in no ISR beside another
-   replica. Only then the controller permits it to stop. Two kinds of brokers stop without the
+1. A broker that ends its controlled shutdown leads no partition. It is in no ISR, unless it is the
+   only member. Only then the controller permits it to stop. Two kinds of brokers stop without the
    permission and are not judged: a broker that gave up waiting for it after
    CONTROLLED_SHUTDOWN_TIMEOUT_US, and a broker that was not running yet (Source: Kafka
    BrokerLifecycleManager).
 2. A controlled shutdown that begins while nothing is broken ends before the run kills the broker,
-   unless another fault begins in between.
+   unless another fault begins in between. (The run kills a broker that is still stopping some time
+   after the fault's duration.)
 
 Elections that an administrator orders:
 
@@ -17,6 +18,9 @@ Elections that an administrator orders:
 4. The controller refuses no election that is ordered while nothing is broken. (Just before, the run
    has chosen a new leader that is in sync and alive.)
 
+Orders are faults of the run's plan: `row.cause` is the fault's id. A fault that does nothing has
+the row FAULT_MISSED; for an election this means that the controller refused it. A broker is
+`row.peer` in rows of the driver and the controller, and `row.node` in rows that it writes itself.
 "Nothing is broken" means: no fault is in force, and `settling_us` of the context has passed since
 the last fault ended and the last leader changed.
 
@@ -44,7 +48,10 @@ _ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})
 
 @dataclass(slots=True)
 class _Order:
-    """An order without an outcome so far. `was_whole`: nothing was broken when it was given."""
+    """An order without an outcome so far.
+
+    `was_whole`: nothing was broken when it was given, nor, for a shutdown, since.
+    """
 
     row: TraceRow
     was_whole: bool
@@ -116,6 +123,8 @@ class Administration(Checker):
     # -- orders --------------------------------------------------------------------------------
 
     def _injected(self, row: TraceRow) -> None:
+        """Remember an ordered election, and whether anything was broken before this fault."""
+        # None: a fault was in force. 0: there was no fault so far, nothing has to settle.
         quiet_us = self._faults.was_quiet_since_us
         settled_us = self._leader_changed_us + self.context.settling_us
         self._last_was_whole = quiet_us is not None and (
@@ -127,7 +136,11 @@ class Administration(Checker):
             self._elections[row.cause or ""] = _Order(row, self._last_was_whole)
 
     def _elected(self, row: TraceRow) -> None:
-        """Remove the orders that ask for this leader: they are carried out."""
+        """Count the orders that ask for this leader as carried out, and remove leadership moves.
+
+        A preferred election stays: it may ask for several partitions, each with its own row. It
+        only counts as judged, and is no finding at the end.
+        """
         self._leader_changed_us = row.time_us
         for fault_id, order in list(self._elections.items()):
             detail = detail_of(order.row)
@@ -188,10 +201,12 @@ class Administration(Checker):
 
     def finish(self) -> CheckReport:
         """Judge the orders that were neither carried out nor refused, and report."""
+        # Before the healed stage the run may have ended between an order and its outcome.
         for fault_id, order in self._elections.items() if self._is_healed else ():
             detail = detail_of(order.row)
             if detail.get("fault") != LEADERSHIP_MOVE:
                 continue
+            # A leadership move has one new leader; the fallback is for a row without this detail.
             (to,) = detail.get("to") or ("its replica",)
             self.report_finding(
                 f"{fault_id} was not refused, and {to} was never elected",

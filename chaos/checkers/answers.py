@@ -7,8 +7,9 @@ Judged are requests that end with TIMED_OUT, of members of groups and of brokers
 - Fetch by a follower: `replica.socket.timeout.ms`;
 - any other request of a broker: REQUEST_TIMEOUT_US.
 
-A request that timed out is a violation if no fault has been in force for more than twice its
-timeout. The reason:
+Servers are brokers and controllers. In a row of a request, `node` is the client, `peer` the server,
+and `cause` the purpose of the connection. A request that timed out is a violation if no fault has
+been in force for more than twice its timeout. The reason:
 1. After one timeout, every request that a fault has hit has timed out, and its connection has been
    closed.
 2. So a request that was sent after that, and timed out after the second timeout, was sent while
@@ -98,7 +99,7 @@ class Answers(Checker):
             if timeout_us < 2 * self.context.broker_waits_us.get(row.cause or "", 0):
                 return
         else:
-            return
+            return  # of other nodes, such as producers, the timeouts are not known here
         self._timed_out += 1
         if not self.context.in_virtual_time:
             return
@@ -132,7 +133,7 @@ class Answers(Checker):
 
 
 def _timeout_us(expected: GroupExpectation, api: str | None) -> int:
-    """Return the time that a member waits for an answer."""
+    """Return the time that a member waits for an answer; for JoinGroup the longer of two."""
     if api == Api.JOIN_GROUP.label:
         return max(expected.request_timeout_us, expected.join_us)
     return expected.request_timeout_us

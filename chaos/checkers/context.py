@@ -93,7 +93,9 @@ class CheckContext:
       trace rows.
     - `seen_groups`: names of all groups whose members all write rows; None if every group's do.
     - `must_hold`: by group, the names of the checks that this group demands although no design
-      promises them (module `unpromised`).
+      promises them (module `unpromised`). A design is Kafka's coordinator or ZooKeeper.
+    - `min_insync_replicas`: of `__consumer_offsets`; `transaction_min_isr`: of
+      `__transaction_state`.
 
     Times:
     - `in_virtual_time`: True if the trace has every row of every node, in the order of the run.

@@ -1,7 +1,9 @@
 """Needless rebalance: the failover of a Stable group whose members all survive needs no rebalance.
 
 The new coordinator loads members and generation from the log, and accepts the members' next
-heartbeat or commit. Real Kafka does so, too (MEASURED_FAILOVER 6).
+heartbeat or commit. Real Kafka does so, too (docs/kafka/MEASURED_FAILOVER.md, section 6; sections
+of docs/kafka/BEHAVIOUR.md are cited as BEHAVIOUR). A zombie, below, is a coordinator that does not
+know yet that it was replaced.
 
 Judged are faults that hit only servers, while a group and its members are Stable and nothing has
 happened to a member in this generation. The group is watched from the fault to the next rebalance
@@ -54,7 +56,10 @@ _TRAIL_ROWS = 12
 
 @dataclass(slots=True)
 class _Group:
-    """A watched group: the failover, and the facts of its present generation."""
+    """A group of the experiment: the failover that it is watched for, and its present generation.
+
+    It is watched while `watched_since` is set.
+    """
 
     expected: GroupExpectation
     watched_since: TraceRow | None = None  # the fault
@@ -62,7 +67,8 @@ class _Group:
     happened: list[TraceRow] = field(default_factory=list)  # rows that make a rebalance needed
     trail: list[TraceRow] = field(default_factory=list)  # evidence: rows since the fault
     generation: TraceRow | None = None  # the row that began it
-    heard: dict[tuple[str, str], TraceRow] = field(default_factory=dict)  # (broker, member)
+    # (broker, member) -> the last SESSION_RESTARTED: the broker's last request from the member
+    heard: dict[tuple[str, str], TraceRow] = field(default_factory=dict)
     began: dict[str, TraceRow] = field(default_factory=dict)  # broker -> its last rebalance
     lost_at_us: int = -1  # time at which its partition last lost data; older facts do not count
 
@@ -166,7 +172,7 @@ class NeedlessRebalance(Checker):
             seen is not None
             and seen.state == STABLE
             and seen.row.time_us >= group.lost_at_us
-            and not group.happened
+            and not group.happened  # otherwise a rebalance is needed already
             and all(
                 self._presence.is_stable(consumer) or self._presence.is_unseen(consumer)
                 for consumer in self._presence.present(group_id)
@@ -188,6 +194,7 @@ class NeedlessRebalance(Checker):
                 group.lost_at_us = election.time_us
 
     def _observe_node(self, row: TraceRow) -> None:
+        """Stop watching the group of a consumer whose process ended or started."""
         group_id = self._presence.group_of(row.peer or row.node)
         if group_id is not None:
             group = self._groups[group_id]
@@ -197,7 +204,10 @@ class NeedlessRebalance(Checker):
     # -- members ------------------------------------------------------------------------------
 
     def _observe_member(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Remember a member that is not Stable any more, unless its coordinator had no reason."""
+        """Remember a member that is not Stable any more, unless its coordinator had no reason.
+
+        A refusal without a reason is an error of the coordinator, and makes no rebalance needed.
+        """
         if detail_of(row).get("from") != MEMBER_STABLE:
             return
         group.trail.append(row)
@@ -219,6 +229,7 @@ class NeedlessRebalance(Checker):
             group.happened.append(row)
 
     def _judge_removal(self, group: _Group, group_id: str, row: TraceRow) -> None:
+        """Report a removal that came too early; remember one that makes a rebalance needed."""
         group.trail.append(row)
         match row.cause:
             case RemovalCause.SESSION_EXPIRY:
@@ -245,7 +256,10 @@ class NeedlessRebalance(Checker):
             group.happened.append(row)
 
     def _report_early_expiry(self, group: _Group, group_id: str, expired: TraceRow) -> bool:
-        """Report an expiry sooner than a session after the broker last heard the member."""
+        """Report an expiry sooner than a session after the broker last heard the member.
+
+        Returns True if it was reported, also below.
+        """
         heard = group.heard.get((expired.node, expired.member or ""))
         load = self._load_of(group_id, expired.node, expired.member)
         last = max(
@@ -305,6 +319,8 @@ class NeedlessRebalance(Checker):
     def _is_calm(self, group: _Group, expired: TraceRow) -> bool:
         """Return True if a Stable member was silent although nothing had been broken for long."""
         stated = self._presence.stable_as(expired.member)
+        # One request may have been lost with the last fault, and takes its timeout to fail. After
+        # that the member has a whole session for the next one.
         calm_us = group.expected.session_timeout_us + group.expected.request_timeout_us
         since_us = expired.time_us - calm_us - self.context.clock_error_us
         return stated is not None and stated.time_us < since_us and not self._faults.since(since_us)
@@ -338,6 +354,7 @@ class NeedlessRebalance(Checker):
             return
         if row.kind == TraceKind.REBALANCE_STARTED:
             self._rebalances += 1
+        # A generation without a REBALANCE_STARTED row counts, unless it is the one from before.
         elif row.generation == before.generation:
             return
         group.watched_since = None

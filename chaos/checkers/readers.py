@@ -1,7 +1,9 @@
 """Readers: while members live, every partition of their group has a reader, and is read.
 
 A partition has a reader while a member with a running process owns it. Partitions are judged after
-the steady state, in the time in which nothing disturbs the group (`undisturbed`). A dead member
+the steady state (the stage of the run that begins when every group is Stable with all its members),
+in the time in which nothing disturbs the group (`undisturbed`). Healing is the beginning of the
+stage `liveness`: every fault has been undone. A dead member
 that stays dead does not disturb its group: the others must take over its partitions.
 
 1. A partition without a reader gets one within the sum of
@@ -90,6 +92,8 @@ class Readers(Checker):
             for group_id, expected in context.groups.items()
             if expected.consumers
         }
+        # By group: the time since which it is undisturbed, None while it is disturbed; as of the
+        # last row that `_judge_all` saw.
         self._quiet_us: dict[str, int | None] = dict.fromkeys(context.groups)
         self._written: dict[str, int] = {}  # partition -> end of its acknowledged records
         self._began = False
@@ -148,6 +152,7 @@ class Readers(Checker):
                 read.lost = row
 
     def _has_reader(self, group_id: str, partition: str) -> bool:
+        """Return True if an owner's process is alive and not paused."""
         owners = self._owners.of(group_id, partition)
         return any(self._undisturbed.reads(node) for node, _ in owners)
 
@@ -166,7 +171,10 @@ class Readers(Checker):
             read.unread = row
 
     def _judge_all(self, row: TraceRow, *, is_last: bool = False) -> None:
-        """Judge all waits of the groups that this row disturbs, by the state before it."""
+        """Judge all waits of the groups that this row disturbs, by the state before it.
+
+        The evidence has observed the row already; `_quiet_us` still has the state before it.
+        """
         for group_id, reads in self._reads.items():
             quiet_us = self._quiet_us[group_id]
             now_quiet_us = self._undisturbed.since_us(group_id)
@@ -232,6 +240,7 @@ class Readers(Checker):
         if read is None:
             return
         read.reached = offset
+        # A position that was reset is progress, but nothing was read.
         read.read_since_healing = read.read_since_healing or (self._healed and has_read)
         read.reported = False
         has_unread = self._written.get(row.partition or "", 0) > offset
@@ -241,6 +250,7 @@ class Readers(Checker):
         """Restart the reader's time: with a new leader or ISR, records may be lost or invisible."""
         partition = row.partition or ""
         if row.kind == TraceKind.LEADER_ELECTED:
+            # The new leader's log may be shorter; the next acknowledgement shows its end.
             self._written.pop(partition, None)
         for reads in self._reads.values():
             read = reads.get(partition)
@@ -252,6 +262,7 @@ class Readers(Checker):
                 read.unread = row
 
     def _is_whole(self, partition: str) -> bool:
+        """Return True if a partition has a leader and all replicas in sync, or is unknown."""
         known = self._replicas.of(partition)
         return known is None or (known.leader != "" and len(known.in_sync) == len(known.replicas))
 

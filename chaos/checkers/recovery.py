@@ -97,7 +97,7 @@ class Recovery(Checker):
         # producers without an acknowledged record since healing
         self._silent = {producer.name: producer for producer in context.producers}
         self._judged = 0
-        self._not_watched = 0
+        self._not_watched = 0  # waits that the end of the run cut short, within their bound
         self._slowest_us = 0
         self._last_us = 0
 
@@ -133,7 +133,7 @@ class Recovery(Checker):
         known = self._replicas.of(partition)
         if known is None or self._healed is None:
             return
-        # A new leader, or a replica that is back, begins to fill the ISR anew.
+        # For condition 1: a new leader, or a replica that is back, begins to fill the ISR anew.
         begins_anew = row.kind == TraceKind.BROKER_UNFENCED or (
             partition in self._lacking and self._lacking[partition].leader != known.leader
         )
@@ -141,6 +141,7 @@ class Recovery(Checker):
         self._update_wait(
             self._lacking, partition, row, known, waits=is_incomplete, begins_anew=begins_anew
         )
+        # For condition 2: the preferred leader could lead, and another broker does.
         is_elsewhere = (
             self.context.leader_balance_us is not None
             and known.leader not in ("", known.preferred)
@@ -257,7 +258,10 @@ class Recovery(Checker):
             yield from self._silent_producers()
 
     def _earliest_us(self, *rows: TraceRow | None) -> int:
-        """Return the latest of healing, `rows`, and the moment when all partitions were whole."""
+        """Return the time from which a wait counts: from then on nothing hinders its end.
+
+        It is the latest of healing, of `rows`, and of the moment when all partitions were whole.
+        """
         healed_us = 0 if self._healed is None else self._healed.time_us
         return max(healed_us, self._whole_since_us, *(row.time_us for row in rows if row))
 
@@ -285,6 +289,7 @@ class Recovery(Checker):
         return bool(self._lost_data.of(partition)) or (known is not None and not known.leader)
 
     def _transaction_bound_us(self, transaction: OpenTransaction) -> int:
+        """Return the bound of condition 3: with a decided outcome, only the markers are left."""
         if transaction.state != ONGOING:
             return 2 * ANSWER_US
         return (
@@ -299,6 +304,7 @@ class Recovery(Checker):
             state = self._transactions.last_state(producer_id)
             if expected is None or state is None:
                 continue
+            # Condition 3 judges the transaction; its offsets can only be stable after its end.
             if detail_of(state).get("transactional_id") in self._transactions.open:
                 continue
             partitions = (expected.offsets_partition, *expected.transaction_partitions)

@@ -1,6 +1,7 @@
 """All checkers by name; CheckSuite, which feeds them one trace; and their CheckContext.
 
-A new checker is one module and one line in `CHECKERS`. The lower half of this module computes the
+A new checker is one module and one line in `CHECKERS`. Coverage marks note rare situations; they
+read the same Evidence (facts computed from the rows). The lower half of this module computes the
 CheckContext of an experiment, above all the bounds of times that the checkers allow.
 """
 
@@ -166,7 +167,10 @@ class CheckSuite:
 def context_of(
     experiment: Experiment, *, clock_error_us: int = 0, in_virtual_time: bool = False
 ) -> CheckContext:
-    """Return the CheckContext of `experiment`."""
+    """Return the CheckContext of `experiment`.
+
+    Bounds that only virtual time guarantees are None in real time.
+    """
     config = experiment.cluster.config
     consumers: dict[str, list[ConsumerSpec]] = {group_id: [] for group_id in experiment.groups}
     spec = to_cluster_spec(experiment)
@@ -215,6 +219,7 @@ def context_of(
             ProducerExpectation(
                 name=producer.name,
                 topic=producer.topic,
+                # A second is 1_000 * MS microseconds.
                 period_us=round((1_000 * MS) / producer.records_per_second)
                 + producer.config.linger_ms * MS,
                 request_timeout_us=producer.config.request_timeout_ms * MS,

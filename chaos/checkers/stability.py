@@ -82,7 +82,7 @@ class Stability(Checker):
             *(consumer for group in context.groups.values() for consumer in group.consumers),
             *(producer.name for producer in context.producers),
         }
-        self._was_broken = False
+        self._was_broken = False  # True from the first fault on
         self._leader_changed_us = 0
         self._is_steady = False
         self._over = False
@@ -90,7 +90,10 @@ class Stability(Checker):
         self._judged = 0
 
     def judge(self, row: TraceRow) -> None:
-        """Judge a loss; remember faults, elections and the ISR."""
+        """Judge a loss; remember faults, elections and the ISR.
+
+        In rows of the controller, the broker is `row.peer`.
+        """
         if row.kind == TraceKind.RUN_STAGE:
             self._observe_stage(row)
         if self._over or not self.context.in_virtual_time:
@@ -118,6 +121,7 @@ class Stability(Checker):
                 self._report_loss(row, since_us, f"{row.node} {_LOSSES[TraceKind(kind)]}")
             case _:
                 pass
+        # 0: there was no fault so far. None, or a later time: there is or was one.
         self._was_broken = self._was_broken or self._faults.quiet_since_us != 0
 
     def _is_client(self, node: str) -> bool:
@@ -152,7 +156,7 @@ class Stability(Checker):
             self._elected_us[partition] = row.time_us
             self._elected_with[partition] = self._in_sync[partition]
         if before in ("", leader):
-            return
+            return  # the first leader, or a leader after none: nothing is lost
         self._leader_changed_us = row.time_us
         known = self._replicas.of(partition)
         if known is None or leader != known.preferred:
@@ -176,6 +180,7 @@ class Stability(Checker):
         since_election_us = row.time_us - self._elected_us.get(partition, 0)
         if since_election_us >= self.context.replica_lag_us // 2:
             left_early = []
+        # `may_lead` has the unfenced brokers that are not stopping.
         is_unfenced = any(_broker(broker) in self._replicas.may_lead for broker in left_early)
         # Without a quiet period only the rule about a new leader's ISR is judged.
         if since_us is None and is_unfenced:

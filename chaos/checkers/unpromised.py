@@ -1,5 +1,8 @@
 """Two properties that no design of a consumer group promises, but an application may need.
 
+A design is a way to distribute partitions: by a coordinator, or by each member from ZooKeeper. A
+group breaches a property if it does not hold for some time.
+
 - `one_owner_processes`: no two members process records of one partition while both own it. A
   coordinator fences the commits of a former owner, but not its processing (ZK-67). On ZooKeeper a
   member goes on processing after its session has ended (ZK-58).
@@ -52,7 +55,10 @@ class _Unpromised(Checker):
         self._over = self._over or detail_of(row).get("stage") == "stopping"
 
     def _report(self, *, judged: int, seen: dict[str, int], cost: str) -> CheckReport:
-        """Return the report. `cost` is the sentence about the measured breaches."""
+        """Return the report. `cost` is the sentence about the measured breaches.
+
+        Without a group that demands the property nothing was judged, and the check cannot pass.
+        """
         if not self._judged_groups:
             return self.report(judged=0, seen=seen, note=f"{cost}; no group asks for it")
         return self.report(judged=judged, seen=seen, note="" if self.findings_total else cost)
@@ -103,6 +109,7 @@ class OneOwnerProcesses(_Unpromised):
         if row.kind == TraceKind.RECORDS_CONSUMED:
             self._consumed(row)
             return
+        # `ended` has what the last row took from owners: it ends their overlaps.
         for group, partition, owner in self._owners.ended:
             self._close(group, partition, owner, row.time_us)
         if row.kind == TraceKind.PARTITIONS_ASSIGNED and row.group in self._groups:
@@ -165,6 +172,7 @@ class OneOwnerProcesses(_Unpromised):
     def _count(self, overlap: _Overlap, ended_us: int) -> None:
         if overlap.both_us is None:  # one owner was idle: no harm
             return
+        # max: by the clocks of two nodes, the second assignment may seem to be the older.
         length_us = ended_us - max(overlap.newer.time_us, overlap.older.time_us)
         self._records += overlap.records
         self._both_us += length_us
@@ -220,6 +228,7 @@ class PositionsNeverGoBack(_Unpromised):
             case TraceKind.ZOOKEEPER_TXN_APPLIED:
                 self._applied(row)
             case TraceKind.COMMIT_STORED if row.group in self._groups and row.offset is not None:
+                # Members on ZooKeeper that commit to Kafka have no member id there.
                 by_administrator = not row.member and row.group not in self.context.zookeeper_groups
                 store = (row.group, row.partition or "", "Kafka")
                 self._judge_commit(

@@ -12,7 +12,8 @@
 The rows of different nodes are ordered by the nodes' own clocks. A rule about two nodes therefore
 allows for the clock error. In real time a server that died is not judged by rule 2: its last rows
 may be lost, so its applied transactions are not all known. Rule ids (ZK-...) are those of
-docs/kafka/ZOOKEEPER_CONSUMER.md. A zxid is the number of a transaction; zxids grow.
+docs/kafka/ZOOKEEPER_CONSUMER.md. A zxid is the number of a transaction; zxids grow. It is the
+`offset` of each row here: of the transaction applied, or of the newest that a client had seen.
 """
 
 from collections import deque
@@ -97,9 +98,10 @@ class ZooKeeper(Checker):
                 else:
                     self._conflicts.append(row)
             case TraceKind.NODE_STARTED:
+                # A server that starts again applies the whole sequence from its beginning.
                 self._servers.pop(row.node, None)
                 self._forget_events(row.node)
-            case _:
+            case _:  # NODE_KILLED
                 server = self._servers.get(row.peer or "")
                 if server is not None:
                     server.died = True
@@ -166,7 +168,7 @@ class ZooKeeper(Checker):
         fired = self._fired.get((row.peer or "", row.node))
         if not fired:
             return  # the server's clock is behind: the row of the fired watch comes later
-        cause = fired.popleft()
+        cause = fired.popleft()  # events come in the order in which their watches fired
         if (row.offset or 0) >= (cause.offset or 0):
             self.report_finding(
                 f"{row.node} had an answer that shows the change before the event on "

@@ -1,7 +1,9 @@
 """Promises that each consumer on ZooKeeper keeps alone, without the rest of its group.
 
 No consumer promises that the members of a group agree, nor that every partition is read. An attempt
-is one try to own a share of the partitions: release, read a view of the members, compute, claim.
+is one try to own a share of the partitions: release, read a view of the members, compute, claim (an
+ephemeral owner node for each partition). A zxid is the number of a transaction of ZooKeeper; it is
+the `offset` of a row.
 Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 1. An attempt computes from a view that the consumer has read in this attempt (ZK-43): the children
@@ -45,8 +47,8 @@ class _Consumer:
     release_due: TraceRow | None = None
     lost: TraceRow | None = None  # the last PARTITIONS_LOST, until the next assignment
     is_alive: bool = True
-    member: str = ""
-    reported: dict[str, None] = field(default_factory=dict)
+    member: str = ""  # its id: the name of its node below `ids`
+    reported: dict[str, None] = field(default_factory=dict)  # kinds of findings, each once
 
 
 class ZooKeeperConsumers(Checker):
@@ -90,6 +92,7 @@ class ZooKeeperConsumers(Checker):
         }
         self._changed: dict[str, TraceRow] = {}  # group -> the last change of its members
         self._healed_us: int | None = None
+        # In real time only: (start of the attempt, view), judged at the end.
         self._views: list[tuple[TraceRow, TraceRow]] = []
         self._last_us = 0
         self._over = False
@@ -124,6 +127,7 @@ class ZooKeeperConsumers(Checker):
             return
         detail = detail_of(row)
         if detail["op"] == "closeSession":
+            # The session's node below `ids` is ephemeral, so it goes with the session.
             node = self._tree.clients.get(detail["session"])
             consumer = None if node is None else self._consumers.get(node)
             if consumer is not None:
@@ -184,7 +188,7 @@ class ZooKeeperConsumers(Checker):
         began, since = consumer.attempt, consumer.since
         if began is None or since is None or since.time_us > began.time_us:
             # The session began within the attempt. It may be on another server, whose tree is
-            # older than the one that the attempt began with.
+            # older than the one that the attempt began with. Rules 1 and 2 do not apply then.
             return
         if not self.context.in_virtual_time:
             self._views.append((began, row))
@@ -266,6 +270,7 @@ class ZooKeeperConsumers(Checker):
         )
 
     def _judge_notice(self, node: str, consumer: _Consumer) -> None:
+        """Report a consumer that has missed the last change of its group's members (rule 3)."""
         changed, view = self._changed.get(consumer.group), consumer.view
         if changed is None or view is None or not consumer.is_alive or self._healed_us is None:
             return

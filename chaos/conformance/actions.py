@@ -1,4 +1,8 @@
-"""Actions of a transcript: steps that are no request, such as a broker's death."""
+"""Actions of a transcript: steps that are no request, such as a broker's death.
+
+A transcript is a recording of requests to a Kafka cluster, and of what was done to it. It is
+replayed on a cluster of this project; a probe is a request of the replay that no client sent.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -40,6 +44,7 @@ WAIT_MAX_US = 60_000_000
 PROBE = "probe"
 """Client id of requests that only find out whether a broker coordinates."""
 PROBE_VERSION = 9  # of OffsetFetch
+# Any other answer, also an error, shows that the broker serves what it was asked for.
 NOT_SERVING = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -147,6 +152,7 @@ class Actions:
         )
 
     async def _serves(self, broker_id: int) -> bool:
+        """Return True if a broker serves every recorded group that `_coordinators` gives to it."""
         groups = tuple(
             OffsetFetchRequestGroup(group_id=group_id, topics=())
             for group_id in self._group_ids
@@ -164,6 +170,7 @@ class Actions:
         )
 
     async def _restart(self, broker_id: int) -> None:
+        """Start a broker again, and wait until the controller has unfenced it."""
         await self._runtime.restart(broker_name(broker_id))
         deadline_us = self._runtime.now_us() + WAIT_MAX_US
         while True:
@@ -188,6 +195,7 @@ class Actions:
         return partition_for(group_id, self._offsets_partitions)
 
     async def _move_leader(self, step: ActionStep) -> None:
+        """Move the leadership of a group's offsets partition, and wait for its new coordinator."""
         broker_id = _broker(step, "to")
         partition = self._partition_of(_text(step, "group"))
         self._coordinators[partition] = broker_id

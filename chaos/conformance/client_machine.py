@@ -1,7 +1,8 @@
 """ClientMachine: the node that stands for all recorded clients, with many connections.
 
-It sends each request when the replayer says so. It knows nothing of groups and retries nothing,
-because a recording has every request that the clients sent, retries included.
+A recording has the requests of clients to a Kafka cluster; the replayer sends them to a cluster of
+this project. The machine sends each request when the replayer says so. It knows nothing of groups
+and retries nothing, because a recording has every request that the clients sent, retries included.
 """
 
 from collections.abc import Callable
@@ -77,6 +78,7 @@ class ClientMachine:
                     client_id=to.client_id,
                 )
             )
+            # A request may be parked for long, so the connection is looked at before its end.
             self.host.after(HANDSHAKE_US, channel.note_open)
         channel.connection.send(
             request,
@@ -103,6 +105,7 @@ class ClientMachine:
 def _report_end(
     channel: _Channel, on_end: Ended, outcome: AnyResponse | Disconnected | RequestTimedOut
 ) -> None:
+    """Pass on an answer, which shows that the connection was open, or the text of an outcome."""
     if not isinstance(outcome, Disconnected | RequestTimedOut):
         channel.was_open = True
         on_end(outcome)

@@ -1,6 +1,8 @@
 """Conformity of our cluster with Kafka: the share of equal steps in the transcripts of a folder.
 
-A step is equal if our answer has no difference from Kafka's (`comparison`).
+A transcript is a recording of requests to a Kafka cluster, with its answers; a step is a request,
+or an action such as a broker's death. A step is equal if our answer has no difference from Kafka's
+(`comparison`).
 """
 
 from collections.abc import Iterable
@@ -15,13 +17,17 @@ from chaos.conformance.transcript import ActionStep, ComparisonRules, Transcript
 from protocol.errors import InvariantViolation, SimulationError
 
 LEADER_TRIES_MAX = 64
-"""Limit of the runs of one transcript, with different ids, until group leaders are as recorded."""
+"""Limit of the runs of one transcript, until its group leaders are as recorded.
+
+Each run has other member ids, on whose hashes the choice of a leader depends: `judge_transcript`.
+"""
 
 
 class StepDifference(msgspec.Struct, frozen=True, kw_only=True):
     """A step that differs from Kafka's: the step, then the fields of its Difference.
 
-    For an action, `api` is the action's name and `version` None.
+    For an action, `api` is the action's name and `version` None. For the kinds BROKEN and
+    NOT_CARRIED_OUT of `what`, `field` has the reason.
     """
 
     n: int
@@ -144,6 +150,8 @@ def _all_broken(transcript: Transcript, seed: int, why: str) -> FileConformity:
 
 def _play_and_compare(transcript: Transcript, rules: ComparisonRules, seed: int) -> FileConformity:
     played = play_transcript(transcript, rules, seed=seed)
+    # `kafka` is the recorded version, on which some orders depend. `bindings` has our ids for the
+    # symbols that stand for generated ids in the recording.
     differences_by_step = compare(played.steps, rules, transcript.kafka, played.bindings)
     differences: list[StepDifference] = []
     steps_by_api: dict[str, int] = {}

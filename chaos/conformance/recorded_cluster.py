@@ -1,4 +1,8 @@
-"""The cluster of a transcript as a ClusterSpec: brokers, settings and topics."""
+"""The cluster of a transcript as a ClusterSpec: brokers, settings and topics.
+
+A transcript is a recording of requests to a Kafka cluster, with its answers. Its groups and
+transactional ids must have the same coordinators here, so that each request reaches its own.
+"""
 
 import msgspec
 
@@ -20,7 +24,7 @@ from protocol.partitioner import partition_for
 
 CLIENT_MACHINE = NodeName("/127.0.0.1")
 """Address of all recorded clients as Kafka prints it: the host in DescribeGroups."""
-CONTROLLER_ID = 100
+CONTROLLER_ID = 100  # brokers have the numbers from 0
 LOOPBACK = LinkModel(base_us=50, jitter_us=0, tail_us=0, tail_one_in=0)
 """Latency over loopback: the recorder measured about a millisecond for both directions."""
 TRANSACTION_COORDINATOR_APIS = ("InitProducerId", "AddOffsetsToTxn", "EndTxn")
@@ -147,7 +151,8 @@ def first_coordinator(transcript: Transcript) -> int:
 
     Recordings do not contain the initial replicas of a partition, only later moves. So the broker
     is derived from the answers before the first action: it is the one that an answer to
-    FindCoordinator names, or the one that first answers without NOT_COORDINATOR.
+    FindCoordinator names, or the one that first answers without NOT_COORDINATOR, whichever comes
+    first. Broker 0 if no answer shows it.
     """
     for step in transcript.steps:
         if isinstance(step, ActionStep):

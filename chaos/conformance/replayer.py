@@ -1,7 +1,9 @@
 """Replay of one transcript against our cluster in virtual time, each request at its recorded time.
 
-Each scenario has a new cluster, with one broker or three. Data flow: Transcript -> ClusterSpec ->
-VirtualRuntime -> PlayedSteps, which `comparison` compares with the recording.
+A transcript is a recording of one scenario: requests to a Kafka cluster with their answers, and
+actions on the cluster. In place of an id that Kafka generated, it has a symbol; `bindings` has our
+id for each symbol. Each scenario has a new cluster, with one broker or three. Data flow: Transcript
+-> ClusterSpec -> VirtualRuntime -> PlayedSteps, which `comparison` compares with the recording.
 """
 
 from dataclasses import dataclass, field
@@ -38,6 +40,7 @@ from protocol.wire.fields import PlainMessage, PlainValue
 SETTLE_US = 1_000_000
 """Wait between the cluster's first coordinator and the scenario's start."""
 POLL_INTERVAL_US = 500
+"""Interval at which the replay looks for an answer."""
 MEMBER_FIELDS = ("member_id", "producer_id")
 """Fields of an answer that have a generated id. A symbol stands for such an id in a transcript."""
 
@@ -162,6 +165,7 @@ class _Replay:
                 await self._runtime.sleep(POLL_INTERVAL_US)
 
     async def _until_over(self) -> None:
+        """Wait for every outstanding answer, until its deadline."""
         for played in self._played.steps:
             while not played.is_over and self._runtime.now_us() < self._deadline_us(played):
                 await self._runtime.sleep(POLL_INTERVAL_US)
@@ -191,7 +195,8 @@ class _Replay:
             self._played.not_carried_out[step.n] = str(failure)
             return
         if step.action == "wait_new_coordinator":
-            # Later steps are timed from here. For instance, a session that the new coordinator has
+            # Later steps are timed from here: the recorded end of this action becomes now. So
+            # `_start_us` moves. For instance, a session that the new coordinator has
             # loaded ends a session timeout after the coordinator serves, and our failover may take
             # longer or shorter than Kafka's.
             self._start_us = self._runtime.now_us() - round(step.done_ms * US_PER_MS)

@@ -18,7 +18,7 @@ from protocol.wire.fields import PlainMessage, PlainValue
 
 INDEX = "index.json"
 SYMBOL = re.compile(r"<(?:member|producer):\d+>")
-"""Symbol that the recorder put in place of an id that the recorded broker generated."""
+"""Symbol that the recorder put in place of an id that the broker generated: `<member:1>`."""
 INDEX_ABOVE_MAX = 3
 """Number of folders above the transcripts that are searched for their index."""
 
@@ -107,7 +107,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file's content, with steps that are not parsed yet."""
+    """A file's content, with steps that are not parsed yet, so that each can have its own error."""
 
     id: str
     kafka: str
@@ -265,6 +265,7 @@ def _rules(index: _Index) -> ComparisonRules:
 
 
 def _config(config: dict[str, bool | int | float | str]) -> Iterator[tuple[str, PlainValue]]:
+    """Yield the settings, with whole numbers in place of floats: settings have none."""
     for name, value in config.items():
         yield name, int(value) if isinstance(value, float) else value
 
@@ -302,6 +303,7 @@ def _message(document: dict[str, object], path: str) -> PlainMessage:
 
 
 def _value(value: object, path: str) -> PlainValue:
+    """Return a value of a body, with `{"hex": ...}` as bytes. Raises: ValueError."""
     if isinstance(value, dict):
         if set(value) != {"hex"}:
             return _message(value, path)

@@ -26,6 +26,7 @@ def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
     document = without_defaults(experiment)
     for name, group in experiment.groups.items():
         _write_late_settings(document["groups"][name], group)
+    # First all scalars as one section, then each mapping or list as one, with empty lines between.
     sections = [
         "".join(_section(key, value) for key, value in document.items() if _is_scalar(value)),
         *(_section(key, value) for key, value in document.items() if not _is_scalar(value)),
@@ -45,7 +46,7 @@ def _write_late_settings(document: dict[str, Any], group: GroupDefinition) -> No
         if late.config is None:
             continue
         late_settings = msgspec.to_builtins(late.config)
-        for key in document.get("config", {}):
+        for key in document.get("config", {}):  # the group's settings that are not at the default
             written["config"].setdefault(key, late_settings[key])
 
 

@@ -27,6 +27,7 @@ TITLE = "coordlab experiment"
 FILE_NAME = "experiment.schema.json"
 _NULL: Schema = {"type": "null"}
 _DURATION = msgspec.json.schema(Duration)
+# A duration is a whole number and a unit. The lookahead demands a digit other than 0.
 _NOT_ZERO = {"pattern": r"^(?=0*[1-9])" + _DURATION["pattern"].removeprefix("^")}
 _PARTS_OF_TARGETS = {
     "<topic-partition>": r"[A-Za-z0-9._-]+-[0-9]+",
@@ -41,7 +42,7 @@ _PARTS_OF_TARGETS = {
 
 
 def experiment_schema() -> Schema:
-    """Return the schema of a whole file."""
+    """Return the schema of a whole file: that of Experiment, with the other structs as `$defs`."""
     structs = {struct.__name__: struct for struct in _structs()}
     defs: dict[str, Schema] = msgspec.json.schema_components(
         tuple(structs.values()), ref_template="#/$defs/{name}"
@@ -114,6 +115,7 @@ def _restrict(defs: dict[str, Schema]) -> None:
     consumer = defs[ConsumerConfig.__name__]["properties"]
     consumer["partition.assignment.strategy"]["minItems"] = 1
     consumer["bootstrap.servers"]["items"]["pattern"] = r"^broker-[0-9]+(:|(?!\n)$)"
+    # `(?!\n)$`: in Python, `$` alone also fits before a line end. The choices are text and null.
     for choice in consumer["group.instance.id"]["anyOf"]:
         if choice["type"] == "string":
             choice["pattern"] = r"^([A-Za-z0-9._-]|\{index\})+(?!\n)$"
@@ -148,6 +150,7 @@ def _restrict_faults(defs: dict[str, Schema]) -> None:
         defs[_name_of_targets(kind)] = _targets_of(kind)
 
 
+# Schemas for `_if` and `_with` are mappings of properties, not whole schemas.
 _OFTEN: Schema = {"repeat": {"type": "integer", "minimum": 2}}
 """Condition of a fault that the plan injects more than once."""
 
@@ -184,6 +187,7 @@ def _name_of_targets(kind: FaultKind) -> str:
 
 
 def _targets_of(kind: FaultKind) -> Schema:
+    """Return the schema of one target that a fault of this kind accepts."""
     kinds = [TARGET_KINDS[name] for name in kind.targets]
     patterns = "|".join(target_pattern(target.syntax) for target in kinds)
     return {

@@ -1,7 +1,9 @@
 """Loader: finds experiment files, reads them, and reports all their problems at once.
 
 Data flow: name or path -> YAML with lines (`yaml_document`) -> `--var` (`overrides`) -> structs
-(`schema_errors`) -> semantic checks (`rules`) -> `LoadedExperiment`. Nothing is started here.
+(`schema_errors`) -> semantic checks (`rules`) -> `LoadedExperiment`. Nothing is started here. A
+shape error is a key or a value that the structs do not allow; a semantic error is about values
+that contradict each other. An override is a value of the command line (`--var key=value`).
 """
 
 import sys
@@ -43,7 +45,10 @@ class LoadedExperiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedExperiment:
-    """An experiment that has a name. `problem` is set if it cannot be loaded."""
+    """An experiment that has a name: that of its file, without the suffix.
+
+    `problem` says why it cannot be loaded, and is None if it can.
+    """
 
     name: str
     path: Path
@@ -63,6 +68,7 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
     try:
         experiment = experiment_in(root, file, overrides)
     except ExperimentError as error:
+        # `root` has the overrides that could be applied.
         semantic_errors = _semantic_errors_despite_shape(root, file)
         raise ExperimentError(in_order([*error.problems, *semantic_errors])) from error
     problems = placed(errors(experiment), root, file)

@@ -17,6 +17,7 @@ class Problem:
     - `line`: counts from 1; None for a value of `--var` and for a file as a whole.
     - `path`: the place in the file, e.g. `faults[0].target`; empty for the file as a whole.
     - `near_miss`: the word that was probably meant.
+    - `file`: empty until the loader has placed the problem.
     """
 
     file: str
@@ -59,7 +60,8 @@ def near_miss(word: str, known: Iterable[str]) -> str | None:
     `session_timeout_ms`.
     """
     names = list(known)
-    # Reversed, so that of two names with the same letters the first one is kept.
+    # Reversed, so that of two names with the same letters the first one is kept: in a dict, the
+    # last value of a key wins.
     by_letters = {_letters(name): name for name in reversed(names)}
     if _letters(word) in by_letters:
         return by_letters[_letters(word)]

@@ -2,7 +2,8 @@
 
 msgspec decides whether a document is valid, but stops at the first error. So for an invalid
 document jsonschema finds all errors and their paths, with the JSON Schema that msgspec makes of the
-structs. Each error becomes a `Problem` with words of this project.
+structs. Each error becomes a `Problem` with words of this project. A choice is one schema of an
+`anyOf`, or one value of an `enum`; a near miss is the word that was probably meant.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,6 +69,7 @@ def shape_errors(document: object, struct: type[msgspec.Struct]) -> list[ShapeEr
 
 
 def _shape_error(error: _Untyped) -> ShapeError:
+    # For an unknown key `_check_keys` has appended the key itself to the path.
     steps = tuple(error.absolute_path)
     if error.validator != _UNKNOWN:
         return ShapeError(steps=steps, choices=tuple(error.schema.get("enum", ())))
@@ -164,6 +166,9 @@ def _check_keys(
     validator: _Untyped, others: _Untyped, mapping: object, schema: _Schema
 ) -> Iterator[_Untyped]:
     """Yield errors for unknown keys of a struct, and for missing ones; check a mapping's values.
+
+    Like the other checks it is called by jsonschema, with the value of its keyword: `others` is
+    the schema's `additionalProperties`.
 
     A key that is misspelt gets one error: its correct form is not reported as missing.
     """
@@ -277,6 +282,7 @@ def _near_value(value: object, schema: _Schema) -> str | None:
         return None
     if not _is_number(value) or value < 0:
         return None
+    # A number without a unit is taken for seconds: 5 is `5s`, 0.5 is `500ms`.
     if isinstance(value, int) or value.is_integer():
         return f"{int(value)}s"
     ms = value * 1_000

@@ -16,6 +16,7 @@ from chaos.experiment.problems import Problem
 from chaos.experiment.schema_errors import ShapeError, shape_errors
 
 _MAX_REPAIRS = 50
+"""Limit of the replaced values: each costs a check of the whole document or several."""
 _STAND_INS: tuple[object, ...] = ("5s", 1, "x", False, [], {})
 """Replacements for a bad value. The first one that is valid at the place is taken."""
 _TIMES = frozenset({"at", "duration", "every", "repeat"})
@@ -52,7 +53,7 @@ def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument |
             if len(remaining) < len(errors):
                 document, errors = candidate, remaining
                 break
-        else:
+        else:  # no candidate has fewer errors
             return None
     return None if errors else RepairedDocument(document=document, repaired=tuple(repaired))
 
@@ -69,6 +70,7 @@ def _unjudged_place(error: ShapeError) -> tuple[str | int, ...]:
 
 def _candidates(document: object, error: ShapeError) -> Iterator[_Document]:
     """Yield copies in which the error's key is renamed, removed, or has another value."""
+    # `holder` is the mapping or list around the wrong value, within the copy.
     *path, last = error.steps
     copy, holder = _copy_with_part(document, path)
     if isinstance(last, str) and last in holder:

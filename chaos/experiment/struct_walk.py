@@ -1,7 +1,9 @@
 """The walk over an experiment's structs: their fields, their values, and paths to values.
 
 `StructField` has the key of a field in the file, its type, default and meaning. All code that lists
-settings uses it: the JSON Schema, errors, `dump`, the reference pages, the shrinker, the report.
+settings uses it: the JSON Schema, errors, `dump`, the reference pages, the shrinker, the report. In
+the lower half `kind`, `bare` and `expected` are type annotations, and an Item is a value of the
+file.
 """
 
 import ast
@@ -26,6 +28,7 @@ Place = tuple[str | int, ...]
 _INDEX = re.compile(r"(?:\[([0-9]{1,6})\]|([0-9]{1,6}))(?=[.\[]|$)")
 """An index of a list at the beginning of a path, `[0]` or `0`, before the next step."""
 _AFTER_WORD = re.compile(r"[.\[]")
+"""What may follow a word in a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +260,13 @@ def _no_such_place(walked: str, rest: str, length: int) -> Problem:
 
 
 def _longest_prefix(rest: str, names: Iterable[str]) -> str | None:
+    """Return the longest name with which `rest` begins, as whole steps; None if there is none."""
     fitting = [name for name in names if rest == name or rest.startswith((f"{name}.", f"{name}["))]
     return max(fitting, key=len, default=None)
 
 
 def _bare(expected: object) -> object:
+    """Return X of `Annotated[X, ...]`, and any other type as it is."""
     return get_args(expected)[0] if get_origin(expected) is Annotated else expected
 
 

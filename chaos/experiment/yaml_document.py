@@ -29,7 +29,7 @@ class Item:
 
     value: "dict[str, Item] | list[Item] | Scalar"
     line: int | None = None
-    key_lines: dict[str, int | None] = field(default_factory=dict)
+    key_lines: dict[str, int | None] = field(default_factory=dict)  # of a mapping's keys
 
     def plain(self) -> object:
         """Return the value without lines, for msgspec."""
@@ -84,6 +84,7 @@ def parse_document(text: str, shown_as: str) -> Item:
         loader = yaml.SafeLoader(text)  # raises on characters that YAML does not allow
     except yaml.YAMLError as error:
         raise _not_yaml(shown_as, error) from error
+    # Below, MarkedYAMLError is the subclass of YAMLError that knows the place.
     try:
         root = loader.get_single_node()
         if root is None:
@@ -183,6 +184,7 @@ class _Reader:
         return Item(line=line, value=values, key_lines=key_lines)
 
     def _keys(self, node: yaml.MappingNode, path: str) -> Iterator[tuple[str, int, yaml.Node]]:
+        """Yield each key as written, with its line and the node of its value."""
         for key_node, child in node.value:
             key_line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):

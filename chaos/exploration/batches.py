@@ -1,5 +1,7 @@
 """A worker's handling of a batch of seeds: draw, play, and return the kept data of the runs.
 
+A seed draws an experiment from a space; a lineage is a tuple of seeds, of which the first draws the
+plan and each later one mutates it. BROKEN is the result of a run without a verdict.
 Data flow: (Space, seeds or lineages) -> PlayedRun of each, as bytes. Every function depends on its
 arguments only, so that neither the process nor the batch in which a seed is played matters.
 """
@@ -59,7 +61,7 @@ def play_seeds(space: Space, items: Items) -> bytes:
 def play_seed(space: Space, item: Item) -> PlayedRun:
     """Play one seed; the run is BROKEN if the seed cannot even be drawn."""
     lineage = (item,) if isinstance(item, int) else item
-    seed, kept = lineage[-1], lineage if len(lineage) > 1 else ()
+    seed, kept = lineage[-1], lineage if len(lineage) > 1 else ()  # (): the seed was drawn
     try:
         grown = grow(space, lineage)
     except Exception as error:
@@ -76,6 +78,7 @@ def play_seed(space: Space, item: Item) -> PlayedRun:
     except RunNeverEnds as error:
         reason = f"{type(error).__name__}: {error}"
         run = PlayedRun(seed=seed, result=PlayResult.BROKEN, reasons=(reason,))
+    # `play` knows only the network seed, which a mutant may have from its parent.
     return msgspec.structs.replace(run, seed=seed, lineage=kept)
 
 

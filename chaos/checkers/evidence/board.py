@@ -1,5 +1,6 @@
 """Evidence: the facts of one run that several checkers and coverage marks need, each kept once.
 
+A checker judges one promise of the cluster. A coverage mark notes that a rare situation occurred.
 Each row of the trace is processed in this order:
 
 1. coverage marks read the facts as they were before the row;

@@ -1,7 +1,8 @@
 """The history of committed offsets, from the trace: one register per group and partition.
 
 Determines when each commit took effect, if it did. `durable_commits` judges the consequences for a
-fetch.
+fetch. Most commits have two rows: COMMIT_STORED of the broker, when its append is complete, and the
+member's row of the answer or of its failure. A register keeps one Commit for both.
 """
 
 from collections import deque
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from protocol.trace import TraceKind, TraceRow
 
 MAX_KEPT_COMMITS = 4_096
+"""Limit of a register, so that a long run needs no more memory."""
 GIVEN_UP_BY_THE_CLIENT = frozenset({"TIMED_OUT", "DISCONNECTED"})
 """Errors of requests that no broker answered."""
 
@@ -18,7 +20,8 @@ GIVEN_UP_BY_THE_CLIENT = frozenset({"TIMED_OUT", "DISCONNECTED"})
 class Commit:
     """One commit of one partition. It took effect between `earliest_us` and `latest_us`, or never.
 
-    `row` is that of the answer or of the client's failure; of the broker if there is no answer.
+    `row` is the client's row of the answer or the failure. Without one it is the broker's row.
+    `node` is the node of that row.
     """
 
     offset: int
@@ -62,7 +65,10 @@ class Register:
             self.pending.setdefault(commit.offset, []).append(commit)
 
     def forgive(self) -> int:
-        """Mark all commits so far as not promised; return how many were acknowledged."""
+        """Mark all commits so far as not promised; return how many were acknowledged.
+
+        For a partition that lost data as Kafka allows: a fetch may then lack these commits.
+        """
         before = sum(commit.acknowledged for commit in self.commits)
         commits = [replace(commit, acknowledged=False) for commit in self.commits]
         self.commits.clear()
@@ -98,6 +104,8 @@ class Register:
         The answer comes first for commits in transactions, which are stored when their marker
         comes. A coordinator that loaded the commit does not know its member.
         """
+        # The broker's row of a plain OffsetCommit has the id of its append in `correlation_id`. It
+        # comes before the answer, so no answer covers it yet.
         if row.correlation_id is not None or offset not in self._acknowledged:
             return False
         for known in reversed(self.commits):
@@ -127,7 +135,11 @@ class Register:
 
 
 def replaces(newer: Commit, older: Commit, margin: int) -> bool:
-    """Return True if `newer` certainly took effect after `older`, provided that it took effect."""
+    """Return True if `newer`, if it took effect at all, certainly did so after `older`.
+
+    Units: `margin` is microseconds, the largest difference between the clocks of two nodes; rows of
+    one node have one clock.
+    """
     if newer is older:
         return False
     if newer.node == older.node:

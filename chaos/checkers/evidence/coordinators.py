@@ -3,7 +3,9 @@
 In a failover two brokers trace states of one group. The new coordinator loads the group; the old
 one unloads it later, or goes on as a zombie, which does not know yet that it was replaced. The
 coordinator of the newest leader epoch counts. A broker that is elected again before it learned of
-its replacement becomes coordinator without a load (BEHAVIOUR 5.4).
+its replacement becomes coordinator without a load (BEHAVIOUR 5.4, in docs/kafka): its row is
+LOAD_IGNORED. A tenure is the time in which a broker serves an offsets partition, from a load to the
+next unload or to its death.
 
 Other questions are about one broker alone: whether it serves a partition of `__consumer_offsets` or
 `__transaction_state`, and which groups it has in memory.
@@ -78,6 +80,7 @@ class CoordinatorView:
         """Take a row of COORDINATOR_KINDS."""
         match row.kind:
             case TraceKind.LOAD_STARTED:
+                # Memory is empty until the rows GROUP_LOADED, which come before LOAD_COMPLETED.
                 for group_id in self._groups_in.get(row.partition or "", ()):
                     self._states.pop((row.node, group_id), None)
                     self._members.pop((row.node, group_id), None)
@@ -96,7 +99,7 @@ class CoordinatorView:
                     self._held.get(group_id, {}).pop(row.node, None)
                     self._known.get(group_id, {}).pop(row.node, None)
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
-                died = row.peer or row.node
+                died = row.peer or row.node  # a kill is a row of the driver, with the node as peer
                 for partition, tenures in self._tenures.items():
                     tenures.pop(died, None)  # no member is attached to a dead broker
                     self._unloaded.pop((died, partition), None)
@@ -112,6 +115,7 @@ class CoordinatorView:
                 self._note_members(row, detail_of(row))
             case TraceKind.MEMBER_ADDED:
                 self._note_holder(row)
+                # None: no row has listed the group's members yet, so one more says nothing.
                 members = self._members.get((row.node, row.group or ""))
                 if members is not None:
                     members[row.member or ""] = None
@@ -141,6 +145,7 @@ class CoordinatorView:
             self._known.setdefault(row.group, {})[row.node] = None
 
     def _note_holder(self, row: TraceRow) -> None:
+        """Note that a broker has the group, with its members, in memory."""
         self._held.setdefault(row.group or "", {})[row.node] = None
 
     def _note_members(self, row: TraceRow, detail: Mapping[str, Any]) -> None:
@@ -151,7 +156,10 @@ class CoordinatorView:
     # -- one broker ---------------------------------------------------------------------------
 
     def served_since(self, node: str, partition: str) -> TraceRow | None:
-        """Return the load of a broker that serves a partition, None if it does not."""
+        """Return the load of a broker that serves a partition, None if it does not.
+
+        A zombie still serves.
+        """
         tenure = self._tenures.get(partition, {}).get(node)
         return None if tenure is None or tenure.ended_us is not None else tenure.load
 

@@ -28,6 +28,7 @@ FAULT_KINDS = frozenset(
 )
 """Kinds of trace rows that `observe` needs."""
 KEPT_FAULTS = 64
+"""Number of past faults that are kept, the last ones."""
 ENDING = frozenset({"crash", "power_loss"})
 """Faults whose only effect is that processes end."""
 OF_PROCESSES = frozenset({*ENDING, "pause"})
@@ -50,7 +51,7 @@ class FaultsInForce:
             consumer for known in context.groups.values() for consumer in known.consumers
         }
         # Faults in force, each with its first row. Keys: ("fault", fault id), ("down", node) and
-        # ("paused", node).
+        # ("paused", node). One planned crash has two keys: its own, and "down" of the node.
         self._active: dict[tuple[str, str], TraceRow] = {}
         self._past: list[PastFault] = []
         self._brokers: dict[str, None] = {}  # nodes known as brokers: they were unfenced once
@@ -82,6 +83,7 @@ class FaultsInForce:
         self.was_quiet_since_us = self.quiet_since_us
         peer = row.peer or ""
         match row.kind:
+            # `key` is set for what begins here; each case that begins nothing returns.
             case TraceKind.FAULT_INJECTED:
                 key = ("fault", row.cause or "")
                 if is_momentary(row):
@@ -135,6 +137,7 @@ class FaultsInForce:
         return [*past, *self._active.values()]
 
     def _end(self, key: tuple[str, str], row: TraceRow) -> None:
+        """Move a fault in force to the past ones; do nothing if it is not in force."""
         began = self._active.pop(key, None)
         if began is None:
             return

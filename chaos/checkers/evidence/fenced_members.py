@@ -1,13 +1,13 @@
 """Static members that a failover fenced, because their new id was never stored.
 
 Kafka 3.9 allows this sequence, because its JoinGroup cannot tell the rightful owner of a
-`group.instance.id` from an impostor (BEHAVIOUR 2.2):
+`group.instance.id` from an impostor (BEHAVIOUR 2.2, a section of docs/kafka/BEHAVIOUR.md):
 1. A static member that comes back gets a new member id. Unless the group is Stable, the id is
    written only with the group's next assignment.
 2. A coordinator that takes over before that loads the old id.
 3. It answers requests with the new id by FENCED_INSTANCE_ID, which ends the application.
 The same can happen in a split brain: the replaced coordinator has the old id, and fences a member
-that asks it again. Schedules of the corpus show both cases
+that asks it again. Schedules of the corpus (files that the tests play) show both cases
 (`static_member_whose_new_id_was_never_stored`, `static_member_fenced_by_a_replaced_coordinator`).
 
 An id with which the member was Stable is stored: by the generation's assignment, or by the append
@@ -74,6 +74,7 @@ class FencedMembers:
         member = row.member or ""
         match row.kind:
             case TraceKind.MEMBER_ADDED:
+                # The other brokers that have the group in memory do not have the new id.
                 group.added[member] = None
                 for broker in self._coordinators.holders(row.group or ""):
                     if broker != row.node:
@@ -91,6 +92,7 @@ class FencedMembers:
                 pass
 
     def _loaded(self, group: _Group, broker: str, members: list[str]) -> None:
+        """Compare the ids that a broker has loaded with all ids that were given."""
         for member in group.added:
             if member in members:
                 group.lacking.get(member, {}).pop(broker, None)
@@ -102,6 +104,7 @@ class FencedMembers:
 
         The id was not stored yet, or the broker is not the coordinator any more.
         """
+        # If the partition lost data as Kafka allows, any lack of the id is legal.
         lacking = group.lacking.get(member, {})
         if self._lost_data.of(self._context.groups[group_id].offsets_partition):
             return bool(lacking)

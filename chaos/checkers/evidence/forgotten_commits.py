@@ -9,7 +9,9 @@
    transactions have committed offsets in the meantime, and the effects end these, too (Kafka
    `scheduleHandleTxnCompletion`).
 
-Schedules of the corpus show the cases: `failed_append_empties_the_slot_of_the_next_attempt` and
+A pending offset belongs to a transaction without an end; the marker, a record that the transaction
+coordinator has written to the offsets partition, ends it. Schedules of the corpus (files
+that the tests play) show the cases: `failed_append_empties_the_slot_of_the_next_attempt` and
 `end_of_a_transaction_that_comes_behind_a_load`.
 
 In both cases the log has the commit, and the next load of the group shows it. Nothing else excuses
@@ -36,7 +38,7 @@ FORGETTING_KINDS = frozenset(
 
 @dataclass(slots=True)
 class _Producer:
-    """The transaction of a producer. Units: times of its beginning and of its decision."""
+    """The last transaction of a producer. `decided_us` is the time at which its end was decided."""
 
     began_us: int = 0
     decided_us: int = 0
@@ -91,6 +93,7 @@ class ForgottenCommits:
             case "PrepareCommit":
                 known.decided_us = row.time_us
             case "CompleteCommit" | "CompleteAbort":
+                # All markers are written. An offset that still waits will never get an end.
                 of_producer = [key for key in self._pending if key[1] == producer_id]
                 for key in of_producer:
                     pending = self._pending.pop(key)

@@ -60,6 +60,7 @@ class LostData:
 
     def is_loss(self, row: TraceRow) -> bool:
         """Return True if this row is the election with which its partition lost data as allowed."""
+        # Call it while `row` is the last row of its partition: later losses hide earlier ones.
         losses = self._losses.get(row.partition or "")
         return losses is not None and losses[-1] is row
 
@@ -68,6 +69,7 @@ class LostData:
         return self._losses.get(partition, [])
 
     def _note_damage(self, row: TraceRow) -> None:
+        """Note that the broker `row.peer` lacks data of every partition whose ISR has it."""
         for replicas in self._replicas.values():
             if row.peer in replicas.in_sync:
                 replicas.damaged[row.peer] = row

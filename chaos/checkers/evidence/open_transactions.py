@@ -45,7 +45,7 @@ class OpenTransactions:
         for group_id, expected in context.groups.items():
             self._groups_in.setdefault(expected.offsets_partition, []).append(group_id)
         self._open: dict[str, OpenTransaction] = {}
-        self._unstable: dict[tuple[str, int], TraceRow] = {}
+        self._unstable: dict[tuple[str, int], TraceRow] = {}  # by (group, producer id)
         self._last: dict[int, TraceRow] = {}  # by producer id
 
     @property
@@ -70,6 +70,7 @@ class OpenTransactions:
             case TraceKind.TRANSACTIONS_LOADED:
                 self._loaded(row)
             case TraceKind.LOAD_STARTED:
+                # The rows GROUP_LOADED of this load follow.
                 for group_id in self._groups_in.get(row.partition or "", ()):
                     of_group = [key for key in self._unstable if key[0] == group_id]
                     for key in of_group:
@@ -96,6 +97,7 @@ class OpenTransactions:
             self._set_open(transactional_id, state, row)
 
     def _loaded(self, row: TraceRow) -> None:
+        """Replace the open transactions of a partition by those that a load has found."""
         of_partition = [
             transaction
             for transaction in self._open.values()

@@ -49,7 +49,7 @@ class Replicas:
 
     def __init__(self) -> None:
         self._partitions: dict[str, SeenPartition] = {}
-        self._may_lead: dict[str, int] = {}
+        self._may_lead: dict[str, int] = {}  # broker -> time of its unfencing, in microseconds
 
     @property
     def partitions(self) -> Mapping[str, SeenPartition]:

@@ -3,8 +3,8 @@
 A coordinator gives a member `session.timeout.ms` from each of its requests (SESSION_RESTARTED),
 from the load of its group (GROUP_LOADED), and from each answer that the group's next state gives to
 waiting members. If the time passes without another request, the coordinator removes the member
-(MEMBER_REMOVED): the member died, was cut off or hangs (BEHAVIOUR 5.4; Kafka
-`completeAndScheduleNextHeartbeatExpiration`).
+(MEMBER_REMOVED): the member died, was cut off or hangs (section 5.4 of docs/kafka/BEHAVIOUR.md;
+Kafka `completeAndScheduleNextHeartbeatExpiration`).
 
 Sessions are judged only while the group is Stable. In other states a member may be parked: it waits
 for the answer to its JoinGroup or SyncGroup, and does not expire before that answer; and the
@@ -52,6 +52,7 @@ SESSION_KINDS = frozenset(
 SLACK_US = 5_000_000
 """Time that a busy broker takes to carry out a timer; measured well below 1 s."""
 MAY_BE_PARKED = frozenset({Api.JOIN_GROUP.label, Api.SYNC_GROUP.label})
+"""Requests whose answer a coordinator may hold back."""
 _STABLE = "Stable"
 _ENDS = frozenset({"Empty", "Dead"})
 _LEAVE_TIMERS_ALONE = frozenset(
@@ -123,6 +124,7 @@ class SessionEnds:
                 self._begin(broker_group, row.member or "", row, length_us)
             case TraceKind.GROUP_LOADED if row.group in self._context.groups:
                 self._sessions.pop(broker_group, None)
+                # The row lacks the members' own timeouts, so each gets the longest of any member.
                 length_us = self._context.groups[row.group].session_timeout_us
                 members = detail_of(row).get("members")
                 for member in members if isinstance(members, list) else ():
@@ -176,6 +178,7 @@ class SessionEnds:
             if session is None or session.reported:
                 continue
             until_us = self._judged_from_us(key, session, now_us)
+            # A session that is not judged now is looked at again after `margin_us`.
             if until_us + margin_us < now_us:
                 session.reported = True
                 yield key, session
@@ -194,6 +197,7 @@ class SessionEnds:
     def _is_delayed(self, since_us: int) -> bool:
         """Return True if a fault since then may have delayed a broker's clock or disk."""
         return any(
+            # A fault's id is its kind and a number, such as `crash-1`.
             (began.cause or "").rpartition("-")[0] not in _LEAVE_TIMERS_ALONE
             for began in self._faults.since(since_us)
             if began.kind == TraceKind.FAULT_INJECTED
@@ -202,6 +206,7 @@ class SessionEnds:
     def _begin(
         self, broker_group: tuple[str, str], member: str, row: TraceRow, length_us: int
     ) -> None:
+        """Begin or restart a session. An existing one keeps its entry in the heap."""
         members = self._sessions.setdefault(broker_group, {})
         until_us = row.time_us + length_us
         if member not in members:

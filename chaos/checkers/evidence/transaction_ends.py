@@ -39,6 +39,7 @@ END_KINDS = frozenset(
 )
 """Kinds of rows that TransactionEnds must see."""
 MAX_KEPT_DECISIONS = 16
+"""Kept decisions of a producer, the last ones."""
 _COMMIT, _ABORT = "PrepareCommit", "PrepareAbort"
 _CARRIED_OUT = ("CompleteCommit", "CompleteAbort")
 
@@ -164,6 +165,7 @@ class TransactionEnds:
                 for row in self._decisions.get(end.producer_id, ())
                 if row.time_us >= end.since.time_us - self._margin_us
             ]
+            # If offsets were counted, the group has committed, whatever the marker said.
             detail = detail_of(end.row)
             is_commit = detail["committed"] or detail["offsets"] > 0
             wanted = _COMMIT if is_commit else _ABORT

@@ -35,7 +35,7 @@ KEPT = 512
 """Number of kept rows: some minutes of a small cluster."""
 MOST_FAULTS, MOST_OTHERS = 4, 8
 """Limits of a finding's events; the last ones are kept, since more would be hard to read."""
-_CONTROLLERS = controller_name(0).removesuffix("0")
+_CONTROLLERS = controller_name(0).removesuffix("0")  # the beginning of every controller's name
 
 
 class TurningPoints:
@@ -72,7 +72,7 @@ class TurningPoints:
         last_us = evidence[-1].time_us
         began = [row for row in faults if row.time_us <= last_us]
         begin_us = min(row.time_us for row in (*began, evidence[0]))
-        known = {_place(row) for row in evidence}
+        known = {_place(row) for row in evidence}  # rows that the finding shows already
         faults_by_cause: dict[tuple[object, ...], TraceRow] = {}
         others: dict[tuple[object, ...], TraceRow] = {}
         for row in self._rows:

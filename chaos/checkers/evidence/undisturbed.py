@@ -39,7 +39,7 @@ class _Group:
     coordinators: tuple[str, ...]  # partitions that its coordinators need
     alive: dict[str, None] = field(default_factory=dict)
     stopped: dict[str, None] = field(default_factory=dict)  # those of `alive` that are paused
-    changed_us: int = 0  # time of the last disturbance of the fourth kind
+    changed_us: int = 0  # time of the last disturbance of kind 4 in the list above
 
 
 class Undisturbed:
@@ -81,11 +81,12 @@ class Undisturbed:
 
     def observe(self, row: TraceRow) -> None:
         """Take a row of DISTURBING_KINDS."""
-        node = row.peer or row.node
+        node = row.peer or row.node  # in rows of the driver, the node is the peer
         match row.kind:
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
                 self._note_life(node, row, lives=row.kind == TraceKind.NODE_STARTED)
             case TraceKind.MEMBER_STATE:
+                # A consumer that leaves the group counts as gone until its process starts again.
                 if row.cause == MemberStateCause.LEFT:
                     self._note_life(row.node, row, lives=False)
             case TraceKind.NODE_PAUSED | TraceKind.NODE_RESUMED if node in self._group_of:

@@ -42,6 +42,7 @@ class _Path:
     zxids: list[int] = field(default_factory=list)
     znodes: list[Znode | None] = field(default_factory=list)
 
+    # `zxids` grows, so that `at` can search it.
     def put(self, zxid: int, znode: Znode | None) -> None:
         self.zxids.append(zxid)
         self.znodes.append(znode)
@@ -128,7 +129,7 @@ class ZooKeeperTree:
             case "createSession":
                 self.sessions[session] = row
                 return None
-            case "error":
+            case "error":  # a refused request has a zxid, too, and changes nothing
                 return None
             case _ if session not in self.sessions:
                 return f"{op} {detail.get('path') or ''} of session {session}, which is not open"
@@ -149,6 +150,7 @@ class ZooKeeperTree:
             return None
         known = self._paths.setdefault(path, _Path())
         before = known.now
+        # Legal are only a create where no znode is, and a setData or delete where one is.
         if (detail["op"] == "create") != (before is None):
             return f"{detail['op']} {path}, which {'exists' if before else 'does not exist'}"
         if before is not None and before.session is not None and detail["op"] == "delete":

@@ -114,6 +114,7 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
             f"{prefix}.min.isr",
         )
     for name, topic in experiment.topics.items():
+        # Reported, and still judged below.
         if name in {CONSUMER_OFFSETS, TRANSACTION_STATE, CLUSTER_METADATA}:
             yield problem(
                 f"topics.{name}",
@@ -133,7 +134,10 @@ def _topic_errors(experiment: Experiment) -> Iterator[Problem]:
 def _replication_errors(
     factor: int, min_insync: int, brokers: int, factor_path: str, min_path: str
 ) -> Iterator[Problem]:
-    """Yield an error if a topic needs more brokers, or more replicas, than there are."""
+    """Yield an error if a topic needs more brokers, or more replicas, than there are.
+
+    `factor_path` and `min_path` are the places of the two settings in the file.
+    """
     if factor > brokers:
         yield problem(
             factor_path,

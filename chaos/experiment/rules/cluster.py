@@ -1,5 +1,7 @@
 """Rules for the settings of brokers and topics, also in view of the plan's faults.
 
+The plan is the list of faults that a run injects. A Problem is one error or warning, with the path
+of its setting in the experiment file. Helpers stand below the rules that use them.
 Source: docs/kafka/BEHAVIOUR.md, section 8.1; Kafka's KafkaConfig.validateValues for settings that a
 broker refuses.
 """
@@ -132,6 +134,11 @@ def topic_warnings(
 
 
 def _min_insync_warnings(experiment: Experiment) -> Iterator[Problem]:
+    """Yield a warning about `__consumer_offsets`' min.insync.replicas, if a fault makes it unwise.
+
+    It is too high if one absent broker stops all writes, and too low if one replica may be the only
+    one with an acknowledged commit.
+    """
     config = experiment.cluster.config
     factor, min_insync = config.offsets_topic_replication_factor, config.min_insync_replicas
     fault = _first_broker_fault(experiment)

@@ -1,4 +1,10 @@
-"""Rules for the faults of a plan: their targets, ends, arguments and times."""
+"""Rules for the faults of a plan: their targets, ends, arguments and times.
+
+A fault hits a target, such as `broker(0)`; a fault of links has two ends instead, `from` and `to`,
+each with one or more targets. A target is a role and its argument. A momentary fault is over at
+once; a gradual one, such as a rollout, takes as long as it takes. A near miss is the word that was
+probably meant. `path` is the fault's place in the file.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -63,6 +69,7 @@ def fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) ->
     elif fault.fault == "pause":
         yield problem(
             f"{path}.duration",
+            # A broker that runs again within its session goes on with its heartbeats.
             "the controller may not notice at all",
             expected=f"more than broker.session.timeout.ms ({session_ms} ms)",
             found=f"`{fault.duration}`",
@@ -96,6 +103,7 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
         if duration is not None:
             yield from too_long(duration, f"{path}.{field}")
     has_none = kind is not None and (kind.momentary or kind.is_gradual)
+    # `kind is not None` follows from `has_none`; it is for the type checker.
     if fault.duration is not None and has_none and kind is not None:
         why = "is done in a moment" if kind.momentary else "takes as long as it takes"
         yield problem(
@@ -124,6 +132,7 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
             found=f"`{fault.every}`",
         )
         return
+    # LONGEST_US is 24 hours.
     if microseconds(fault.at) + every_us * (fault.repeat - 1) > LONGEST_US:
         yield problem(
             f"{path}.repeat", "the last one would be too late", expected="all within `24h`"
@@ -163,7 +172,7 @@ def _aim_errors(
                 found=f"`{fault.target}`",
             )
         for name, targets in ends:
-            # For a `target` alone, the error above has both missing keys already.
+            # For a `target` without ends, the error above has named both missing keys already.
             if not targets and (fault.target is None or given):
                 yield problem(
                     f"{path}.{name}", "is missing", expected="a target, or a list of targets"

@@ -1,4 +1,10 @@
-"""Rules for a consumer group: its topics, the settings of its members, their instance ids."""
+"""Rules for a consumer group: its topics, the settings of its members, their instance ids.
+
+A group is coordinated by a broker or by ZooKeeper. Late members are members that the run starts at
+a time of its plan; they may have settings of their own. A near miss is the value that was probably
+meant. `path` is the group's place in the file. `{index}` (MEMBER_INDEX) in an id stands for the
+member's number.
+"""
 
 import re
 from collections import Counter
@@ -30,6 +36,7 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
     """Yield the errors of a group: settings with which its members could not work."""
     yield from check_once("topic", group.topics, experiment.topics, f"{path}.topics")
     yield from _coordination_errors(group, path)
+    # The time in which a member processes a record is drawn between these two.
     least_us, most_us = group.process_bounds_us
     if least_us > most_us:
         yield problem(
@@ -151,6 +158,7 @@ def _patience_warnings(group: GroupDefinition, path: str) -> Iterator[Problem]:
 def _consumer_errors(
     experiment: Experiment, config: ConsumerConfig, path: str
 ) -> Iterator[Problem]:
+    """Yield the errors of one section of consumer settings, the group's or a late member's."""
     yield from broken_limits(ERRORS, config, path)
     if not config.partition_assignment_strategy:
         yield problem(
@@ -261,5 +269,6 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
             f"{path}.config.enable.auto.commit",
             "members commit by themselves and by Kafka's auto-commit",
             expected="one of the two: false beside commit_interval_ms, or commit_interval_ms: null",
+            # With all settings at their defaults, the file probably does not have this one.
             found="true" if config != ConsumerConfig() else "true, the default",
         )

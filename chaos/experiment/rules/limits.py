@@ -1,7 +1,7 @@
 """Limits of settings: tables of `A <= B because`, and the check that reads them.
 
 B is another setting of the same section, by Kafka's name, or a value. A rule that needs more than
-two settings, or settings of two sections, is code in the other modules of this room.
+two settings, or settings of two sections, is code in the other modules of this folder.
 """
 
 import operator
@@ -80,6 +80,7 @@ def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterato
         limit: Any = row.limit if limiting_setting is None else getattr(section, limiting_setting)
         if row.relation.holds(value, limit):
             continue
+        # IS compares values of any type, the others compare numbers.
         if row.relation is Relation.IS:
             expected, found = show(limit), show(value)
         else:

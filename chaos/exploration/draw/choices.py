@@ -1,6 +1,9 @@
 """The choices of a seed: places in an experiment's document, and the values to choose from.
 
-A path of the space has at most one `*`. The place of each path in the document is found once, when
+A space is a file from which each seed draws an experiment: a base experiment (its document), and in
+`counts`, `settings` and `together` the options of each choice, by dotted paths into the base. A
+path has at most one `*`, which stands for every key or element at its step. The place of each path
+in the document is found once, when
 the space is read, so that a draw only writes values.
 Data flow: SpaceDefinition -> `Choice`s -> changed document.
 """
@@ -25,7 +28,8 @@ Steps = tuple[str | int, ...]
 class Spot:
     """A path of the space, resolved to steps through a document.
 
-    Shape: `star` is the index of the step that stands for every key or element; None: no such step.
+    Shape: `star` is the index in `steps` of the step that stands for every key or element; None if
+    the path has no `*`.
     """
 
     path: str
@@ -114,7 +118,7 @@ def keys_of(choice: Choice, root: Item) -> tuple[str | int | None, ...]:
 
     A choice without a star has the single key None.
     """
-    spot = choice.spots[0]
+    spot = choice.spots[0]  # all spots of a choice have the same star
     if spot.star is None:
         return (None,)
     return tuple(steps[spot.star] for steps in spot.places(root))
@@ -184,7 +188,7 @@ def _spot(path: str, base: Item, here: str) -> Spot | Problem:
     if isinstance(prefix, Problem):
         return replace(prefix, file="", path=here)
     within = _at(base, tuple(prefix))
-    # The first key stands for all keys while the rest of the path is resolved.
+    # The first key or index stands for all while the rest of the path is resolved.
     first = next(iter(within.value), None) if isinstance(within.value, dict) else "0"
     if first is None or not within.children():
         return problem(
@@ -260,6 +264,7 @@ def _put(root: Item, steps: Steps, value: object) -> None:
 
 
 def _keep_first(parent: Item, key: str | int, count: int) -> None:
+    """Shorten the mapping or list at `key` to its first `count` entries."""
     within = _at(parent, (key,))
     if isinstance(within.value, dict):
         within.value = dict(list(within.value.items())[:count])

@@ -1,6 +1,9 @@
 """Patterns whose faults coincide: restarts, lost responses, lags, two faults of one role.
 
-Faults that are drawn one by one coincide so closely once in thousands of runs. Here the gap between
+A pattern draws several faults together. `draw` has the random streams of one draw, and the time at
+which its first fault begins (`after_ms` counts from there); `draw.target((role,))` is a target of
+that role, None if the experiment has none. Faults that are drawn one by one coincide so closely
+once in thousands of runs. Here the gap between
 two faults has any order of magnitude, from a round trip to a timeout.
 """
 
@@ -12,7 +15,7 @@ from protocol.api import Api
 
 # A role or a fault that a tuple has twice is drawn twice as often.
 _RESTARTED = ("coordinator-of", "coordinator-of", "follower-of", "broker", "member", "controller")
-_DISKLESS = ("member", "leader-member-of", "controller")
+_DISKLESS = ("member", "leader-member-of", "controller")  # roles without a disk to empty
 _ON_ONE_ROLE = ("coordinator-of", "coordinator-of", "leader-of", "follower-of", "member")
 _MOST_SLOW_MS = 10_000
 """Longest delay of a slow follower's fetches."""

@@ -1,5 +1,7 @@
 """`draw`: makes the experiment of a seed, with an explicit plan of faults.
 
+A space is a file with a base experiment (its document), and choices: places in the document with
+the options that a seed draws from. If the place has a star, the seed draws once for each key there.
 Data flow: (Space, seed) -> document -> Experiment. The experiment passes the same checks as one
 that is read from a file.
 """
@@ -92,6 +94,7 @@ def _choose(
 
 def _place_of(path: str, taken: dict[str, str]) -> str:
     """Return the place in the space's file of the value at an experiment's path."""
+    # The drawn value that is, or contains, the value at `path`; the longest path is the nearest.
     drawn_above = [drawn for drawn in taken if path.startswith(drawn)]
     return taken[max(drawn_above, key=len)] if drawn_above else f"experiment.{path}"
 

@@ -2,7 +2,9 @@
 
 Each fault has its own random streams (`fault_draw`), so that a smaller window, or another duration
 of one fault, does not change the other faults. The loader accepts every fault that is drawn here.
-The next fault is a single fault or a pattern, which is a combination of faults (`patterns`).
+The next fault is a single fault or a pattern, which is a combination of faults (`patterns`). A
+FaultDraw is one such draw: its number, its time and its random streams, one for each purpose. A
+target, such as `broker(0)`, names the nodes that a fault hits; a fault of links has two ends.
 """
 
 from collections.abc import Sequence
@@ -149,7 +151,7 @@ def _single(draw: FaultDraw, kind: FaultKind) -> tuple[FaultDefinition, ...]:
     if kind.has_ends:
         return (_link_fault(draw, kind),)
     target = draw.target(kind.targets)
-    if target is None:
+    if target is None:  # the experiment has no node that this kind can hit
         return ()
     return (
         FaultDefinition(

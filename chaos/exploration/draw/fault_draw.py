@@ -1,7 +1,8 @@
 """Random streams, time slot and targets of one drawn fault.
 
 Each purpose of each fault has a random stream of its own, so that an additional draw for one
-purpose does not change the values drawn for another.
+purpose does not change the values drawn for another. A target is written as in an experiment file:
+a role, such as `leader-of`, and its argument in brackets.
 """
 
 from collections.abc import Sequence
@@ -47,7 +48,11 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultDraw:
-    """The draw of fault number `index` of a seed. Units: `at_ms` counts from the steady state."""
+    """The draw of fault number `index` of a seed, or of a pattern, whose faults share the number.
+
+    Units: `at_ms` counts from the steady state; `after_ms` in the methods counts from `at_ms`.
+    Every call with the same purpose draws the same value.
+    """
 
     experiment: Experiment
     space: FaultSpace
@@ -118,6 +123,7 @@ class FaultDraw:
         sizes = {name: topic.partitions for name, topic in self.experiment.topics.items()}
         internal = internal_topics(self.experiment)
         if TRANSACTION_STATE in internal:
+            # An internal topic is (number of partitions, replication factor).
             sizes[TRANSACTION_STATE] = internal[TRANSACTION_STATE][0]
         offsets = internal[CONSUMER_OFFSETS][0]
         drawn = CONSUMER_OFFSETS if rng.random() < 0.5 or not sizes else rng.choice(list(sizes))
@@ -197,6 +203,7 @@ class FaultDraw:
     def gap_ms(self, purpose: str, longest_ms: int) -> int:
         """Draw a gap from 1 ms to `longest_ms`; each power of two is equally likely."""
         rng = self.rng(purpose)
+        # First the power of two, then a value from it up to the next power.
         exponent = rng.randrange(max(1, longest_ms).bit_length())
         return min(longest_ms, rng.randrange(1 << exponent, 2 << exponent))
 

@@ -1,8 +1,10 @@
 """Operations: drawn rollouts and scalings of a group.
 
-A rollout replaces each member by a successor. Start-up times are drawn around the session timeout,
-because a successor that joins while its predecessor's session lasts has other effects than a later
-successor. All times are short enough for the operation to end within the run.
+A rollout replaces each member by a successor; its surge is the number of successors that may run
+beside all members, in spare places. A scaling changes the number of members. Start-up times are
+drawn around the session timeout, because a successor that joins while its predecessor's session
+lasts has other effects than a later successor. All times are short enough for the operation to end
+within the run.
 """
 
 from random import Random
@@ -90,6 +92,7 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
     if rng.random() < BATCHES:
         args["in_batches"] = True
     if rng.random() < PARTIAL:
+        # As in a StatefulSet: members with a lower number keep the old version.
         args["partition"] = rng.randrange(group.members_total)
     if rng.random() < STARTED:
         args["ready"] = "started"

@@ -1,8 +1,11 @@
 """Patterns for groups on ZooKeeper: faults of sessions, of their connections and of the ensemble.
 
-Without a group on ZooKeeper, a pattern has no faults. Most patterns also restart a member of the
-group at about the same time, because most races need a change of the group's members. Ids in
-brackets (ZK-58) are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+A pattern draws several faults together; `after_ms` counts from its time. `draw.rng(purpose)` is a
+random stream, `draw.around_ms(timeout, factor, group)` a multiple of a timeout of the group. A
+value that a tuple of choices has twice is drawn twice as often. Without a group on ZooKeeper, a
+pattern has no faults. Most patterns also restart a member of the group at about the same time,
+because most races need a change of the group's members. Ids in brackets (ZK-58) are those of the
+rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from chaos.experiment.structs import FaultDefinition, zookeeper_ids

@@ -1,4 +1,9 @@
-"""The corpus: for each mark and each pair of marks, the smallest plans that reached it."""
+"""The corpus: for each mark and each pair of marks, the smallest plans that reached it.
+
+A plan is the list of faults of a run. A mark is a rare situation that a run may reach; a pair, two
+of them in one run. A guided search mutates plans of rare marks: their parents. A lineage is the
+seeds that made a plan: the first drew it, each later one mutated it.
+"""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -50,7 +55,10 @@ class Corpus:
         self._plans: dict[str | Pair, list[RunSeen]] = {}
 
     def take(self, run: RunSeen) -> None:
-        """Add the next run, in the order of seeds."""
+        """Add the next run, in the order of seeds.
+
+        The coverage counts every run. Plans are kept of runs that passed and may be mutated again.
+        """
         self.coverage.take(run.marks, mutated=run.is_mutated)
         if not run.passed or len(run.lineage) > MAX_GENERATIONS:
             return
