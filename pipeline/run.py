@@ -143,6 +143,7 @@ def _analyze(
 ) -> tuple[RunSummary, ...]:
     """Analyse small runs by one task each, and all other runs by the transforms."""
     small = [run for run in runs if run.rows <= min(whole_run_rows, MAX_ROWS) and whole_run_rows]
+    # Without this package on the workers, a task cannot read a run; Spark's own transforms can.
     if not workers_have_package(spark.sparkContext):
         small = []
     has_large_runs = len(small) < len(runs)
@@ -166,7 +167,7 @@ def _read_whole(
     """Analyse each run by one task; return summaries by run, None if the transforms must do it."""
     if not runs:
         return {}
-    reported = 0
+    reported = 0  # runs whose end `parts` knows already
 
     def count_up_to(done: int) -> None:
         nonlocal reported

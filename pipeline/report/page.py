@@ -1,4 +1,7 @@
-"""One HTML page from sections. The page is offline: it contains style, scripts, Vega and data."""
+"""One HTML page from sections. The page is offline: it contains style, scripts, Vega and data.
+
+A pick is a choice above a chart; the payload of a chart is its Vega specification with its data.
+"""
 
 import json
 from collections.abc import Sequence
@@ -72,6 +75,7 @@ def render(page: Page) -> str:
 
 
 def _single_parts(part: Part) -> tuple[Part, ...]:
+    """Return the parts that a Beside puts side by side; any other part alone."""
     return part.parts if isinstance(part, Beside) else (part,)
 
 

@@ -21,6 +21,7 @@ from pipeline.summary.outcomes import in_number_order, listed
 from pipeline.summary.story import as_title, coordinator_with_epoch, counted, moment_text
 
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
+"""A number and its unit, with the space between them at which a line must not break."""
 _SPAN = re.compile(r"\d\N{NO-BREAK SPACE}s to (run end|[\d.]+)")
 _CODE = re.compile(r"`([^`<]+)`")
 _BLOCK = re.compile(r"\s*<(p|ul|ol|dl|div|pre|details|h[3-6]|table|figure|section|blockquote)\b")
@@ -30,7 +31,11 @@ OWNERSHIP, AVAILABILITY, REBALANCES = "lane-ownership", "lane-availability", "la
 
 
 def render_line(template: str, macro: str, *facts: object, **more: object) -> Markup:
-    """Return a macro's text about the facts as one line, with numbers and units kept together."""
+    """Return a macro's text about the facts as one line, with numbers and units kept together.
+
+    `template` is the name of a file without `.j2`, `macro` that of a macro in it; `facts` and
+    `more` are the macro's arguments.
+    """
     line = " ".join(render_block(template, macro, *facts, **more).split())
     return with_code(Markup(unbroken(line)))
 
@@ -154,6 +159,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # Tests and filters of the templates: `part is chart`, `value | cell`.
     parts = {"chart": Chart, "table": TextTable, "paragraph": Paragraph, "beside": Beside}
     for name, part in parts.items():
         environment.tests[name] = lambda value, part=part: isinstance(value, part)

@@ -1,4 +1,8 @@
-"""Names for the columns of a comparison: short texts that distinguish the runs."""
+"""Names for the columns of a comparison: short texts that distinguish the runs.
+
+A setting is known by its section and its name in the experiment's file; a column of the comparison
+is one run, or several runs with equal names.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -50,6 +54,7 @@ def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
     if len(runs) > MAX_COLUMNS or len(set(names)) == len(names):
         return tuple(names)
     manifests = [run.manifest for run in runs]
+    # Each of these three is added only to names that are still equal after the one before.
     for parts_of_runs in (
         [f"seed {manifest.seed}" for manifest in manifests],
         [manifest.started_at for manifest in manifests],

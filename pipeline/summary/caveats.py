@@ -1,6 +1,8 @@
 """Caveats of a PASS: times with two owners or none, and repeated records, that no promise forbids.
 
-Terminal, report, `list` and JSON all call `caveats_of`, which reads only the summary of a run.
+Terminal, report, `list` and JSON all call `caveats_of`, which reads only the summary of a run. MARK
+follows a figure in whose time a machine was away by accident. A spread is the distribution of one
+felt figure over the partitions of a group.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +15,7 @@ FELT_US = 1_000_000
 """Shortest time that is a caveat: users do not notice a shorter one."""
 _UNOWNED = "without an owner"
 _REPEATED = "records processed again"
+"""Names of felt figures (FELT_MEASURES)."""
 
 
 def caveats_of(summary: RunSummary | None) -> tuple[str, ...]:
@@ -38,6 +41,7 @@ def pass_text(word: str, caveats: Sequence[str]) -> str:
 
 def _two_owners(summary: RunSummary) -> list[str]:
     """Tell of the longest time in which two members owned a partition; empty if none was felt."""
+    # Shorter than the error between clocks, two owners may be due to the clocks alone.
     least_us = max(FELT_US, summary.clock_error_us)
     overlaps = [owners for owners in summary.owners if owners.longest_us >= least_us]
     if not overlaps:

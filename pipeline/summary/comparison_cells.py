@@ -1,6 +1,8 @@
 """Cells of a comparison: the values of a figure over the runs of a column, and their text.
 
-Lengths are microseconds. If no run of a column has the figure, the cell is None, never 0.
+A column is one run, or several runs with the same settings. Lengths are microseconds. If no run of
+a column has the figure, the cell is None, never 0. MARK follows a figure in whose time a machine
+was away by accident.
 """
 
 from collections.abc import Sequence
@@ -142,6 +144,7 @@ def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
     if not medians:
         return False
     low, high = min(medians), max(medians)
+    # First the medians must be far enough apart, then the ranges of the runs must not overlap.
     if high == low or 100 * (high - low) < NOTABLE_PERCENT * high:
         return False
     if unit == "us" and high - low < max(NOTABLE_US, *(cell.bound_us for cell in known)):

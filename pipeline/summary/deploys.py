@@ -1,6 +1,8 @@
 """The cost of a deploy: rebalances, times without service and repeated records of its group.
 
-Pure functions compute it from the journal's faults and the felt figures, as values and plain text.
+A deploy is a rollout, the replacement of a group's members one after another; it counts as one of
+the run's faults, which are listed in its journal. The felt figures are those that users notice.
+Pure functions compute the cost from both, as values and plain text.
 The felt figures cover the whole run from the steady state on. So only a group with a single rollout
 has a cost, and the text names other faults of the run, which may have contributed.
 """
@@ -15,6 +17,7 @@ from pipeline.summary.story import counted
 from results_schema.journal import JournalEntry
 
 ROLLOUT = "rollout"
+"""Kind of the fault. The next three are names of felt figures."""
 UNOWNED = "without an owner"
 WAITED = "no processing despite records"
 REPEATED = "records processed again"
@@ -208,6 +211,7 @@ def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
         return sorted(map(value_of, costs))[(len(costs) - 1) // 2]
 
     lengths = sorted(cost.length_us for cost in costs if cost.length_us is not None)
+    # Names and the number of partitions are those of the first cost, all figures are medians.
     return replace(
         costs[0],
         replaced=median(lambda cost: cost.replaced),

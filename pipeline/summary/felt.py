@@ -1,7 +1,8 @@
 """The felt figures of a run: times without service, lag and repeats, per group and in all.
 
 The tables `felt_partitions` and `felt_groups` define the figures; this module holds their
-distributions over partitions, as plain Python without Spark.
+distributions over partitions, as plain Python without Spark. Felt figures are those that users of a
+group notice. The usual lag of a partition is its greatest lag before the first fault.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pipeline.summary.outcome_summary import AggregateRow, Aggregates
 
 PERCENTS = (50, 90)
+"""The percentiles of a Spread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ FELT_MEASURES = (
     ),
     FeltMeasure(name=LAG_OVER, column="lag_over_us", is_time=True, adds_up=False),
 )
-"""In the order in which they are shown."""
+"""The felt figures of a partition, in the order in which they are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

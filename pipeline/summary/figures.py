@@ -19,7 +19,12 @@ from pipeline.summary.outcomes import (
 )
 
 Chain = Literal["broker", "client", "gap"]
-"""The table of the summary that has a measure. Chains overlap in time: never add them up."""
+"""The table of the summary that has a measure. Chains overlap in time: never add them up.
+
+- `broker`: the phases from a fault to the new active coordinator, for each offsets partition;
+- `client`: the phases until that coordinator accepted a member, for each member;
+- `gap`: times without service of members, data partitions and groups.
+"""
 
 PERCENTS = (50, 90, 99)
 MARK = " *"
@@ -328,6 +333,7 @@ def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
 
 
 def _badness(candidate: Worst) -> tuple[bool, int]:
+    """Return the key by which faults are compared: a time that never ended is the worst."""
     return candidate.distribution.missing > 0, candidate.longest_us
 
 

@@ -1,7 +1,8 @@
 """From aggregates to outcomes: rebalances, double coordinators and owners, repeats, commit errors.
 
-`spark_aggregates` and `trace_aggregates` compute the aggregates; this module needs neither Spark
-nor the trace.
+An aggregate is a table of few rows over all runs, such as the rebalances of one kind after one
+fault. `spark_aggregates` and `trace_aggregates` compute the aggregates; this module needs neither
+Spark nor the trace.
 """
 
 from collections.abc import Mapping, Sequence
@@ -147,4 +148,5 @@ def _in_order(rows: Sequence[AggregateRow], *columns: str) -> list[AggregateRow]
 
 
 def _nulls_first(value: str | int | None) -> tuple[bool, str | int]:
+    """Return a key that sorts None first; the 0 in it is never compared with a value."""
     return (value is not None, 0 if value is None else value)

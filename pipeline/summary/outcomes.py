@@ -1,7 +1,9 @@
 """Outcomes of a run for its groups, as plain Python: rebalances, double coordinators and owners.
 
 `figures.RunSummary` holds these structs beside the phases. Times are microseconds on the run's
-clock, lengths are microseconds. This module imports no Spark.
+clock, lengths are microseconds. This module imports no Spark. A tenure is the time in which a
+broker is the coordinator of an offsets partition in one leader epoch; of two that overlap, the
+older has the lower epoch.
 """
 
 from collections.abc import Iterable
@@ -163,6 +165,7 @@ def in_number_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 _NO_NUMBER = -1
+"""Number of a name that ends in none."""
 
 
 def _split(name: str) -> tuple[str, int]:

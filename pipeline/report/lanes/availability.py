@@ -1,6 +1,8 @@
 """The availability lane: the times without service of groups, members and partitions.
 
-Such a time is called a gap; a group, member or data partition that has one is its subject.
+Such a time is called a gap; a group, member or data partition that has one is its subject. A lane
+is a chart on the time axis that all lanes of a page share. In its data, `a` and `b` are the ends of
+a bar in seconds, `l` and `s` its long and its short label; LANE's columns define the other keys.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +23,7 @@ from pipeline.summary.outcomes import in_number_order, listed
 MAX_ROWS = 40
 """Up to this number, each subject has a row. With more, the lane shows numbers over time."""
 MAX_GAPS = 400
+"""Limit of the bars, the longest first."""
 ROW_PX = 18
 GROUP, MEMBER, PARTITION = "group", "member", "partition"
 KINDS = {
@@ -196,6 +199,7 @@ def _gap_datum(run: ReportInput, row: Row, name: str) -> Datum:
 def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
     """Return the lane as numbers over time: a gap counts from the injection of its fault on."""
     areas: list[Datum] = []
+    # The first kind is the one that is shown before the reader picks another.
     kinds = [
         kind
         for kind in (MEMBER, GROUP, PARTITION)

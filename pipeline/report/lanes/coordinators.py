@@ -1,6 +1,8 @@
 """The coordinator lane: the active coordinator of each offsets partition that stores groups.
 
-A tenure is the time in which one broker is the coordinator in one leader epoch.
+A tenure is the time in which one broker is the coordinator in one leader epoch. A lane is a chart
+on the time axis that all lanes of a page share. In its data, `r` is the name of a row, `l`, `q` and
+`s` are labels from long to short; LANE's columns and `_LOAD` define the other keys.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +23,7 @@ from pipeline.summary.outcomes import in_number_order
 MAX_PARTITIONS = 50
 """Limit of the lane: the partitions with most moves. Kafka has 50 offsets partitions by default."""
 MAX_TENURES = 600
+"""Limit of the bars, in equal parts for all partitions shown."""
 _LOADING = "a load of the new coordinator"
 _DATA = ("tenures", "stalled", "vacant", "loads", "twice")
 """Names of the chart's data.
@@ -152,7 +155,7 @@ def _add_partition(
     below these.
     """
     spans = [(tenure["start_us"], tenure["end_us"]) for tenure in tenures]
-    taken = slots(spans)
+    taken = slots(spans)  # for each tenure its row, from 0: the first that is free
     loads = {
         (load["new_leader"], load["leader_epoch"]): load
         for load in run.tables.rows("broker_phases")

@@ -1,6 +1,9 @@
 """The fault lane: the faults of the run with the nodes that they hit, and the run's parts.
 
-A fault has up to three parts: it is being injected, it is in force, it is being healed.
+A fault has up to three parts: it is being injected, it is in force, it is being healed. A momentary
+fault, such as an election, has none. A fault by accident is none of the plan: a machine was away by
+itself. In the data, `r` is the name of a row, `p` the part, `x` marks an accident, `l` and `s` are
+the long and the short label; LANE's columns define the other keys.
 """
 
 from collections.abc import Sequence
@@ -18,6 +21,7 @@ from results_schema.journal import JournalEntry
 MAX_ROWS = 30
 """Up to this number, each fault has a row; more faults share the rows of their kind."""
 MAX_FAULTS = 400
+"""Limit of the faults in the lane: the first ones."""
 _RUN_ROW = "the run"
 """Name of the first row, which shows the parts of the run."""
 _ACCIDENT_HATCH = HATCHES[7]
@@ -85,6 +89,7 @@ def faults_lane(run: ReportInput) -> Chart | None:
             data["points"].insert(0, LANE.datum(fault, start, label_end, r=row, p="of a moment"))
         else:
             data["parts"][:0] = _parts(fault, row, run.end_us)
+    # The rows in the order in which they first occur.
     names = [_RUN_ROW, *sorted(set(rows.values()), key=list(rows.values()).index)]
     y = rows_y(names)
     whole = Marks("run", y, (Tip("l", "the run"), *FROM_TO))

@@ -1,4 +1,9 @@
-"""The group-state lanes: the state of each group on each coordinator, over time."""
+"""The group-state lanes: the state of each group on each coordinator, over time.
+
+A lane is a chart on the time axis that all lanes of a page share. In its data, `w` is the colour of
+the coordinator, `p` the group that a reader can pick, `l` and `s` are the long and the short label;
+LANE's columns define the other keys.
+"""
 
 from collections.abc import Sequence
 
@@ -142,7 +147,10 @@ def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt
 
 
 def _fills(rows: Sequence[Row]) -> dict[str, str]:
-    """Return the fills of the states that occur, so that the legend names no others."""
+    """Return the fills of the states that occur, so that the legend names no others.
+
+    Dead has no fill, because it is a cross. If nothing but Dead occurs, all fills are returned.
+    """
     seen = {row["state"] for row in rows}
     return {state: fill for state, fill in STATES.items() if state in seen} or dict(STATES)
 

@@ -2,7 +2,8 @@
 
 A lane is a chart on the time axis that all lanes of the page share. Every lane except the message
 diagrams is an IntervalLane. Its columns define the chart's data, its tooltip and the text table
-beneath. The lane's own module adds the marks.
+beneath. The lane's own module adds the marks. In the data of areas, `a` is the time in seconds, `k`
+the kind, `n` its count and `o` its order in the stack.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +31,9 @@ from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.outcomes import in_number_order
 
 MAX_TABLE_ROWS = 200
+"""Limit of the rows of a text table beneath a lane."""
 AREA_PX = 150
+"""Height of the areas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +135,11 @@ def count_intervals(
 
 
 def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
-    """Return the data of areas: one row for each time and kind, in the order of `kinds`."""
+    """Return the data of areas: one row for each time and kind, in the order of `kinds`.
+
+    `steps`: counts over time, one for each kind. Very many times are thinned, without a loss of
+    peaks.
+    """
     few = thinned(steps)
     return [
         {"a": axis_seconds(time_us), "k": kind, "o": order, "n": count}

@@ -1,4 +1,8 @@
-"""Texts of a lane's labels and tooltips, and prefixes that its labels leave out."""
+"""Texts of a lane's labels and tooltips, and prefixes that its labels leave out.
+
+A lane is a chart on the time axis that all lanes of a page share. In the data of its bars, `a` and
+`b` are the ends of a bar in seconds.
+"""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -7,7 +11,7 @@ from dataclasses import dataclass
 import altair as alt
 
 ROLE = "consumer-"
-"""Beginning of every member's node name in the trace."""
+"""Beginning of every member's node name in the trace: `consumer-<group>-<number>`."""
 
 
 def common_prefix(members: Iterable[str]) -> str:
@@ -74,6 +78,7 @@ def tooltip_of(tips: Sequence[Tip]) -> alt.ExprRef:
 
 
 def _line(tip: Tip) -> str:
+    """Return the Vega object with one line, title and value; an empty object without a value."""
     cell = f"datum[{json.dumps(tip.field)}]"
     value = cell if tip.decimals is None else f"format({cell}, ',.{tip.decimals}f')"
     unit = f" + ' {tip.unit}'" if tip.unit else ""

@@ -1,8 +1,9 @@
 """The lane of lives: the successive processes of each member while a group is deployed or scaled.
 
 A life lasts from the start of a member's process to its end. The successor of a process takes over
-the name of its member, its place. The lane is drawn from the journal: a rollout or a scaling
-records there the members that it stopped and started, with the times.
+the name of its member: this name is a *place*, which is empty while no process has it. The journal
+is the run's list of injected faults. The lane is drawn from it: a rollout or a scaling counts as a
+fault, and records there the members that it stopped and started, with the times.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,13 +122,15 @@ def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any
     for place in in_number_order({event.place for event in events}):
         at_place = [event for event in events if event.place == place]
         # A place whose first event is a start was empty before: a scaling has added this member.
+        # Otherwise life 1 runs from the beginning of the run.
         ran_from_beginning = at_place[0].part not in _STARTS
         part: str | None = BEFORE if ran_from_beginning else None
         life, from_us = int(ran_from_beginning), 0
         for event in at_place:
             if part is not None and event.at_us > from_us:
                 rows.append(_row(place, part, life, from_us, event.at_us))
-            if event.part in _STARTS and part != STARTING:  # ready after STARTING: the same life
+            # A life begins with its start; that it then becomes ready begins no other one.
+            if event.part in _STARTS and part != STARTING:
                 life += 1
             part, from_us = event.part, event.at_us
         if part is not None and end_us > from_us:

@@ -28,6 +28,7 @@ from pipeline.summary.outcomes import in_number_order
 MAX_NODES = 24
 """Limit of the lines in a diagram; see `_nodes` for the clients that are left out."""
 MAX_MESSAGES = 400
+"""Limit of the exchanges in a diagram: the first ones."""
 REPEAT_ROWS = 3
 """Rows for repeated requests below a client's line: the client can repeat FindCoordinator,
 Heartbeat and OffsetCommit at the same time."""
@@ -224,7 +225,13 @@ def _line(
 
 
 def _message_cells(row: Row) -> Datum:
-    """Return the cells of an exchange that its tooltips and filters use."""
+    """Return the cells of an exchange that its tooltips and filters use.
+
+    - `f`: the family of its API; `out`: its outcome; `g`: the group; `c`: the correlation id.
+    - `fr`, `to`: client and server; `nm`: the coordinator that an answer named.
+    - `u`, `v`, `w`, `e`: the request was sent and received, its answer was sent and received.
+    - `x`: number of equal exchanges that the row stands for; `z`: the end of the last of these.
+    """
     return {
         "api": request_words(row),
         "f": _family(row),
@@ -263,7 +270,7 @@ def _word(row: Row) -> Word:
     elif failed(row):
         rank = 2 if family == HEARTBEAT else 1
     else:
-        rank = {MEMBERSHIP: 2, FINDING: 3}.get(family, 4)
+        rank = {MEMBERSHIP: 2, FINDING: 3}.get(family, 4)  # a success
     return Word(row["from_node"], _begin(row), _text(row), rank, failed(row))
 
 

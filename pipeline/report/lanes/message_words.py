@@ -1,6 +1,7 @@
 """Texts of the message diagrams: requests and outcomes as Kafka names them, and links to moments.
 
-An exchange is a request and its answer: a row of the table `messages`.
+An exchange is a request and its answer: a row of the table `messages`. The jumps are links under a
+diagram to the turns of its fault: the moments at which something changed.
 """
 
 from collections.abc import Iterator
@@ -91,6 +92,6 @@ def _members(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, 
     ]
     lost.sort(key=lambda row: (row["unknown_us"], row["consumer"]))
     texts = ("the first member that gave its coordinator up", "the last one")
-    first_and_last = lost[:1] + lost[1:][-1:]  # of a single member only the first
+    first_and_last = lost[:1] + lost[1:][-1:]  # a single member is not named twice
     for row, text in zip(first_and_last, texts, strict=False):
         yield text, row["unknown_us"], row["accepted_us"]

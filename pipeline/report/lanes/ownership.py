@@ -1,4 +1,10 @@
-"""The ownership lane: which member owned which data partition, and where two owned the same."""
+"""The ownership lane: which member owned which data partition, and where two owned the same.
+
+A lane is a chart on the time axis that all lanes of a page share. In its data, `c` is the fill of a
+bar, `m` its member, `m2` the other owner in an overlap, `v` marks a bar with stripes on it. Vega
+itself computes the visible part of a bar: `_x` and `_e` are its ends in seconds, `_w` its width in
+pixels. `LANE` in `ownership_rows` defines the other keys.
+"""
 
 import json
 from collections.abc import Sequence
@@ -67,6 +73,7 @@ _RESERVED = f"datum.v ? ({NARROW} ? ({_WIDE_ENOUGH} ? {_LENGTH_PX} : 0) : 130) :
 """Pixels kept free at the end of a bar for the time that its partition had two owners; the bar's
 name gets the pixels before them."""
 _LENGTH_ROOM = f"({NARROW} ? datum._w - {_NAME_PX} : datum._w / 2)"
+"""Pixels of a bar for the length of an overlap."""
 _TWICE_TIPS = (
     Tip("r", "partition"),
     Tip("w", "owned by"),
@@ -169,8 +176,8 @@ def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
 
     The fills of two groups are the same, and a group with many generations uses fills again.
     """
-    kinds = kinds_of(run, owned)
-    of_group = next(iter(kinds.values()))
+    kinds = kinds_of(run, owned)  # by group: the fill of each assignment
+    of_group = next(iter(kinds.values()))  # all of them, if the run has one group
     fills = list(dict.fromkeys(fill for of_kind in kinds.values() for fill in of_kind.values()))
     encoded = alt.Fill("c:N", scale=alt.Scale(domain=fills, range=fills))
     if len(kinds) > 1 or len(of_group) > MAX_LEGEND or len(fills) < len(of_group):

@@ -1,7 +1,8 @@
 """The owners of partitions as rows of a chart: intervals, overlaps, numbers of owners over time.
 
 An interval is the time from an assignment to its end; an overlap is a time with two owners. The
-functions turn rows of the tables `ownership` and `ownership_overlaps` into rows of a chart.
+functions turn rows of the tables `ownership` and `ownership_overlaps` into rows of a chart, a lane
+on the page's time axis. A slot is one of the rows that a partition has below one another, from 0.
 """
 
 from collections.abc import Collection, Sequence
@@ -99,7 +100,7 @@ def gantt(
     data: dict[str, list[Datum]] = {"owners": [], "twice": []}
     kinds = kinds_of(run, owned)
     intervals = [row for partition in owned for row in partition.intervals]
-    with_room = {id(row) for row in longest_first(intervals, limit)}
+    with_room = {id(row) for row in longest_first(intervals, limit)}  # the rows within the limit
     for partition in owned:
         shown = [row for row in partition.intervals if id(row) in with_room]
         spans = [(row["from_us"], end_of(run, row["to_us"])) for row in shown]
@@ -109,6 +110,7 @@ def gantt(
         for row, slot, (start, end) in zip(shown, taken, spans, strict=True):
             named = row | {"row": row_name(partition.name, slot), "name": partition.name}
             datum = LANE.datum(named, start, end, c=kinds[row["group"]][kind(row)])
+            # Stripes lie on the second owner's bar only, which is never in slot 0.
             if slot and any(first < end and start < last for first, last in doubled):
                 datum["v"] = 1
             data["owners"].append(datum)

@@ -1,7 +1,10 @@
 """The rebalance lane: when each rebalance began and ended, and why it began.
 
 A rebalance has up to two parts: the coordinator waits for the members to join, then for the
-leader's assignment (syncing).
+leader's assignment (syncing). A lane is a chart on the time axis that all lanes of a page share. In
+its data, `f` is 1 in the first part of a rebalance, `u` the end of its last part in seconds, `l`
+and `s` are the long and the short label, `p` is the group that a reader can pick; LANE's columns
+define the other keys. A tenure is the time in which a broker is the coordinator.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,6 +31,8 @@ MANY_ROWS = 16
 rebalance. A second lane, `rebalance_detail`, shows one group, which the reader picks."""
 MAX_SHOWN = 400
 MAX_PICKED = 2_500
+"""Limits of the rebalances in the page: MAX_SHOWN if it shows all groups at once, MAX_PICKED for
+all groups that can be picked together."""
 AREA_PX = 120
 _PICK = "rebalances_pick"
 JOINING, SYNCING, BROKEN_OFF = "joining", "syncing", "never completed"

@@ -1,4 +1,8 @@
-"""All faults of a run in one table and one picture, by the longest values after each fault."""
+"""All faults of a run in one table and one picture, by the longest values after each fault.
+
+A strip is one row of the picture: one measure, with a dot for each fault. `bound_us` is the error
+between the clocks of the run's machines, below which a length is not known.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -10,8 +14,8 @@ from pipeline.summary.figures import FaultSummary
 from pipeline.summary.story import moment_text
 
 MEASURES = ("detect", "notice", "no coordinator", "commit gap")
-"""Measures that are compared over faults: the first phase of each chain, and two times without
-service."""
+"""Measures that are compared over faults: the first phases of a failover on brokers (detect) and
+on members (notice), and two times without service."""
 _MIN_FOR_CHART = 4
 """Least number of faults for a picture; fewer are compared in the table."""
 MAX_FAULTS = 500

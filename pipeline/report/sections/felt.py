@@ -24,6 +24,7 @@ from pipeline.summary.story import (
 )
 
 MAX_GROUPS = 40
+"""Limit of the groups with a sentence."""
 MAX_PARTITIONS = 300
 """Partitions in the list: those with the longest times without an owner and waits."""
 _HEADINGS = ("partitions", "p50", "p90", "max", "sum")
@@ -91,6 +92,7 @@ def _by_partition(rows: list[Row]) -> TextTable:
 
 
 def _cell(measure: FeltMeasure, row: Row) -> Cell:
+    """Return a figure of a partition as text; `never`: no owner, or no end of the lag, was seen."""
     value = row[measure.column]
     if value is None:
         return "never"

@@ -1,4 +1,8 @@
-"""The first screen of a run's report: verdict, four figures, and answers to six questions."""
+"""The first screen of a run's report: verdict, four figures, and answers to six questions.
+
+A promise is a property of Kafka that a check judges by the trace. A caveat is a remark on a run
+that kept all promises: a time with two owners or none, or records processed again.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,6 +49,7 @@ MAX_REASONS = 3
 """Reasons for an unknown verdict in the notice; the others are folded."""
 _OVERRIDE = "--var"
 """The option of the command line that sets a value other than the experiment's."""
+# In both: the word on the screen, and its tone. `failed`: coordlab itself failed.
 _WORD_OF_VERDICT: dict[Verdict, tuple[str, Tone]] = {
     Verdict.PASS: ("PASS", "good"),
     Verdict.VIOLATED: ("VIOLATED", "bad"),

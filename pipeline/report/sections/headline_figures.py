@@ -1,6 +1,8 @@
 """Four figures of the first screen, chosen by what happened in the run.
 
-A "felt" effect is one that the clients of the cluster noticed, such as a commit gap.
+A "felt" effect is one that the clients of the cluster noticed, such as a commit gap: the time from
+one acknowledged commit of a member to its next one. A figure is disturbed if a machine was away by
+accident in its time. The worst fault of a measure is the one after which it was longest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,6 +27,7 @@ from results_schema.results import CheckOutcome
 
 Tone = Literal["good", "bad", "warn", "plain"]
 NUMBER = 4
+"""Number of figures on the screen."""
 RUN_LENGTH = "of the run's clock"
 """Label of the run's length."""
 _WITHOUT = {"member": "an acknowledged commit", "partition": "a member that consumes them"}
@@ -61,7 +64,7 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
     yield from _broken(run)
     yield from _missed(run)
     yield from _owners(run)
-    both = longest_coordinators(run.summary)
+    both = longest_coordinators(run.summary)  # the two coordinators that were longest at once
     old_served = both is not None and bool(both.older.heartbeats or both.older.commits)
     if both is not None and old_served:
         yield _coordinators(both)

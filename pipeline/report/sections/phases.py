@@ -65,6 +65,7 @@ _LEAD = (
     "90th percentile and the longest. Past 60 dots, a bar's height counts them."
 )
 _PICKED = "fault"
+"""Parameter of the charts, and column of their data: the fault that the reader has picked."""
 
 
 def phases_section(run: ReportInput) -> Section | None:
@@ -151,6 +152,7 @@ def figures_table(fault: FaultSummary, chain: Chain) -> TextTable:
     same.
     """
     rows = fault.rows(chain)
+    # From 1 on: cell 0 of a row is the name of the measure, which HEADER does not have.
     filled = [place for place, _ in enumerate(HEADER, 1) if any(row[place] for row in rows)]
     columns = [number(itemgetter(place), HEADER[place - 1]) for place in filled]
     return text_table((Column(itemgetter(0)), *columns), rows, folded="The figures")

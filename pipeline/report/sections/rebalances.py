@@ -1,7 +1,8 @@
 """The section `rebalances`: the cause, length and removed members of each rebalance.
 
-A few rebalances are listed one by one. Of many, those of one kind after one fault have one line, as
-on the terminal; a folded table beneath lists them.
+A few rebalances are listed one by one. Of many, those of one kind (group, coordinator and reason)
+after one fault have one line, as on the terminal; a folded table beneath lists them. A strip is one
+row of the picture: the lengths of the rebalances of one reason, as dots.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +40,7 @@ def rebalances_section(run: ReportInput) -> Section | None:
     rows = sorted(run.tables.rows("rebalances"), key=lambda row: (row["started_us"], row["group"]))
     if not rows and not run.summary.faults:
         return None
-    after = [row for row in rows if row["fault"] is not None]
+    after = [row for row in rows if row["fault"] is not None]  # not those at the groups' start
     parts: list[Part] = []
     if run.summary.faults and not after:
         parts.append(Paragraph(html=render_line("rebalances", "no_rebalance")))

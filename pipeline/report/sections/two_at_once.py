@@ -1,4 +1,8 @@
-"""The section `two-at-once`: times with two coordinators of a group or owners of a partition."""
+"""The section `two-at-once`: times with two coordinators of a group or owners of a partition.
+
+An episode is a time in which two sets of members owned the same partitions; each set was assigned
+by one coordinator in one leader epoch. The first owners are those that had the partitions already.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,8 +24,7 @@ from pipeline.summary.outcomes import in_number_order
 from pipeline.summary.story import coordinators_statement, counted, moment_text
 
 MAX_EPISODES = 6
-"""Limit of the pairs of coordinators, and of the episodes with two owners (see `owner_story`); the
-tables have all."""
+"""Limit of the pairs of coordinators, and of the episodes with two owners; the tables have all."""
 MAX_PARTITIONS = 200
 """Limit of the partitions listed for one episode."""
 _LEAD = (
@@ -110,6 +113,7 @@ def _both(row: Row) -> str:
 
 
 def _owned_text(row: Row, tables: OverlapTables, side: str) -> str | None:
+    """Return when one owner of an overlap, `first` or `second`, owned the partition in all."""
     owned = owned_by(row, tables, side)
     if not owned:
         return None

@@ -1,4 +1,9 @@
-"""The section `violations`: the findings of each violated promise, with linked trace rows."""
+"""The section `violations`: the findings of each violated promise, with linked trace rows.
+
+A finding is one violation that a check reports, with the rows of the trace that prove it (its
+evidence) and rows that led to it. A guard is a check of Kafka's that the experiment can switch off.
+A lane is a chart of the report on its time axis.
+"""
 
 import re
 from collections.abc import Iterator
@@ -89,6 +94,7 @@ def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
 
 
 def _row(step: TraceRow) -> EvidenceRow:
+    """Return a row of the trace as text, with the member ids in it set apart."""
     # `split` returns text, id, short id, text, ...; the padding completes the last triple.
     parts = [*_MEMBER_ID.split(describe_event(step)), "", ""]
     pieces = tuple(zip(parts[0::3], parts[1::3], parts[2::3], strict=True))

@@ -1,7 +1,9 @@
 """Answers of the first screen: what broke, for whom, for how long, and was a promise broken.
 
 Each function collects the facts for a macro in `templates/answers.j2` (`what_broke`: in
-`faults.j2`). The module `causes` answers why.
+`faults.j2`). The module `causes` answers why. The blast radius of a fault is the groups and
+partitions that it affects. A guard is a check of Kafka's that an experiment can switch off, to show
+what it prevents.
 """
 
 from collections.abc import Iterator, Mapping
@@ -118,7 +120,7 @@ class Durations:
     both: Coordinators | None
     one_owner_us: int | None
     commits: Worst | None
-    commit_interval_us: int | None
+    commit_interval_us: int | None  # None: groups commit at different intervals, or not at all
     hit_itself: str | None
     service: Worst | None
     group: str
@@ -184,7 +186,7 @@ class Promises:
     """Outcomes of the checks, and settings that Kafka does not have.
 
     - `broken`: violated checks, with `findings` in all; `passed`: number of passed ones.
-    - `idle`: names of checks that judged no case.
+    - `idle`: names of checks that met no case to judge.
     - `unknown`: reason for which a run without results proves nothing.
     - `guards`: guards that were switched off.
     - `two_at_once`: there were two owners or two coordinators.
@@ -208,7 +210,6 @@ def broke_a_promise(run: ReportInput) -> Markup:
         return tuple(check for check in facts.checks if check.outcome is outcome)
 
     broken = with_outcome(CheckOutcome.VIOLATED)
-    # A guard is a rule of Kafka's that the experiment can switch off, to show what it prevents.
     guards = [fact.name for fact in facts.settings if fact.section == _GUARDS and fact.differs]
     both, owners = longest_coordinators(run.summary), longest_owners(run.summary)
     promises = Promises(

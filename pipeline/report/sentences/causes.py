@@ -1,6 +1,8 @@
 """The first screen's answer to "Why?": the causes of the longest gap and of the rebalances.
 
-`_causes` collects the facts for the macro `why` in `templates/causes.j2`.
+`_causes` collects the facts for the macro `why` in `templates/causes.j2`. A `Rebalances` stands for
+all rebalances of one group, coordinator and reason after one fault. A gap is a time without
+service, such as that between two acknowledged commits of a member (commit gap).
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,6 +38,7 @@ _MAX_REBALANCES_LISTED = 2
 _LONG_WAIT_US = 1_000_000
 """Shortest wait for an answer that the text mentions."""
 _FENCING = "broker.session.timeout.ms"
+"""Setting for the time without a heartbeat after which the controller fences a broker."""
 _SILENT = frozenset(
     {
         "crash",
@@ -206,6 +209,7 @@ def _failover(run: ReportInput, fault: FaultSummary) -> Failover | None:
     row: Row = max(rows, key=lambda row: row["active_us"])
     whole_us = row["active_us"] - row["fault_us"]
     known = [(row[column], text) for column, text in _PHASES if row[column] is not None]
+    # Tuples compare by their first part, the length.
     longest_us, phase = max(known) if known and whole_us > 0 else (None, "")
     return Failover(
         leader=row["new_leader"],

@@ -47,7 +47,7 @@ _SILENT = frozenset(
         "machine_cut",
     }
 )
-"""Kinds of faults of which the controller gets no message: it must notice a silence."""
+"""Kinds of faults of which the controller gets no message: only missing heartbeats show them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class Path:
         The second one follows, unless the first took nearly all of the time.
         """
         by_length = sorted(((name, to - begin) for name, begin, to in self.steps), key=_longest)
+        # A path has the steps of a whole chain, three or four.
         (_, first_us), (_, second_us), *_ = by_length
         alone = first_us >= _NEARLY_ALL * self.whole_us or not second_us
         return by_length[: 1 if alone else 2]

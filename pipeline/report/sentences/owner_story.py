@@ -2,9 +2,10 @@
 
 Pure functions over rows of `ownership_overlaps`, `ownership`, `rebalances`, `tenure_overlaps`,
 `faults`, `client_phases` and `messages`. An episode is a time in which two sets of members owned
-the same partitions; each set was assigned by one coordinator in one leader epoch. The summary
-counts episodes, too. The table `messages` is bounded: if it lacks an answer, the step of that
-answer is left out.
+the same partitions; each set was assigned by one coordinator in one leader epoch. The first side
+are the members that had the partitions already, the second those that got them, too. The summary
+counts episodes, too. A tenure is the time in which a broker is the coordinator in one leader epoch.
+The table `messages` is bounded: if it lacks an answer, the step of that answer is left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -129,13 +130,16 @@ def steps(episode: Episode, tables: OverlapTables) -> list[Step]:
 
 
 def _step(time_us: int, lane: str, macro: str, *facts: object) -> Step:
+    """Return a step with the text of a macro of `templates/two_at_once.j2` about the facts."""
     return Step(time_us, render_line("two_at_once", macro, *facts), lane)
 
 
 def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
+    """Yield the injection and the healing of the episode's fault."""
     for row in tables.faults:
         if row["fault"] == episode.fault:
             ends = {*(row["nodes"] or ()), *(row["to_nodes"] or ())}
+            # True if the fault hit none of the first owners themselves.
             from_servers = not ends & set(episode.members("first"))
             yield _step(row["injected_us"], FAULTS, "injected", row, from_servers)
             if row["healed_us"] is not None:
@@ -187,7 +191,8 @@ def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
 def _loaded_us(row: Row, timeout: str, tables: OverlapTables) -> int | None:
     """Return the time of the coordinator's load, if the members' sessions counted from it.
 
-    That is so if load + session timeout is the time of the rebalance's end.
+    The members of a newly loaded group have one session timeout to send a heartbeat. So their
+    sessions counted from the load if load + session timeout is the end of the rebalance's join.
     """
     serving_epoch = (row["broker"], row["leader_epoch"])
     for tenure in tables.tenures:

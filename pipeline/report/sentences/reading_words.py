@@ -1,5 +1,6 @@
 """The cause of a long processing gap: what happened to the partition's leader or follower.
 
+A processing gap is a time in which no member worked on a record of the partition.
 A record can be fetched once it is below the high watermark, which waits for every replica in the
 ISR. So a broker that is paused or cut off blocks the partitions that it leads. It also blocks those
 that it follows, until the controller removes it from their ISR.
@@ -93,6 +94,7 @@ def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Led:
     """Return the facts about blocked partitions that the broker led."""
     resumed_us = fault.healed_at_us
     waited = resumed_us is not None and all(row["after_us"] >= resumed_us for row in rows)
+    # Every gap in `rows` has ended, so `after_us` is known.
     # The controller fences a broker and elects new leaders in one decision.
     fenced_us = min(_decided(fault, run), default=None)
     fenced_before = fenced_us is not None and resumed_us is not None and fenced_us < resumed_us

@@ -1,7 +1,9 @@
 """The cost of one change for a group: time without owners, notifications, requests, failures.
 
 A group on ZooKeeper rebalances by attempts: each member computes an assignment from the view (the
-set of members) that it read. A group with a coordinator has one assignment for each generation.
+set of members) that it read. A group with a coordinator has one assignment for each generation. A
+side is one group of one run; a change is a moment at which its members join, or a fault hits, with
+a window until the next change. Times are microseconds of the run's clock.
 """
 
 from collections.abc import Iterable, Iterator
@@ -70,6 +72,7 @@ def costs_of(side: GroupSide) -> tuple[Cost, ...]:
 def _cost(side: GroupSide, change: GroupChange) -> Cost:
     """Measure a change from its moment until the group was stable, or until the next change."""
     on_zookeeper = side.design == "zookeeper"
+    # The rounds of the change: attempts, or rebalances.
     rounds = _attempts(side, change) if on_zookeeper else _rebalances(side, change)
     ends = [row["ended_us" if on_zookeeper else "stable_us"] for row in rounds]
     ended = [end_us for end_us in ends if change.covers(end_us)]

@@ -27,6 +27,7 @@ from pipeline.report.two_designs.sides import ChangeKind
 from pipeline.summary.story import counted
 
 _PICKED = "change"
+"""Parameter of the picture, and column of its data: the kind of change that the reader picked."""
 _OPTIONS: dict[ChangeKind, str] = {"join": "one member joins", "death": "one member dies"}
 _COLOURS = dict(zip(SERIES_NAMES, (SERIES[1], SERIES[0], SERIES[2], SERIES[3]), strict=True))
 _TICKS = (2, 4, 8, 16, 32, 64, 128, 256)
@@ -97,6 +98,8 @@ def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
         for series, count in counts_of(cost).items():
             says = f"{cost.side.heading}, {cost.change.members} members: {count:,} {series}"
             yield _row(option, "here", series, cost.change.members, count, says)
+    # The laws reach to the largest group, to 32 members at least. The first is that of the
+    # measurements: one topic and 64 partitions.
     most = max([32, *(cost.change.members for cost in costs)])
     laws = dict.fromkeys([(1, MEASURED_BROKERS, 64), *(_size(cost) for cost in costs)])
     law = reads_of_join if kind == "join" else reads_of_death
@@ -132,6 +135,10 @@ def _row(option: str, mark: str, series: str, members: int, count: int, says: st
 
 
 def _spec(data: str, rows: Sequence[Row]) -> alt.TopLevelMixin:
+    """Return the picture of the data with the name `data`.
+
+    Its axes leave some room below the smallest and above the greatest values.
+    """
     most = max(row["members"] for row in rows)
     highest = max(row["count"] for row in rows)
     x = alt.X(

@@ -1,7 +1,8 @@
 """The sections that compare groups on ZooKeeper with groups that have a coordinator.
 
 A *side* is one group of one run. What its partitions *felt* is how long they were without an owner,
-without processing, or with two owners.
+without processing, or with two owners. A *change* is a moment at which the members of a group
+change, or a fault hits; a *cost* is what one change cost one side.
 """
 
 from collections.abc import Sequence
@@ -135,7 +136,10 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
 
 
 def _blocks(costs: Sequence[Cost]) -> list[list[Cost]]:
-    """Return neighbours that are one change as both designs met it, in groups of one size."""
+    """Return neighbours that are one change as both designs met it, in groups of one size.
+
+    A block has one cost or two; `costs` are sorted by change. A phone shows each block as a table.
+    """
     blocks: list[list[Cost]] = []
     for cost in costs:
         before = blocks[-1][0] if blocks and len(blocks[-1]) == 1 else None

@@ -22,6 +22,7 @@ ChangeKind = Literal["join", "death", "return", "other"]
 _DURATION = re.compile(r"(\d+)(us|ms|s|m|h)")
 _UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
 _ENDS_MEMBERS = ("crash", "node_loss", "power_loss", "shutdown")
+"""Kinds of faults that end the processes that they hit, until the fault is healed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ class GroupSide:
 
     @cached_property
     def end_us(self) -> int:
-        """End of the run."""
+        """End of the run, at least 1, so that a time axis has a length."""
         return max([1, *(row["end_us"] or 0 for row in self.tables.rows("runs"))])
 
     @cached_property
@@ -110,7 +111,10 @@ class GroupSide:
         return _groups(self.facts).get(self.group, {})
 
     def _joins(self) -> Iterator[tuple[int, ChangeKind, str, int]]:
-        """Yield late joins: time, kind, label, and growth of the group."""
+        """Yield late joins: time, kind, label, and growth of the group.
+
+        The times in the experiment count from the steady state.
+        """
         for late in self._definition.get("late_members") or ():
             at_us, count = _microseconds(late["at"]), int(late["members"])
             kind: ChangeKind = "join" if count == 1 else "other"
