@@ -1,4 +1,9 @@
-"""`coordinator_crash` in virtual time: the story it must tell, and planted bugs it must find."""
+"""`coordinator_crash` in virtual time: the events it must have, and planted bugs it must find.
+
+The experiment kills the coordinator of a group with 12 members. A guard is a check of Kafka's that
+an experiment can switch off; `high_watermark_gate` lets an append be acknowledged only once the
+high watermark has passed it. Citations (MEASURED_FAILOVER, BEHAVIOUR) name files of docs/kafka.
+"""
 
 from collections.abc import Callable
 
@@ -65,7 +70,7 @@ def report_of(results: Results, check: str) -> CheckReport:
 
 @pytest.mark.slow
 def test_coordinator_crash_with_seed_7_passes_and_judges_every_check_that_applies() -> None:
-    """MEASURED_FAILOVER kill: detected after 7 to 9 s, no rebalance, no loss."""
+    """A kill is detected after 7 to 9 s, without a rebalance or a loss (MEASURED_FAILOVER kill)."""
     played = Played()
 
     results = played.play()
@@ -92,7 +97,7 @@ def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
     killed: list[str] = []
 
     def kill_on_acknowledgement(row: TraceRow) -> None:
-        late = row.time_us > 12_000_000 and not killed
+        late = row.time_us > 12_000_000 and not killed  # after the group's first commits
         if late and row.kind == TraceKind.APPEND_COMPLETED and row.error in {None, "NONE"}:
             killed.append(row.node)
             played.runtime.crash_now(NodeName(row.node))
@@ -170,7 +175,7 @@ def test_load_without_records_is_found_by_two_checks(monkeypatch: pytest.MonkeyP
 
 
 def test_group_without_members_ends_unknown() -> None:
-    """Exit 2, and no fault was injected."""
+    """Without a steady state no fault is injected, and the run proves nothing (exit code 2)."""
     played = Played(
         "groups.orders-readers.members=0",
         "run.steady_state_timeout=5s",

@@ -1,4 +1,9 @@
-"""Effects of the Java coordinator's switches on whole runs in virtual time."""
+"""Effects of the Java coordinator's switches on whole runs in virtual time.
+
+A switch gives the coordinator, which follows Kafka's Scala one, a single trait of Kafka's Java one.
+CUT isolates the coordinator of readers from the cluster for 30 s; its members still reach it.
+Sections such as 6.4 [J] are those of docs/kafka/BEHAVIOUR.md; [J] marks the Java coordinator.
+"""
 
 import pytest
 
@@ -77,6 +82,7 @@ def test_members_leave_a_cut_coordinator_once_it_has_uncommitted_writes() -> Non
     assert (scala.violated, java.violated) == ([], [])
     assert java.results.verdict is Verdict.PASS
     assert all(CUT_S < after_s < CUT_S + 3 for after_s in gone_s(scala).values())
+    # The topic has two partitions.
     assert scala.report("ownership").measured["overlapping_partitions"] == 2
     # A heartbeat interval of 2 s, and 5 s of waiting.
     assert sorted(gone_s(java)) == ["consumer-readers-0", "consumer-readers-1"]

@@ -1,7 +1,9 @@
 """The experiments with a group on ZooKeeper beside one with a coordinator, and what they show.
 
 The group `old` is on ZooKeeper, the group `new` has a coordinator. Both read the same topic and
-suffer the same faults.
+suffer the same faults. A zombie is a member that still processes records of which another is the
+owner by now. Ids such as ZK-92 are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md. A view
+is the list of members from which a consumer computes its share of the partitions.
 """
 
 import json
@@ -62,7 +64,10 @@ def test_experiment_passes_what_is_promised(name: str) -> None:
 
 
 def test_same_seed_is_the_same_run() -> None:
-    """The shortest of them is played again; `test_determinism` compares runs of three processes."""
+    """The shortest experiment is played again.
+
+    tests/architecture/test_determinism.py compares runs of three processes.
+    """
     name = "zookeeper_zombie"
     second = play_virtual(load_experiment(name).experiment, seed=3)
     assert second.digest == played(name).digest
@@ -73,6 +78,7 @@ def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
     run = played("zookeeper_zombie")
     cut_us = injected_us(run)
     (expired,) = of(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
+    # The session of 6 s, with its deadline at a tick of 2 s.
     assert 4 * SECOND <= expired.time_us - cut_us <= 8 * SECOND
     zombie = "consumer-old-1"
     during = [
@@ -183,7 +189,8 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
     """
     run = played("zookeeper_split_view")
     assert run.results.verdict == "pass"
-    # Consumer -> the server that first notified it, and when.
+    # The leader's messages reach zookeeper-1 late by 400 ms.
+    # Consumer -> the server that first notified it, and the time.
     notified: dict[str | None, tuple[str, int]] = {}
     for row in of(run, TraceKind.ZOOKEEPER_WATCH_FIRED):
         notified.setdefault(row.peer, (row.node, row.time_us))

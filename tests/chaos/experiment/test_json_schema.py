@@ -1,6 +1,7 @@
 """The JSON Schema of experiment files: valid, published as generated, equal to `validate`.
 
-Editors check a file by the schema while a person writes it; `coordlab validate` checks it again.
+Editors check a file by the schema while a person writes it; `coordlab validate` checks it again. A
+document is the content of such a file, CRASH that of the shipped experiment `coordinator_crash`.
 """
 
 import random
@@ -41,7 +42,7 @@ def validator() -> Any:  # noqa: ANN401 - jsonschema has no types
 
 
 def refused(document: object) -> list[str]:
-    """Return the places that the schema refuses, the innermost first."""
+    """Return each error of the schema, as "place: message"; none if it accepts the document."""
     return [
         ".".join(map(str, error.absolute_path)) + f": {error.message}"
         for error in validator().iter_errors(document)
@@ -50,7 +51,7 @@ def refused(document: object) -> list[str]:
 
 @pytest.fixture
 def loads(tmp_path: Path) -> Loads:
-    """Return True if `validate` accepts a document."""
+    """Return a function that returns True if `validate` accepts a document."""
 
     def load(document: object) -> bool:
         file = tmp_path / "document.yaml"
@@ -192,6 +193,7 @@ def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any
     holder: Any = changed_document
     rest = path
     while rest:
+        # In "faults.0.at" the step 0 is an index of a list.
         known = holder if isinstance(holder, dict) else map(str, range(len(holder)))
         step = next((key for key in known if rest.startswith(f"{key}.")), rest)
         if step == rest:
@@ -245,7 +247,7 @@ def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
 
     It may accept a mistake that only the whole file shows: an undefined group, too many replicas.
     """
-    rng = random.Random(5)
+    rng = random.Random(5)  # any constant: the mutations are the same in each run of the test
     documents = [*shipped(), *(changed(CRASH, "faults", [fault]) for fault in ONE_OF_EACH)]
     accepted = wrongly_shaped = 0
     for number in range(MUTATIONS):

@@ -1,4 +1,10 @@
-"""The search that must not show a planted bug: it continues, and refuses bugs that do nothing."""
+"""The search that must not show a planted bug: it continues, and refuses bugs that do nothing.
+
+A planted bug is a change of our code that a search must find. The bugs here are in the code for
+operations (rollouts, scalings), and the space `operations` shows them. Other spaces have no
+operations, so that none of their seeds may show one. The record (PAGE) is the page with the seed
+that shows each bug.
+"""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -70,6 +76,7 @@ def test_search_counts_a_seed_that_shows_a_bug_and_continues_after_it(tmp_path: 
     assert again.shown[:1] == (0,)
     assert msgspec.json.decode(progress.read_bytes(), type=Absence) == again
 
+    # Results of other code are not continued.
     progress.write_bytes(msgspec.json.encode(replace(again, code="of other code", seeds=7)))
     anew = search_absent(OPERATION_BUGS, space, seeds=1, progress=progress)
     assert (anew.seeds, anew.shown) == (1, (0,))

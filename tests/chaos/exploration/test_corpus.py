@@ -45,7 +45,8 @@ def checks_violated(run: PlayedRun) -> set[str]:
 def test_file_gives_its_recorded_result(path: Path) -> None:
     """The recorded seed is played first.
 
-    A violation that depends on a race may need another seed, since the code has changed.
+    A violation that depends on a race may need another seed, since the code has changed. The first
+    word of `expect` is the check that must find it.
     """
     experiment, stamp = kept(path)
 

@@ -61,7 +61,7 @@ def test_canary_is_found_and_shrunk(space: Space) -> None:
     ],
 )
 def test_bug_is_found(space: Space, bug: str, check: str) -> None:
-    """Bugs: a broker keeps a lost leadership, reads a deleted log, unloads what it leads."""
+    """A consumer keeps lost partitions; a load skips tombstones; an old unload is carried out."""
     hunted = hunt(BUGS[bug], space, seeds=SEEDS, shrinks=False)
 
     assert hunted.seed is not None
@@ -88,7 +88,11 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
     kept_seed: int,
     tries: int,
 ) -> None:
-    """Short plans are quicker to shrink, so that a hunt does not begin with the first one found."""
+    """Short plans are quicker to shrink, so that a hunt does not begin with the first one found.
+
+    Draws, runs and shrinking are replaced. The seeds of `plan_lengths` fail while the bug is
+    planted; a plan of at most 10 faults (FEW_FAULTS) ends the collection of failing plans.
+    """
     finding = PlayedFinding(
         signature=Signature(check="fencing", claim="?"), summary="", time_us=10**9
     )
@@ -112,6 +116,7 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
         return ShrunkBug(
             before=sizes,
             # Three faults are short enough (FAULTS_MAX), four are not.
+            # arguments[3] is the seed.
             after=replace(sizes, faults=4 if arguments[3] in unshrinkable else 3),
             faults=(str(arguments[3]),),
             runs=1,
@@ -155,7 +160,11 @@ def test_run_after_a_planted_bug_has_the_digest_of_the_run_before() -> None:
 
 @pytest.mark.slow
 def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> None:
-    """Of 74 faults at most 5 are left after 60 runs, because no run waits two minutes."""
+    """Of 74 faults at most 5 are left after 60 runs, because no run waits two minutes.
+
+    The whole plan needs liveness_timeout to show that the group does not recover; smaller plans are
+    played with a shorter one. Seed 614 drew the plan.
+    """
     experiment = drawn_schedule("seventy_four_faults")
     bug = BUGS["unfence_elects_nobody"]
     runs: list[PlayedRun] = []

@@ -1,4 +1,8 @@
-"""Running totals of an exploration: counts, groups, and the results made from them."""
+"""Running totals of an exploration: counts, groups, and the results made from them.
+
+A group is all findings of one check with one claim (the finding's sentence without names and
+numbers). The percentage of a Tally is the share of seeds that are rechecked: played twice.
+"""
 
 from pathlib import Path
 
@@ -108,6 +112,7 @@ def test_inconclusive_runs_are_listed_by_their_reasons() -> None:
             255,
         ),
         (
+            # Seed 1 passes, and violates a promise when it is played again.
             tally_of(passed(1), again=(violated(1),), percent=100),
             Stop.COUNT,
             "pass",

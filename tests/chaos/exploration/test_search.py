@@ -1,7 +1,9 @@
 """The search: seeds of the workers, written records, and the end.
 
 Workers play batches of seeds. A share of the seeds is rechecked: played a second time, by another
-worker if there is one, to show that a run is deterministic. Scripted workers need no cluster.
+worker if there is one, to show that a run is deterministic. Scripted workers need no cluster: one
+of them answers at each wait of the search (`on_wait`). `deadly` maps a seed to the number of
+workers that it ends.
 """
 
 from collections.abc import Callable
@@ -114,7 +116,10 @@ def test_single_worker_rechecks_its_own_seeds() -> None:
 
 
 def test_slow_worker_is_awaited_to_recheck_the_seeds_of_the_first() -> None:
-    """A short search may end before it has started; a recheck in the same process proves little."""
+    """The second worker starts after 40 waits, when the first has played all seeds.
+
+    A recheck in the process of the first run would prove little.
+    """
     searching = Searching(ScriptedWorkers(size=2, late=40), Limits(count=10), recheck_percent=50)
     assert searching.search.run() is Stop.COUNT
     assert len(searching.played_again()) == searching.tally.rechecked_elsewhere == 5
@@ -196,7 +201,7 @@ def test_interrupted_search_returns_at_once_with_the_finished_runs() -> None:
 
 
 def test_resumed_search_plays_only_the_missing_seeds() -> None:
-    """A later batch may be finished and an earlier one not."""
+    """The batches 0 to 1 and 4 to 5 were finished before; 2 to 3 and 6 to 7 are missing."""
     before: list[ExplorationRecord] = [
         PlayedSeeds(worker="earlier:1", busy_s=1.0, runs=tuple(map(passed, (0, 1, 4, 5)))),
     ]
@@ -271,7 +276,7 @@ def test_worker_that_dies_of_ctrl_c_is_no_failure_of_its_seeds() -> None:
 
 
 def test_interrupted_run_is_not_recorded() -> None:
-    """It has no result; after a record of it a resumed search would not play its seed."""
+    """An interrupted run has no result; if it were recorded, a resumed search would omit it."""
     workers = ScriptedWorkers(
         lambda seed: inconclusive(seed, PlayResult.INTERRUPTED, "") if seed == 1 else passed(seed)
     )

@@ -1,7 +1,9 @@
 """Space files: found by name; problems have place, expectation and near miss.
 
 A space is what a search draws experiments from: an experiment, lists of values for some of its
-settings (`*` stands for each group, or each topic), and the faults to draw.
+settings (`*` stands for each group, or each topic), and the faults to draw. `counts` has the
+possible numbers of groups; each entry of `together` is a list of sets of settings, one of which is
+drawn as a whole. A near miss is the known word that a mistyped one resembles.
 """
 
 from pathlib import Path

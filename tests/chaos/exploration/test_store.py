@@ -85,7 +85,7 @@ def test_unreadable_line_is_named(store: ExplorationStore) -> None:
 def test_folder_of_a_space_stands_for_its_latest_exploration(
     tmp_path: Path, store: ExplorationStore
 ) -> None:
-    """`runs/explore/standard` is easier to write than a time stamp."""
+    """`runs/explorations/standard` is easier to write than a time stamp."""
     assert open_exploration(store.path.parent).path == store.path
     assert open_exploration(store.path.parent / "latest").path == store.path
 

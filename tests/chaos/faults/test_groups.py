@@ -2,6 +2,10 @@
 
 Each is a request of Kafka's AdminClient, here called an order. Its answer is an error per group or
 per partition.
+
+`Injecting(fault)` injects and heals the faults of a small experiment; `run.runtime.acts` has each
+call that changes the cluster, as text. The group is readers, coordinated by broker-0. A miss is a
+fault that hit nothing.
 """
 
 from typing import Any

@@ -1,4 +1,9 @@
-"""Faults of leadership: the leaders before and after, and impossible moves."""
+"""Faults of leadership: the leaders before and after, and impossible moves.
+
+`Injecting(fault)` injects and heals the faults of a small experiment; `run.runtime.acts` has each
+call that changes the cluster, as text. Broker 0 leads every partition, with the replicas 0, 1 and 2
+in sync, unless `run.runtime.partitions` says otherwise. A miss is a fault that hit nothing.
+"""
 
 from typing import Any
 

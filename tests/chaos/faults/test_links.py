@@ -2,6 +2,11 @@
 
 A fault in both directions has two rules: `there`, for frames from the end `from` to the end `to`,
 and `back`, for the other direction.
+
+`Injecting(fault)` injects and heals the faults of a small experiment; `run.runtime.acts` has each
+call that changes the cluster, as text, and `run.runtime.rules` the rules in force. Broker 0 leads
+every partition and coordinates readers, which has two members. A miss is a fault that hit nothing.
+The blast radius is the groups and partitions that a fault may affect.
 """
 
 from typing import Any

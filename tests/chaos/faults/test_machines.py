@@ -1,4 +1,9 @@
-"""Faults of machines: all nodes of a machine end together, and return together."""
+"""Faults of machines: all nodes of a machine end together, and return together.
+
+`run = injecting(fault, ...)` is a cluster without processes: `run.inject(1)` injects the second
+fault, `run.heal(1)` undoes it, and `run.runtime.acts` has each call that changes the cluster, as
+text. Rules are those of the links between nodes. A miss is a fault that hit nothing.
+"""
 
 from typing import Any
 
@@ -297,7 +302,11 @@ def test_group_survives_each_fault_of_each_machine(fault: str, machine: int) -> 
 def test_machine_crash_loses_acknowledged_commits_only_without_a_second_machine(
     min_isr: int, verdict: Verdict, durable: CheckOutcome
 ) -> None:
-    """Records only on the dying machine are lost; with min.insync.replicas 2 there are none."""
+    """Records that only the dying machine has are lost; with min.insync.replicas 2 there are none.
+
+    The machine is first cut off, so that its broker is soon alone in the ISR. faults[1] is the loss
+    of the machine.
+    """
     made = load_experiment(
         "machine_crash",
         [

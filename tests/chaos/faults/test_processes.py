@@ -1,4 +1,9 @@
-"""Faults of processes: what is done to the node, and how it returns."""
+"""Faults of processes: the acts on the node, and its return.
+
+`Injecting(fault, ...)` injects and heals the faults of a small experiment; `run.runtime.acts` has
+each call that changes the cluster, as text. Brokers are 0 to 2, and broker 0 leads every partition.
+`stopping_takes_us` is the duration of a controlled shutdown; None: it never ends.
+"""
 
 import pytest
 
@@ -11,6 +16,7 @@ from results_schema.journal import FaultOutcome
 from tests.support.builders.injecting import Injecting
 
 S = 1_000_000
+"""Microseconds of a second."""
 
 
 @pytest.mark.parametrize(

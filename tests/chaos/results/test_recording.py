@@ -1,4 +1,8 @@
-"""Runs on a full disk, or one that fills: they heal, stop, report, and remain readable."""
+"""Runs on a full disk, or one that fills: they heal, stop, report, and remain readable.
+
+A run first allocates a reserve, a file of 4 MB. When its disk is full, it deletes the reserve, so
+that there is room for the end of the trace and for the documents (manifest, journal, results).
+"""
 
 import errno
 import json
@@ -93,7 +97,10 @@ def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
 def test_disk_without_room_for_the_end_of_a_trace_keeps_the_documents(
     play_on: PlayOn, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Half a Parquet file is unreadable: it is deleted, and the message names no rows."""
+    """Half a Parquet file is unreadable: it is deleted, and the message names no rows.
+
+    The reserve has 10 bytes only.
+    """
     code, past = play_on(60_000, 10)
 
     (sentence,) = capsys.readouterr().err.splitlines()
@@ -122,7 +129,7 @@ def check_reported_as_unknown(
 def test_disk_that_is_full_from_the_start_begins_no_run(
     error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No directory remains, and `latest` is unchanged."""
+    """The reserve cannot be allocated: no directory remains, and `latest` is unchanged."""
 
     def full(_file: int, _offset: int, _size: int) -> None:
         raise OSError(error, os.strerror(error))
@@ -146,7 +153,10 @@ def test_disk_that_is_full_from_the_start_begins_no_run(
 def test_file_or_folder_in_the_way_begins_no_run(
     in_the_way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file where a folder is needed, and the reverse, because root can write anywhere."""
+    """A file is where a folder is needed, or the reverse.
+
+    Missing permissions would not stop root, who may run the tests.
+    """
     path = tmp_path / in_the_way
     if path.name == "latest":
         path.mkdir(parents=True)
@@ -172,7 +182,7 @@ def small_tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 def test_read_only_folder_begins_no_run(
     small_tmpfs: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A volume that is mounted read-only, because root may write anywhere else."""
+    """The volume is mounted read-only, which stops root, too."""
     folder = small_tmpfs("1m,ro")
     code = run_cli([*RUN, "--runs", str(folder)])
     output = capsys.readouterr()

@@ -1,4 +1,7 @@
-"""Run directories: unique, readable while they are written and after an interruption."""
+"""Run directories: unique, readable while they are written and after an interruption.
+
+The experiment of the tests is named `small`; the folder `small` has its runs, and a link `latest`.
+"""
 
 from pathlib import Path
 
@@ -29,7 +32,7 @@ def create(root: Path, of: Experiment | None = None) -> RunDirectory:
 
 
 def test_concurrent_runs_get_directories_of_their_own(tmp_path: Path) -> None:
-    """Two runs must not touch each other's files; colons would break Hadoop."""
+    """Two runs must not touch each other's files; Hadoop, which reads them, refuses colons."""
     paths = [create(tmp_path).path for _ in range(5)]
 
     assert len(set(paths)) == 5

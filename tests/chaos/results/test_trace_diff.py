@@ -1,7 +1,9 @@
 """The first difference of two traces: the row, the nodes, and the steps before it.
 
 `parting` compares all rows. `story_parting` compares steps only: rows that change the course of a
-run, such as an election, without their times. Both return the first difference, called a parting.
+run, such as an election, without their times. Both return the first difference, called a parting:
+its `one` and `other` are the rows of each trace from there on, `nodes` the first different row of
+each node.
 """
 
 from msgspec.structs import replace
@@ -67,7 +69,7 @@ def test_nodes_are_listed_in_the_order_of_their_first_difference() -> None:
 
 
 def test_same_event_at_another_time_differs_only_by_time() -> None:
-    """Two seeds differ like this at their first message."""
+    """Runs of two seeds differ only by time at their first message."""
     later, another = row(2, "x"), row(1, "x", TraceKind.LEADER_ELECTED)
     by_time, by_event = parting([row(1, "x")], [later]), parting([row(1, "x")], [another])
 
@@ -118,7 +120,10 @@ def test_different_step_is_reported_with_the_steps_before_it() -> None:
 
 
 def test_row_of_an_earlier_healing_is_no_difference_of_its_own() -> None:
-    """A run without its last fault heals earlier, as it must: nothing else differs there."""
+    """A run without its last fault enters the stage of healing earlier, as it must.
+
+    Nothing else differs there, so that the parting has no cause to search for.
+    """
     healing = replace(STEADY, time_us=2, detail='{"stage":"healing"}')
     one, other = [STEADY, row(3, "x")], [STEADY, healing, row(3, "x")]
     at_healing, at_another_node = parting(one, other), parting(one, [STEADY, row(3, "y")])

@@ -1,4 +1,9 @@
-"""Parts that a cluster lacks to be steady (before the faults), or live (after the healing)."""
+"""Parts that a cluster lacks to be steady (before the faults), or live (after the healing).
+
+A FakeRuntime has no nodes: its status is that of a healthy cluster of the experiment, unless a test
+changes it. The third argument of `missing_for_liveness` is each member's acknowledged commits at
+the healing, after which it must commit again; here no member is named.
+"""
 
 from dataclasses import replace
 

@@ -1,7 +1,8 @@
 """The injector: rows and journal of each act, and healing after any outcome.
 
 An act is the injection or the healing of one planned fault. Faults have ids such as `cut-0`: the
-kind, and the place in the file.
+kind, and the place in the file. `Injecting` injects the faults of an experiment on a FakeRuntime, a
+runtime without nodes; `run.runtime.acts` has each call that changes the cluster, as text.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from tests.support.builders.experiments import experiment
 from tests.support.builders.injecting import Injecting
 from tests.support.harness.fake_runtime import FakeRuntime
 
-S = 1_000_000
+S = 1_000_000  # microseconds of a second
 PAUSE = {"at": "1s", "fault": "pause", "target": "broker(1)"}
 CRASH = {"at": "1s", "fault": "crash", "target": "broker(2)"}
 SHUTDOWN = {"at": "1s", "fault": "controlled_shutdown", "target": "broker(2)"}

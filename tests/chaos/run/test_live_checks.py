@@ -1,7 +1,8 @@
 """Live checks, before the whole trace is read: findings are shown, failures harm nothing.
 
 On Ray the nodes write their rows into files, which can be read during the run with a delay. Live
-checks read them for a first report; the verdict follows from the whole trace.
+checks read them for a first report; the verdict follows from the whole trace. A follower is a
+function that returns the rows that can be read by now.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +24,7 @@ SAFETY = ("fencing", "durable_commits")
 
 
 def broken_rows() -> list[TraceRow]:
-    """Two leaders of one partition in one epoch."""
+    """Two leaders of one partition in one epoch, 0; both logs end at offset 0."""
     rows = Rows()
     rows.leads(1, "broker-0", 0, 0)
     rows.leads(2, "broker-1", 0, 0)

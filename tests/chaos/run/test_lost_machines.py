@@ -1,6 +1,8 @@
 """A machine lost by accident: the run reports it, and accuses neither Kafka nor the lab.
 
 An accident is no fault of the plan: a machine is lost, or disturbed (out of reach for some time).
+The lab is the tool itself. A FakeRuntime has no nodes; `machines_away` are the accidents that it
+reports, and an injected crash fails with `crash_fails_with`. The plan is one crash.
 """
 
 from pathlib import Path
@@ -28,7 +30,7 @@ from results_schema.results import (
 from tests.support.builders.experiments import experiment
 from tests.support.harness.fake_runtime import FakeRuntime
 
-S = 1_000_000
+S = 1_000_000  # microseconds of a second
 NODES = (NodeName("broker-2"), NodeName("consumer-readers-1"))
 LOST = MachineEvent(address="10.0.0.3", from_us=7 * S, until_us=None, nodes=NODES, is_lost=True)
 KINDS = CheckSuite(context_of(experiment()), tuple(CHECKERS)).kinds_read()
@@ -107,7 +109,10 @@ def test_same_failure_without_a_lost_machine_is_one_of_the_lab() -> None:
 
 
 def test_run_that_cannot_continue_without_the_machine_ends_at_once(tmp_path: Path) -> None:
-    """It does not wait for a steady state that never comes."""
+    """The run does not wait for a steady state that never comes.
+
+    `ends_run` is the reason why no run can continue without the machine.
+    """
     runtime = FakeRuntime(experiment())
     why = "controller-100 was on it, whose disk held the only copy of what it knew"
     lost = MachineEvent(
@@ -154,7 +159,10 @@ def test_violation_after_a_disturbance_is_inconclusive_and_one_before_it_stands(
 
 
 def test_check_whose_rows_are_lost_is_never_violated() -> None:
-    """Fencing reads rows of brokers, and depends on no row of a consumer."""
+    """Fencing reads rows of brokers, so that the lost ones might disprove its finding.
+
+    The third argument is the nodes whose rows are lost. A consumer's rows do not matter to fencing.
+    """
     reports = without_lost_evidence((violated(S),), (LOST,), NODES, KINDS)
 
     verdict, _ = reach_verdict(reports=reports, entries=(), unknown_because=(LOST.sentence,))

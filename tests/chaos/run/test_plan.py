@@ -1,10 +1,15 @@
-"""The plan: repeats, ends, and the schedule of faults and late members."""
+"""The plan: repeats, ends, and the schedule of faults and late members.
+
+The ends of a fault of links are the nodes of `from` and those of `to`. A late member starts at a
+time of the plan. The number in a fault's id is its place in the file.
+"""
 
 from chaos.experiment.structs import consumer_name
 from chaos.run.plan import Arrival, PlannedAct, arrivals_of, plan_of, schedule_of
 from tests.support.builders.experiments import experiment
 
 S = 1_000_000
+"""Microseconds of a second."""
 
 
 def test_repeated_fault_is_one_record_for_each_injection() -> None:

@@ -2,7 +2,8 @@
 
 A standing cluster, started by `up`, listens at a port for commands of other processes. A file with
 its name, port and token claims the name in the folder of runs. The mailbox takes requests from the
-listener's thread to the run's own loop.
+listener's thread to the run's own loop. Unreachable: no cluster with the token listens at the port;
+SilentCluster: the cluster may be alive, and gave no answer.
 """
 
 import socket
@@ -58,7 +59,7 @@ DOWN = DownAnswer(
 
 @pytest.fixture
 def server() -> Iterator[ControlServer]:
-    """A server that refuses every request to heal."""
+    """A server whose handler answers every order as a healing of no fault."""
 
     def heal(_request: Request) -> Answer:
         return HealAnswer(faults=())
@@ -181,7 +182,7 @@ def test_the_name_of_a_dead_cluster_can_be_claimed(tmp_path: Path) -> None:
 
 
 def test_cluster_of_a_command_is_the_named_the_only_or_the_default_one(tmp_path: Path) -> None:
-    """Otherwise the error lists the names."""
+    """The default name is `lab`. If none of the three exists, the error lists the names."""
     with pytest.raises(NoCluster, match="no cluster is up"):
         find_cluster(tmp_path, None)
     with ClaimedName(tmp_path, "blue", runtime="local", mailbox=Mailbox()):

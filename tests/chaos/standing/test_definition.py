@@ -1,4 +1,7 @@
-"""Experiments of standing clusters: from flags of the command `up`, from a file, or from both."""
+"""Experiments of standing clusters: from flags of the command `up`, from a file, or from both.
+
+A standing cluster runs until a person ends it. Without a file its experiment is named `lab`.
+"""
 
 from pathlib import Path
 

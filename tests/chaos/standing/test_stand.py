@@ -1,4 +1,9 @@
-"""A standing run as a library: orders from another thread, the local runtime, a directory."""
+"""A standing run as a library: orders from another thread, the local runtime, a directory.
+
+A standing run continues until it is told to end. A mailbox passes requests of other threads to the
+run's loop; `ask` returns a future. RefusalKind.ENDING: the cluster is starting or ending, and takes
+no orders.
+"""
 
 import threading
 from collections.abc import Sequence
@@ -92,7 +97,7 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
             on_serving=lambda _runtime, _at_us: serving.set(),
         )
     finally:
-        serving.set()
+        serving.set()  # also if `stand` failed: the thread must not wait for ever
         thread.join(PATIENCE_S)
 
     assert refusal_of(early) is RefusalKind.ENDING

@@ -1,4 +1,8 @@
-"""Answers of brokers to requests that only Kafka clients send."""
+"""Answers of brokers to requests that only Kafka clients send.
+
+`lab` is a cluster of three brokers in virtual time; broker 0 leads orders-0, and broker 1 succeeds
+it. `lab.client.call(0, request)` returns the answer of broker 0.
+"""
 
 from protocol.api import AnyResponse
 from protocol.errors import ErrorCode
@@ -57,7 +61,10 @@ async def offset_of(
 async def end_of_epoch(
     lab: BrokerLab, broker_id: int, leader_epoch: int, *, current: int = -1
 ) -> OffsetForLeaderPartitionResult:
-    """Ask a broker for the end of a leader epoch of orders-0."""
+    """Ask a broker for the end of a leader epoch of orders-0.
+
+    `current` is the epoch of the client's metadata; -1: the broker does not check it.
+    """
     answer = await lab.client.call(
         broker_id,
         OffsetForLeaderEpochRequest(

@@ -1,6 +1,8 @@
 """A broker stops as on SIGTERM: leaders move, then the process ends.
 
-A real cluster's times are in docs/kafka (MEASURED_FAILOVER term).
+A real cluster's times are in docs/kafka (MEASURED_FAILOVER term). `lab` is a cluster of three
+brokers in virtual time. Partition n begins on broker n, so that OLD, the number of the group's
+offsets partition, is also that of the coordinator's broker.
 """
 
 import json
@@ -74,6 +76,7 @@ def test_shutdown_moves_the_coordinator_within_tens_of_milliseconds() -> None:
         )
 
     decided_us, loaded_us, unload_to_load_us, fenced_us = BrokerLab(broker_cluster()).run(story)
+    # The first three bounds exclude a wait for the end of a session (9 s) or a heartbeat (2 s).
     assert decided_us < 20_000
     assert loaded_us < 200_000
     assert unload_to_load_us < 100_000

@@ -1,4 +1,8 @@
-"""The coordinator is killed: detection, election, load, discovery (BEHAVIOUR 6.3, FO-01, FO-04)."""
+"""The coordinator is killed: detection, election, load, discovery (BEHAVIOUR 6.3, FO-01, FO-04).
+
+Citations name docs/kafka/BEHAVIOUR.md, whose section 10 has the scenarios FO-01 and FO-04. `lab` is
+a cluster of three brokers in virtual time.
+"""
 
 import pytest
 
@@ -89,6 +93,8 @@ def test_large_log_lengthens_the_load_while_the_broker_sends_heartbeats() -> Non
     async def story(lab: BrokerLab) -> int:
         await lab.kill(OLD)
         await lab.until(moved)
+        # `publish_us` is 30 ms and the load takes more than 60 ms: 60 ms after the election is in
+        # the load.
         await lab.seconds(0.06)
         # In the middle of the load the broker answers a commit and serves a data partition.
         preloaded_group = group_ids(spec, 3)[0]

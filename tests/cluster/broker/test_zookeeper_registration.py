@@ -1,7 +1,10 @@
 """Brokers that register in ZooKeeper, and the effects on consumers of Kafka 0.8 to 1.1.
 
 A broker's registration is an ephemeral node below /brokers/ids. ZK-... in brackets are rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+docs/kafka/ZOOKEEPER_CONSUMER.md. `GroupLab(2, 4, brokers=2)` is two members, four partitions and
+two brokers in virtual time; `run` plays a coroutine once the members have joined, and the tests
+then read the rows of the trace. The scenario itself sets `joined_us` and `settled_us`, from which
+rows count.
 """
 
 from protocol.ids import BrokerId, broker_name
@@ -43,6 +46,7 @@ def test_death_of_a_broker_starts_no_rebalance() -> None:
 
     assert len(registrations(lab)) == 2  # one for each broker, at its start
     (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.joined_us)
+    # A session of 6 s whose end is rounded to ticks of 2 s, counted from the last ping.
     assert 4 * SECOND <= expired.time_us - lab.joined_us <= 8 * SECOND
     assert lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us) == []
     assert lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us) == []

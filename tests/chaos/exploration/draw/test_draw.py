@@ -2,6 +2,10 @@
 
 A draw makes an experiment from a space and a seed. The tests look at the experiments of the first
 SEEDS seeds of the standard space; bounds such as "more than 10 of them" leave room for chance.
+
+In the `faults` of a space, `kinds` and `patterns` (named combinations of faults) have weights;
+`kept` is the probability with which a seed keeps a kind, `lost` the share of seeds that lose nodes
+for good, and `factors` multiply a timeout to give a duration.
 """
 
 import json
@@ -149,7 +153,7 @@ def test_seeds_omit_kinds_of_faults_so_that_others_are_more_frequent() -> None:
         if experiment.faults and kind not in {fault.fault for fault in experiment.faults}
     )
 
-    assert all(without[kind] > 10 for kind in FAULT_KINDS)
+    assert all(without[kind] > 10 for kind in FAULT_KINDS)  # of SEEDS runs
 
 
 def test_durations_are_drawn_around_the_timeouts_of_the_experiment() -> None:
@@ -237,6 +241,7 @@ def test_another_value_of_one_setting_changes_no_other_draw() -> None:
         for choice in standard().choices
     )
     wider = replace(standard(), choices=choices)
+    # One option of the set `size` is listed twice, so that other sizes of groups are drawn.
     changed = 0
     for seed in range(40):
         before, after = drawn()[seed], draw(wider, seed)

@@ -1,4 +1,8 @@
-"""Nodes that a seed loses for good: no more than the cluster can spare."""
+"""Nodes that a seed loses for good: no more than the cluster can spare.
+
+The fault `node_loss` ends a node that never restarts. A space's `lost` is the share of its seeds
+that lose nodes. A first member starts with the run, a late member at a time of the plan.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -79,6 +83,7 @@ def test_space_sets_the_share_of_seeds_that_lose_nodes() -> None:
         any(fault.fault == "node_loss" for fault in draw(space, seed).faults)
         for seed in range(SEEDS)
     )
+    # Some of the seeds that may lose nodes draw none, or have none to spare: a low lower bound.
     assert 0.3 * space.faults.lost < losing / SEEDS <= space.faults.lost * 1.5
     none = replace(space, faults=msgspec.structs.replace(space.faults, lost=0.0))
     assert not any(

@@ -1,6 +1,7 @@
 """Drawn rollouts and scalings, and how they are shrunk.
 
-A rollout replaces the members of a group one after the other, a scaling changes their number.
+A rollout replaces the members of a group one after the other, a scaling changes their number. To
+shrink a schedule is to make it smaller while it still fails; a pass of shrinking yields candidates.
 """
 
 from typing import Any
@@ -47,7 +48,7 @@ def test_standard_space_draws_no_operation() -> None:
 
 
 def test_group_without_a_place_for_a_member_gets_no_operation() -> None:
-    """A group of no members has none to replace."""
+    """A group of no members has none to replace; None: no fault is drawn."""
     made = quick_experiment()
     group = msgspec.structs.replace(made.groups["readers"], members=0)
     empty = msgspec.structs.replace(made, groups={"readers": group})

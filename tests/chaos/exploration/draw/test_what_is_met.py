@@ -1,4 +1,8 @@
-"""Each pattern, played alone, brings runs into the situation of its name."""
+"""Each pattern, played alone, brings runs into the situation of its name.
+
+A pattern is a named combination of faults, which a space draws like a single one. A mark is a named
+situation that a run has reached. BROKEN: the run failed because of an error of the tool itself.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace

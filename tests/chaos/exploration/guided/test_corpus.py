@@ -1,6 +1,8 @@
 """The corpus of a guided search: kept plans, and the rarity of the coverage marks they reached.
 
-A pair is two marks that one run reached. Plans that reached a rare mark or a rare pair are kept.
+A pair is two marks that one run reached. Plans that reached a rare mark or a rare pair are kept, to
+be mutated. A plan is named by its lineage: the seed that drew it, then the seed of each mutation.
+`rare()` returns the rare marks and the rare pairs for which parents are chosen.
 """
 
 from collections.abc import Iterator
@@ -61,7 +63,11 @@ def test_violating_run_or_one_of_the_last_generation_is_no_parent() -> None:
 
 
 def test_half_of_the_parents_are_chosen_for_rare_marks_and_half_for_rare_pairs() -> None:
-    """Each rare mark has its own run; only run 900 has the rare pair of the common x and y."""
+    """Each rare mark has runs of its own; only run 900 has the rare pair of the common x and y.
+
+    The mark chr(index) is reached by 1 + index runs, so that there are more rare marks than
+    RAREST_MARKS.
+    """
     corpus = Corpus()
     for seen in runs_with_common_marks(range(400), "x"):
         corpus.take(seen)

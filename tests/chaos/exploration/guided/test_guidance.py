@@ -2,8 +2,8 @@
 
 A guided search mutates the plan of an earlier run that reached a rare mark; the other seeds are
 drawn. A lineage is the seeds of a plan: a drawn ancestor, then one seed for each mutation. Seeds
-come in blocks: mutations of a block use the results of whole earlier blocks only, so that plans do
-not depend on which worker is quicker.
+come in blocks: mutations of block N use the results of the blocks up to N - 2 only, so that plans
+do not depend on which worker is quicker. Scripted workers answer in turn, without a cluster.
 """
 
 from collections.abc import Callable
@@ -86,7 +86,12 @@ def player(space: Space) -> Callable[[Item], PlayedRun]:
 
 
 class Explored:
-    """A whole search over scripted workers."""
+    """A whole search over scripted workers.
+
+    `share` is that of mutated seeds, `size` the number of workers; `before` has the records of an
+    interrupted search; `deadly` maps a seed to the number of workers that it ends. Seeds are
+    rechecked at 10 %.
+    """
 
     def __init__(
         self,
@@ -138,7 +143,7 @@ def test_plans_do_not_depend_on_workers_and_batches(space: Space) -> None:
 
     assert alone.plans() == together.plans()
     mutated = [seed for seed, (lineage, _) in alone.plans().items() if lineage]
-    assert 20 < len(mutated) < 70
+    assert 20 < len(mutated) < 70  # about half of 80 seeds
     assert min(mutated) >= 40  # the first two blocks have no earlier results
 
 
@@ -222,7 +227,7 @@ def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> 
 
 
 def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> None:
-    """It counts the runs of each rare mark, and the mutated ones among them."""
+    """The report counts the runs of each rare mark, and the mutated ones among them."""
     explored = Explored(space, 600, block=50, batch=10)
     report = guided_search(explored.guidance)
 

@@ -1,4 +1,8 @@
-"""A mutated seed's finding can be played again by its file, and by its lineage."""
+"""A mutated seed's finding can be played again by its file, and by its lineage.
+
+A guided search mutates plans of earlier runs. A lineage is the seeds of a plan: the seed that drew
+it, then the seed of each mutation. The network seed decides latencies and other chances of a run.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -52,11 +56,15 @@ def test_lineage_on_the_command_line_is_the_mutated_schedule() -> None:
 
 @pytest.mark.slow
 def test_mutated_runs_of_a_cluster_are_equal_without_and_with_an_interruption() -> None:
-    """Small blocks, so that few runs are enough; some of them are rechecked."""
+    """Small blocks, so that few runs are enough; some of them are rechecked.
+
+    A mutation uses the results of whole earlier blocks of seeds, here of three. The first search is
+    ended after 8 of 14 runs, and the second one continues from its records (`before`).
+    """
     space = load_space("reference")
 
     def search(count: int, before: list[ExplorationRecord]) -> list[ExplorationRecord]:
-        tally, guidance = Tally(20), Guidance(0.9, block=3)
+        tally, guidance = Tally(20), Guidance(0.9, block=3)  # 20 % rechecked, 90 % mutated
         for record in before:
             tally.take(record)
             guidance.take(record)

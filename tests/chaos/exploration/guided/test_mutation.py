@@ -1,7 +1,8 @@
 """Mutations: small, runnable, drawn from the mutant's own seed, equal in every process.
 
 A genome is what a plan is built from: faults, chosen settings, and the network seed. A mutant is a
-genome with a small change of its parent's.
+genome with a small change of its parent's. A lineage is the seeds of a plan: the seed that drew it,
+then the seed of each mutation. The network seed decides latencies and other chances of a run.
 """
 
 import json
@@ -74,7 +75,7 @@ def test_lineage_of_one_seed_is_the_drawn_plan() -> None:
 
 @pytest.mark.slow
 def test_every_mutant_can_be_run_and_is_called_by_its_own_seed() -> None:
-    """Each passes the checks of a file."""
+    """Each mutant passes the checks of an experiment file."""
     for seed, genome in zip(MUTANTS, mutants(), strict=True):
         experiment = experiment_of(standard(), genome, seed)
         assert list(errors(experiment)) == []

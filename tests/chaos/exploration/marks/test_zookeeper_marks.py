@@ -1,6 +1,9 @@
 """Marks of ZooKeeper, each on its own rows: the last row reaches the mark, no earlier one.
 
-A mark names a situation that a run has reached. A story is the rows of such a situation.
+A mark names a situation that a run has reached. A story is the rows of such a situation, each made
+by one of the functions below. The `offset` of a row of ZooKeeper is a zxid, the number of a write
+in the ensemble's order. Ids such as ZK-38 are those of the rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 import pytest
@@ -165,7 +168,10 @@ def test_mark_is_reached_by_the_last_row_of_its_story(name: str) -> None:
 
 
 def test_marks_of_zookeeper_are_expected_only_where_one_of_them_is_reached() -> None:
-    """In a space without an ensemble their absence means nothing."""
+    """In a space without an ensemble their absence means nothing.
+
+    `expected_marks` takes the marks that were reached: `two_owners` is none of ZooKeeper's.
+    """
     assert not set(ZOOKEEPER_MARKS) & set(expected_marks(["two_owners"]))
     assert set(ZOOKEEPER_MARKS) < set(expected_marks(["heard_late"]))
 

@@ -1,4 +1,9 @@
-"""Brokers of an older version of Kafka (`inter.broker.protocol.version`)."""
+"""Brokers of an older version of Kafka (`inter.broker.protocol.version`).
+
+A static member has a group.instance.id; brokers before 2.3 do not know such members. "BEHAVIOUR
+2.0" is a section of docs/kafka/BEHAVIOUR.md. `lab` is a cluster of three brokers in virtual time;
+`lab.client.call(2, request)` returns the answer of broker 2.
+"""
 
 import msgspec
 import pytest
@@ -27,6 +32,7 @@ from tests.support.harness.brokers import BrokerLab, broker_cluster
 from tests.support.harness.controllers import NO_BALANCING
 
 COORDINATOR = partition_for(GROUP, 3)
+"""The group's offsets partition, and the broker that leads it: partition n begins on broker n."""
 
 
 def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:

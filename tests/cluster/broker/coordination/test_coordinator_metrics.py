@@ -1,4 +1,8 @@
-"""Metrics of the coordinator under Kafka's names, sampled into the trace (BEHAVIOUR 8.3)."""
+"""Metrics of the coordinator under Kafka's names, sampled into the trace.
+
+Source: docs/kafka, BEHAVIOUR 8.3. A sample is a row METRICS, whose detail has figures by name. Ids
+such as MM-67 are scenarios of Kafka's own tests (BEHAVIOUR, section 10).
+"""
 
 import json
 from functools import cache
@@ -137,7 +141,7 @@ def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> N
 
 
 def test_sample_interval_of_zero_disables_samples() -> None:
-    """The run itself is as before: its verdict is a pass."""
+    """Without samples the run still passes."""
     experiment = load_experiment("coordinator_crash").experiment
     quiet: Experiment = replace(
         experiment, cluster=replace(experiment.cluster, metrics_interval="0s")

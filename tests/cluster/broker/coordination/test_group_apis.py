@@ -1,6 +1,8 @@
 """Steps of the API layer and the append path around the coordinator.
 
-Source: docs/kafka, BEHAVIOUR 2.0, 2.1, 5.3.
+Source: docs/kafka, BEHAVIOUR 2.0, 2.1, 5.3. A test plays a story: a coroutine that sends requests
+to a cluster of three brokers in virtual time (`lab`). `lab.client.commit(2, GROUP, 7)` commits
+offset 7 of orders-0 at broker 2, without a generation; `lab.events` returns rows of the trace.
 """
 
 from protocol.errors import ErrorCode
@@ -21,6 +23,7 @@ from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 
 GROUP = "group"
 COORDINATOR = partition_for(GROUP, 3)
+"""The group's offsets partition, and the broker that leads it: partition n begins on broker n."""
 FOLLOWERS = [broker_id for broker_id in range(3) if broker_id != COORDINATOR]
 
 

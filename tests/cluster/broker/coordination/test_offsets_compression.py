@@ -1,4 +1,8 @@
-"""offsets.topic.compression.codec on real brokers: written, replicated, cleaned and loaded."""
+"""offsets.topic.compression.codec on real brokers: written, replicated, cleaned and loaded.
+
+`lab` is a cluster of three brokers in virtual time. A preload is commit records that are in an
+offsets partition before the run.
+"""
 
 import json
 
@@ -19,6 +23,7 @@ from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 from tests.support.harness.controllers import NO_BALANCING
 
 COORDINATOR = partition_for(GROUP, 3)
+"""The group's offsets partition, and the broker that leads it: partition n begins on broker n."""
 PARTITION = offsets_partition(COORDINATOR)
 NEXT = BrokerId((COORDINATOR + 1) % 3)
 
@@ -60,7 +65,7 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
         for offset in range(1, 60):
             answer = await lab.client.commit(COORDINATOR, OTHER, offset, partitions=(0, 1, 2))
             assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
-        await lab.seconds(2)
+        await lab.seconds(2)  # several intervals of the cleaner, 0.5 s each
         log = lab.storages[broker_name(NEXT)].log(PARTITION)
         assert {log.batch(index).compression for index in range(len(log))} == {codec}
         assert lab.events(TraceKind.LOG_CLEANED, broker_name(NEXT))
@@ -86,7 +91,7 @@ OTHER = next(
 
 
 def test_preloaded_log_is_compressed_and_a_load_reads_fewer_bytes() -> None:
-    """The number of records, which makes most of the cost, is the same."""
+    """A load costs time for each record and for each byte; the number of records is the same."""
     details_by_codec = {}
     for codec in (CompressionType.NONE, CompressionType.GZIP):
         config = msgspec.structs.replace(NO_BALANCING, offsets_topic_compression_codec=codec)

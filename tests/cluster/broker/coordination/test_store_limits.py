@@ -1,4 +1,9 @@
-"""Limits of the store on a real broker: too large commits, expired offsets, no replica."""
+"""Limits of the store on a real broker: too large commits, expired offsets, no replica.
+
+`lab` is a cluster of three brokers in virtual time; `lab.client.call(2, request)` returns the
+answer of broker 2. A preload is commit records that are in an offsets partition before the run.
+Ids such as MM-36 are scenarios of Kafka's own tests (docs/kafka, BEHAVIOUR, section 10).
+"""
 
 import msgspec
 import pytest
@@ -35,6 +40,7 @@ from tests.support.harness.controllers import NO_BALANCING
 from tests.support.harness.virtual_hosts import HostLab
 
 COORDINATOR = partition_for(GROUP, 3)
+"""The group's offsets partition, and the broker that leads it: partition n begins on broker n."""
 
 
 def small_messages() -> BrokerConfig:
@@ -138,7 +144,7 @@ def test_unreadable_record_fails_every_load_of_its_partition(refuses: bool) -> N
         kind = TraceKind.LOAD_FAILED if refuses else TraceKind.LOAD_COMPLETED
         partition = str(offsets_partition(COORDINATOR))
         (row,) = [row for row in lab.events(kind) if row.partition == partition]
-        assert row.cause_text == "unknown group value version 99"
+        assert row.cause_text == "unknown group value version 99"  # the unreadable record's
         answer = await lab.client.commit(COORDINATOR, GROUP, 7)
         error = answer.topics[0].partitions[0].error_code
         assert error is (ErrorCode.NOT_COORDINATOR if refuses else ErrorCode.NONE)

@@ -1,4 +1,8 @@
-"""Appends that wait for the high watermark, and timers with keys."""
+"""Appends that wait for the high watermark, and timers with keys.
+
+`park` makes an append wait until the high watermark has reached an offset; `check` completes those
+that need not wait any more, and the partition's owner calls it when something has changed.
+"""
 
 import pytest
 
@@ -64,7 +68,7 @@ def test_appends_complete_in_log_order_up_to_the_high_watermark() -> None:
 
 
 def test_expired_append_is_not_completed_again() -> None:
-    """The caller has REQUEST_TIMED_OUT as the outcome, although the record is committed later."""
+    """The caller has got REQUEST_TIMED_OUT, and gets no second outcome when the record commits."""
     partition, appends = leader(), DelayedAppends()
     done: list[ErrorCode] = []
     delayed = appends.park(partition, append(partition), done.append)

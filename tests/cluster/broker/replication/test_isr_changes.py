@@ -1,4 +1,8 @@
-"""A leader changes its ISR only with the controller's consent (docs/kafka, BEHAVIOUR 6.1)."""
+"""A leader changes its ISR only with the controller's consent (docs/kafka, BEHAVIOUR 6.1).
+
+Broker 0 leads orders-0, whose replicas are the brokers 0, 1 and 2. Its request to the controller
+for another ISR, a proposal, is an AlterPartition. The lag limit (replica.lag.time.max.ms) is 4 s.
+"""
 
 import json
 
@@ -96,7 +100,10 @@ class LossyCluster:
         return metrics
 
     def produce(self, *, seconds: int, topic: str = ORDERS) -> Outcome | None:
-        """Produce a record to broker 0 and return the answer within `seconds`."""
+        """Produce a record to broker 0, advance the time, and return the answer.
+
+        None: no answer came within `seconds`.
+        """
         answers: list[Outcome] = []
         client = self.lab.host(f"client-{topic}-{self.lab.loop.now_us()}")
         connection = client.connect(
@@ -123,8 +130,8 @@ class LossyCluster:
 def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> None:
     """A follower leaves after replica.lag.time.max.ms, and returns with a Fetch at the log end.
 
-    The lag limit is 4 s here. It counts from the last Fetch, up to 0.5 s before the test begins;
-    the check runs every 2 s, half the limit.
+    The lag limit, 4 s, counts from the last Fetch, up to 0.5 s before the test begins: 3.5 s at the
+    earliest. The check runs every 2 s, half the limit.
     """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
@@ -224,7 +231,8 @@ def test_invariant_finds_a_proposal_that_was_never_sent(where: str) -> None:
     cluster.lab.lose = cluster.lose_alter_partition
     changes = cluster.brokers[0]._replicas._isr_changes
     cluster.produce(seconds=1)
-    # Until the proposal is in the queue or in flight: it moves between the two at each timeout.
+    # For 60 s at most, in steps of 10 ms: until the proposal is in the queue (`_pending`) or in
+    # flight (`_sent`). It moves between the two at each timeout.
     for _ in range(6_000):
         cluster.lab.run_for(10_000)
         if getattr(changes, where):

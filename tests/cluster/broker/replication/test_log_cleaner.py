@@ -1,4 +1,8 @@
-"""The log cleaner on real brokers: its results, their readers, and its intervals."""
+"""The log cleaner on real brokers: its results, their readers, and its intervals.
+
+`lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks. The cleaner
+looks for dirty logs every log.cleaner.backoff.ms, and never cleans the active segment.
+"""
 
 import json
 
@@ -28,6 +32,7 @@ from tests.support.harness.controllers import NO_BALANCING
 
 GROUP = "group"
 COORDINATOR = partition_for(GROUP, 3)
+"""The group's offsets partition, and the broker that leads it: partition n begins on broker n."""
 PARTITION = offsets_partition(COORDINATOR)
 NEXT = BrokerId((COORDINATOR + 1) % 3)
 OTHER = BrokerId((COORDINATOR + 2) % 3)
@@ -151,7 +156,7 @@ def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
         await lab.restart(NEXT)
         await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 3)
         copy = lab.storages[broker_name(NEXT)].log(PARTITION)
-        assert len(copy) < 60
+        assert len(copy) < 60  # of 85 batches, one for each commit
         assert copy.batch(len(copy) - 1).next_offset == 85  # 5 commits, then 80
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
@@ -165,7 +170,10 @@ def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
 
 
 def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None:
-    """With the offset of the checkpoint the restarted broker finds nothing that is dirty enough."""
+    """The checkpoint has the first dirty offset, the end of the cleaned part.
+
+    The restarted broker reads it, and finds too few dirty records to clean the log again.
+    """
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)

@@ -1,7 +1,8 @@
 """Flushes of a broker's logs: Kafka's scheduler and settings, the system's write-back.
 
 Only flushed data survives a power loss. A recovery point is the offset up to which Kafka itself has
-flushed a log; `flushed_length` also counts what the operating system has written back.
+flushed a log; `flushed_length` also counts what the operating system has written back, in batches.
+Dirty data is not flushed yet. Kafka flushes by number of messages, by time, or, by default, never.
 """
 
 import pytest
@@ -75,7 +76,10 @@ def test_system_writes_back_data_that_is_dirty_for_30_seconds() -> None:
 
 
 def test_system_writes_back_the_whole_file() -> None:
-    """The age is that of the file's first dirty page; newer pages are written with it."""
+    """The age is that of the file's first dirty page; newer pages are written with it.
+
+    One record is appended each second: at 35 s the write-back takes all that exist by then.
+    """
     lab = FlusherLab()
     for _ in range(36):
         lab.append(lab.orders)

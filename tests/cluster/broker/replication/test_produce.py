@@ -1,4 +1,9 @@
-"""Produce of real clients: stored as sent, once for each sequence, on brokers that crash."""
+"""Produce of real clients: stored as sent, once for each sequence, on brokers that crash.
+
+`lab` is a cluster of three brokers in virtual time; broker 0 leads orders-0. A real client's batch
+is in Kafka's own format. An idempotent producer numbers its records, so that a broker recognises a
+batch that is sent again.
+"""
 
 from collections.abc import Awaitable
 
@@ -31,7 +36,7 @@ BROKERS_HEADER_BYTES = 16
 
 
 def produced(*values: str, sequence: int = 0) -> RecordBatch:
-    """Return a batch of an idempotent producer."""
+    """Return a batch of an idempotent producer; `sequence` is the number of its first record."""
     return client_batch(*values, producer_id=PRODUCER, base_sequence=sequence)
 
 
@@ -268,7 +273,7 @@ def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
 
 
 def test_repeated_append_completes_with_the_first_one() -> None:
-    """A duplicate waits for the offset of its first append, so it may pass appends before it.
+    """A duplicate waits for the offset of its first append, so it may complete before others.
 
     The follower fetches from offset 1: it has the first record, and not the second.
     """

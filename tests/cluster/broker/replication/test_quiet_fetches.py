@@ -1,7 +1,8 @@
 """A leader that skips quiet partitions answers and counts like one that reads everything.
 
 A partition is quiet for a follower if its last Fetch found nothing new, and nothing has changed
-since. `QuietFetches` remembers these; `NeverQuiet` is the reference.
+since. `QuietFetches` remembers quiet partitions; `NeverQuiet`, the reference, remembers none. A, B
+and C are the brokers: A leads, B and C follow. A parked Fetch waits for new records.
 """
 
 import random

@@ -1,4 +1,9 @@
-"""Brokers that lose power: the lost data, the kept data, the return."""
+"""Brokers that lose power: the lost data, the kept data, the return.
+
+`lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks. Only flushed
+data survives a power loss: flushed by Kafka, or written back by the operating system. A checkpoint
+is a small file with an offset for each partition, which survives a power loss.
+"""
 
 import json
 from pathlib import Path
@@ -111,7 +116,8 @@ def test_high_watermark_checkpoint_beyond_the_log_end_is_lowered() -> None:
         assert len(disk.log(P0)) == 0
         await lab.seconds(6)
         content = disk.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT) or b""
-        # The restarted broker may not register before its old session ends: it follows nothing.
+        # The high watermark is lowered to the log's end, 0. The restarted broker cannot register
+        # before its old session ends, so that it has not followed a leader yet.
         assert decode_offset_checkpoint(content)[P0] == 0
         await lab.until(lambda status: status.partitions[P0].leader == 1)
         await lab.until(lambda status: set(status.partitions[P0].isr) == ALL)

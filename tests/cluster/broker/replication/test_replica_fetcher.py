@@ -1,6 +1,8 @@
 """A follower's fetch loop after an error: the partitions that wait, and those that do not.
 
 One loop fetches all partitions that the follower has from one source, with one request at a time.
+The source is the broker that leads the partitions. A Fetch without new records waits at the source
+for up to 500 ms (a long poll); an error is answered at once.
 """
 
 from collections.abc import Iterator
@@ -131,7 +133,7 @@ def test_partition_with_an_error_is_left_out_and_delays_no_other(
     lab.run_for(300 * MS)
     assert [indexes for _, indexes in lab.fetches] == [(0,)]
     lab.follow(1)
-    lab.run_for(2 * LATENCY_US)
+    lab.run_for(2 * LATENCY_US)  # time to connect and send the Fetch, not for a backoff
     assert [indexes for _, indexes in lab.fetches] == [(0,), (1,)]
     lab.wrong = ()
     lab.run_for(2_000 * MS)

@@ -1,4 +1,8 @@
-"""Brokers replicate: produce, fetch, high watermark, ISR, and the restart of a broker."""
+"""Brokers replicate: produce, fetch, high watermark, ISR, and the restart of a broker.
+
+`lab` is a cluster of three brokers in virtual time. Broker 0 leads orders-0; `lab.client.produce(0,
+b"a")` sends it a record with acks=all.
+"""
 
 from partition_log.checkpoints import REPLICATION_OFFSET_CHECKPOINT, decode_offset_checkpoint
 from protocol.ids import TopicPartition, broker_name
@@ -19,7 +23,7 @@ P0 = TopicPartition(ORDERS, 0)
 async def list_offset(
     lab: BrokerLab, broker_id: int, timestamp: int
 ) -> ListOffsetsPartitionResponse:
-    """Ask a broker for an offset of orders-0."""
+    """Ask a broker for the offset of a time in orders-0."""
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     response = await lab.client.call(
         broker_id, ListOffsetsRequest(topics=(ListOffsetsTopic(name=ORDERS, partitions=(asked,)),))
@@ -99,6 +103,7 @@ def test_high_watermark_checkpoint_survives_a_restart_while_fenced() -> None:
         await lab.kill(0)
         await lab.restart(0)
         await lab.seconds(6)
+        # The old session of the broker, 9 s, still lasts: it is not registered again yet.
         assert lab.events(TraceKind.BROKER_FENCED) == []
         again = lab.storages[broker_name(0)].read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
         assert decode_offset_checkpoint(again or b"")[P0] == 1
