@@ -1,6 +1,9 @@
 """One run of one drawn schedule in virtual time, and the data kept of it: a few hundred bytes.
 
-Uses the same runner, faults and checkers as `run`, but writes no files. Data flow:
+A schedule is an experiment with its plan of faults, and a seed for the network. A signature is the
+kind of a finding: its checker, its claim (the sentence without names and numbers) and its story
+(the kinds of its rows). Uses the same runner, faults and checkers as `run`, but writes no files.
+Data flow:
 (Experiment, seed) -> ExperimentRun -> Results -> PlayedRun.
 """
 
@@ -148,8 +151,9 @@ def _play(
         stop_when=None
         if stop_at is None
         else lambda finding: signature_of(finding).claims_as(stop_at),
-        # The verification reads the committed offsets at the end, which says nothing about
-        # liveness, and takes a minute for each group without a coordinator.
+        # The verification at the end reads the committed offsets. A run that only looks for a
+        # finding of Liveness does without: such reads say nothing about liveness, and take a minute
+        # for each group without a coordinator.
         verifies=stop_at is None or stop_at.check != Liveness.name,
     )
     results = run.execute()

@@ -1,7 +1,10 @@
 """Results of an exploration: the content of its results.json, and its exit code.
 
-A verdict is about the cluster. Runs in which the tool failed, and seeds with two results, have no
-influence on the verdict; they make the exit code that of an internal error.
+A Tally has the running totals of a search; in it, findings of equal checker, claim and story form a
+group. A claim is a finding's sentence without names and numbers, a story the kinds of its rows. An
+excuse is a permitted exception from a promise. A verdict is about the cluster. Runs in which the
+tool failed, and seeds with two results, have no influence on the verdict; they make the exit code
+that of an internal error.
 """
 
 from collections import Counter
@@ -213,6 +216,7 @@ def results_of(
 
 def _lineages(tally: Tally, guidance: Guidance) -> dict[str, str]:
     """Return the lineage of each mutated seed that the results name."""
+    # A seed that was drawn has a lineage of one, and needs none here.
     named = [seed for group in tally.groups.values() for seed in group.seeds]
     named += [
         seed
@@ -257,6 +261,7 @@ def _verdict(tally: Tally, unknown: tuple[ReasonGroup, ...]) -> Verdict:
 
 
 def _outcome(tally: Tally, stop: Stop) -> RunOutcome:
+    """Return the outcome: whether the tool itself worked to the end."""
     if stop is Stop.INTERRUPTED:
         return RunOutcome.INTERRUPTED
     return RunOutcome.INTERNAL_ERROR if tally.broken_runs else RunOutcome.COMPLETED

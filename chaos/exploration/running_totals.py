@@ -1,6 +1,9 @@
 """Totals of an exploration so far: runs by result, findings by signature, marks, rechecks.
 
-A Tally takes the records of the store one by one. A resumed exploration first takes the stored
+A signature is the kind of a finding, equal for findings of different seeds that show one problem. A
+recheck is a seed played a second time, whose run must be equal. BROKEN is the result of a run in
+which the tool failed, UNKNOWN that of a run which proves nothing. A Tally takes the records of the
+store one by one. A resumed exploration first takes the stored
 records of its earlier sessions, so that its totals include them.
 Data flow: ExplorationRecord -> Tally -> live view, results.
 """
@@ -169,6 +172,7 @@ class Tally:
     def _found(self, run: PlayedRun) -> dict[Signature, FindingGroup]:
         """Add a run's findings to their groups; return the groups whose example it is now."""
         changed = {}
+        # A run has at most one finding of each signature.
         for finding in run.findings:
             signature = finding.signature
             group = self.groups.get(signature)
@@ -189,7 +193,7 @@ class Tally:
         chosen = self._chosen.pop(again.seed, None)
         self.to_recheck.pop(again.seed, None)
         if chosen is None:
-            return
+            return  # this seed was compared before
         self.rechecked += 1
         self.rechecked_elsewhere += worker != chosen.worker
         if again != chosen.run:
@@ -215,10 +219,12 @@ def is_chosen(seed: int, percent: float) -> bool:
     These seeds are evenly spread. The choice depends on the seed alone, so that neither batches nor
     workers nor interruptions change it.
     """
+    # True where the number of chosen seeds, so far `percent` of all, grows with this seed.
     return int((seed + 1) * percent // 100) > int(seed * percent // 100)
 
 
 def _add_reason(reasons: dict[str, list[int]], run: PlayedRun) -> None:
+    """Add a run's seed under its reasons, as one text without names and numbers."""
     reason = normalized("; ".join(run.reasons) or "no reason was given")
     reasons.setdefault(reason, []).append(run.seed)
 

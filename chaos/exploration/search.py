@@ -1,8 +1,10 @@
 """The search: distribution of seeds to workers, and the end of the search.
 
-The search gives batches of seeds to workers, stores the results, has some seeds played again by
-another worker (a recheck), and stops at a limit or on request. It must know neither Ray nor the
-terminal nor a clock: its workers, observer and clock are arguments.
+A seed is drawn, or mutates the plan of an earlier run, as `guidance` decides; the latter needs the
+results of earlier seeds, so a seed may have to wait until it is ready. The tally has the totals of
+the search. The search gives batches of seeds to workers, stores the results, has some seeds played
+again by another worker (a recheck), and stops at a limit or on request. It must know neither Ray
+nor the terminal nor a clock: its workers, observer and clock are arguments.
 Data flow: seeds -> Workers -> ExplorationRecord -> store, Tally.
 """
 
@@ -153,6 +155,7 @@ class Search:
         )
 
     def _left_s(self, elapsed_s: float, wanted: int | None) -> float | None:
+        """Return the expected remaining time: until the time limit, or until `wanted` runs."""
         left = []
         if self._limits.time_limit_s is not None:
             left.append(self._limits.time_limit_s - elapsed_s)
@@ -201,7 +204,7 @@ class Search:
     def _waiting_to_be_played_again(self) -> dict[int, str]:
         """Return the seeds to recheck that no worker has yet, each with its first worker."""
         if self._stop in {Stop.TIME_LIMIT, Stop.TOOL_FAILED}:
-            return {}
+            return {}  # after COUNT or FINDINGS, the rechecks are still done
         given = {seed for seeds in self._replaying.values() for seed in seeds}
         return {
             seed: first
@@ -264,6 +267,7 @@ class Search:
         return max(1, min(MAX_BATCH, round(BATCH_S * played / self._tally.busy_s)))
 
     def _seeds_to_play(self) -> Iterator[int]:
+        """Yield the seeds within the limits that no earlier session has played."""
         first, number = self._limits.first_seed, self._limits.count
         seeds = count_from(first) if number is None else iter(range(first, first + number))
         return (seed for seed in seeds if seed not in self._tally.done)
@@ -272,6 +276,7 @@ class Search:
 
     def _take(self, event: Finished | Died) -> None:
         """Record the results of a worker's batch, or handle the worker's death."""
+        # A worker has one batch: of rechecks (`again`), or of first plays.
         again = bool(self._replaying.get(event.worker))
         given = (self._replaying if again else self._playing).get(event.worker, {})
         if isinstance(event, Died):
@@ -318,6 +323,7 @@ class Search:
             self._record(Lost(seeds=lost, why=why))
 
     def _record(self, record: ExplorationRecord) -> None:
+        """Store a record first, so that nothing is reported that a crash would lose."""
         self._write(record)
         self._guidance.take(record)
         for group in self._tally.take(record):

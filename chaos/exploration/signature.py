@@ -75,6 +75,7 @@ def _names_in(finding: Finding) -> dict[str, str]:
 
 
 def _add_names(names: dict[str, str], *, group: str | None, partition: str | None) -> None:
+    """Add a group and a topic; the names of Kafka's own topics stay in the text."""
     if group:
         names.setdefault(group, "GROUP")
     if partition:
@@ -89,10 +90,12 @@ def _add_members(names: dict[str, str], row: TraceRow) -> None:
 
 
 def _without_names(text: str, names: dict[str, str]) -> str:
+    """Return a text with placeholders for ids, nodes, `names` and numbers, in the singular."""
     # Ids and nodes come first, because they contain names of groups.
     text = _MEMBER_ID.sub("MEMBER", text)
     text = _NODE.sub(lambda node: node[1].upper(), text)
     if names:
+        # The longest first, so that `orders-readers` is not found as `orders` and a rest.
         longest_first = sorted(names, key=lambda name: (-len(name), name))
         known = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, longest_first))})(?![\w.])")
         text = known.sub(lambda name: names[name[0]], text)

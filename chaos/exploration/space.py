@@ -1,5 +1,8 @@
 """The space of an exploration: an experiment without faults, and the variations that are drawn.
 
+A document is the experiment as read from the file, an Item with a line for each value. A choice is
+one or more places in it, with the options that a seed draws from. An override is a value of the
+command line (`--var key=value`).
 Data flow: name or path -> YAML with lines -> structs (`space_definition`) -> `choices` -> semantic
 checks (`space_semantics`) -> `Space`, from which `draw` builds experiments.
 """
@@ -70,9 +73,11 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
     problems = shape_problems(root, SpaceDefinition, file)
     if problems:
         raise ExperimentError(problems)
+    # Each check below needs a document that has passed the checks before it.
     base = _with_stub(root.child("experiment"))
     problems = apply_overrides(base, overrides) or [
-        # An item without a line does not come from the file, so an override has set it.
+        # A value without a line does not come from the file, so an override has set it. Overrides
+        # are paths within the experiment.
         replace(base_problem, file="--var", path=base_problem.path.removeprefix("experiment."))
         if overrides and base_problem.line is None
         else base_problem

@@ -1,6 +1,9 @@
 """Structs of a space file, which defines what an exploration draws.
 
-Owns the vocabulary of such files. Must know neither YAML nor how anything is drawn.
+Each seed draws an experiment from a space: its settings and its plan, which is the list of faults.
+The steady state is reached when every group is stable; healing undoes all faults at the end of a
+run. A coverage mark is a rare situation that a run reached. Owns the vocabulary of such files. Must
+know neither YAML nor how anything is drawn.
 """
 
 from typing import Annotated, Any

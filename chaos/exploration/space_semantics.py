@@ -1,6 +1,8 @@
 """Semantic checks of a space: every experiment that is drawn from it must be valid.
 
-The checks put each value alone into the experiment, and then each pair of values of two settings,
+A space is a base experiment, and choices: places in it, each with options, of which a seed draws
+one. An option is called a value where it is written into the experiment. The checks put each value
+alone into the experiment, and then each pair of values of two settings,
 because nearly all errors of a broker's or consumer's configuration are two settings that do not
 fit. Three values that do not fit are found when a seed draws them: `draw` checks its experiment.
 """
@@ -74,7 +76,7 @@ def _fault_errors(faults: FaultSpace) -> Iterator[Problem]:
         for index, length in enumerate(getattr(faults, name)):
             path = f"faults.{name}[{index}]"
             yield from too_long(length, path)
-            if microseconds(length) < 1_000:
+            if microseconds(length) < 1_000:  # draws are in whole milliseconds
                 yield problem(
                     path, "is not allowed", expected="at least `1ms`", found=f"`{length}`"
                 )

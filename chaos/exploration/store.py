@@ -1,5 +1,7 @@
 """An exploration's directory: its space, and all finished batches.
 
+An exploration plays many seeds, each of which draws an experiment from the space (or mutates an
+earlier one). A batch is the seeds that a worker gets at once; its record has their runs.
 `runs/explorations/<space>/<timestamp>/` contains manifest.json, space.yaml (a copy of the space),
 batches.jsonl, findings/*.yaml and results.json. Each finished batch appends one line to
 batches.jsonl. So all finished batches are there after Ctrl-C or `kill -9`; a last line that is
@@ -33,6 +35,7 @@ from results_schema.forms import READ_FORMS, refusal
 
 EXPLORATIONS_ROOT = DEFAULT_ROOT / EXPLORATIONS
 FORMAT = READ_FORMS["exploration"][-1]
+"""Version of the directory's files: the newest that this code reads."""
 SPACE_FILE = "space.yaml"
 FINDINGS = "findings"
 
@@ -228,7 +231,7 @@ def open_exploration(path: Path) -> ExplorationStore:
     """
     if not (path / "manifest.json").exists() and (path / LATEST).is_symlink():
         path = path / LATEST
-    if path.is_symlink():
+    if path.is_symlink():  # the real name, because `latest` will point elsewhere later
         path = path.parent / path.readlink()
     file = path / "manifest.json"
     try:

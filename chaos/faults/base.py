@@ -1,4 +1,10 @@
-"""The interface of faults: aim, inject, heal; and the tools that faults share."""
+"""The interface of faults: aim, inject, heal; and the tools that faults share.
+
+A planned fault has a target, such as `coordinator-of(readers)`: a role and its argument. Its aim is
+the nodes that have this role now (`situation`: the cluster's status at this moment), or a Miss, the
+reason why there are none. Healing undoes a fault. The blast radius is the groups and partitions
+that a fault affects. A node lost for good never starts again.
+"""
 
 import random
 from abc import ABC, abstractmethod

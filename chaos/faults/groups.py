@@ -1,6 +1,8 @@
 """Faults of groups: an administrator orders a change of a group, for example its deletion.
 
-All are momentary: an order is done when its answer comes, and nothing undoes it.
+All are momentary: an order is done when its answer comes, and nothing undoes it. The target is
+`coordinator-of(<group>)`. A Miss is the reason why a fault hit nothing; the journal lists all
+faults with their outcomes.
 """
 
 from abc import abstractmethod
@@ -93,6 +95,8 @@ class GroupOrder(FaultKind):
             return Miss(reason=f"the coordinator refused: {error}")
         except GroupOrderUnanswered as error:
             return Miss(reason=f"it may have been carried out all the same: {error}")
+        # The answers have an error, or NONE, for each object of the order. If all are refused, the
+        # fault has hit nothing.
         refused = {
             subject: code for subject, code in answers.items() if code != ErrorCode.NONE.name
         }
@@ -106,6 +110,7 @@ class GroupOrder(FaultKind):
         """Return the order, which can be pickled: an administrator on Ray runs it."""
 
     def _topics(self, planned: PlannedFault, experiment: Experiment) -> list[str]:
+        """Return the topic of the arguments, or every topic of the group."""
         topic = planned.args.get("topic")
         return [topic] if topic is not None else list(experiment.groups[_group_of(planned)].topics)
 
@@ -175,5 +180,6 @@ class ResetOffsets(GroupOrder):
 
 
 def _group_of(planned: PlannedFault) -> str:
+    """Return the group in the target `coordinator-of(<group>)`."""
     role: tuple[str, Any] = split_target(planned.target) or ("", "")
     return str(role[1])

@@ -1,6 +1,8 @@
 """Faults of leadership: an administrator moves leaderships while all nodes live.
 
-All are momentary: an election is done when its answer comes, and nothing undoes it.
+All are momentary: an election is done when its answer comes, and nothing undoes it. `aim` decides
+which leaders will change, by the cluster's status at that moment (`situation`); a Miss is the
+reason why nothing can. A LeaderMove is a partition with its present and its next leader.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -83,7 +85,7 @@ class LeadershipMove(FaultKind):
         hit = _resolve(planned.target, situation)
         if isinstance(hit, Miss):
             return hit
-        (partition,) = hit.partitions
+        (partition,) = hit.partitions  # each of PARTITION_TARGETS stands for one partition
         known = require_leader(partition, situation)
         if isinstance(known, Miss):
             return known
@@ -176,6 +178,7 @@ async def _elect(aim: Aim, election: Coroutine[Any, Any, None]) -> Aim | Miss:
 def _next_leader(
     partition: TopicPartition, known: PartitionStatus, situation: Situation
 ) -> BrokerId | Miss:
+    """Return the first in-sync follower that is up."""
     for broker in in_sync_followers(known):
         if situation.is_up(broker_name(broker)):
             return broker
@@ -202,6 +205,7 @@ def _reason_against(
 def _aim_of(
     moves: dict[TopicPartition, tuple[BrokerId, BrokerId]], hit: Hit, situation: Situation
 ) -> Aim:
+    """Return the Aim of these moves; the fault hits the present leaders, each once."""
     leaders = dict.fromkeys(broker_name(old) for old, _ in moves.values())
     return Aim(
         nodes=tuple(leaders),

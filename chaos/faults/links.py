@@ -1,8 +1,11 @@
 """Faults of links: connections between two sets of nodes are cut, held, slowed or reset.
 
-The sets are the two ends of the fault: `from` are, for example, the isolated nodes, and `to` are
-the nodes from which they are isolated. The blast radius is that of `from`, or that of `to` if
-`from` has only controllers, because controllers host no partition of a group.
+A frame is one message on a connection. A rule of the link table has an effect on the frames that a
+Selector chooses: by source, destination, purpose of the connection, and API. An aim is the nodes
+that a fault hits, a Miss the reason why it hits none. The sets are the two ends of the fault:
+`from` are, for example, the isolated nodes, and `to` are the nodes from which they are isolated.
+The blast radius is that of `from`, or that of `to` if `from` has only controllers, because
+controllers host no partition of a group.
 """
 
 from abc import abstractmethod
@@ -121,6 +124,8 @@ class LinkFault(FaultKind):
         targets = {
             "".join(target.split()) for target in (*ends_of(fault.from_), *ends_of(fault.to))
         }
+        # If both ends name one target only, and this is always the same single node, there is no
+        # link. `any-broker` to `any-broker` is allowed: each end draws its own broker.
         only_target = min(targets) if len(targets) == 1 else ""
         if (split_target(only_target) or ("", ""))[0] in _ALWAYS_ONE_NODE:
             yield problem(
@@ -314,6 +319,7 @@ class ResetConnections(LinkFault):
 
 
 def _has_links(node: NodeName, situation: Situation) -> bool:
+    """Return True if a node's process is there, or if it is a connected client from outside."""
     status = situation.status
     return status.nodes.get(node) in _HAS_LINKS or node in status.kafka_clients
 
@@ -339,6 +345,7 @@ def _linked_nodes(
 def _blast_radius(
     from_nodes: tuple[NodeName, ...], to_nodes: tuple[NodeName, ...], situation: Situation
 ) -> BlastRadius:
+    """Return the groups and partitions that the `from` end affects; of `to` for controllers."""
     controllers = {
         controller_name(FIRST_CONTROLLER_ID + index)
         for index in range(situation.experiment.cluster.controllers)

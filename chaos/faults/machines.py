@@ -1,5 +1,8 @@
 """Faults of machines: all nodes of one machine die, stop, or are cut off from other machines.
 
+`aim` finds the nodes that a fault will hit, by the cluster's status at that moment (`situation`); a
+Miss is the reason why it hits none. Its detail has the machine's number (`machine`), and all nodes
+on it (`on_machine`), also those that are down. A rule of the link table cuts frames between nodes.
 A machine of an experiment is a set of nodes (`machine_layout`), so these faults work in every
 runtime: they repeat acts on single nodes. A real machine that a Ray cluster loses unplanned is not
 a fault; `cluster.ray.fleet` notices that loss.
@@ -139,6 +142,7 @@ class MachineLoss(_MachineFault):
             planned.fault_id, cut_both_ways(planned.fault_id, nodes=on_machine, others=others)
         )
         for node in aim.nodes:
+            # Before the power loss, so that healing starts the node also if the next line fails.
             machine.returning[node] = None
             # A node that was stopping may have ended a moment before.
             with suppress(UnknownNode):
@@ -240,6 +244,7 @@ class MachineCut(_MachineFault):
 
 
 def _index(aim: Aim) -> int:
+    """Return the machine's number, from 0."""
     index = aim.detail["machine"]
     if not isinstance(index, int):
         raise TypeError(f"a machine's number is an int, got {index!r}")

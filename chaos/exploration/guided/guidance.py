@@ -1,8 +1,10 @@
 """Guidance: the choice of the seeds to mutate, and of their parents.
 
-Seeds come in blocks. The parents for block N come from the corpus of the blocks up to N - 2, so
-that block N can be given to workers while they still play block N - 1. The choice depends on whole
-blocks only, never on which runs happen to be finished.
+A mutated seed changes the plan (the faults) of an earlier run, its parent, which reached a rare
+situation. A lineage is the seeds that made a plan: the first drew it, each later one mutated it.
+The corpus keeps the plans worth mutating. Seeds come in blocks. The parents for block N come from
+the corpus of the blocks up to N - 2, so that block N can be given to workers while they still play
+block N - 1. The choice depends on whole blocks only, never on which runs happen to be finished.
 """
 
 from chaos.exploration.guided.corpus import Corpus, RunSeen
@@ -53,6 +55,7 @@ class Guidance:
             return True
         return all(
             self._unfinished.get(block, self._block) == 0
+            # The blocks that the corpus lacks, up to the last one that the parents may come from.
             for block in range(self._blocks_in_corpus, self._block_of(seed) - LAG + 1)
         )
 
@@ -82,7 +85,7 @@ class Guidance:
 
     def _finish_seed(self, seed: int, run: RunSeen | None) -> None:
         if seed in self._runs:
-            return
+            return  # `_unfinished` must count a seed once
         self._runs[seed] = run
         block = self._block_of(seed)
         self._unfinished[block] = self._unfinished.get(block, self._block) - 1
@@ -99,7 +102,7 @@ class Guidance:
                     self._corpus.take(run)
             self._blocks_in_corpus += 1
         if not self._blocks_in_corpus:
-            return
+            return  # the first LAG blocks have no parents
         rare = self._corpus.rare()
         for seed in self._seeds_of(block):
             if stream(seed, "mutated").random() < self._share:

@@ -1,6 +1,8 @@
 """One mutation of a genome: a few small changes of its faults, rarely of a setting.
 
-Most of a plan stays, so that the mutant probably reaches the rare marks of its parent again, and
+A genome is a plan (the list of faults), the options of settings that are not the drawn ones, and
+the seed of the network. A mark is a rare situation that a run reached. Most of a plan stays, so
+that the mutant probably reaches the rare marks of its parent again, and
 then perhaps new ones. All draws come from the mutant's own seed.
 Data flow: (Space, Genome, seed) -> Genome.
 """
@@ -55,7 +57,7 @@ class _Step:
         )
 
     def gap_ms(self, longest_ms: int) -> int:
-        """Draw a gap of any order of magnitude, before or after."""
+        """Draw a gap of any order of magnitude: negative (before) or positive (after)."""
         gap_ms = self.fault_draw(0).gap_ms("mutation", longest_ms)
         return gap_ms if self.rng.random() < 0.5 else -gap_ms
 
@@ -84,6 +86,7 @@ def mutate(space: Space, parent: Genome, seed: int) -> Genome:
                 rng=rng,
             )
             genome = rng.choices(_CHANGES, _WEIGHTS)[0](step, genome)
+        # Equal to the parent: the changes had nothing to change, or undid each other.
         if genome != parent and can_be_run(experiment_of(space, genome, seed)):
             return genome
     return replace(parent, network_seed=seed)

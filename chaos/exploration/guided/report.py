@@ -1,4 +1,9 @@
-"""Figures of the guided part of a search, for results.json and the summary."""
+"""Figures of the guided part of a search, for results.json and the summary.
+
+A search draws the plan of a seed, or mutates the plan of an earlier run that reached a rare mark. A
+mark is a rare situation; a pair, two marks in one run. The corpus keeps the plans that may be
+mutated, and counts the runs that reached each mark (its `coverage`).
+"""
 
 from itertools import combinations
 
@@ -61,6 +66,7 @@ class GuidedSearch(msgspec.Struct, frozen=True, kw_only=True):
 
 def guided_search(guidance: Guidance) -> GuidedSearch:
     """Return the figures of an exploration's runs."""
+    # The runs are taken once more, in the order of seeds: in the search they came in any order.
     corpus = Corpus()
     runs = guidance.runs()
     first_mutated = next((index for index, run in enumerate(runs) if run.is_mutated), len(runs))
@@ -79,6 +85,7 @@ def guided_search(guidance: Guidance) -> GuidedSearch:
         drawn_runs=coverage.runs - coverage.mutated_runs,
         mutated_runs=coverage.mutated_runs,
         plans=len(corpus.plans()),
+        # A lineage without its last seed is that of the parent.
         parents=len({run.lineage[:-1] for run in runs if run.is_mutated}),
         pairs_reached=len(coverage.pairs),
         rare_pairs_in_all=len(pairs),

@@ -1,4 +1,7 @@
-"""Coverage marks that one value in one column of a row shows: a table of such values and marks."""
+"""Coverage marks that one value in one column of a row shows: a table of such values and marks.
+
+A mark is a rare situation of a run; its condition gets the state seen so far and the next row.
+"""
 
 from chaos.exploration.marks.base import Condition, MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster
@@ -88,6 +91,8 @@ COLUMN_VALUES = MarkList()
 
 
 def _has(column: str, value: str) -> Condition:
+    """Return the condition that a row has `value` in `column`."""
+
     def condition(seen: SeenCluster, row: TraceRow) -> bool:
         del seen
         return bool(getattr(row, column) == value)
@@ -96,6 +101,8 @@ def _has(column: str, value: str) -> Condition:
 
 
 def _is_lost(api: Api, error: ErrorCode) -> Condition:
+    """Return the condition that a RESPONSE_LOST is of a response of `api` with `error`."""
+
     def condition(seen: SeenCluster, row: TraceRow) -> bool:
         del seen
         return row.api == api.label and row.error == error.name
@@ -103,6 +110,7 @@ def _is_lost(api: Api, error: ErrorCode) -> Condition:
     return condition
 
 
+# `add` returns a decorator, which registers the condition.
 for _api, _error in _LOST_RESPONSES:
     _suffix = "" if _error is ErrorCode.NONE else f"_{_error.name}"
     _error_text = "a success" if _error is ErrorCode.NONE else _error.name

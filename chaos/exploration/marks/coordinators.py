@@ -1,4 +1,10 @@
-"""Coverage marks of coordinators: moves, loads, unloads, and two coordinators at once."""
+"""Coverage marks of coordinators: moves, loads, unloads, and two coordinators at once.
+
+A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
+(which needs no name) as the condition: it gets the state seen before a row of these kinds, and the
+row, and returns True if the row shows the situation. In `seen`, a place is (node, offsets
+partition). A deposed leader, or zombie, does not know yet that another leader was elected.
+"""
 
 from itertools import pairwise
 
@@ -85,8 +91,9 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     elections = seen.elections.get(row.partition or "")
     if elections is None or len(elections) < MAX_KEPT_ELECTIONS:
-        return False
-    # Four elections are three moves, if each elects another leader than the one before.
+        return False  # with this row, fewer than four elections
+    # The three kept elections and this row are three moves, if each elects another leader than the
+    # one before. The time counts from the first move, which is the second election.
     leaders = [*(election.peer for election in elections), row.peer]
     all_moved = all(leader != next_leader for leader, next_leader in pairwise(leaders))
     first_move = elections[1]
@@ -182,6 +189,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 def _unloaded_from(seen: SeenCluster, row: TraceRow, state: str) -> bool:
+    """Return True if an unload ended the group (state Dead) in a broker's memory, from `state`."""
     return (
         detail_of(row).to == "Dead"
         and row.cause == GroupStateCause.UNLOADED
@@ -280,6 +288,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.APPEND_COMPLETED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `attempts` has the appends of deposed leaders; an append's id is its `correlation_id`.
     attempt = (row.node, row.incarnation, row.correlation_id or 0)
     return row.error not in SUCCEEDED and attempt in seen.attempts
 

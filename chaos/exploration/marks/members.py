@@ -1,4 +1,10 @@
-"""Coverage marks of members: missed rebalances, errors after a pause, two owners."""
+"""Coverage marks of members: missed rebalances, errors after a pause, two owners.
+
+A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
+as the condition: it gets the state seen before a row of these kinds, and the row. In `seen`,
+`nodes` maps member ids to consumers, and `killed` and `paused` have nodes. A killed or paused node
+is `row.peer` of the driver's row.
+"""
 
 from chaos.exploration.marks.base import Condition, MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
@@ -38,9 +44,11 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 def _woke_up_to(error: ErrorCode) -> Condition:
+    """Return the condition that a consumer got `error` soon after a pause."""
+
     def condition(seen: SeenCluster, row: TraceRow) -> bool:
         pause = seen.pauses.get(row.node)
-        return (
+        return (  # pause[1] is the end of the pause
             pause is not None and row.time_us - pause[1] < JUST_WOKE_US and row.error == error.name
         )
 
@@ -123,12 +131,14 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     elections = seen.elections.get(seen.partition_of(row.group))
     if elections is None:
         return False
-    # Two None in front, so that the pattern also matches fewer than two elections.
+    # At most the three newest elections. Two None in front, so that the pattern also matches fewer
+    # than two elections.
     *older, before, newest = [None, None, *(election.peer for election in elections)]
     return row.peer in older and row.peer not in (before, newest)
 
 
 def _coordinator(seen: SeenCluster, group: str | None) -> str | None:
+    """Return the last elected leader of a group's offsets partition, None before any election."""
     newest = seen.election(seen.partition_of(group))
     return None if newest is None else newest.peer
 
@@ -181,7 +191,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 def _commit_failed_with(error: ErrorCode) -> Condition:
     def condition(seen: SeenCluster, row: TraceRow) -> bool:
         del seen
-        return row.error == error.name and row.peer is not None
+        return row.error == error.name and row.peer is not None  # peer: the broker that answered
 
     return condition
 

@@ -1,6 +1,9 @@
 """Marks of operations: events in a group while a rollout or scaling replaces its members.
 
-Only spaces that draw operations reach them (`registry.expected_marks`).
+Only spaces that draw operations reach them (`registry.expected_marks`). `@mark(name, meaning,
+*kinds)` registers the function below it as the condition: it gets the state seen before a row of
+these kinds, and the row. `seen.operations` has the operations that go on; an operation is injected
+as a fault.
 """
 
 from chaos.exploration.marks.base import MarkList

@@ -1,5 +1,7 @@
 """All coverage marks, and their detection in one run.
 
+A mark is a rare situation; a search without findings proves little about marks that it never
+reached. A suite is the checkers of the run, which share their facts (Evidence) with the marks.
 The marks are in `coordinators`, `servers`, `members`, `administrators`, `transactions`,
 `operations` and `zookeeper`; marks that one value of one column shows are in `column_values`. Their
 conditions depend on the rows of the trace and on the state that `seen_cluster` keeps of them. To

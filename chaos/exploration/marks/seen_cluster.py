@@ -177,7 +177,10 @@ class SeenCluster:
         return elections[-1] if elections else None
 
     def is_deposed(self, node: str, partition: str | None, epoch: int | None) -> bool:
-        """Return True if, after `epoch`, a leader other than `node` was elected, or none."""
+        """Return True if the newest election is later than `epoch` and did not elect `node`.
+
+        It may have elected no leader at all. False if `epoch` is None: `node` led in no epoch.
+        """
         newest = self.election(partition)
         return (
             newest is not None
@@ -198,6 +201,7 @@ class SeenCluster:
         )
 
     # -- nodes --------------------------------------------------------------------------------
+    # In rows of the driver and the controller, `row.peer` is the node that they are about.
 
     def _injected(self, row: TraceRow) -> None:
         groups = operation_of(row)

@@ -1,4 +1,8 @@
-"""State of the ZooKeeper ensemble and of its consumers, from a run's rows, for coverage marks."""
+"""State of the ZooKeeper ensemble and of its consumers, from a run's rows, for coverage marks.
+
+A mark is a rare situation. An attempt is one try of a consumer to own its share of the partitions.
+A zxid is the number of a transaction; it is the `offset` of a row.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,10 @@
-"""Coverage marks of brokers, logs and controllers: fenced brokers, truncated logs, lost leaders."""
+"""Coverage marks of brokers, logs and controllers: fenced brokers, truncated logs, lost leaders.
+
+A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
+(which needs no name) as the condition: it gets the state seen before a row of these kinds, and the
+row. `seen.is_out(node)` is True for a killed, stopped or paused node. The fenced, killed or paused
+node is `row.peer`, and the new leader, too ("" for none).
+"""
 
 from chaos.exploration.marks.base import MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
@@ -7,6 +13,7 @@ from protocol.ids import CONSUMER_OFFSETS
 from protocol.trace import TraceKind, TraceRow
 
 BROKER, CONTROLLER = "broker-", "controller-"
+"""Beginnings of the names of nodes."""
 
 SERVERS = MarkList()
 mark = SERVERS.add
@@ -180,6 +187,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 def _is_any_out(seen: SeenCluster, role: str, *, except_node: str | None) -> bool:
+    """Return True if a node of the role, other than `except_node`, is out."""
     return any(
         node.startswith(role) and node != except_node for node in (*seen.killed, *seen.paused)
     )

@@ -1,7 +1,10 @@
 """Coverage marks of groups on ZooKeeper: the races that docs/kafka/ZOOKEEPER_CONSUMER.md names.
 
-Ids in brackets (ZK-37) are those of its rules. State that only these marks need is in
-`seen.on_zookeeper`.
+Ids in brackets (ZK-37) are those of its rules. `@mark(name, meaning, *kinds)` registers the
+function below it as the condition of a mark: it gets the state seen before a row of these kinds,
+and the row. State that only these marks need is in `seen.on_zookeeper`. An attempt is one try of a
+consumer to own its share of the partitions; its view is the members that it read. A zxid is the
+number of a transaction; it is the `offset` of a row.
 """
 
 from chaos.checkers.context import detail_of
@@ -63,6 +66,7 @@ def _views_apart(seen: SeenCluster, row: TraceRow) -> bool:
         and view.group == row.group
         and row.time_us - view.time_us < APART_US
         and detail_of(view)["members"] != members
+        # The earlier view is of a state that is as new, or newer: this row's view was outdated.
         and (view.offset or 0) >= (row.offset or 0)
         for node, view in seen.on_zookeeper.views.items()
     )
@@ -107,6 +111,7 @@ def _anothers_node_deleted(seen: SeenCluster, row: TraceRow) -> bool:
     detail = detail_of(row)
     if detail["op"] != "delete" or (row.offset or 0) <= seen.zookeeper_tree.last_zxid:
         return False
+    # Only the first row of a transaction counts: afterwards the tree has its change.
     znode = seen.zookeeper_tree.now(detail["path"])
     return znode is not None and znode.session not in (None, detail["session"])
 

@@ -1,6 +1,7 @@
 """Edits of an experiment for shrinking: pure functions that return a changed experiment.
 
-Owns the rules that keep a smaller experiment valid (a reference to a removed node, group or topic
+Shrinking tries ever smaller experiments that still fail; a candidate is one of them. Owns the rules
+that keep a smaller experiment valid (a reference to a removed node, group or topic
 is removed, too), the check of its warnings, and the size of an experiment. Must know neither runs
 (`shrink`) nor the order of edits (`passes`).
 """
@@ -103,6 +104,7 @@ def _has_shape(experiment: Experiment) -> bool:
 
 def _warning_kinds(experiment: Experiment) -> set[str]:
     """Return the kinds of warnings about the cluster and its clients."""
+    # A kind is a message up to its first value (in backticks) or reason (after a colon).
     return {
         problem.message.split("`", maxsplit=1)[0].split(":", maxsplit=1)[0]
         for problem in warnings(experiment)
@@ -198,6 +200,7 @@ def _present(
 
 
 def _ends(end: OneOrMany | None, experiment: Experiment) -> OneOrMany | None:
+    """Return an end of links with the targets that exist; None if there are none."""
     remaining = tuple(each for each in ends_of(end) if check_target(each, experiment) is None)
     return written_end(remaining)
 

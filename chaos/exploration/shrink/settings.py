@@ -1,7 +1,8 @@
 """Settings of an experiment that differ from Kafka's defaults, and their reset.
 
 A setting is a place in the experiment: `("groups", "readers", "config", "session_timeout_ms")`. An
-experiment with fewer settings is easier to read.
+experiment with fewer settings is easier to read, so the shrinker resets each setting without which
+the experiment still fails.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,6 +62,7 @@ def with_defaults(experiment: Experiment, places: Sequence[Place]) -> Experiment
     """Return `experiment` with the defaults at `places`."""
     for place in places:
         holder: msgspec.Struct = at(experiment, place[:-1])
+        # A place of `unusual_settings` always has a default.
         default = next(
             field.default for field in fields_of(type(holder)) if field.name == place[-1]
         )
@@ -84,7 +86,7 @@ def differing_settings(experiment: Experiment, other: Experiment) -> tuple[Place
         try:
             other_value = at(other, place)
         except (KeyError, IndexError, AttributeError):
-            continue
+            continue  # `other` has no such group, topic or list item
         if other_value != at(experiment, place):
             differing.append(place)
     return tuple(differing)
@@ -114,6 +116,7 @@ def with_value(value: Any, place: Place, new: object) -> Any:  # noqa: ANN401 - 
 
 
 def _unusual(struct: msgspec.Struct, place: Place) -> Iterator[Place]:
+    """Yield the places of the fields of one struct, itself at `place`, that are not at defaults."""
     for field in fields_of(type(struct)):
         value = getattr(struct, field.name)
         # A required field has no default. A struct and a list of late members are no settings;

@@ -1,9 +1,12 @@
 """The shrinker: from a failing schedule to the smallest one found that fails in the same way.
 
-"In the same way" means a finding of the same checker with the same claim; its story may differ, and
-the trace always does. A smaller plan may fail only with another network seed; the search then
-continues with that seed. The shrinker has no clock of its own and draws no random numbers. So equal
-input gives equal results, unless time runs out.
+A schedule is an experiment with its plan of faults, and a network seed, which decides latencies and
+so the outcome of races. A candidate is a smaller experiment; a pass is a generator of candidates of
+one kind (STRUCTURE: without a part; `wording`: simpler values). "In the same way" means a finding
+of the same checker with the same claim (its sentence without names and numbers); its story (the
+kinds of its rows) may differ, and the trace always does. A smaller plan may fail only with another
+network seed; the search then continues with that seed. The shrinker has no clock of its own and
+draws no random numbers. So equal input gives equal results, unless time runs out.
 Data flow: (Experiment, seed, Signature) -> a pass yields a candidate -> `play` runs it -> the pass
 is sent whether it fails -> ... -> Shrunk.
 """
@@ -129,7 +132,7 @@ class Shrinker:
         self._max_runs = max_runs
         self._stop_requested = stop_requested
         self._progress = progress
-        self._base = base
+        self._base = base  # what the schedule was drawn from, if known: its settings are usual
         self._runs = 0
         self._activity = ""
         self._tried: dict[bytes, int] = {}  # candidate that did not fail -> number of seeds tried
@@ -167,6 +170,7 @@ class Shrinker:
             end = enough.end
         except KeyboardInterrupt:
             end = ShrinkEnd.INTERRUPTED
+        # Nothing to do after a regular end, which `_run_pass` has confirmed.
         self._return_to_confirmed(may_run=end is not ShrinkEnd.INTERRUPTED)
         return Shrunk(
             experiment=self._best,
@@ -237,6 +241,7 @@ class Shrinker:
         """Play the candidates of a pass, each with up to `seeds` seeds; confirm the result."""
         self._activity = shrink_pass.does
         steps = shrink_pass.steps(self._best)
+        # The pass ends with StopIteration, from `next` if it has no candidate at all.
         try:
             candidate = next(steps)
             while True:
@@ -250,6 +255,7 @@ class Shrinker:
         """Use a shorter liveness timeout, if `played` waited long and still fails with it."""
         bound_us = microseconds(self._original.run.liveness_timeout)
         waits = [wait for wait in SHORTER_WAITS if microseconds(wait) < bound_us]
+        # The horizon is the time from the steady state to the healing.
         healed_us = (played.steady_us or 0) + self._before.horizon_us
         if not waits or played.virtual_us - healed_us <= microseconds(waits[0]):
             return  # the run did not wait longer than the shorter timeout
@@ -300,7 +306,7 @@ class Shrinker:
             if finding is None:
                 continue
             if not self._fails_as_required(candidate):
-                break
+                break  # the requirement does not depend on `seed`
             self._best, self._seed, self._finding = candidate, seed, finding
             return True
         self._tried[key] = seeds
@@ -361,6 +367,7 @@ def _finding(played: PlayedRun, signature: Signature) -> PlayedFinding | None:
 
 
 def _delayed(experiment: Experiment, shift_us: int) -> Experiment:
+    """Return the experiment with all faults later by `shift_us`."""
     return moved(experiment, -shift_us, range(len(experiment.faults)))
 
 

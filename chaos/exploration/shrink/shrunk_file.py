@@ -1,5 +1,8 @@
 """The file of a shrunk schedule, for people, and to run in virtual time or on Ray.
 
+A schedule is an experiment with its plan of faults, and a network seed; shrinking made it as small
+as it could be while it still shows its violation. Robustness is the share of other network seeds
+that show it, too. A story is a finding's evidence, a sentence for each row.
 Data flow: Shrunk -> one complete run -> its finding as a story -> text of an experiment file.
 """
 
@@ -20,8 +23,8 @@ from results_schema.evidence_text import describe_row, seconds
 from results_schema.results import Finding
 
 SUFFIX = "-shrunk"
-_WIDTH = 96
-_NAME_LENGTH = 100
+_WIDTH = 96  # of the comment's text, before each line gets its `# `
+_NAME_LENGTH = 100  # of an experiment, with the suffix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +124,10 @@ def robustness_text(robustness: Robustness) -> str:
 
 
 def _robustness(robustness: Robustness | None) -> str:
+    """Return a sentence about the robustness, "" if it was not measured.
+
+    A schedule that fails with less than half of the seeds shows a race.
+    """
     if robustness is None or robustness.tried == 0:
         return ""
     sentence = f"It {robustness_text(robustness)}"

@@ -34,6 +34,7 @@ def fewer(
     current: Experiment, items: Sequence[T], edit: Edit[tuple[T, ...]], *, at_once: int = 1
 ) -> Reduction:
     """Leave out all of `items`, then halves, quarters ... down to `at_once` of them at a time."""
+    # `current` fails with `needed`; items from `start` on are not tried in this round yet.
     needed = tuple(items)
     size = len(needed)
     while size >= at_once:
@@ -55,9 +56,10 @@ def fewer(
 def least(current: Experiment, values: Sequence[int], edit: Edit[int]) -> Reduction:
     """Find the least of rising `values`, all below the present one, that still fails.
 
-    The first value is tried first. Then a binary search follows, because an experiment that fails
-    with one value mostly fails with larger values, too.
+    The first value is tried first. Then a binary search follows, because
+    an experiment that fails with one value mostly fails with larger values, too.
     """
+    # Values before `low` do not fail; the value at `high` does, or is the present one.
     low, high = 0, len(values)
     best, position = current, 0
     while low < high:
@@ -80,6 +82,7 @@ def least_with_room(current: Experiment, time_us: int, edit: Edit[int]) -> Reduc
     durations = tuple(duration for duration in LADDER_US if room_for(duration) < time_us)
     shortest = yield from least(current, durations, edit)
     for duration in durations:
+        # The duration that made `shortest`; none did if nothing shorter fails.
         if edit(current, duration) == shortest != current:
             with_reserve = edit(current, room_for(duration))
             if (yield with_reserve):
