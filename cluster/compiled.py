@@ -32,6 +32,7 @@ SWITCH = "COORDLAB_COMPILED"
 BUILD = PACKAGE_ROOT / "build" / "compiled"
 RECORD = "record.json"
 GROUP = "coordlab_hot"
+"""mypyc's name for modules that it compiles into one library."""
 LIBRARY = f"{GROUP}__mypyc"
 """Module name of the shared library; mypyc derives it from the group's name."""
 COMPILED_AGAINST = (
@@ -95,8 +96,8 @@ class _Library:
         """
         import ctypes  # noqa: PLC0415  # only compiled code needs it
 
-        # mypyc exports, for each module of a group, a capsule with the address of a C function
-        # that runs the module's body and returns the module.
+        # mypyc exports, for each module of a group, a capsule (Python's wrapper of a C pointer)
+        # with the address of a C function that runs the module's body and returns the module.
         initializer = f"init_{name.replace('.', '___')}"
         pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
         pointer_of.restype = ctypes.c_void_p
@@ -220,7 +221,7 @@ class CompiledFinder(MetaPathFinder):
 
     def _examine(self) -> CompiledState:
         """Return COMPILED if the library fits the sources, or the reason against it."""
-        if any(name in sys.modules for name in self.sources):
+        if any(name in sys.modules for name in self.sources):  # one already runs interpreted
             return CompiledState.TOO_LATE
         if self._python != python_tag() or self._fingerprint != fingerprint(self._root):
             return CompiledState.STALE

@@ -2,8 +2,8 @@
 
 Work is a list of items (seeds of runs). The answer is bytes. The caller knows which worker did an
 item, so that it can give the item to another worker as well, whose answer must be equal. Nothing
-is retried here. Ray's workers are in `cluster.ray.tasks`, processes of this machine in
-`cluster.worker_processes`.
+is retried here: after Died the caller gives the items to another worker. Ray's workers are in
+`cluster.ray.tasks`, processes of this machine in `cluster.worker_processes`.
 """
 
 import os
@@ -93,7 +93,7 @@ def do_timed(work: Work, items: Items) -> tuple[bytes, float]:
 
 
 class ThisProcess:
-    """A single worker, in this process; `wait` does one item per call."""
+    """A single worker, in this process; `wait` itself does the work, one item per call."""
 
     size = 1
 

@@ -1,5 +1,8 @@
 """The lives of nodes: acts, the states in which they are legal, their trace rows and refusals.
 
+A node is a broker, a controller or a client. Each start begins an incarnation, which ends with a
+kill or a shutdown; the node's life is all of them. A runtime is a platform: virtual time, one
+process, or Ray. The driver is the process that conducts the run.
 This table is the same in every runtime; each runtime starts and ends processes in its own way.
 """
 
@@ -23,7 +26,10 @@ NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
 
 
 class LifeAct(Enum):
-    """An act on a node: legal states, text of the refusal in other states, traced kind."""
+    """An act on a node: legal states, text of the refusal in other states, traced kind.
+
+    The kind is None for acts that the started node itself traces.
+    """
 
     START = ((NodeState.NOT_STARTED,), "and cannot be started", None)
     RESTART = ((NodeState.DOWN,), "and cannot be restarted", None)
@@ -114,6 +120,7 @@ class NodeLives(Generic[L]):
     def _begin(self, node: NodeName, act: LifeAct, *, cause: KillCause | None = None) -> L:
         """Check that `act` is legal, write the driver's row for it, and return the node's life.
 
+        The caller then carries the act out. `cause`: why a node is killed; None for a crash.
         Raises: UnknownNode if there is no such node, or the act is not legal in its state.
         """
         life = self._life(node)

@@ -1,4 +1,9 @@
-"""Nodes by role: their common interface, and their construction on a Host in any runtime."""
+"""Nodes by role: their common interface, and their construction on a Host in any runtime.
+
+A node is one server or client of the cluster; an incarnation is one life of it, from a start to its
+end. The Host is all that a node may touch: clock, timers, connections, storage, trace. A runtime is
+a platform for hosts: virtual time, one process in real time, or Ray.
+"""
 
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable

@@ -1,7 +1,9 @@
 """AlterPartition: a leader proposes a new ISR; the controller accepts it or answers an error.
 
 The checks are in Kafka's order. NEW_LEADER_ELECTED does not occur: Kafka returns it only at the end
-of a reassignment, and reassignments do not exist here.
+of a reassignment, and reassignments do not exist here. The image is the present metadata; every
+change of a partition increments its partition epoch. A Decision has the records that change the
+image and the response.
 Source: Kafka `ReplicationControlManager.alterPartition` and `validateAlterPartitionData`.
 """
 
@@ -108,7 +110,8 @@ def _check(
 def _is_eligible(image: MetadataImage, state: IsrBrokerState) -> bool:
     """Return True if a proposed member is active and has not restarted since the leader's proposal.
 
-    The leader names the broker epoch of the member's fetches; -1 stands for any epoch.
+    The leader names the broker epoch of the member's fetches, or -1 if it does not know that epoch;
+    then any epoch will do.
     """
     broker_id = BrokerId(state.broker_id)
     if not image.is_active(broker_id):

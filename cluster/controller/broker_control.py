@@ -1,7 +1,10 @@
 """Registration, heartbeats, fencing and unfencing of brokers.
 
 BrokerControl decides from the metadata image and from the times of heartbeats. It returns records
-and changes only the sessions in BrokerLiveness; the replay of the records changes the image.
+and changes only the sessions in BrokerLiveness; the replay of the records changes the image. A
+fenced broker is registered, but may lead no partition and be in no ISR, except as its last member.
+An active broker is neither fenced nor in a controlled shutdown. A session begins anew with each
+heartbeat of an unfenced broker.
 Source: Kafka `ClusterControlManager.registerBroker`,
 `ReplicationControlManager.processBrokerHeartbeat`, `handleBrokerFenced`, `handleBrokerUnfenced`.
 """
@@ -108,6 +111,7 @@ class BrokerControl:
         if broker is None or broker.broker_epoch != request.broker_epoch:
             return Decision(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
         decision = Decision(BrokerHeartbeatResponse())
+        # The broker's states before and after this heartbeat.
         current, following = self._liveness.states(
             broker, request, lambda: self._image.has_leaderships(broker.broker_id)
         )

@@ -18,7 +18,11 @@ UNKNOWN_METADATA_OFFSET = -1
 
 
 class BrokerControlState(Enum):
-    """States of a broker; the state determines the answer to its heartbeats."""
+    """States of a broker; the state determines the answer to its heartbeats.
+
+    CONTROLLED_SHUTDOWN: the broker asked to stop, and its leaderships move away. SHUTDOWN_NOW: it
+    may stop.
+    """
 
     FENCED = "FENCED"
     UNFENCED = "UNFENCED"
@@ -36,7 +40,8 @@ class _Session:
     """Session of one unfenced broker.
 
     Units: `last_contact_us` is on the controller's clock; offsets are those of the metadata log.
-    `shutdown_offset` is None outside a controlled shutdown.
+    `shutdown_offset` is the offset that all active brokers must have applied before this broker may
+    stop; None outside a controlled shutdown.
     """
 
     last_contact_us: int
@@ -136,7 +141,7 @@ class BrokerLiveness:
         request: BrokerHeartbeatRequest,
         has_leaderships: Callable[[], bool],
     ) -> tuple[BrokerControlState, BrokerControlState]:
-        """Return the broker's states before and after its heartbeat `request`.
+        """Return the broker's states before and after its heartbeat `request`; change nothing.
 
         `has_leaderships` is a function, because the answer needs a pass over all partitions and
         few heartbeats need it. Source: Kafka BrokerHeartbeatManager.calculateNextBrokerState.
@@ -181,7 +186,7 @@ class BrokerLiveness:
         """Return True if every active broker has applied the metadata of this shutdown."""
         if session is None or session.shutdown_offset is None:
             return False
-        lowest = self.lowest_active_offset()
+        lowest = self.lowest_active_offset()  # None: no broker is left that has to learn of it
         return lowest is None or session.shutdown_offset <= lowest
 
     def _longest_silent(self) -> BrokerId | None:

@@ -2,7 +2,10 @@
 
 The hard state is the metadata log: decisions become records, which are appended. Only their replay
 changes the image, so a standby that replays the same log can take over. The soft state is the time
-of each broker's last heartbeat, and the Fetch requests that wait for the log to grow.
+of each broker's last heartbeat, and the Fetch requests that wait for the log to grow. The image is
+the metadata as of the log's end. A Decision has records, the response to send after they are
+written, and the reason for the trace. A Result is what the caller has to do: replies, timers and
+trace rows. A session of a broker ends if its heartbeats stop; it is then stale, and is fenced.
 Source: Kafka `QuorumController`.
 """
 
@@ -58,7 +61,9 @@ T = TypeVar("T")
 R = TypeVar("R", bound=AnyResponse)
 
 FENCE_TIMER = "maybe-fence-replicas"
+"""Timer for the end of the session that ends first."""
 BALANCE_TIMER = "maybe-balance-partition-leaders"
+"""Timer of the periodic elections of preferred leaders."""
 
 
 class ControllerCore:
@@ -133,7 +138,8 @@ class ControllerCore:
                 heartbeat = self._brokers.heartbeat(request, now_us)
                 self._carry_out(request_id, heartbeat, result)
                 if heartbeat.records:
-                    # The heartbeat may have unfenced the last broker that the topics waited for.
+                    # The heartbeat may have unfenced the last broker that the topics of the
+                    # cluster's spec waited for.
                     self._create_topics(result)
             case BrokerRegistrationRequest() as request:
                 self._carry_out(request_id, self._brokers.register(request, now_us), result)
@@ -246,6 +252,7 @@ class ControllerCore:
             self._fetches.log_grew(result)
 
     def _replay(self, record: MetadataRecord, reason: str, result: Result) -> None:
+        """Apply a record to the image; trace a new leader or ISR with `reason`."""
         match record:
             case PartitionRecord() | PartitionChangeRecord():
                 name = TopicPartition(record.topic, record.partition_id)

@@ -1,6 +1,7 @@
 """Elections: the leader and the ISR of a partition after a change.
 
-Pure functions from a PartitionRegistration to the record that changes it.
+Pure functions from a PartitionRegistration to the record that changes it. A clean election takes a
+member of the ISR, which has all acknowledged records; an unclean one takes any replica.
 Source: Kafka `PartitionChangeBuilder`.
 DEVIATION: no eligible leader replicas (KIP-966); an unclean leader is not flagged RECOVERING.
 """

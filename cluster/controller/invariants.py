@@ -1,6 +1,7 @@
 """Invariants of a controller's metadata and of its sessions.
 
-A check raises InvariantViolation with the evidence.
+A check raises InvariantViolation with the evidence. The image is the controller's metadata. A
+session belongs to an unfenced broker, and ends if its heartbeats stop; the broker is then fenced.
 """
 
 from collections.abc import Iterable
@@ -54,7 +55,7 @@ def check_sessions(
 
     tracked: brokers that have a session.
     shutting_down: those of them whose session is in a controlled shutdown.
-    is_timer_set: whether a timer will fence the broker whose session ends first.
+    is_timer_set: True if a timer will fire at the end of the first session, or earlier.
 
     - Exactly the unfenced brokers have sessions.
     - If there is a session, the timer is set.

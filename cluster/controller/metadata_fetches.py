@@ -1,7 +1,7 @@
 """Fetches of `__cluster_metadata-0`: answered from the log, or parked until it grows.
 
 A single controller is its own majority, so the high watermark equals the log end. The brokers that
-fetch are observers and never advance it.
+fetch are observers and never advance it. A position is the fetch offset of a request.
 Source: KRaft's `KafkaRaftClient.handleFetchRequest` (long poll).
 DEVIATION: no divergence check, because the log of a single controller is never truncated.
 """
@@ -19,6 +19,7 @@ from protocol.messages.log import (
 )
 
 TIMER_PREFIX = "fetch-"
+"""Beginning of the names of timers that end a wait; the request's id follows."""
 
 
 class MetadataFetches:

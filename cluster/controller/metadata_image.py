@@ -1,7 +1,9 @@
 """The metadata image: the state that results from replaying `__cluster_metadata-0`.
 
 The controller's image is as of the log's end; the image of each broker may be older. Only `replay`
-changes an image. Source: Kafka `MetadataImage`, `ClusterControlManager.replay`,
+changes an image. A registration is what the image has of a broker or a partition. An incarnation is
+one life of a broker; its broker epoch is the offset of its registration record.
+Source: Kafka `MetadataImage`, `ClusterControlManager.replay`,
 `ReplicationControlManager.replay`.
 """
 
@@ -136,7 +138,7 @@ class MetadataImage:
         return None
 
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
-        """Set the start of the next block, which must grow: else an id would be given out twice.
+        """Set the start of the next block. It must grow, or an id would be given out twice.
 
         Source: Kafka `ProducerIdControlManager.replay`, which has the same check.
         """
@@ -234,6 +236,7 @@ class MetadataImage:
             isr=before.isr if record.isr is None else tuple(map(BrokerId, record.isr)),
             leader=BrokerId(record.leader) if has_new_leader else before.leader,
             # Only a new leader begins an epoch; every change begins a partition epoch.
+            # `has_new_leader` counts as 0 or 1; a record may also name the same leader again.
             leader_epoch=LeaderEpoch(before.leader_epoch + has_new_leader),
             partition_epoch=PartitionEpoch(before.partition_epoch + 1),
         )

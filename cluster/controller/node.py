@@ -1,4 +1,9 @@
-"""The controller's node: runs a ControllerCore on a Host and carries out its Results."""
+"""The controller's node: runs a ControllerCore on a Host and carries out its Results.
+
+The core is a state machine without I/O: it returns what must be done as a Result. The Host is all
+that a node may touch: clock, timers, connections, storage, trace. An incarnation is one life of the
+node, from a start to its end.
+"""
 
 from collections.abc import Callable
 

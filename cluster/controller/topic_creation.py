@@ -50,8 +50,9 @@ def create_missing_topics(
 ) -> list[MetadataRecord]:
     """Return the records that create the topics which never existed.
 
-    Returns no records while a broker of the spec is not active, because a new partition starts with
-    its whole assignment in the ISR. A deleted topic is not created again.
+    `topics` and `brokers` are those of the spec. Returns no records while one of these brokers is
+    not active, because a new partition starts with its whole assignment in the ISR. A deleted topic
+    is not created again.
     """
     missing = [
         topic
@@ -160,6 +161,7 @@ def _check_name(image: MetadataImage, name: str, *, occurrences: int) -> None:
 
 
 def _settings_of(topic: CreatableTopic) -> TopicConfig:
+    """Return the settings that the request names. Raises: _Refusal for one that is not allowed."""
     settings: dict[str, str] = {}
     for setting in topic.configs:
         if setting.value is None:
@@ -238,7 +240,10 @@ def _invalid_assignment(message: str) -> _Refusal:
 def _spread(
     image: MetadataImage, config: BrokerConfig, topic: CreatableTopic, *, start: int
 ) -> list[tuple[int, ...]]:
-    """Return replicas spread over the brokers, active ones first. Raises: _Refusal."""
+    """Return replicas spread over the brokers, active ones first. Raises: _Refusal.
+
+    start: the index in the list of active brokers at which the replicas of partition 0 begin.
+    """
     replication_factor, num_partitions = topic.replication_factor, topic.num_partitions
     if replication_factor < DEFAULT or replication_factor == 0:
         raise _Refusal(

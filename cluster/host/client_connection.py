@@ -2,7 +2,9 @@
 
 Owns the states connecting, open and closed, and gives each sent request exactly one outcome: an
 answer, Disconnected or RequestTimedOut. Must not know what carries the frames, nor other
-connections. Its endpoint calls `opened`, `answered`, `noticed` and `ended`.
+connections. Its endpoint, which holds all connections of one node, calls `opened`, `answered`,
+`noticed` and `ended`. A notice is a message that a server sends without a request. The purpose is
+the use of a connection, such as heartbeats.
 Source: Kafka `NetworkClient`, `InFlightRequests`, `ClusterConnectionStates`.
 """
 

@@ -1,5 +1,8 @@
 """The Host: the only object through which a node acts, in virtual time and on Ray alike.
 
+A node is a broker, a controller or a client; its incarnations are its lives, counted from 0. In
+virtual time the whole cluster runs in one process on a simulated clock; on Ray, in real processes
+and in real time.
 A node must not know in which runtime it lives. The host provides clocks, randomness, timers, tasks,
 connections, storage and the trace. The host of a dead incarnation refuses every call, so that no
 cleanup code of a crashed node has an effect.

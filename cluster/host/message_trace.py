@@ -1,4 +1,8 @@
-"""Trace events of messages: the API, and the group, member and generation that a request names."""
+"""Trace events of messages: the API, and the group, member and generation that a request names.
+
+An event becomes one row of the run's trace; a column is one of its fields. Api is the list of all
+APIs; its `subject` names the fields of a request that hold group, member and generation.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +36,7 @@ def client_event(
         group=group,
         member=member,
         generation=generation,
-        cause=purpose,
+        cause=purpose,  # the column `cause` holds the connection's purpose here
         error=error,
     )
 

@@ -1,7 +1,9 @@
 """Verdicts of the current link rules on one frame, at the sender's or the receiver's end.
 
 Owns how a rule selects a frame (nodes, purpose, API) and what its effect means for the sender and
-for the receiver. Holds no frames: `gate` carries a verdict out.
+for the receiver. Holds no frames: `gate` carries a verdict out. A frame is a message between two
+nodes. The effects: Cut holds frames, and drops them if their connection is closed; Clog holds them;
+Slow delays them; LoseResponses drops some responses and resets their connections.
 """
 
 import random
@@ -159,6 +161,7 @@ def api_of(frame: Frame) -> str | None:
 
 
 def _selects(rule: LinkRule, purpose: str | None, frame: Frame) -> bool:
+    """Return True if the frame has a purpose and an API of the rule; an empty list selects all."""
     selector = rule.selector
     if selector.purposes and purpose not in selector.purposes:
         return False

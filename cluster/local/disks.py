@@ -2,6 +2,7 @@
 
 A real `kill -9` ends a process with all its pending writes. In the local runtime the process lives
 on, and tasks of the killed node run until their cancellation reaches them. Their writes must fail.
+An incarnation is one life of a node, from a start to its end.
 """
 
 from pathlib import Path
@@ -76,5 +77,5 @@ class LocalDisk:
 
     def close(self) -> None:
         """Close the files, and refuse later calls of the node. May be called twice."""
-        self.storage.close()
+        self.storage.close()  # first: closing a file is such a call, too
         self._files.end()

@@ -1,8 +1,9 @@
 """LocalLives: incarnation and state of each node of a local run.
 
 It starts, kills, pauses, shuts down and restarts nodes in the one NodeProcess that hosts them all.
-It also owns the directories of their disks, which outlive an incarnation. LocalRuntime owns the
-run, its trace and its failures.
+It also owns the directories of their disks, which outlive an incarnation (one life of a node, from
+a start to its end). LocalRuntime owns the run, its trace and its failures. A local run is in real
+time, with all nodes in one process, so a node is killed without the process.
 """
 
 import asyncio

@@ -1,7 +1,9 @@
 """LocalRuntime: a cluster in this process, in real time.
 
 Owns the NodeProcess of all nodes, and the task that watches it for failures. LocalLives starts and
-ends nodes; RealtimeRuntime has the common part of the runtimes in real time.
+ends nodes; RealtimeRuntime has the common part of the runtimes in real time. The listeners file
+has the addresses by which clients from outside reach the nodes. A link rule disturbs messages
+between nodes.
 """
 
 import asyncio
@@ -93,6 +95,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
     async def start(self, *, apart: bool = False) -> None:
         """Start every node in order.
 
+        `apart` is part of the interface of runtimes, and has no effect here.
         Raises: ClusterStartError; the started nodes are stopped.
         """
         try:
@@ -139,6 +142,8 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
             sources=tuple(sources), destinations=tuple(destinations), purposes=tuple(purposes)
         )
         process = self._hosting()
+        # Each connection is counted at its client's end. The second call closes the server's ends,
+        # and would count only those of stopped clients, of which there are none here: `()`.
         names = process.reset_client_ends(reset)
         return len(names) + process.reset_server_ends(reset, set(names), ())
 

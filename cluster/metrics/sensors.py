@@ -10,7 +10,9 @@ import math
 from dataclasses import dataclass
 
 WINDOW_MS = 30_000
+"""metrics.sample.window.ms"""
 NUM_SAMPLES = 2
+"""metrics.num.samples"""
 TICK_MS = 5_000
 """Interval at which a meter updates its rates with the events counted since the last update."""
 METER_MINUTES = {"OneMinuteRate": 1, "FiveMinuteRate": 5, "FifteenMinuteRate": 15}
@@ -21,7 +23,7 @@ DECIMALS = 6
 
 @dataclass(slots=True)
 class _Sample:
-    """Sums over one window, which begins at `start_ms`."""
+    """Sums over one window, which begins at `start_ms`; its last value came at `last_ms`."""
 
     start_ms: int
     last_ms: int
@@ -55,7 +57,7 @@ class SampledSensor:
         samples = self._recent_samples(now_ms)
         if not samples:
             return 0.0
-        elapsed_ms = now_ms - samples[0].start_ms
+        elapsed_ms = now_ms - samples[0].start_ms  # since the older of the two windows began
         # All windows except the current one count as elapsed. Otherwise a single value, read 1 ms
         # later, would be a rate of 1000 per second.
         missing_windows = NUM_SAMPLES - 1 - elapsed_ms // WINDOW_MS
@@ -96,7 +98,7 @@ class Meter:
         self._unticked += 1
 
     def attributes(self, name: str, now_ms: int) -> dict[str, float]:
-        """Return the meter's attributes in JMX, each key being `name`, a point and the attribute.
+        """Return the meter's JMX attributes. A key is `name`, a dot and the attribute's name.
 
         Units: `Count` is the number of events so far, the rates are events per second.
         """

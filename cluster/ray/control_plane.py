@@ -3,7 +3,9 @@
 It sends one state (addresses of all nodes, link rules), whose newest version replaces older ones;
 it queries the status, and resets connections. It does not wait for a process that is stopped
 (SIGSTOP). Such a process gets the newest state, and the resets that it missed, before its nodes
-continue.
+continue. A process hosts one or more nodes; the agent of a machine starts, stops and kills its
+processes; a machine is silent while its agent does not answer. A handle is Ray's reference for
+calls to a process; ActorGone means that the process has ended.
 """
 
 import asyncio
@@ -23,7 +25,9 @@ from protocol.ids import NodeName
 T = TypeVar("T")
 
 CALL_TIMEOUT_S = 10.0
+"""Limit of a call to a process."""
 STATUS_TIMEOUT_S = 2.0
+"""Limit of a status query, which is short: a run queries often and can do without one answer."""
 
 
 @dataclass(slots=True)
@@ -107,7 +111,7 @@ class ControlPlane:
         await self._push(replace(self.state, rules=rules))
 
     async def catch_up(self, processes: Iterable[FleetProcess]) -> None:
-        """Send the newest state to processes whose machine answers again."""
+        """Send the newest state to `processes`, whose machine answers again."""
         await side_by_side(self._control_process(each, self.state) for each in processes)
 
     async def reset_links(self, reset: LinkReset) -> int:

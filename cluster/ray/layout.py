@@ -1,7 +1,8 @@
 """The processes of a cluster on Ray: the nodes of each one, and its machine.
 
 Servers (brokers, controllers, ZooKeeper servers) have a process each, so that a fault can kill one
-alone. Clients share processes, which costs less; an isolated client has its own.
+alone. Clients share processes, which costs less; an isolated client has its own. The runtime's own
+client is the administrator's node. A client that starts later is started during the run.
 """
 
 from collections.abc import Sequence
@@ -59,7 +60,7 @@ def plan_processes(cluster: ClusterSpec) -> tuple[ProcessPlan, ...]:
     )
     together = [spec for spec in members if not spec.isolate]
     isolated = [spec for spec in members if spec.isolate]
-    shares: list[list[NodeSpec]] = []
+    shares: list[list[NodeSpec]] = []  # the nodes of each shared client process
     for shares_of_machine in _shares_by_machine(cluster, together, cluster.producers):
         shares += shares_of_machine
     clients = [
@@ -129,6 +130,7 @@ def starts_with_the_cluster(plan: ProcessPlan) -> bool:
     A shared process starts with the cluster even if all of its nodes start later: a late consumer
     then needs no new process.
     """
+    # A process for a single node has the node's name; a shared one is named `clients-<number>`.
     is_alone = len(plan.nodes) == 1 and plan.nodes[0].name == plan.name
     return not (is_alone and starts_later(plan.nodes[0]))
 

@@ -2,7 +2,9 @@
 
 It starts, kills, pauses, shuts down and restarts nodes, and publishes the directory of their
 addresses to all processes. Fleet owns processes and machines; RayRuntime owns the run, its trace
-and its failures.
+and its failures. An incarnation is one life of a node. A plan is a process to be: its name and its
+nodes. The agent of a machine acts on its processes; the handle calls a process; the line knows if
+the machine answers.
 """
 
 import asyncio
@@ -325,6 +327,7 @@ class RayLives(NodeLives[RayLife]):
                         incarnation,
                         run_id=self._fleet.run_id,
                         default_host=process.listening.address.host,
+                        # The former port, so that Kafka clients find the broker again.
                         port=None if life.end_point is None else life.end_point.port,
                     ),
                     timeout_s=START_TIMEOUT_S,
@@ -346,7 +349,7 @@ class RayLives(NodeLives[RayLife]):
         await self._fleet.publish(directory)
 
     def _process_named(self, name: str) -> FleetProcess | None:
-        """Return the live process of a plan; None if there is none, or if it is about to end."""
+        """Return the live process of the plan `name`; None without one, or if it is to end."""
         return next(
             (
                 p

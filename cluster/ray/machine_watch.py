@@ -24,7 +24,7 @@ class SilenceLimits:
 
 
 class Contact(Enum):
-    """State of the contact with a machine."""
+    """State of the contact with a machine: it answers, is silent, or was given up."""
 
     HEARD = "heard"
     SILENT = "silent"
@@ -46,6 +46,7 @@ class MachineWatch:
     def __init__(self, limits: SilenceLimits) -> None:
         self._limits = limits
         self._heard_s: dict[str, float] = {}
+        """Time of the last answer of each machine; a machine that never answered is missing."""
         self._states: dict[str, Contact] = {}
 
     def state_of(self, machine: str) -> Contact:

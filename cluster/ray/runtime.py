@@ -2,7 +2,9 @@
 
 Owns the parts of a run that only Ray has: joining it, the clocks of several machines, machines that
 are silent or lost, and calls to all node processes. RayLives acts on nodes, Fleet on processes and
-machines; RealtimeRuntime has the common part of the runtimes in real time.
+machines; RealtimeRuntime has the common part of the runtimes in real time. The driver is the
+process that conducts the run. A machine is silent while it does not answer, and lost once it was
+given up. Run time is real time multiplied by the time scale.
 """
 
 import asyncio
@@ -70,6 +72,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
             silence=silence,
         )
         self._machine_events: dict[tuple[str, float], MachineEvent] = {}
+        """By machine and the time of its last answer: one entry for each silence."""
         RayLives.__init__(
             self, spec, plans, fleet, build=build, trace=self.trace, on_failure=self._failed
         )

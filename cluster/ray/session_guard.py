@@ -2,7 +2,8 @@
 
 Ray's own agents outlive their raylet. So the driver starts a guard: a separate process, in its own
 session, which runs this file as a script with the standard library only. The guard reads from a
-pipe that the driver keeps open.
+pipe that the driver keeps open. The driver is the process that started Ray; a raylet is Ray's
+daemon on a machine; a session is one life of that Ray, with a folder of its own.
 
 1. If the driver ends its Ray, it sends a byte, and the guard exits.
 2. If the driver is killed, the pipe ends without a byte. The raylet and the workers end by
@@ -24,6 +25,7 @@ _CLOSED = b"."
 _STARTED_BY_RAYLET = b"RAY_RAYLET_PID="
 """An environment variable of each process that a raylet starts: agents and workers."""
 _PATIENCE_S, _POLL_S = 10.0, 0.1
+"""Time after which `end_session` gives up, and the interval of its checks."""
 
 
 class SessionGuard:
@@ -32,6 +34,7 @@ class SessionGuard:
     def __init__(self, folder: Path) -> None:
         """Start the guard. Raises: OSError."""
         self._process = subprocess.Popen(
+            # -I -S: isolated from the environment, and without site packages.
             [sys.executable, "-I", "-S", __file__, str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

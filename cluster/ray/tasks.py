@@ -2,7 +2,8 @@
 
 Workers are actors and not anonymous tasks, so the caller knows the process of each result, and can
 give the same work to another process, as a check of determinism needs. Ray restarts and retries
-nothing. The death of a worker is reported, and a new one is started instead.
+nothing. The death of a worker is reported, and a new one is started instead. An item is one piece
+of work, a seed of a run; an actor is Ray's object in a process of its own.
 """
 
 import time
@@ -162,6 +163,7 @@ class RayWorkers:
                 continue
             if isinstance(event, Died):
                 self._workers[index] = self._replace(worker, event)
+            # A worker that died before its first work has no items: the caller has lost nothing.
             if event is not None and event.items:
                 events.append(event)
         return events

@@ -1,9 +1,11 @@
 """RealHost: the Host of a node in real time, on a node process's asyncio loop.
 
-It adds the run's clock, timers, the trace file and the log to BaseHost, which has everything that
-is equal in virtual time. NodeProcess carries the frames (messages between nodes). An exception in a
-node's task or callback is reported as a failure. A host can be paused alone, or before its whole
-process is stopped (SIGSTOP).
+It adds the run's clock, timers, the trace file and the log to BaseHost. BaseHost has everything
+that this host has in common with the host in virtual time (on a simulated clock). NodeProcess is
+the process with the hosts of one or more nodes, and carries their frames (messages between nodes).
+An exception in a node's task or callback is reported as a failure. A host is paused alone if its
+process also hosts other nodes; otherwise it is paused before its whole process is stopped
+(SIGSTOP).
 """
 
 import asyncio
@@ -33,7 +35,11 @@ TRACED_EXCEPTION_MAX = 8_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """Settings that all hosts of a run share. `machine_dir`: folder of traces, logs and disks."""
+    """Settings that all hosts of a run share.
+
+    `token`: the secret without which the run's processes accept no connection. `machine_dir`:
+    folder of traces, logs and disks.
+    """
 
     run_id: str
     seed: int
@@ -50,7 +56,7 @@ class HostCallbacks:
     send_frame: Callable[[Frame], None]
     """Sends a frame; it never calls the host back before it returns."""
     traced: Callable[["RealHost"], None]
-    """Called after each traced row, which must be flushed later."""
+    """Called after each traced row. The process must flush the row, once in this loop turn."""
     failed: Callable[[str, BaseException], None]
     """Called with a line (node's name and exception) and the exception of a failed task."""
     serving: Callable[["RealHost"], None]
@@ -80,7 +86,7 @@ class _HostTimer:
             self._handle = None
 
     def fire_late(self) -> None:
-        """Call the function, unless it was cancelled."""
+        """Call the function, unless it was cancelled: at its time, or after a pause."""
         fn, self._fn = self._fn, None
         if fn is not None:
             self._host.run_callback(fn, *self._args)

@@ -1,5 +1,7 @@
 """Operations on one machine: signals to processes, and the files that they have left.
 
+A machine's directory has the trace, the logs and the disks of the nodes that ran on it. A run
+collects traces and logs from other machines at its end, in pieces.
 A process is identified by its pid and its start time, because the system may give the pid of an
 ended process to another one. The module does not need Ray.
 """
@@ -19,6 +21,7 @@ READ_CHUNK_BYTES = 4 * 1024 * 1024
 COLLECTED = ("trace", "logs")
 """Folders in a machine's directory that a run collects."""
 _POLL_S = 0.002
+"""Interval of the checks whether a process is gone or stopped."""
 _PR_SET_PDEATHSIG = 1
 """Source: linux/prctl.h."""
 
@@ -66,7 +69,7 @@ def own_process() -> ProcessRef:
 
 
 def is_alive(process: ProcessRef) -> bool:
-    """Return True if the process still exists, with its start time."""
+    """Return True if the process still exists and its pid was not given to another one."""
     return start_ticks(process.pid) == process.start_ticks
 
 

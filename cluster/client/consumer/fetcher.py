@@ -91,6 +91,7 @@ class Fetcher:
         self._wakeup = wakeup
         self._on_out_of_range = on_out_of_range
         self._in_flight: dict[NodeName, None] = {}
+        """Leaders that have not answered their Fetch; a dict keeps their order."""
         self._completed: dict[TopicPartition, _CompletedFetch] = {}
         self._retry_backoff_us = config.retry_backoff_ms * MS
         self._request_timeout_us = config.request_timeout_ms * MS
@@ -111,7 +112,7 @@ class Fetcher:
         available: dict[NodeName, bool] = {}
         for partition, state in self._subscription.assigned.items():
             position = state.position
-            if position is None or partition in self._completed:
+            if position is None or partition in self._completed:  # no position yet, or records
                 continue
             if state.retry_at_us and self._host.now_us() < state.retry_at_us:
                 held_until_us = _earlier(held_until_us, state.retry_at_us)
@@ -144,7 +145,7 @@ class Fetcher:
         collected: list[ConsumedRange] = []
         for partition, completed in list(self._completed.items()):
             state = completed.state
-            if not self._subscription.is_current(state):
+            if not self._subscription.is_current(state):  # of an earlier assignment
                 del self._completed[partition]
                 continue
             ranges = completed.ranges
@@ -194,7 +195,8 @@ class Fetcher:
         """Process the answer to a Fetch. `asked`: each partition with its fetched offset."""
         del self._in_flight[node]
         if answer.error is not None or answer.value.error_code is not ErrorCode.NONE:
-            # After a disconnect the network client holds the node back and requests metadata.
+            # Only an error code needs a backoff here: after a disconnect the network client itself
+            # holds the node back and requests metadata.
             if answer.error is None:
                 for state, _offset in asked.values():
                     self._retry_later(state)

@@ -2,7 +2,8 @@
 
 Connects the parts of a consumer, and runs one poll in Kafka's order: the group's work, positions,
 fetches. Kafka's application calls poll again every `poll_timeout_ms` if nothing happens. Here one
-call of poll waits until something happens, which saves events in virtual time.
+call of poll waits until something happens, which saves events in virtual time. Whatever happens
+sets the wakeup, which ends that wait. A lookup asks a broker for the group's coordinator.
 Source: Kafka ClassicKafkaConsumer, ConsumerNetworkClient.poll.
 """
 
@@ -186,6 +187,7 @@ class GroupConsumer:
         - the end of the first poll in which a partition can be fetched again that waits for a
           backoff. `poll_ends_us(at_us)` returns the end of the first application poll that ends at
           `at_us` or later.
+        An application poll is one of the repeated polls that Kafka's application would make.
         Raises: ClientError for the application.
         """
         self._heartbeat.poll_entered()
@@ -290,6 +292,7 @@ class GroupConsumer:
         self.wakeup.set()
 
     def _joined(self) -> None:
+        """Begin heartbeats. A method, because `_heartbeat` is created after `_membership`."""
         self._heartbeat.enable()
 
 

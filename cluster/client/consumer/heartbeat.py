@@ -1,8 +1,11 @@
 """Heartbeats: when to send one, the effect of each answer, and the limits of silence.
 
 Kafka uses a thread that checks every `retry.backoff.ms`. Here a task sleeps until the next thing is
-due or something changed. Source: Kafka AbstractCoordinator.HeartbeatThread,
-HeartbeatResponseHandler, Heartbeat; docs/kafka, BEHAVIOUR 7.4.
+due or something changed. A lookup asks a broker for the group's coordinator. A member is UNJOINED
+before its first JoinGroup and after a reset or LeaveGroup, PREPARING_REBALANCE while JoinGroup is
+in flight, COMPLETING_REBALANCE while SyncGroup is, and then STABLE.
+Source: Kafka AbstractCoordinator.HeartbeatThread, HeartbeatResponseHandler, Heartbeat; docs/kafka,
+BEHAVIOUR 7.4.
 """
 
 from cluster.client.consumer.generation import Generation, MemberState, StateReason, reset_reason
@@ -31,7 +34,10 @@ class Heartbeat:
         *,
         application: Wakeup,
     ) -> None:
-        """Create a disabled heartbeat; `application` is set when poll must raise `failure`."""
+        """Create a disabled heartbeat; `application` is set when poll must raise `failure`.
+
+        `application` is the wakeup that ends the application's wait in poll.
+        """
         self.failure: ClientError | None = None
         """Error that the application's next poll must raise; None if there is none."""
         self._host = host
@@ -43,7 +49,7 @@ class Heartbeat:
         self._wakeup = Wakeup(host)
         self._is_enabled = False
         self._is_closed = False
-        self._failures = 0
+        self._failures = 0  # heartbeats that failed since the last success; sets the backoff
         self._heartbeat_due_us = 0
         # End of the client's own session timeout; the coordinator's may end at another time.
         self._session_ends_us = 0
@@ -155,6 +161,7 @@ class Heartbeat:
         return self._poll_ended_us + self._config.max_poll_interval_ms * MS
 
     def _send(self) -> None:
+        """Send a heartbeat; `_answered` gets the generation that it carried, as `sent`."""
         member = self._membership.member
         sent = member.generation
         self._discovery.send(

@@ -2,7 +2,8 @@
 
 Owns the need to rejoin and the join in flight. Handlers run when an answer arrives, even while the
 application is busy. Work that needs the application (revoke, assign) waits for its next poll. A
-`Subscriber` computes assignments.
+`Subscriber` computes assignments. The join is one JoinGroup and the SyncGroup after it; its value
+is the member's assignment, as bytes.
 An error about a generation resets the member only if its generation is still `sent`, the one that
 the request carried: a late answer must not reset a newer generation.
 Source: Kafka AbstractCoordinator; docs/kafka, BEHAVIOUR 7.3.
@@ -77,7 +78,7 @@ Assignments = tuple[SyncGroupRequestAssignment, ...]
 
 
 class Subscriber(Protocol):
-    """The part that depends on the kind of member: its metadata, and the leader's assignment."""
+    """The part that depends on the kind of member: its protocols, and the leader's assignment."""
 
     def protocols(self) -> tuple[JoinGroupRequestProtocol, ...]:
         """Return the protocols that JoinGroup offers, in order of preference."""
@@ -108,6 +109,7 @@ class Membership:
         """
         self.member = member
         self.rejoin_needed = True
+        """True until a join succeeds, and from each request for a rejoin on."""
         self.needs_join_prepare = True
         """True if partitions must be revoked before the next JoinGroup."""
         self._config = config
@@ -119,6 +121,7 @@ class Membership:
         """Coordinator whose SyncGroup answer gave the last assignment; None before the first."""
         self._join: RequestFuture[bytes] | None = None
         self._rejoin_reason = ""
+        """Reason for the next JoinGroup; "" before the first, and after each success."""
 
     # -- need of a rejoin ---------------------------------------------------------------------
 
@@ -311,7 +314,7 @@ class Membership:
             # An answer to a heartbeat reset the generation while SyncGroup was on its way.
             join.fail(error_from_code(ErrorCode.ILLEGAL_GENERATION))
             return
-        name = response.protocol_name
+        name = response.protocol_name  # None: the answer is of a version without this field
         if name is not None and name != member.generation.protocol_name:
             join.fail(error_from_code(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return

@@ -7,6 +7,9 @@ commit in flight. When partitions are revoked it first commits synchronously, as
 rebalance listener does; when they are lost it cannot.
 Records count as consumed once they are processed, so a consumer that dies between processing and
 commit causes duplicates.
+A turn is one cycle of the application: poll, process, commit. A poll of Kafka's application ends
+after `poll_timeout_ms` without records, and is repeated; here one call of `poll` stands for many of
+them, so the code computes when they would have begun and ended.
 """
 
 from collections.abc import Callable
@@ -45,8 +48,8 @@ class ConsumerNode:
         self._start_us = costs.consumer_start_us if host.simulates_costs else 0
         self._start_jitter_us = costs.consumer_start_jitter_us if host.simulates_costs else 0
         self._poll_timeout_us = max(1, spec.poll_timeout_ms) * MS
-        # Beginning of the present poll of Kafka's application; `_turn` counts polls that were not
-        # simulated.
+        # Beginning of the present poll of Kafka's application. `_turn` moves it on by the polls
+        # that were not simulated.
         self._poll_began_us = 0
         self._commit_due_us = 0
         self._is_committing = False
@@ -113,6 +116,7 @@ class ConsumerNode:
 
     async def _turn(self) -> None:
         """Poll once, process the records, and commit if a commit is due."""
+        # The first argument is the end of this poll of Kafka's application.
         records = await self._consumer.poll(
             self._poll_began_us + self._poll_timeout_us, self._idle_until_us, self._poll_ends_us
         )
@@ -137,7 +141,8 @@ class ConsumerNode:
                 work_us = self._work.draw_us(consumed.count)
                 worked_us += work_us
                 await self._host.sleep(work_us)
-                # The time of processing, not the time since the poll: a pause is no work.
+                # The sum of the processing times of this poll's records so far. Not the time since
+                # the poll, because a process that is paused does no work.
                 detail["work_us"] = worked_us
             self._records_consumed += consumed.count
             self._host.trace(

@@ -2,7 +2,8 @@
 
 Owns the requests; the caller chooses the offsets. Each outcome is traced once per partition.
 An attempt that never left the client is traced as COMMIT_FAILED, too.
-`sent` is the generation that a request carried; the member's own may have changed since.
+`sent` is the generation that a request carried; the member's own may have changed since. A position
+is an offset and the leader epoch of the record before it; a lookup finds the coordinator.
 Source: Kafka ConsumerCoordinator; docs/kafka, BEHAVIOUR 7.5.
 """
 
@@ -83,7 +84,7 @@ class OffsetCommits:
         Source: Kafka ConsumerCoordinator.commitOffsetsAsync.
         """
         if not offsets or self._discovery.coordinator() is not None:
-            return self._commit(offsets)
+            return self._commit(offsets)  # without offsets it succeeds at once
         result: RequestFuture[None] = RequestFuture()
 
         def commit_after_lookup(lookup: RequestFuture[None]) -> None:
@@ -277,6 +278,7 @@ class OffsetCommits:
 class AutoCommit:
     """`enable.auto.commit`: commits the records of earlier polls every `auto.commit.interval.ms`.
 
+    `consumed` returns the positions behind the records that the application has got.
     Source: Kafka ConsumerCoordinator.maybeAutoCommitOffsetsAsync.
     """
 
@@ -300,7 +302,7 @@ class AutoCommit:
         self.due_us = self._host.now_us() + self._interval_us
 
     def commit_if_due(self) -> None:
-        """Commit asynchronously if due; a retriable failure makes the next commit due soon."""
+        """Commit asynchronously if due; after a retriable failure the next is due in a backoff."""
         now_us = self._host.now_us()
         if now_us < self.due_us:
             return

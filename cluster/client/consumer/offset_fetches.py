@@ -1,7 +1,8 @@
 """OffsetFetch: the group's committed offsets, from its coordinator.
 
 Every request sets `require_stable`, as Kafka's Java consumer does: while a transaction that commits
-an offset is undecided, the coordinator answers UNSTABLE_OFFSET_COMMIT for this partition.
+an offset is undecided, the coordinator answers UNSTABLE_OFFSET_COMMIT for this partition. The
+discovery knows the coordinator and sends it requests.
 Source: Kafka ConsumerCoordinator.OffsetFetchResponseHandler; docs/kafka, BEHAVIOUR 7.5.
 """
 
@@ -40,7 +41,10 @@ class OffsetFetches:
         member_id: Callable[[], MemberId],
         cause: OffsetFetchCause | None = None,
     ) -> None:
-        """Create an object without requests. `member_id` and `cause` appear in the trace only."""
+        """Create an object without requests. `member_id` and `cause` appear in the trace only.
+
+        `cause` is None for a consumer's own fetches; `member_id` returns "" outside a group.
+        """
         self._host = host
         self._group_id = group_id
         self._discovery = discovery

@@ -2,7 +2,9 @@
 
 Owns the OffsetFetch and ListOffsets requests of the current assignment. Answers for an earlier
 assignment are dropped. A "reset" sets the position that `auto.offset.reset` demands: the beginning
-or the end of the log, as the partition's leader reports it.
+or the end of the log, as the partition's leader reports it. An AssignedPartition (`state`) is one
+partition of the current assignment. It is initializing while it has neither a position nor
+`needs_reset`; the latter is set if no offset is committed, or if the leader does not have it.
 Source: Kafka ConsumerCoordinator.initWithCommittedOffsetsIfNeeded,
 OffsetFetcher.resetPositionsIfNeeded; docs/kafka, BEHAVIOUR 7.5.
 """
@@ -93,7 +95,7 @@ class Positions:
             except ClientError as error:
                 if not error.retriable:
                     raise
-                return True
+                return True  # the deadline came first: the next poll tries again
         return self._reset_positions()
 
     def request_reset(self, state: AssignedPartition) -> None:
@@ -135,7 +137,11 @@ class Positions:
     # -- resets -------------------------------------------------------------------------------
 
     def _reset_positions(self) -> bool:
-        """Send ListOffsets to each leader; return True if a partition waits for its backoff."""
+        """Send ListOffsets to each leader; return True if a partition waits for its backoff.
+
+        Other waits end with an event: an answer, or new metadata.
+        Raises: NO_OFFSET_FOR_PARTITION.
+        """
         awaiting = self._subscription.awaiting_reset()
         if not awaiting:
             return False
@@ -196,6 +202,7 @@ class Positions:
                         entry_by_partition[TopicPartition(topic.name, entry.partition_index)] = (
                             entry
                         )
+        # Always the first step of the backoff: it does not grow with each failure.
         retry_at_us = self._host.now_us() + self._backoff.delay_us(0)
         for partition, state in partitions.items():
             if not self._subscription.is_current(state) or not state.needs_reset:

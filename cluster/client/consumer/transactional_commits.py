@@ -1,7 +1,8 @@
 """Commits in transactions: the same interface as `offset_commits`.
 
 A producer has one transaction at a time; meanwhile `commit_sync` waits and `commit_async` fails.
-Each outcome is traced once per partition, when the transaction has ended.
+Each outcome is traced once per partition, when the transaction has ended. `sent` is the generation
+that the transaction carries; the member's own may have changed since.
 """
 
 from cluster.client.consumer.generation import Generation, MemberState
@@ -74,7 +75,7 @@ class TransactionalCommits:
     async def commit_sync(self, offsets: Offsets, deadline_us: int) -> None:
         """Commit in a transaction, after a running one has ended; wait until `deadline_us`.
 
-        Raises: ClientError with the reason; TIMED_OUT if the transaction goes on.
+        Raises: ClientError with the reason; TIMED_OUT if the transaction goes on at the deadline.
         """
         while self._running is not None:
             if not await self._wakeup.wait_for(self._running, deadline_us):
@@ -98,7 +99,8 @@ class TransactionalCommits:
         except ClientError as error:
             # Cleared before listeners of `result` run, so that they may begin the next transaction.
             self._running = None
-            # In doubt: this coordinator has the offsets, and may still commit them.
+            # In doubt: the group coordinator `error.peer` has the offsets, and may still commit
+            # them. After any other error none has: the row then has no peer.
             in_doubt = error.peer if isinstance(error, TransactionInDoubt) else None
             self._fail(offsets, sent, result, error, peer=in_doubt)
             return

@@ -5,6 +5,8 @@ metadata, which may be stale: they name a dead coordinator until the controller 
 1. A lookup names a broker, which is believed at once.
 2. If the connection to this broker is refused or held back, the belief is dropped.
 3. The next lookup begins, until an answer names a broker that can be reached.
+A connection is held back while the client waits for its reconnect backoff. `COORDINATOR` is the
+purpose of the connection to the coordinator, which is separate from other connections to that node.
 Dropping the belief changes neither the member's state nor its generation.
 Source: Kafka AbstractCoordinator; docs/kafka, BEHAVIOUR 7.2.
 """
@@ -79,7 +81,7 @@ class CoordinatorDiscovery:
         self._on_change = on_change
         self._coordinator: CoordinatorNode | None = None
         self._lookup: RequestFuture[None] | None = None
-        self._found = 0
+        self._found = 0  # number of discoveries so far
         # True if the last lookup failed, and the next one must wait for newer metadata.
         self._metadata_wanted = False
 

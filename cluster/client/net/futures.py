@@ -1,5 +1,7 @@
 """Futures whose listeners run at once, and the wakeup of one waiting coroutine.
 
+A host is what runs a node: its clock (`now_us`), its timers (`after`) and its own futures, of which
+a Wakeup uses one to wait.
 Rejected: asyncio's futures. They call their listeners one loop turn later. Kafka's handlers run
 when the answer arrives, and their order is part of the protocol: the handler of a late error must
 see the generation as it was at that moment.
@@ -94,7 +96,10 @@ class Wakeup:
             waiter.set_result(None)
 
     async def wait(self, deadline_us: int | None) -> None:
-        """Wait for `set`, until `deadline_us` on the host's clock at most (None: no limit)."""
+        """Wait for `set`, until `deadline_us` on the host's clock at most (None: no limit).
+
+        The caller cannot see which of the two ended the wait.
+        """
         if self._is_set:
             self._is_set = False
             return

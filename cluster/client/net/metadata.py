@@ -1,7 +1,9 @@
 """A client's metadata: the brokers of the cluster, and the leader of each partition.
 
 Owns the cache and its refreshes: on demand with backoff, and every `metadata.max.age.ms`. The cache
-may be stale. A leader with an older epoch than the known one is never accepted.
+may be stale. A leader with an older epoch than the known one is never accepted. A node is held back
+during the backoff of its connection. The network client connects for a purpose: BOOTSTRAP to the
+configured servers, GENERAL to brokers that metadata named.
 Source: Kafka Metadata, NetworkClient.DefaultMetadataUpdater.
 """
 
@@ -80,7 +82,7 @@ class Metadata:
         self._backoff = retry_backoff(host, config)
         self._update_wanted = False
         self._is_asking = False
-        self._failures = 0
+        self._failures = 0  # requests without a usable answer since the last good one
         # Answers since the last one that changed anything. From the second on, each lengthens the
         # backoff.
         self._equal_answers = 0
@@ -201,7 +203,7 @@ class Metadata:
     def _refresh_aged(self) -> None:
         """Request an update of metadata that is `metadata.max.age.ms` old."""
         self._age_timer = None
-        self._equal_answers = 0
+        self._equal_answers = 0  # the repeated answers lie too far back to slow this request down
         self.request_update()
 
     def _apply(self, response: MetadataResponse) -> bool:

@@ -46,8 +46,9 @@ class KnownNode(NamedTuple):
 class _ConnectionState:
     """State of one (node, purpose) over all its connections.
 
-    `failures` and `setup_failures` count failures since a connection last opened. Times are on the
-    host's clock. `retry_at_us` ends the backoff.
+    `failures` counts ends of connections since one last opened, `setup_failures` attempts that did
+    not open. Times are on the host's clock. `retry_at_us` ends the backoff. `last_attempt_us` is -1
+    before the first attempt. `was_open`: the opening of the current connection has been noted.
     """
 
     connection: Connection | None = None
@@ -180,7 +181,7 @@ class NetworkClient:
                 ):
                     can_connect = (state.last_attempt_us, node)
             elif not connection.is_open:
-                connecting = node
+                connecting = node  # of several, the last one is taken
             elif connection.in_flight == 0:
                 return node
             elif connection.in_flight < MAX_IN_FLIGHT_REQUESTS and (
@@ -250,6 +251,7 @@ class NetworkClient:
         return connection
 
     def _note_open(self, state: _ConnectionState) -> None:
+        """Begin the backoff and the setup timeout anew: a connection has opened."""
         state.was_open = True
         state.failures = 0
         state.setup_failures = 0

@@ -3,6 +3,8 @@
 Owns batches from their first record to their acknowledgement. Each partition has at most one batch
 in flight, so that retries keep the order. Source: Kafka RecordAccumulator, Sender.
 Without enable.idempotence a batch that is sent again after a lost answer may be in the log twice.
+With it, a batch has an identity: producer id, producer epoch, and the sequence number of its first
+record. To drain the queues means to send the first batch of each partition, if it is ready.
 DEVIATION: with acks=0 the producer waits for an answer and ignores its error; Kafka's sends none.
 """
 
@@ -46,6 +48,7 @@ NO_TIMEOUT_MS = (1 << 31) - 1
 
 _SECOND_US = 1_000_000
 _ACKS = {"all": -1, "1": 1, "0": 0}
+"""The setting `acks` as the number in a Produce request."""
 
 
 @dataclass(slots=True, eq=False)
@@ -90,6 +93,7 @@ class ProducerNode:
         self._acknowledged = 0
         self._drain_timer: Timer | None = None
         self._drain_at_us = 0
+        """Time of `_drain_timer`; without a meaning while there is no timer."""
         self._identity = ProducerIdentity() if spec.config.enable_idempotence else None
         self._is_asking_for_id = False
         self._id_failures = 0
@@ -151,7 +155,7 @@ class ProducerNode:
     # -- sending ------------------------------------------------------------------------------
 
     def _drain_at(self, at_us: int) -> None:
-        """Call `_drain` at `at_us` or earlier."""
+        """Call `_drain` at `at_us`, or earlier if an earlier call is scheduled already."""
         if self._drain_timer is not None:
             if self._drain_at_us <= at_us:
                 return
@@ -176,7 +180,7 @@ class ProducerNode:
                 continue
             self._expire(queue, now_us)
             if not queue or partition in self._in_flight:
-                continue
+                continue  # `_answered` drains again
             batch = queue[0]
             if now_us < batch.ready_at_us:
                 self._drain_at(batch.ready_at_us)
@@ -335,8 +339,8 @@ class ProducerNode:
     def _give_up(self, batch: _Batch, error: str) -> None:
         """Drop a batch, and trace the failure."""
         if self._identity is not None and batch.identity is not None:
-            # The batch was sent, so the log may have it or not: numbers after it would be wrong
-            # in one of the two cases.
+            # The batch was sent, so the log may have it or not: the next sequence number would be
+            # wrong in one of the two cases. A new epoch begins its numbers anew.
             self._identity.raise_epoch()
         self._buffered -= len(batch.records)
         self._host.trace(
@@ -349,5 +353,6 @@ class ProducerNode:
         )
 
     def _metadata_updated(self) -> None:
+        """Continue `_run`, which may wait for the topic, and batches that wait for a leader."""
         self._wakeup.set()
         self._drain()

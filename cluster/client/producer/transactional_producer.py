@@ -5,8 +5,9 @@ project produce no records in transactions, so a transaction contains offsets on
 the group: the caller passes group, generation and offsets (KIP-447).
 Source: Kafka `KafkaProducer.sendOffsetsToTransaction`, `TransactionManager`; KIP-98, KIP-447.
 DEVIATION: after a producer is fenced, a new one follows under the same transactional id, as if an
-application restarted its producer. It shares metadata and the group's coordinator with the
-consumer.
+application restarted its producer. This class shares metadata, and the discovery of the group's
+coordinator, with the consumer; the transaction coordinator is another broker role, with a
+connection of its own.
 """
 
 from collections.abc import Awaitable, Callable
@@ -124,7 +125,9 @@ class TransactionalProducer:
         self._timeout_ms = transaction_timeout_ms
         self._request_timeout_us = request_timeout_us
         self._wakeup = Wakeup(host)
+        """Set at the end of each request, and by `close`."""
         self._coordinator: NodeName | None = None
+        """The transaction coordinator; None if it must be looked up."""
         self._producer_id: int = NO_PRODUCER_ID
         self._producer_epoch = NO_PRODUCER_EPOCH
         self._is_closed = False
@@ -161,14 +164,15 @@ class TransactionalProducer:
             await self._abort()
             raise TransactionAborted(error.name) from error
         try:
-            # From here on the outcome is only known from an answer, so there is no deadline.
+            # From here on the transaction may be committed even if no answer comes, so this is
+            # repeated without a deadline.
             await self._retry(FOREVER_US, lambda: self._end(is_commit=True))
         except ProducerFencedError as error:
             # A new producer's InitProducerId fences this one, and aborts its transaction unless
             # the decision to commit was already in the log. So this transaction is aborted.
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
-        except ClientError as error:
+        except ClientError as error:  # `close` was called: CLOSED
             raise TransactionInDoubt(peer) from error
         return peer
 
@@ -249,7 +253,7 @@ class TransactionalProducer:
             # INVALID_TXN_STATE: no transaction had begun, so the producer may go on.
             if error.name != ErrorCode.INVALID_TXN_STATE.name:
                 self._drop_producer_id()
-        except ClientError:
+        except ClientError:  # `close` was called, or an error that no retry can help
             self._host.log(f"{self._transactional_id}: closed with an open transaction")
 
     async def _end(self, *, is_commit: bool) -> None:

@@ -1,7 +1,9 @@
 """The assignment, as each consumer computes it alone from what it has read.
 
 Pure functions of one consumer's view, which is what it has read of its group. Consumers with
-different views compute assignments that do not fit together.
+different views compute assignments that do not fit together. A consumer reads a topic with one or
+more streams; partitions are assigned to threads, and each stream is one thread with an id. Ids such
+as ZK-51 name rules in the document below.
 Source: Kafka 1.1 `RangeAssignor`, `RoundRobinAssignor`; rules ZK-51 to ZK-54 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -82,10 +84,10 @@ def _round_robin(view: GroupView) -> dict[TopicPartition, str]:
         (partition for partitions in view.partitions.values() for partition in partitions),
         key=lambda partition: java_hash(str(partition)),
     )
-    readers = {topic: view.threads(topic) for topic in view.partitions}
+    readers = {topic: view.threads(topic) for topic in view.partitions}  # topic -> its threads
     threads = sorted({thread for topic_readers in readers.values() for thread in topic_readers})
     thread_by_partition: dict[TopicPartition, str] = {}
-    turn = 0
+    turn = 0  # number of threads that were passed, modulo their number the next one
     for partition in ordered:
         if not readers[partition.topic]:
             continue

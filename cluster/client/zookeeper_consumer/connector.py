@@ -3,7 +3,9 @@
 A connector begins with a new session and ends with the shutdown. Listeners only set a flag, and one
 thread, the watcher executor, rebalances when it is set. So any number of notifications during a
 rebalance cause one further rebalance (ZK-30). Ids such as ZK-30 name rules in
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+docs/kafka/ZOOKEEPER_CONSUMER.md. In a rebalance the consumer releases its partitions, reads the
+group, computes its share and claims it. A registration is the ephemeral znode of a consumer. A
+stream is what an application reads from; fetchers put chunks (ranges of records) into its queue.
 Source: Kafka 1.1 `ZookeeperConsumerConnector`; sections 4, 5 and 9 of that document.
 """
 
@@ -35,7 +37,7 @@ from protocol.ids import NodeName
 from protocol.messages.zookeeper import KeeperError
 
 STREAMS_PER_TOPIC = 1
-_MS = 1_000
+_MS = 1_000  # microseconds in a millisecond
 
 
 class ZooKeeperConsumerConnector:
@@ -51,8 +53,8 @@ class ZooKeeperConsumerConnector:
     ) -> None:
         """Begin to connect to the ensemble.
 
-        Units: `start_us` is the time from the registration to the subscriptions, in which a real
-        consumer loads classes and starts threads.
+        Units: `start_us` is the time from the registration to the subscriptions to changes of
+        znodes, in which a real consumer loads classes and starts threads; 0 in real time.
         """
         self._start_us = start_us
         self._host = host
@@ -88,6 +90,7 @@ class ZooKeeperConsumerConnector:
         )
         self._is_shutting_down = False
         self._watcher_triggered = False
+        """The flag that listeners set and the watcher executor clears."""
         self._watcher_wakeup = Wakeup(host)
         self._watches_brokers = False
 
@@ -174,6 +177,7 @@ class ZooKeeperConsumerConnector:
     async def _topics_changed(self, _path: str) -> None:
         """Rebalance in the event thread if the filter allows other topics than before.
 
+        Not in the watcher's thread: the event thread is the one that calls the listeners.
         Source: Kafka 1.1 `WildcardStreamsHandler.handleTopicEvent`.
         """
         topic_filter = self._spec.topic_filter

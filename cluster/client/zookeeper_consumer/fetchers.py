@@ -1,7 +1,9 @@
 """Fetchers, one per broker, and the leader finder that gives them their partitions.
 
-Owns which broker is asked for which partition. A fetcher puts fetched records into the queues, and
-waits while a queue is full.
+Owns which broker is asked for which partition. A fetcher puts fetched records into the queues as
+chunks (consecutive offsets of one partition), and waits while a queue is full. An info is the state
+of one owned partition: its queue, the next offset to fetch (INVALID_OFFSET: to be reset), and the
+offset that the application has reached. An interrupt ends the wait for a full queue or a backoff.
 Source: Kafka 1.1 `ConsumerFetcherManager`, `ConsumerFetcherThread`, `AbstractFetcherThread`; rules
 ZK-31 and ZK-34 of docs/kafka/ZOOKEEPER_CONSUMER.md.
 DEVIATION: one request asks for the first offsets of all partitions that need one; Kafka sends one
@@ -68,6 +70,7 @@ class _FetchRun:
         self.member = member
         self.config: ZooKeeperConsumerConfig = member.config
         self.interrupt = Interrupt()
+        """Set by `stop`; ends the leader finder."""
         # Partitions for which the leader finder has no fetcher yet.
         self._no_leader: _Infos = {info.partition: info for info in infos}
         # Wakes the leader finder while `_no_leader` is empty.
@@ -103,6 +106,7 @@ class _FetchRun:
                 info = self._no_leader.pop(partition, None)
                 if info is not None:
                     self._fetcher(leader).add(info)
+            # A pause, also after success; `stop` ends it through `wakes`.
             self.interrupt.wakes = wakeup = Wakeup(host)
             await wakeup.wait(host.now_us() + self.config.refresh_leader_backoff_ms * MS)
             self.interrupt.wakes = None
@@ -168,8 +172,9 @@ class _Fetcher:
         """Have the fetcher give up its open request, and end.
 
         A fetcher that waited for the answer would delay its member's rebalance by a random time of
-        up to fetch.wait.max.ms. With eight members some claims would then conflict in every join;
-        in measured joins of Kafka's consumer, one of three had a conflict.
+        up to fetch.wait.max.ms. With eight members, claims of partitions would then conflict
+        whenever a member joins; in joins measured with Kafka's consumer, one of three had a
+        conflict.
         """
         self._interrupt.set()
         self._added.set()
@@ -239,6 +244,7 @@ class _Fetcher:
                 if new_batches:
                     first = max(new_batches[0].base_offset, info.fetched_offset)
                     chunk = Chunk(info, first, new_batches[-1].last_offset)
+                    # False if the fetcher was interrupted while the queue was full.
                     if await info.queue.put(chunk, self._interrupt):
                         info.fetched_offset = chunk.last + 1
             case ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -14,11 +14,13 @@ from protocol.ids import BrokerId, TopicPartition
 from protocol.trace import TraceEvent, TraceKind
 
 _MEMBER_INDEX = "{index}"
+"""Text in the setting `consumer.id` that stands for the member's index."""
 _UUID_BITS = 32
+"""Bits of the eight hexadecimal digits in a consumer id: Kafka takes them from a UUID."""
 
 
 class ZooKeeperMember:
-    """One consumer of a group, for one life of its connector."""
+    """One consumer of a group, for one life of its connector: a restart gets a new id."""
 
     def __init__(self, host: Host, spec: ZooKeeperConsumerSpec, zk: ZkClient) -> None:
         self.host = host

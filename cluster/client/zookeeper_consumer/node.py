@@ -2,6 +2,8 @@
 
 The application processes the records of its streams; it commits nothing itself. If the start fails,
 it closes the connector and starts another one, as the programs did with which Kafka was measured.
+A connector is one life of Kafka's high-level consumer, with a session of its own. It puts chunks,
+ranges of records of one partition, into the queue of each stream.
 Ids such as ZK-35 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
@@ -19,8 +21,9 @@ from protocol.ids import NO_GENERATION
 from protocol.trace import TraceKind
 
 STABLE = "STABLE"
+"""State of a member that has claimed its partitions and has a connection; else REBALANCING."""
 REBALANCING = "REBALANCING"
-_MS = 1_000
+_MS = 1_000  # microseconds in a millisecond
 
 
 class ZooKeeperConsumerNode:
@@ -105,7 +108,7 @@ class ZooKeeperConsumerNode:
     async def _process(self, connector: ZooKeeperConsumerConnector, queue: ChunkQueue) -> None:
         """Process the records of one stream, until the connector is shut down."""
         while (chunk := await queue.take()) is not None:
-            if not self._work.costs_time:
+            if not self._work.costs_time:  # a whole chunk at once: nothing can come in between
                 chunk.info.consumed_offset = chunk.last + 1
                 self._processed(connector, chunk, chunk.first, chunk.last)
                 continue

@@ -1,5 +1,6 @@
-"""The channel to the broker that stores a group's offsets in Kafka.
+"""The channel to the broker that stores a group's offsets in Kafka: its offset manager.
 
+Later versions of Kafka call this broker the group's coordinator.
 The broker is looked up on first use, and again after each failure of the channel. Commits carry
 generation -1 and no member id, so the broker cannot check whether the consumer owns the partitions
 (rule ZK-63 of docs/kafka/ZOOKEEPER_CONSUMER.md).
@@ -37,7 +38,10 @@ class OffsetManagerChannel:
         self._channel: BrokerChannel | None = None
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> tuple[TopicPartition, ...]:
-        """Commit once; return the partitions whose offsets are stored."""
+        """Commit once, without a retry; return the partitions whose offsets are stored.
+
+        Waits until an offset manager is found.
+        """
         channel = await self._connected()
         answer = await channel.ask(
             OffsetCommitRequest(

@@ -31,7 +31,8 @@ class OffsetStore:
         self._member = member
         self._offset_manager = offset_manager
         self._lock = Mutex(member.host)
-        # Last value of each partition's offset znode that this connector wrote or read.
+        # Last value of each partition's offset znode that this connector wrote or read: only a
+        # changed offset is written.
         self._checkpointed: dict[TopicPartition, int] = {}
 
     async def commit(self, offsets: Mapping[TopicPartition, int], *, retries: int) -> None:
@@ -41,7 +42,7 @@ class OffsetStore:
         """
         if not offsets:
             return
-        begun_us = self._member.host.now_us()
+        begun_us = self._member.host.now_us()  # for the trace: also the wait for the lock counts
         async with self._lock:
             if self._offset_manager is None:
                 for partition, offset in offsets.items():

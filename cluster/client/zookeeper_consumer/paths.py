@@ -1,5 +1,7 @@
 """Paths and contents of the znodes of a consumer group on ZooKeeper.
 
+A registration is the znode of one consumer; its content says which topics the consumer reads, with
+how many streams. An owner is the znode that claims a partition for a consumer's stream.
 Source: Kafka 1.1 `ZKGroupDirs`, `ZkUtils`, `TopicCount`; docs/kafka/ZOOKEEPER_CONSUMER.md,
 section 2.
 """
@@ -64,7 +66,8 @@ def has_filter(registered: str) -> bool:
 def streams_of(registered: str, topics: Iterable[str] = ()) -> dict[str, int]:
     """Return a registration's number of streams for each topic.
 
-    `topics` are all existing topics; a registration with a filter reads those that it allows.
+    `topics` are all existing topics, needed only for a registration with a filter, which reads
+    those that it allows.
     """
     content = json.loads(registered)
     streams: dict[str, int] = content["subscription"]

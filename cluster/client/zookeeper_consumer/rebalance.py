@@ -3,7 +3,8 @@
 Owns the registry (the partitions that the consumer believes to own) and the steps R0 to R11 of an
 attempt: release all partitions, read the view (members and topics), compute, read offsets, claim;
 after a conflict delete the claims made. Nothing makes an attempt atomic: races arise between any
-two operations.
+two operations. A registration is the znode of one member; an owner is the znode that claims a
+partition for one thread (stream) of a member; an info is the state of one owned partition.
 Ids such as R3 and ZK-33 name steps and rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: Kafka 1.1 `ZookeeperConsumerConnector.ZKRebalancerListener`; ZK-38 to ZK-50.
 """
@@ -71,7 +72,7 @@ class Rebalancer:
         self._reading: tuple[TopicPartition, ...] = ()
         """Partitions that are fetched. After an expiry the registry is empty, but fetching goes on
         until the next attempt stops it."""
-        # Partitions of the present attempt that another consumer owned.
+        # Number of partitions in the present attempt that another consumer owned.
         self._conflicts = 0
 
     @property
@@ -125,7 +126,10 @@ class Rebalancer:
             await self.commit(retries=0)
 
     async def commit(self, *, retries: int) -> None:
-        """Commit the consumed offsets of the registry, as they are now."""
+        """Commit the consumed offsets of the registry, as they are now; partitions without one not.
+
+        A consumed offset below 0 means that no record was read and no offset was stored.
+        """
         consumed = {
             partition: info.consumed_offset
             for partition, info in self.registry.items()
@@ -284,6 +288,7 @@ class Rebalancer:
         """Return a sort key that stands for the order of Kafka's hash map (ZK-48).
 
         That order is not the order of the partitions' numbers, and it differs between consumers. So
-        two consumers with one plan claim in different orders, and each can get a part of it.
+        two consumers that computed the same share claim it in different orders, and each can get a
+        part of it.
         """
         return crc32(f"{self._member.consumer_id} {partition}".encode())

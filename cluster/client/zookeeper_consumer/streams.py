@@ -39,7 +39,8 @@ class Chunk:
 class ChunkQueue:
     """Chunks of one stream, in the order in which they were fetched.
 
-    Invariant: no more than `capacity` chunks wait. One more may be `current`.
+    Invariant: no more than `capacity` chunks wait. One more may be `current`. Several fetchers put
+    chunks into one queue; a single stream takes them.
     """
 
     def __init__(self, host: Host, capacity: int) -> None:
@@ -47,7 +48,9 @@ class ChunkQueue:
         self._chunks: deque[Chunk] = deque()
         self._is_closed = False
         self._filled = Wakeup(host)
+        """Set when a chunk was added, or the queue closed."""
         self._emptied: list[Wakeup] = []
+        """Wakeups of the fetchers that wait for room."""
         self._host = host
         self.current: Chunk | None = None
         """Chunk that the stream works on; None if there is none, or if it was cleared."""
