@@ -113,7 +113,10 @@ _NAMED: dict[type, tuple[_Path, _Path]] = {
     FindCoordinatorRequest: (("coordinator_keys", None), ("coordinators", "key")),
     LeaveGroupRequest: (("members", "member_id"), ("members", "member_id")),
 }
-"""Request type -> paths of the names in the request and in its answer."""
+"""Request type -> paths of the names in the request and in its answer.
+
+Answers whose names are not at such paths have a check of their own in `_CHECKS`.
+"""
 
 
 def check_answer(request: AnyRequest, response: AnyResponse) -> None:
@@ -290,6 +293,7 @@ def _found(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -
 
 def _described(request: MetadataRequest, response: MetadataResponse) -> Iterator[str]:
     """Yield the topics, leaders and replicas that contradict each other."""
+    # `topics` None: the request asked for all topics.
     names = Counter(topic.name for topic in response.topics)
     if request.topics is not None and names != Counter(request.topics):
         yield f"expected the topics {sorted(request.topics)}, got {sorted(names)}"
@@ -305,7 +309,10 @@ def _described(request: MetadataRequest, response: MetadataResponse) -> Iterator
 
 
 def _offsets_fetched(request: OffsetFetchRequest, response: OffsetFetchResponse) -> Iterator[str]:
-    """Yield the groups whose answer lacks a requested partition, or has another one."""
+    """Yield the groups whose answer lacks a requested partition, or has another one.
+
+    A group with `topics` None asked for all of its offsets, so any partitions fit.
+    """
     answers = {answer.group_id: answer for answer in response.groups}
     for group in request.groups:
         answer = answers[group.group_id]
@@ -321,6 +328,7 @@ def _offsets_fetched(request: OffsetFetchRequest, response: OffsetFetchResponse)
 
 
 def _elected(request: ElectLeadersRequest, response: ElectLeadersResponse) -> Iterator[str]:
+    """Yield a problem if the answer is not about exactly the requested partitions (None: all)."""
     if request.topic_partitions is None:
         return
     asked = Counter(_names(request, ("topic_partitions", "topic", "partitions", None)))

@@ -2,7 +2,8 @@
 
 Programs compare these values. The column `cause_text` has a sentence for people, which no program
 reads. In some kinds of rows the cause is a name instead (a fault id, the purpose of a connection, a
-broker, a checker, an error); `trace_schema` lists these kinds.
+broker, a checker, an error); `trace_schema` lists these kinds. Words in capitals in a docstring,
+such as MEMBER_REMOVED, are kinds of rows. The driver is the process that conducts a run.
 """
 
 from enum import StrEnum

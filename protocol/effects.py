@@ -2,7 +2,8 @@
 
 A core never calls out. Each input to it returns one Result. The node that hosts the core carries
 the effects out, in this order: timers, appends, sends, verifications, replies. It passes the trace
-events to its Host, which adds time, node, incarnation and sequence number.
+events to its Host, which adds time, node, incarnation and sequence number. (The Host is all that a
+node may touch of its surroundings: clock, timers, connections, storage, trace.)
 
 Some effects have an outcome (AppendCompleted, TransactionVerified), which the node feeds back into
 the core as a later input.
@@ -16,6 +17,7 @@ from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendId, NodeName, 
 from protocol.records.batch import Record
 from protocol.trace import TraceEvent
 
+# The values of `acks` in Kafka's Produce.
 ACKS_ALL = -1
 ACKS_NONE = 0
 ACKS_LEADER = 1
@@ -124,7 +126,10 @@ class CancelTimer:
 
 @dataclass(slots=True)
 class Result:
-    """The effects of one input. Handlers of the input fill it; after that it is only read."""
+    """The effects of one input. Handlers of the input fill it; after that it is only read.
+
+    Shape: each list has its effects in the order in which they are carried out.
+    """
 
     appends: list[Append] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)

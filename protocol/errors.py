@@ -3,7 +3,7 @@
 A *retriable* error allows the client to send the same request again. An error is *definite* (a term
 of Maelstrom) if the operation certainly did not happen; after an indefinite error a checker must
 allow for both cases.
-Source: Kafka `Errors`; docs/kafka/BEHAVIOUR.md 5.9, and 7.8 for the retriable errors.
+Source: Kafka `Errors`; docs/kafka/BEHAVIOUR.md, sections 5.9 and, for the retriable errors, 7.8.
 """
 
 from enum import IntEnum
@@ -146,7 +146,7 @@ _RETRIABLE = frozenset(
 )
 _INDEFINITE = frozenset(
     {
-        ErrorCode.NONE,
+        ErrorCode.NONE,  # no error: the operation happened
         ErrorCode.UNKNOWN_SERVER_ERROR,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NETWORK_EXCEPTION,

@@ -1,4 +1,8 @@
-"""Types of ids, epochs and offsets. With them, mypy finds an id that is passed for another one."""
+"""Types of ids, epochs and offsets. With them, mypy finds an id that is passed for another one.
+
+A core is a state machine without I/O, such as the group coordinator, whose requests to its node
+(appends, replies) carry ids.
+"""
 
 from functools import cache
 from typing import NamedTuple, NewType
@@ -32,6 +36,7 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 CLUSTER_METADATA = "__cluster_metadata"
 
+# Kafka's values for "none" and "unknown".
 NO_BROKER = BrokerId(-1)
 NO_LEADER_EPOCH = LeaderEpoch(-1)
 NO_GENERATION = GenerationId(-1)

@@ -1,6 +1,7 @@
 """The aggregates of tables that `summary` reads, computed with Spark.
 
-Only these rows reach the driver: their number depends on faults, groups and epochs, not on events.
+An aggregate is a table of few rows over all runs. Only these rows reach the driver, the Python
+process of the analysis: their number depends on faults, groups and epochs, not on events.
 `trace_aggregates` computes the same aggregates from a trace in memory.
 """
 
@@ -55,6 +56,7 @@ def _member_counts(client_phases: DataFrame) -> DataFrame:
 
     Nulls: `noticed_by` if no cause is known; `timeouts` of members that kept their coordinator.
     """
+    # An unknown id or generation makes a comparison null, which `count_if` does not count.
     kept_id = F.col("member_id") == F.col("member_id_after")
     kept = kept_id & (F.col("generation") == F.col("generation_after"))
     timeouts = F.when(F.col("unknown_us").isNotNull(), F.col("commit_timeouts"))
@@ -99,7 +101,7 @@ def _coordinator_pairs(tenure_overlaps: DataFrame) -> DataFrame:
 
 def _owner_sets(ownership_overlaps: DataFrame) -> DataFrame:
     """One row per run, group, fault and pair of coordinators whose members owned at once."""
-    still = F.max(F.col("to_us").isNull())
+    still = F.max(F.col("to_us").isNull())  # some partition had two owners when the run ended
     return ownership_overlaps.groupBy("run", "group", "fault", *LINEAGES).agg(
         F.count_distinct("partition").alias("partitions"),
         _set("first_consumer").alias("first_consumers"),

@@ -1,7 +1,8 @@
 """Sentences about the outcomes of a run for its groups, for the terminal and the report.
 
 Pure functions turn the values of `figures` and `outcomes` into plain text, without markup and line
-breaks. Moments are of the run's clock.
+breaks. Moments are of the run's clock. MARK follows a disturbed figure: a machine was away by
+accident in its time. Felt figures are those that users of a group notice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,10 +31,12 @@ from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckOutcome, CheckReport
 
 _LONG_WAIT_US = 1_000_000
 """Shortest wait for an answer that has a sentence of its own."""
+# More commits than these are counted as `6th`, `7th`.
 _ORDINALS = {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 _NAMES_REMOVED = frozenset({RebalanceCause.SESSION_EXPIRY, RebalanceCause.LEAVE})
 """Reasons of rebalances that name the removed member, so that no second line is needed."""
 _MAX_ERRORS = 8
+"""Errors of commits that have their name in a sentence; the others are summed up."""
 _PRINTED_IF_ZERO = frozenset(
     {"needless_rebalances", "gaps", "overlaps", "commits_acknowledged", OLD_EPOCH_ATTEMPTS}
 )
@@ -294,6 +297,7 @@ def felt_rows(group: FeltGroup) -> list[tuple[str, dict[str, str]]]:
         if spread is None or not spread.says_something:
             continue
 
+        # The default binds the measure of this turn of the loop.
         def text(value: int | None, *, is_time: bool = measure.is_time) -> str:
             if value is None:
                 return ""

@@ -1,7 +1,8 @@
 """From aggregates to summaries: each fault's phases and gaps with percentiles, and its members.
 
-Spark (`spark_aggregates`) or plain Python (`trace_aggregates`) computes the aggregates; this module
-turns either into a summary, so that both give the same.
+Spark (`spark_aggregates`) or plain Python (`trace_aggregates`) computes the aggregates, tables of
+few rows over all runs; this module turns either into a summary, so that both give the same. A
+disturbance is a time in which a machine was away by accident.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,6 +72,7 @@ def summarize_runs(
             felt=_felt(felt.get(files.run), away, known.get(files.run)),
             disturbances=away,
         )
+        # `away` is a name for the disturbances of the run.
         for files in runs
         for away in (disturbances[files.run],)
     )

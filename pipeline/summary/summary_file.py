@@ -32,7 +32,7 @@ class _MadeFrom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stamped:
-    """The one key of the file that is not a field of RunSummary."""
+    """The one key of the file that is not a field of RunSummary; decoding skips all other keys."""
 
     made_from: _MadeFrom
 
@@ -54,6 +54,7 @@ def write_summary(summary: RunSummary) -> None:
         event_files=_event_files(summary.directory),
         tables=tuple(sorted(entry.name for entry in path.parent.iterdir() if entry.is_dir())),
     )
+    # enc_hook: a Path is written as text.
     document = msgspec.to_builtins(summary, enc_hook=str)
     document["made_from"] = msgspec.to_builtins(made_from)
     temporary = path.with_name(f".{path.name}.tmp")

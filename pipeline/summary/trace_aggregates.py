@@ -1,6 +1,7 @@
 """The aggregates of one run's tables, computed in plain Python.
 
-`summary.spark_aggregates` computes the same aggregates with Spark; `summary.summary` reads either.
+An aggregate is a table of few rows, from which a summary is made. `summary.spark_aggregates`
+computes the same aggregates with Spark; `summary.summary` reads either.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -53,6 +54,7 @@ def _member_counts(trace: Trace) -> list[TableRow]:
         counts["members"] += 1
         counts["kept_id"] += kept_id
         counts["kept"] += kept
+        # The old coordinator told the member that it still was the coordinator.
         counts["told"] += (row["self_answers"] or 0) > 0
     return list(counted.values())
 
@@ -93,7 +95,10 @@ def _coordinator_pairs(trace: Trace) -> list[TableRow]:
 
 
 def _owner_sets(trace: Trace) -> list[TableRow]:
-    """Sum up overlaps of owners that have the same group, fault and lineages."""
+    """Sum up overlaps of owners with the same group, fault and lineages.
+
+    The lineage of an owner is the coordinator, with its leader epoch, that assigned the partition.
+    """
     aggregates = []
     columns = ("group", "fault", *LINEAGES)
     for key, rows in _grouped(ownership_overlaps_of(trace), *columns).items():

@@ -1,4 +1,9 @@
-"""The table `broker_phases`: the broker chain of a failover, per offsets partition."""
+"""The table `broker_phases`: the broker chain of a failover, per offsets partition.
+
+The broker chain is four phases that follow one another: detect (from the fault to the controller's
+decision), publish (until the elected broker became leader), load wait (until it began to load the
+partition), load (until it is the active coordinator).
+"""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -90,6 +95,7 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
             F.col("partitions").alias("hit"),
         )
     )
+    # A fault may be the cause of an election; the latest of these faults is taken.
     due = (
         (F.col("fault_us") <= F.col("decided_us"))
         & (
@@ -132,4 +138,5 @@ def _steps_of_new_leaders(events: DataFrame) -> DataFrame:
 
 
 def _first(kind: TraceKind) -> Column:
+    """Return the time of the first row of a kind."""
     return F.min(F.when(F.col("kind") == kind.value, F.col("time_us")))

@@ -1,4 +1,11 @@
-"""The table `client_phases`: the client chain of a failover, per member."""
+"""The table `client_phases`: the client chain of a failover, per member.
+
+The client chain is three phases that follow one another: notice (from the fault until the member
+marks its coordinator unknown), rediscover (until an answer names the newest coordinator), accept
+(until the member's first success there). An exchange is a request with its answer. In rows of
+COORDINATOR_FOUND, `peer` is the named broker and `cause` the asked one. Numbers such as BEHAVIOUR
+2.0 name sections of docs/kafka/BEHAVIOUR.md.
+"""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -41,9 +48,8 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     `unknown_us` (it first marked its coordinator unknown), `named_us` (an answer first named the
     coordinator of the newest epoch), `accepted_us` (its first success there after the load: an
     acknowledged commit or a group request; a heartbeat sent before the load ended does not count);
-    phases in
-    microseconds: `notice_us` (fault to unknown), `rediscover_us` (unknown to named), `accept_us`
-    (named to accepted), `join_us`, `sync_us` (first JoinGroup or SyncGroup sent after the fault to
+    phases in microseconds: `notice_us` (fault to unknown), `rediscover_us` (unknown to named),
+    `accept_us` (named to accepted), `join_us`, `sync_us` (first JoinGroup or SyncGroup sent after the fault to
     the first that succeeded), `longest_wait_us` (the longest that a heartbeat or commit to the old
     coordinator waited for its answer or failure, of those that ended after the fault and were sent
     before `unknown_us`); `noticed_by`: the reason for marking the coordinator unknown (an error's
@@ -62,6 +68,7 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     affected = F.broadcast(failovers.where("affected"))
     member = Window.partitionBy(*_KEY)
     signals = _signals(events).join(affected, ["run", "group"])
+    # `unknown`, `named` and `accepted` are the steps that end the three phases.
     # All of it needs one shuffle only: every step is a window or an aggregation over the same key.
     steps = (
         signals.where(F.col("at_us") < F.col("until_us"))

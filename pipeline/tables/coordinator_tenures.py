@@ -1,4 +1,8 @@
-"""The table `coordinator_tenures`: when a broker served an offsets partition in a leader epoch."""
+"""The table `coordinator_tenures`: when a broker served an offsets partition in a leader epoch.
+
+A tenure is the time in which a broker is the active coordinator of one offsets partition. Impaired
+means paused, or cut off from others by a fault of the network.
+"""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -116,6 +120,7 @@ def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame
     unloaded = F.when(
         F.col("next_kind") == TraceKind.UNLOAD_COMPLETED.value, F.lit("unloaded")
     ).otherwise(F.lit("reloaded"))
+    # `least` compares structs field by field: the time, then the rank. It leaves nulls out.
     end = F.least(
         _end(F.col("run_end_us"), 0, F.lit("run end")),
         _end(F.col("next_us"), 1, unloaded),

@@ -1,4 +1,7 @@
-"""A step: the effect of each fault on each group, and the coordinators before and after it."""
+"""A step: the effect of each fault on each group, and the coordinators before and after it.
+
+A tenure is the time in which a broker is the active coordinator of an offsets partition.
+"""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -47,6 +50,7 @@ def group_failovers(
         .agg(F.max_by("broker", F.struct("leader_epoch", "start_us")).alias("latest_broker"))
     )
     moved = F.col("decided_us").isNotNull()
+    # From a microsecond after the fault on: faults of one moment do not end each other's windows.
     later = (
         Window.partitionBy("run", "group")
         .orderBy("fault_us")
@@ -74,7 +78,8 @@ def group_failovers(
             "active_us",
             F.coalesce(
                 F.min(F.when(F.col("affected"), F.col("fault_us"))).over(later),
-                # No fault follows the last one: its window ends with the run.
+                # No later fault affects the group: the window ends with the run, which is the
+                # `until_us` of the run's last fault.
                 F.max("next_fault_us").over(last),
             ).alias("until_us"),
         )

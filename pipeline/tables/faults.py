@@ -1,4 +1,8 @@
-"""The table `faults`: kind, target, times and blast radius of each fault."""
+"""The table `faults`: kind, target, times and blast radius of each fault.
+
+The blast radius of a fault is the groups and partitions that it affects. In the rows of a trace
+about a fault, `cause` is the fault's id in the plan, and `peer` the node that it hit.
+"""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -25,6 +29,7 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
     not record it; `node`, `target` if the fault has none. Lists are empty if nothing was recorded;
     `nodes` then holds `node`.
     """
+    # Only the first injection of each fault id is listed.
     first = Window.partitionBy("run", "fault").orderBy("time_us", "seq")
     injected = (
         of_kind(events, TraceKind.FAULT_INJECTED)
@@ -45,6 +50,7 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
             F.min(F.when(was_healed, F.col("time_us"))).alias("healed_us"),
         )
     )
+    # A fault that hit no node has this row, too.
     missed = of_kind(events, TraceKind.FAULT_MISSED).select(
         "run", F.coalesce("cause", F.lit("fault")).alias("fault")
     )

@@ -1,7 +1,9 @@
 """The tables `felt_partitions` and `felt_groups`: times without service, lag and repeated records.
 
-The summary, the report and comparisons all use these definitions. Everything is measured from the
-steady state (or from the run's beginning, if the run never became steady) to the end.
+Felt figures are those that users of a group notice. The summary, the report and comparisons all use
+these definitions. Everything is measured from the steady state (or from the run's beginning, if the
+run never became steady) to the end. The lag of a partition is the number of its acknowledged
+records that the group has not processed.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -204,6 +206,8 @@ def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
 
 def _waited(levels: DataFrame) -> DataFrame:
     """One row per partition: the time in waits for work on the next batch that are felt."""
+    # Rows with equal `nth` are the times between two processed batches. A wait begins with the
+    # first lag above 0 among them, so there is at most one wait for each `nth`.
     batch = [*_PLACE, "nth"]
     begun = levels.groupBy(*batch, "start_us", "end_us").agg(
         F.min(F.when(F.col("lag") > 0, F.col("at_us"))).alias("from_us"),
@@ -245,6 +249,7 @@ def _peaks(levels: DataFrame) -> DataFrame:
             ),
         )
     )
+    # After the peak, no more than the usual number of records waits.
     over = after & (at_us > F.col("lag_peak_us")) & (F.col("lag") <= F.col("lag_usual"))
     gone = (
         levels.join(peaks, list(_PLACE))
@@ -274,6 +279,7 @@ def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
 
 def _sent_away(events: DataFrame, impairments: DataFrame, measured: DataFrame) -> DataFrame:
     """One row per removal of a member whose process ran and could be reached."""
+    # The last incarnation of a node that wrote rows under the member id.
     lives = (
         of_kind(events, *MEMBER_KINDS)
         .where(F.col("group").isNotNull() & F.col("member").isNotNull())

@@ -1,4 +1,8 @@
-"""The table `figures`: the phases and gaps of every fault, with percentiles over its subjects."""
+"""The table `figures`: the phases and gaps of every fault, with percentiles over its subjects.
+
+A measure is one column of another table, such as `detect_us` of `broker_phases`; its subjects are
+the rows of that table about one fault: partitions, members or groups.
+"""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -63,6 +67,7 @@ def figures(
 
 
 def _percentile(at: int) -> Column:
+    """Return a percentile, null for too few samples; `at` is its index in PERCENTS."""
     enough = F.col("samples") >= samples_needed(PERCENTS[at])
     return F.when(enough, F.col("percentiles")[at])
 

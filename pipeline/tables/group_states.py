@@ -9,6 +9,7 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import GroupLoadedDetail, TransitionDetail
 
 DEAD = "Dead"
+"""State of a group that its coordinator forgets."""
 _LIFE = ("run", "node", "incarnation")
 _GROUP = (*_LIFE, "group")
 _GROUP_KINDS = (
@@ -89,6 +90,7 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
             "leader_epoch",
             F.coalesce("cause_text", "cause").alias("cause"),
             F.coalesce("details.state", "details.to").alias("state"),
+            # Where the detail has no list, `size` may be -1.
             F.when(listed >= 0, listed).alias("counted"),
         )
     )
@@ -142,7 +144,7 @@ def _with_members(steps: DataFrame) -> DataFrame:
     change = F.when(_is(TraceKind.MEMBER_ADDED), 1).when(_is(TraceKind.MEMBER_REMOVED), -1)
     so_far = _so_far(Window.partitionBy(*_GROUP))
     since = _so_far(Window.partitionBy(*_GROUP, "lists"))
-    first = F.when(F.col("lists") == 0, 0)
+    first = F.when(F.col("lists") == 0, 0)  # before any list: 0 members, plus the changes
     return (
         steps.withColumn("lists", F.count(base).over(so_far))
         .withColumn("base", F.last(base, ignorenulls=True).over(so_far))

@@ -93,6 +93,7 @@ def _windows(
     faults: DataFrame, broker_phases: DataFrame, client_phases: DataFrame, rebalances: DataFrame
 ) -> DataFrame:
     """One row per fault: from when to when its messages are listed."""
+    # `due_us`: the last effect of a fault.
     due = (
         broker_phases.select(*_FAULT, F.col("active_us").alias("at_us"))
         .unionByName(client_phases.select(*_FAULT, F.col("accepted_us").alias("at_us")))
@@ -171,7 +172,11 @@ def _exchanges(events: DataFrame) -> DataFrame:
 
 
 def _sides(events: DataFrame) -> DataFrame:
-    """One row per trace row about a listed request, with the columns of the client's view."""
+    """One row per trace row about a listed request, with the columns of the client's view.
+
+    In a client's row about a request, `cause` is the purpose of the connection, and `peer` the
+    server. In a COORDINATOR_FOUND, `cause` is the server that was asked, and `peer` the one named.
+    """
     is_server = by_server()
     is_found = _is(TraceKind.COORDINATOR_FOUND)
     api = F.when(is_found, F.lit(Api.FIND_COORDINATOR.label)).otherwise(F.col("api"))

@@ -1,4 +1,8 @@
-"""The table `ownership`: the owners of each data partition over time, from the members' rows."""
+"""The table `ownership`: the owners of each data partition over time, from the members' rows.
+
+A tenure is the time in which a broker is the active coordinator of an offsets partition. The column
+`span` of an event holds fields of its `detail`, such as the `count` of a batch's records.
+"""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -96,7 +100,9 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         .orderBy("seq")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    # The next assignment opens the next interval and ends this one, if nothing did before.
+    # `nth` numbers the assignments of a partition to a member. The next assignment opens the next
+    # interval and ends this one, if nothing did before. After `given_up`, rows about the partition
+    # (a batch in work when it was revoked) do not count in the interval.
     steps = (
         _assignments(events)
         .unionByName(_processing(events))
@@ -193,7 +199,7 @@ def _processing(events: DataFrame) -> DataFrame:
 
 
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
-    """Give each interval the earliest of its possible ends; none after the run's is one."""
+    """Give each interval the earliest of its possible ends; null if the run ended before that."""
     in_its_life = F.col("died_us") >= F.col("from_us")
     its_own = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     life = [*_MEMBER, "partition", "from_us"]

@@ -1,7 +1,8 @@
 """The table `rebalances`: each rebalance with its reason, added and removed members, and length.
 
 Coordinators begin rebalances: `reason` is the coordinator's RebalanceCause, `cause` its sentence
-for people.
+for people. A tenure is the time in which a broker is the active coordinator of an offsets
+partition.
 """
 
 from pyspark.sql import Column, DataFrame, Window

@@ -1,4 +1,8 @@
-"""The table `tenure_overlaps`: two coordinators at once, and what each acknowledged meanwhile."""
+"""The table `tenure_overlaps`: two coordinators at once, and what each acknowledged meanwhile.
+
+A tenure is the time in which a broker is the active coordinator of an offsets partition in one
+leader epoch.
+"""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -133,6 +137,7 @@ def _answers(events: DataFrame) -> DataFrame:
         .where((F.col("api") == Api.HEARTBEAT.label) & (F.col("error") == "NONE"))
         .select("run", "group", "peer", F.lit("heartbeat").alias("what"), answered_us)
     )
+    # A commit has a row for each of its partitions, all at one moment.
     commits = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED)
         .select("run", "group", "peer", "node", answered_us)

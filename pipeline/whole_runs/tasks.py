@@ -24,7 +24,10 @@ LARGE_ROWS = 500_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refused:
-    """An OSError of a task, as a value: Spark would pass an exception to the driver as text."""
+    """An OSError of a task, as a value: Spark would pass an exception to the driver as text.
+
+    `number`: its errno; None if it has none.
+    """
 
     number: int | None
     text: str
@@ -53,6 +56,7 @@ def analyze_by_run(
         context.setInterruptOnCancel(True)
         at_once = max(1, context.defaultParallelism // 2)
         results: dict[str, RunSummary | _Refused | None] = {}
+        # A slice is one task: each small run has its own, large runs share `at_once` of them.
         for together, slices in ((small, len(small)), (large, min(at_once, len(large)))):
             if together:
                 results |= dict(context.parallelize(together, slices).map(_task).collect())

@@ -1,7 +1,9 @@
 """Messages of an administrator to the controller, under Kafka's names.
 
 In KRaft an administrator may send requests to the controllers directly (KIP-919,
-`bootstrap.controllers`). Source: Kafka's message schemas.
+`bootstrap.controllers`). A number after the name of a request is its API key. Every struct is
+encoded as an array of its fields; a request or a whole answer (`tag`) begins with its name.
+Source: Kafka's message schemas.
 """
 
 from enum import IntEnum
@@ -197,14 +199,14 @@ class AlterPartitionReassignmentsResponse(
 
 
 class ConfigResourceType(IntEnum):
-    """Owner of a setting."""
+    """Owner of a setting: the `resource_type` of the structs below."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigSource(IntEnum):
-    """Origin of a setting's value."""
+    """Origin of a setting's value: `source` and `config_source` of the structs below."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     STATIC_BROKER_CONFIG = 4
@@ -220,7 +222,7 @@ class DescribeConfigsResource(msgspec.Struct, frozen=True, kw_only=True, array_l
 
 
 class DescribeConfigsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """DescribeConfigs (32)."""
+    """DescribeConfigs (32). With `include_synonyms`, answers list all origins of each value."""
 
     resources: tuple[DescribeConfigsResource, ...]
     include_synonyms: bool = False

@@ -1,6 +1,8 @@
 """Messages between brokers and the controller, under KRaft's names.
 
-Metadata itself is pulled with Fetch from `__cluster_metadata-0`. Source: Kafka's message schemas.
+Metadata itself is pulled with Fetch from `__cluster_metadata-0`. A number after the name of a
+request is its API key. Every struct is encoded as an array of its fields; a request or a whole
+answer (`tag`) begins with its name. Source: Kafka's message schemas.
 """
 
 import msgspec
@@ -35,7 +37,11 @@ class BrokerRegistrationResponse(
 
 
 class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """BrokerHeartbeat (63), every `broker.heartbeat.interval.ms`."""
+    """BrokerHeartbeat (63), every `broker.heartbeat.interval.ms`.
+
+    `current_metadata_offset`: how far the broker has read the metadata log. `want_fence`,
+    `want_shut_down`: it asks to be fenced, to shut down.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -45,7 +51,11 @@ class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, array_li
 
 
 class BrokerHeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to BrokerHeartbeat."""
+    """Answer to BrokerHeartbeat.
+
+    `is_caught_up`: the broker has read its own registration in the metadata log. `should_shut_down`
+    grants a controlled shutdown.
+    """
 
     error_code: ErrorCode = ErrorCode.NONE
     is_caught_up: bool = False

@@ -1,6 +1,8 @@
 """Messages by which clients find nodes and versions: FindCoordinator, Metadata, ApiVersions.
 
-Shapes are those of the newest version; FindCoordinator below v4 has exactly one key.
+Shapes are those of the newest version; FindCoordinator below v4 has exactly one key. A number after
+the name of a request is its API key, v0-v6 are the versions in use. Every struct is encoded as an
+array of its fields; a request or a whole answer (`tag`) begins with its name.
 Source: Kafka's message schemas.
 """
 

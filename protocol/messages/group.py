@@ -1,7 +1,9 @@
 """Messages of group membership: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
 Shapes are those of the newest version. The envelope's `api_version` determines the semantics: for
-example, a LeaveGroup below v3 has exactly one member. Source: Kafka's message schemas.
+example, a LeaveGroup below v3 has exactly one member. A number after the name of a request is its
+API key, v0-v9 are the versions in use. Every struct is encoded as an array of its fields; a request
+or a whole answer (`tag`) begins with its name. Source: Kafka's message schemas.
 """
 
 import msgspec
@@ -42,7 +44,10 @@ class JoinGroupResponseMember(msgspec.Struct, frozen=True, kw_only=True, array_l
 
 
 class JoinGroupResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Answer to JoinGroup; `members` is filled for the leader only."""
+    """Answer to JoinGroup; `members` is filled for the leader only.
+
+    With `skip_assignment`, a static leader that came back must compute no assignment (KIP-814).
+    """
 
     error_code: ErrorCode = ErrorCode.NONE
     generation_id: int = -1

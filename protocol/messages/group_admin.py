@@ -1,6 +1,8 @@
 """Messages of an administrator about groups: describe, list, delete, and delete offsets.
 
-Shapes are those of the newest version. Source: Kafka's message schemas.
+Shapes are those of the newest version. A number after the name of a request is its API key, v0-v5
+are the versions in use. Every struct is encoded as an array of its fields; a request or a whole
+answer (`tag`) begins with its name. Source: Kafka's message schemas.
 """
 
 import msgspec
@@ -29,7 +31,10 @@ class DescribedGroupMember(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 class DescribedGroup(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One group. A group that does not exist is Dead; with an error, `group_state` is ""."""
+    """One group. A group that does not exist is Dead; with an error, `group_state` is "".
+
+    `protocol_data` is Kafka's name for the assignor that the group has chosen.
+    """
 
     error_code: ErrorCode = ErrorCode.NONE
     group_id: str

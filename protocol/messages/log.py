@@ -1,7 +1,9 @@
 """Messages that read and write partition logs: Produce and Fetch.
 
 Followers use Fetch, and so do brokers that pull `__cluster_metadata`, as in KRaft. Their
-`replica_id` is their node id; that of consumers is -1. Source: Kafka's message schemas.
+`replica_id` is their node id; that of consumers is -1. A number after the name of a request is its
+API key. Every struct is encoded as an array of its fields; a request or a whole answer (`tag`)
+begins with its name. Source: Kafka's message schemas.
 """
 
 import msgspec

@@ -1,6 +1,8 @@
 """Messages of committed offsets: OffsetCommit and OffsetFetch.
 
-Shapes are those of the newest version; OffsetFetch below v8 has exactly one group.
+Shapes are those of the newest version; OffsetFetch below v8 has exactly one group. A number after
+the name of a request is its API key, v2-v9 are the versions in use. Every struct is encoded as an
+array of its fields; a request or a whole answer (`tag`) begins with its name.
 Source: Kafka's message schemas.
 """
 
@@ -26,7 +28,10 @@ class OffsetCommitRequestTopic(msgspec.Struct, frozen=True, kw_only=True, array_
 
 
 class OffsetCommitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """OffsetCommit (8) v2-v9. A simple consumer or admin tool sends generation -1, member ""."""
+    """OffsetCommit (8) v2-v9. A simple consumer or admin tool sends generation -1, member "".
+
+    `retention_time_ms`: how long the offsets are kept, from old clients; -1: the broker's setting.
+    """
 
     group_id: str
     generation_id_or_member_epoch: int = -1

@@ -1,4 +1,9 @@
-"""The table `zookeeper_attempts`: each attempt of a consumer, with its view, plan and outcome."""
+"""The table `zookeeper_attempts`: each attempt of a consumer, with its view, plan and outcome.
+
+In an attempt to rebalance, a consumer releases its partitions, reads a view (the members of its
+group), computes its plan (its share of the partitions), and claims each of them. A claim conflicts
+while another member still owns the partition.
+"""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F

@@ -8,6 +8,7 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import ZooKeeperClientDetail
 
 _OFFSET_PATH = r"^/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)$"
+"""Znode with the committed offset of a group, a topic and a partition number."""
 
 
 def offset_rewinds(
@@ -83,6 +84,8 @@ def _in_zookeeper(events: DataFrame, txns: DataFrame) -> DataFrame:
             group.alias("group"),
             F.concat_ws("-", topic, index).alias("partition"),
             F.lit("zookeeper").alias("store"),
+            # The order of transactions is that of their zxids. The struct has the fields of
+            # `_in_kafka`, so that both can be in one column.
             F.struct(
                 F.col("zxid").alias("time_us"),
                 F.lit("").alias("node"),

@@ -1,4 +1,8 @@
-"""The table `zookeeper_sessions`: beginning and end of each session, at servers and its client."""
+"""The table `zookeeper_sessions`: beginning and end of each session, at servers and its client.
+
+The ensemble is ZooKeeper's servers. A transaction (txn) is a change of their data, which each
+server applies for itself; its zxid is its number in the order of all changes.
+"""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
