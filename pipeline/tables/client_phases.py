@@ -49,16 +49,16 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     coordinator of the newest epoch), `accepted_us` (its first success there after the load: an
     acknowledged commit or a group request; a heartbeat sent before the load ended does not count);
     phases in microseconds: `notice_us` (fault to unknown), `rediscover_us` (unknown to named),
-    `accept_us` (named to accepted), `join_us`, `sync_us` (first JoinGroup or SyncGroup sent after the fault to
-    the first that succeeded), `longest_wait_us` (the longest that a heartbeat or commit to the old
-    coordinator waited for its answer or failure, of those that ended after the fault and were sent
-    before `unknown_us`); `noticed_by`: the reason for marking the coordinator unknown (an error's
-    name, or a sentence); `attempts`: FindCoordinator answers and failures from unknown to named,
-    `stale_answers`: of these, answers that named another broker, or the right broker before its
-    election, `self_answers`: of the stale answers, those in which the answering broker named
-    itself; at the old coordinator after the fault: `commit_timeouts`: commits that it answered
-    REQUEST_TIMED_OUT, `late_heartbeats`: heartbeats that it answered with success after the new
-    coordinator was active.
+    `accept_us` (named to accepted), `join_us`, `sync_us` (first JoinGroup or SyncGroup sent after
+    the fault to the first that succeeded), `longest_wait_us` (the longest that a heartbeat or
+    commit to the old coordinator waited for its answer or failure, of those that ended after the
+    fault and were sent before `unknown_us`); `noticed_by`: the reason for marking the coordinator
+    unknown (an error's name, or a sentence); `attempts`: FindCoordinator answers and failures from
+    unknown to named, `stale_answers`: of these, answers that named another broker, or the right
+    broker before its election, `self_answers`: of the stale answers, those in which the answering
+    broker named itself; at the old coordinator after the fault: `commit_timeouts`: commits that it
+    answered REQUEST_TIMED_OUT, `late_heartbeats`: heartbeats that it answered with success after
+    the new coordinator was active.
     Nulls: a moment that did not come, and the phases that it bounds (no `notice_us`: the member
     never marked its coordinator unknown; no `join_us`: it did not have to join); `longest_wait_us`
     without such a request; `noticed_by`, `attempts`, `stale_answers`, `self_answers` without

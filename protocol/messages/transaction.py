@@ -6,8 +6,9 @@
 4. It ends the transaction (EndTxn).
 5. The transaction coordinator sends markers to the leaders of the partitions (WriteTxnMarkers).
 Shapes are those of the newest version; AddPartitionsToTxn below v4 has exactly one transaction. A
-number after the name of a request is its API key, v0-v5 are the versions in use. Every struct is
-encoded as an array of its fields; a request or a whole answer (`tag`) begins with its name.
+number after the name of a request is its API key; versions in use are written as v0-v5. Between
+this project's nodes, every struct is sent as an array of its fields; a request or a whole answer
+(`tag`) begins with its name.
 Source: Kafka's message schemas; KIP-98, KIP-447, KIP-890.
 """
 
