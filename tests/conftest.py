@@ -1,6 +1,8 @@
 """Shared fixtures: one Ray and one Spark a session, a browser a module.
 
-Each ends at its time, also after failures. Slow imports are made where they are used.
+Each ends at its time, also after failures. Slow imports are made where they are used. `-n` is
+pytest-xdist's number of processes that share the tests; tests of one xdist group run in one
+process. The standard space is the test of an exploration, which starts workers of its own.
 """
 
 import gc
@@ -42,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect the stories of a transcript."""
+    """Collect the stories of a transcript: a text of commands with their expected output."""
     if file_path.suffix != ".txt" or file_path.parent.name != "scenarios":
         return None
     from tests.support.transcripts.collector import TranscriptFile
@@ -54,9 +56,9 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep tests that share a Ray, a Spark or the fixtures of a module in one process of `-n`.
 
-    A test that says its group itself shares none of them. What takes long comes first, the chain of
-    the tests on Ray before all: with a short one at the end no process waits for another. The
-    standard space comes last: its workers use both cores when the other processes have finished.
+    A test that names its own group shares none of them. Slow tests come first, those on Ray before
+    all others: with short tests at the end no process waits long for another. The standard space
+    comes last: its workers use both cores when the other processes have finished.
     """
     slow_modules = {item.path for item in items if item.get_closest_marker("slow")}
     for item in items:
@@ -72,9 +74,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave the processor to the tests on Ray, which live by the clock, where `-n` runs others too.
+    """With `-n`, leave the processor to the tests on Ray, which depend on real time.
 
-    The tests on Ray come first in their process: it may become nicer after them.
+    A process cannot lower its niceness again. So the tests on Ray must come first in their process,
+    as `pytest_collection_modifyitems` sorts them.
     """
     in_several_processes = hasattr(item.config, "workerinput")
     if in_several_processes and _group_of(item) != "ray" and os.nice(0) < NICENESS:
@@ -88,7 +91,7 @@ def _group_of(item: pytest.Item) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def checked_rows() -> Iterator[None]:
-    """Refuse every undeclared trace row of a host in this process."""
+    """Refuse every trace row whose kind or detail is not declared, of the hosts in this process."""
     from cluster.host import base_host
     from cluster.virtual import runtime as virtual_runtime
     from tests.support.checked_stamp import checked_stamp

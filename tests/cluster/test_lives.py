@@ -1,4 +1,9 @@
-"""One table of lives: both runtimes allow, refuse and trace the same acts in the same states."""
+"""One table of lives: both runtimes allow, refuse and trace the same acts in the same states.
+
+The runtimes are virtual time and Ray, here with fake processes. An act (a LifeAct) starts,
+restarts, kills, stops, pauses or resumes a node; it is legal in some states. NODE is a broker that
+is up, LATE a consumer that is not started yet.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,6 +35,7 @@ ACTS: dict[str, tuple[LifeAct, Act]] = {
     "pause": (LifeAct.PAUSE, lambda lives, node: lives.pause(node)),
     "resume": (LifeAct.RESUME, lambda lives, node: lives.resume(node)),
 }
+# The acts that bring a node into a state from that at the start of the run.
 WAY_TO: dict[NodeState, tuple[str, ...]] = {
     NodeState.NOT_STARTED: (),
     NodeState.UP: (),
@@ -56,7 +62,7 @@ LIFE_KINDS = (
 async def outcome_of(
     lives: Lives, node: NodeName, state: NodeState, act: str, traced: Callable[[], list[str]]
 ) -> Outcome:
-    """Bring a node into `state`, then act on it."""
+    """Bring a node into `state`, then act on it. `traced` returns all rows so far."""
     for step in WAY_TO[state]:
         await ACTS[step][1](lives, node)
     assert lives.states()[node] is state
@@ -70,7 +76,7 @@ async def outcome_of(
 
 
 def in_virtual_time(state: NodeState, act: str) -> Outcome:
-    """Act in virtual time, on a node whose shutdown the test ends."""
+    """Act in virtual time. A shutdown has not ended yet when its state is read."""
     rows: list[TraceRow] = []
     runtime = VirtualRuntime(
         spec_with_a_late_consumer(),

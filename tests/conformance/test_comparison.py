@@ -18,6 +18,7 @@ from chaos.conformance.comparison import (
 from chaos.conformance.transcript import ComparisonRules, RequestStep
 from protocol.wire.fields import PlainMessage
 
+# Keys of `unordered` are an API and a list, values the field that identifies an item of the list.
 RULES = ComparisonRules(
     ignore=frozenset({"throttle_time_ms"}),
     unordered={
@@ -38,6 +39,7 @@ def difference(
     bindings: Bindings | None = None,
     kafka: str = "3.9.1",
 ) -> Difference | None:
+    """Return the first difference of an answer; `kafka` is the version that was recorded."""
     return AnswerComparison(RULES, api, kafka, bindings or Bindings()).difference(expected, actual)
 
 
@@ -48,7 +50,10 @@ def step(
     *,
     outcome: str | None = None,
 ) -> RequestStep:
-    """Return the recorded step `n`: a request sent at one time and answered at another."""
+    """Return the recorded step `n`: a request sent at one time and answered at another.
+
+    `answered_ms` is None for a request without an answer; then `outcome` says how it ended.
+    """
     return RequestStep(
         n=n,
         client="c1",
@@ -67,7 +72,10 @@ def step(
 def played(
     recorded: RequestStep, waited_ms: float | None, *, outcome: str | None = None
 ) -> PlayedStep:
-    """Return the step as played: sent at the recorded time, ended `waited_ms` later."""
+    """Return the step as played: sent at the recorded time, ended `waited_ms` later.
+
+    None means that it never ended.
+    """
     sent_us = round(recorded.at_ms * 1_000)
     return PlayedStep(
         step=recorded,
@@ -121,6 +129,7 @@ def test_ignored_field_may_differ_and_only_that() -> None:
 
 
 def test_symbol_equals_the_id_that_it_is_bound_to_and_no_other() -> None:
+    """A wrong id is reported by its own symbol, so that a person sees whose it is."""
     bindings = Bindings()
     bindings.bind("<member:1>", "c1-aaa")
     bindings.bind("<member:2>", "c2-bbb")
@@ -203,6 +212,7 @@ def test_list_that_only_kafka_4_shuffles_keeps_its_order_in_3() -> None:
     assert difference(expected, actual, api="DeleteGroups", kafka="4.1.0") is None
 
 
+# 151 = 1 + the tolerance of 150.
 @pytest.mark.parametrize(("waited_ms", "differs"), [(1, False), (151, False), (152, True)])
 def test_answer_later_than_the_tolerance_differs(waited_ms: float, differs: bool) -> None:
     """The recorded answer came after 1 ms; the tolerance of RULES is 150 ms."""

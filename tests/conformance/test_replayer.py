@@ -1,8 +1,10 @@
 """The replayer notices each wrong answer, time and order.
 
-Most tests take a recording that our cluster follows without a difference, and change the recording
-in one place: our unchanged answer must then be reported as a difference. Steps count from 1, so
-that `steps[1]` is step 2.
+A recording (or transcript) has requests that were sent to a real Kafka, with their times, and
+Kafka's answers. The replayer sends the requests to our cluster, at these times, and compares the
+answers. Most tests take a recording that our cluster follows without a difference, and change the
+recording in one place: our unchanged answer must then be reported as a difference. Steps count from
+1, so that `steps[1]` is step 2. Symbols such as `<member:1>` stand for ids that Kafka drew.
 """
 
 import json
@@ -27,6 +29,7 @@ Recording = dict[str, Any]
 def judge_changed(
     folder: Path, name: str, tmp_path: Path, change: Callable[[Recording], None]
 ) -> FileConformity:
+    """Return the result of a recording that `change` has altered, as a copy in `tmp_path`."""
     recording = json.loads((folder / f"{name}.json").read_text())
     change(recording)
     path = tmp_path / f"{name}.json"
@@ -153,6 +156,7 @@ def test_failover_recording_is_played_on_three_brokers(tmp_path: Path) -> None:
         assert heartbeats[-1]["broker"] == 0
         heartbeats[-1]["broker"] = 1
 
+    # Times may differ here ("time", "order"): our failover takes its own.
     same = judge_changed(FAILOVER, "fo-kill-session", tmp_path, change_nothing)
     assert not {"answer", "no answer", "ended"} & set(differing(same).values())
     assert 10 not in differing(same), "step 10 goes to the dead broker: connection refused"
@@ -169,7 +173,10 @@ def test_replay_of_a_recording_with_one_seed_is_deterministic() -> None:
 
 
 def test_recorded_leader_is_reached_by_trying_other_member_ids() -> None:
-    """Kafka chooses a member by the hash order of random ids, which differ from the recorded."""
+    """Kafka chooses the leader by the hash order of random ids, so ours may choose another one.
+
+    `judge_transcript` then plays the recording with further seeds, which draw other ids.
+    """
     transcript = read_transcript(TRANSCRIPTS / "3.9" / "fuzz" / "fuzz-0164.json")
     assert judge_run(transcript, RULES, seed=1).chose_another_leader
     conformity = judge_transcript(transcript, RULES)
@@ -178,7 +185,7 @@ def test_recorded_leader_is_reached_by_trying_other_member_ids() -> None:
 
 
 def test_leader_that_no_member_ids_lead_to_is_a_difference(tmp_path: Path) -> None:
-    """The only member of a group leads it, whatever its id is."""
+    """The only member of a group leads it, so no seed gives the leader of the changed recording."""
 
     def change(recording: Recording) -> None:
         recording["steps"][1]["response"]["leader"] = "someone"

@@ -1,6 +1,7 @@
 """Each invariant check finds its kind of damage and names it.
 
-Each function `_stray_...` or `_no_...` damages a sound group in one way.
+Each function `_stray_...` or `_no_...` damages a sound group in one way. A shard has the groups of
+one offsets partition; `h` is a CoordinatorHarness, a coordinator with a log.
 """
 
 from collections.abc import Callable
@@ -116,7 +117,7 @@ def test_check_appends_finds_a_pending_commit_without_append() -> None:
     """Without the append the offset would stay unstable, and OffsetFetch would wait, for ever."""
     h = CoordinatorHarness()
     h.stable_group()
-    h.holds_appends = True
+    h.holds_appends = True  # no append can have been acknowledged yet
     h.group().offsets.prepare(TopicPartition("orders", 0), VALUE)
     with pytest.raises(InvariantViolation, match="a commit of orders-0 waits"):
         h.coordinator.check_invariants()
@@ -155,7 +156,10 @@ def test_check_shards_finds_dead_and_misplaced_groups() -> None:
 
 
 def test_coordinator_lists_the_requests_that_it_holds() -> None:
-    """It holds parked joins and syncs, and commits in flight; answered requests are not listed."""
+    """A coordinator holds parked JoinGroups and SyncGroups, and commits in flight.
+
+    Answered requests are not listed.
+    """
     h = CoordinatorHarness()
     ids = h.stable_group()
     assert h.coordinator.waiting() == frozenset()

@@ -1,4 +1,8 @@
-"""The transition table, and transition_to, the only method that writes a group's state."""
+"""The transition table, and transition_to, the only method that writes a group's state.
+
+Ids such as GM-05 are cases of Kafka's GroupMetadataTest (docs/kafka/BEHAVIOUR.md 10.2). A `Group`
+is made of id, offsets partition, state and time in microseconds.
+"""
 
 import pytest
 

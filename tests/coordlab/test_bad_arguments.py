@@ -1,6 +1,7 @@
 """Refusals of the command line: in words, without leaving files.
 
-The tests run in this process; tests/acceptance/test_command_line.py starts processes.
+The tests run in this process; tests/acceptance/test_command_line.py starts processes. `golden`
+compares the messages with a file in pages/, which `pytest --rewrite` writes and a person reviews.
 """
 
 from pathlib import Path

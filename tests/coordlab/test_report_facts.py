@@ -1,4 +1,10 @@
-"""Facts of the report from a run directory: whole, truncated, damaged, of another version."""
+"""Facts of the report from a run directory: whole, truncated, damaged, of another version.
+
+A run directory has a manifest with the experiment's settings, a journal of the faults, and, when
+the run has ended, its results. `experiment()` is one of three brokers and a group `readers`, whose
+file sets the four settings that differ from Kafka's. The lab is our own program, as opposed to
+Kafka.
+"""
 
 import json
 from pathlib import Path
@@ -49,6 +55,7 @@ def evidence() -> TraceRow:
 
 
 def results(run: RunDirectory) -> Results:
+    """Return the results of a run that found three violations of one check, and kept the first."""
     finding = Finding(
         check="fencing", summary="two leaders", time_us=7_000_000, evidence=(evidence(),)
     )
@@ -98,7 +105,7 @@ def test_facts_of_a_violated_run_have_its_finding_with_the_broken_promise(tmp_pa
 
 
 def test_facts_of_a_fault_of_links_name_both_ends_and_their_nodes(tmp_path: Path) -> None:
-    """The fault lane draws both ends; a fault that missed hit no node at any time."""
+    """The report draws both ends of a link; a fault that missed has no time of injection."""
     plan = plan_of(experiment(faults=[CUT, CUT]))
     run = create(tmp_path, experiment(faults=[CUT, CUT]))
     journal = Journal(plan, run.write_journal)
@@ -178,7 +185,7 @@ def test_damaged_journal_and_results_are_reported_and_leave_the_other_facts(tmp_
 
 
 def test_facts_of_a_manifest_of_an_older_version_are_those_it_has(tmp_path: Path) -> None:
-    """A removed guard has no default; newer fields are left out; nothing is refused."""
+    """A guard that was removed since is shown without a default; newer fields are left out."""
     run = create(tmp_path)
     older = json.loads((run.path / "manifest.json").read_text())
     for key in ("time_scale", "losses", "clock_error_us", "git_commit", "versions"):
@@ -214,7 +221,10 @@ def test_settings_that_differ_from_kafkas_are_those_of_the_file() -> None:
 
 
 def test_settings_have_every_value_of_the_experiment_with_a_path_into_its_file() -> None:
-    """Late members and producers are included; questions and faults have other sections."""
+    """Late members and producers are included; the report shows name and faults elsewhere.
+
+    A default of None means that the setting must be given.
+    """
     late = {"at": "3s", "members": 1, "config": {"session.timeout.ms": 9_000}}
     readers = {"members": 2, "topics": ["orders"], "late_members": [late]}
     of = experiment(
@@ -235,7 +245,7 @@ def test_settings_have_every_value_of_the_experiment_with_a_path_into_its_file()
 
 
 def test_settings_of_late_members_are_those_that_differ_from_their_group() -> None:
-    """An inherited value beside Kafka's default would look like a difference."""
+    """A value inherited from the group, beside Kafka's default, would look like a difference."""
     changed = {"session.timeout.ms": 9_000}
     readers = {
         "members": 2,
@@ -282,7 +292,7 @@ def test_settings_of_the_lab_are_separate_from_kafkas() -> None:
 
 
 def test_settings_of_zookeeper_are_listed_only_for_groups_on_it() -> None:
-    """ZooKeeper's settings have no effect in other runs, and the members' settings none here."""
+    """ZooKeeper's settings have no effect on other groups, nor a consumer's on these groups."""
     new = {"members": 2, "topics": ["orders"]}
     old = new | {"coordination": "zookeeper", "zookeeper": {"rebalance.max.retries": 9}}
 

@@ -1,4 +1,8 @@
-"""The closing summary fits the terminal, in a screen or two, however long the run was."""
+"""The closing summary fits the terminal, in a screen or two, however long the run was.
+
+The limits of lines in these tests, such as 70, are a screen or two on a narrow terminal. A
+finding's story is a list of rows of evidence. `S` is a second in microseconds.
+"""
 
 import io
 
@@ -49,6 +53,7 @@ def crash(number: int, **changes: object) -> FaultSummary:
 
 
 def violated(count: int) -> CheckReport:
+    """Return a check with `count` findings, of which a report keeps twenty, with stories."""
     findings = tuple(
         Finding(check="fencing", summary=f"loss {n}", time_us=n, story=(f"story {n}",) * 20)
         for n in range(min(count, 20))

@@ -2,7 +2,8 @@
 
 A model for tests: everything between the replicas is explicit state that a test moves step by step,
 so that every order of events is possible. Elections are clean unless a test asks otherwise; crashes
-keep the page cache; no broker loses power.
+keep the page cache; no broker loses power. At first broker REPLICAS[0] leads, all replicas are in
+the ISR, and min.insync.replicas is 2.
 """
 
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ class Metadata:
     partition_epoch: int = 0
     isr: tuple[BrokerId, ...] = REPLICAS
     unfenced: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)
-    version: int = 0
+    version: int = 0  # number of changes so far
 
 
 @dataclass
@@ -87,7 +88,7 @@ class ClusterModel:
         leading = self.brokers[broker.partition.leader_id]
         if leading.partition is None:
             return
-        request = broker.partition.fetch_position(1_048_576)
+        request = broker.partition.fetch_position(1_048_576)  # the most bytes of a partition
         # A broker first calls `fetch_nothing`, which answers a Fetch from the log end without a
         # read. Where it gives an answer, it must be equal to that of `fetch`.
         quick_answer = leading.partition.fetch_nothing(
@@ -151,7 +152,10 @@ class ClusterModel:
             broker.checkpoint = broker.partition.high_watermark
 
     def apply_metadata(self, broker_id: BrokerId) -> None:
-        """Bring a broker's metadata to the controller's state, skipping the states between."""
+        """Bring a broker's metadata to the controller's state, skipping the states between.
+
+        A former leader answers its parked appends with an error, so they are forgotten.
+        """
         broker, state = self.brokers[broker_id], self.metadata
         if broker.partition is None or broker.version == state.version:
             return
@@ -237,6 +241,7 @@ class ClusterModel:
             error = ErrorCode.INVALID_UPDATE_VERSION
         elif any(
             member.broker_id not in state.unfenced
+            # -1: the leader does not know the member's epoch, which is then not checked.
             or member.broker_epoch not in (-1, state.unfenced[BrokerId(member.broker_id)])
             for member in data.new_isr_with_epochs
         ):
@@ -341,6 +346,7 @@ class ClusterModel:
     def _acknowledge(self, broker: Broker) -> None:
         if broker.partition is None or not broker.partition.is_leader:
             return
+        # Anything else, such as None for an append that is not replicated yet, leaves it parked.
         for end_offset in sorted(broker.parked):
             if broker.partition.check_acknowledged(end_offset) is ErrorCode.NONE:
                 broker.parked.remove(end_offset)
@@ -353,6 +359,7 @@ class ClusterModel:
         state.leader_epoch += 1
 
     def _publish(self) -> None:
+        """Count a change of the metadata, which brokers apply when a test says so."""
         self.metadata.partition_epoch += 1
         self.metadata.version += 1
 

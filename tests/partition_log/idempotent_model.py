@@ -33,7 +33,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Wait:
-    """An append at a leader that waits for its acknowledgement."""
+    """An append at a leader that waits until enough replicas have it."""
 
     request: Request
     end_offset: int
@@ -41,7 +41,7 @@ class Wait:
 
 @dataclass
 class Producer:
-    """One client. Batch `index` has sequence FIRST_SEQUENCE + index, and one record."""
+    """One client. Batch `index` is one record with sequence FIRST_SEQUENCE + index (mod 2**31)."""
 
     producer_id: int
     created: int = 0  # number of batches so far
@@ -123,7 +123,10 @@ class IdempotentModel(ClusterModel):
         self.deliver(producer)
 
     def answer(self, producer: Producer, *, lost: bool = False) -> None:
-        """Answer acknowledged appends; a lost answer closes the connection."""
+        """Answer the appends whose outcome is known; a lost answer closes the connection.
+
+        Answers on an earlier connection reach no client.
+        """
         for wait in list(producer.waits):
             partition = self.brokers[wait.request.broker_id].partition
             if partition is None:
@@ -159,6 +162,7 @@ class IdempotentModel(ClusterModel):
         for producer in self.producers:
             while producer.late:
                 self.deliver_late(producer)
+            # A round repeats the oldest unanswered batch; at most MAX_IN_FLIGHT are unanswered.
             for _ in range(2 * MAX_IN_FLIGHT):
                 self.reconnect(producer)
                 self.deliver(producer)
@@ -217,7 +221,7 @@ class IdempotentModel(ClusterModel):
             producer.waits.append(Wait(request, info.next_offset))
             return
         if request.attempt != producer.attempt:
-            return
+            return  # the client does not see the error
         oldest = producer.unanswered()[0]
         if info.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and request.index == oldest:
             raise InvariantViolation(

@@ -1,4 +1,8 @@
-"""Batches: the fields that the CRC covers, and the errors of broken batches."""
+"""Batches: the fields that the CRC covers, and the errors of broken batches.
+
+Batches of our own producers have their records in MessagePack, as an array; those of real clients,
+which are not tested here, in Kafka's format. `records("a", "b")` are records with these values.
+"""
 
 import msgspec
 import pytest
@@ -39,7 +43,7 @@ def test_place_batch_keeps_the_crc_right() -> None:
 
 
 def test_batch_through_the_codec_keeps_a_valid_crc() -> None:
-    """On Ray a batch is encoded; its CRC must be valid on the other side."""
+    """Between processes, as on Ray, a batch is encoded; its CRC must be valid on the other side."""
     batch = build_batch(records("a", "b"), producer_id=2**40, is_transactional=True)
     decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(batch), type=RecordBatch)
     assert decoded == batch
@@ -58,7 +62,7 @@ def test_batch_through_the_codec_keeps_a_valid_crc() -> None:
         {"crc": 1},
         {"last_offset_delta": 1},
         {"last_offset_delta": -1},
-        {"producer_id": 2**63},
+        {"producer_id": 2**63},  # too large for the 8 bytes that the CRC is computed of
     ],
     ids=str,
 )

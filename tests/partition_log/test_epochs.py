@@ -1,6 +1,7 @@
 """The leader epoch cache. Mirrors Kafka's LeaderEpochFileCacheTest.
 
-Each entry is a leader epoch and the offset at which it begins.
+Each entry is a leader epoch and the offset at which it begins. The answer to a question for the end
+of an epoch is a pair, too: an epoch and the offset at which it ends.
 """
 
 import pytest
@@ -21,7 +22,10 @@ def cache(*pairs: tuple[int, int]) -> LeaderEpochCache:
 
 
 def test_assign_keeps_the_first_start_of_an_epoch() -> None:
-    """Later batches do not move it. Kafka: shouldNotUpdateEpochAndStartOffsetIfItDidNotChange."""
+    """Later batches do not move the start.
+
+    Kafka: shouldNotUpdateEpochAndStartOffsetIfItDidNotChange.
+    """
     assert cache((2, 6), (2, 9)).entries() == entries((2, 6))
 
 
@@ -31,7 +35,10 @@ def test_assign_at_the_same_offset_replaces_an_epoch_that_wrote_nothing() -> Non
 
 
 def test_assign_drops_later_entries_that_would_not_increase() -> None:
-    """Kafka: shouldEnforceMonotonicallyIncreasingEpochs / StartOffsets."""
+    """Epoch 3 at 8 drops epoch 4 at 9, since epochs and starts must both increase.
+
+    Kafka: shouldEnforceMonotonicallyIncreasingEpochs / StartOffsets.
+    """
     assert cache((2, 6), (4, 9), (3, 8)).entries() == entries((2, 6), (3, 8))
 
 

@@ -1,7 +1,8 @@
 """Idempotent producers at a leader: each batch once and in order, also if it is repeated (KIP-98).
 
 A batch has the sequence number of its first record; the producer numbers its records. From this the
-leader knows a repeated batch, and a batch that lacks its predecessor.
+leader knows a repeated batch, and a batch that lacks its predecessor. `leader()` and `follower()`
+are replicas of one partition with an empty log; `place` is the replica that gets the batches.
 """
 
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_duplicate_is_answered_with_the_offsets_of_the_first_batch() -> None:
 
 
 def test_only_the_last_five_batches_are_recognised_as_duplicates() -> None:
-    """An older one is out of order, as in Kafka 3.9: a client has at most five in flight.
+    """An older batch is out of order, as in Kafka 3.9: a client has at most five in flight.
 
     Of six batches of two records, the first (sequence 0) is forgotten.
     """
@@ -101,7 +102,7 @@ def test_batch_that_skips_a_sequence_is_refused(sequence: int) -> None:
 
 @pytest.mark.parametrize("sequence", [0, 41, LAST])
 def test_producer_without_state_may_begin_with_any_sequence(sequence: int) -> None:
-    """Its records may have been deleted; Source: Kafka ProducerAppendInfo.checkSequence."""
+    """The records before it may have been deleted. Source: ProducerAppendInfo.checkSequence."""
     assert outcome(leader(), "a", sequence=sequence) == 0
 
 
@@ -110,6 +111,7 @@ def test_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
     place = with_batches(leader(), 0, 2)
     assert outcome(place, "x", sequence=4, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert outcome(place, "x", sequence=0, epoch=1) == 4
+    # Of the old epoch, neither the next batch nor a duplicate is accepted.
     assert outcome(place, "x", sequence=4, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert outcome(place, "a", "b", sequence=2, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert outcome(place, "x", sequence=0, epoch=1) == 4
@@ -118,7 +120,7 @@ def test_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
 def test_sequences_wrap_to_zero() -> None:
     """The wrap may be within a batch or between two."""
     place = leader()
-    assert outcome(place, "a", "b", "c", sequence=LAST - 1) == 0
+    assert outcome(place, "a", "b", "c", sequence=LAST - 1) == 0  # LAST - 1, LAST, 0
     assert last_sequence_of(produced("a", "b", "c", sequence=LAST - 1)) == 0
     assert outcome(place, "d", sequence=1) == 3
     assert outcome(place, "a", "b", "c", sequence=LAST - 1) == 0
@@ -128,7 +130,10 @@ def test_sequences_wrap_to_zero() -> None:
 
 
 def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
-    """Without a verification the coordinator may not know the partition, and sends no marker."""
+    """A client's batch has no verification, so the coordinator may not know the partition.
+
+    It would then never send the marker that ends the transaction.
+    """
     place = leader()
     batch = client_batch("a", producer_id=PRODUCER, is_transactional=True)
     assert append(place, batch).error is ErrorCode.INVALID_TXN_STATE
@@ -188,7 +193,7 @@ def test_truncated_batches_are_no_duplicates() -> None:
 
 
 def test_producer_state_is_rebuilt_from_the_log_after_a_restart(tmp_path: Path) -> None:
-    """No snapshot file exists that could be older than the log."""
+    """The states are made of the batches: there is no snapshot file, which could be outdated."""
     storage = FileStorage(tmp_path)
     name = log().topic_partition
     with_batches(leader(B, PartitionLog(name, storage.log(name))), 0, 2, 4)

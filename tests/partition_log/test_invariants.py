@@ -1,6 +1,9 @@
 """Each invariant check of replicas finds its kind of damage.
 
 Each function with a log or a partition as its argument does one kind of damage to it.
+`log_of_epochs(0, 1, 2)` has a batch of one record in each of these leader epochs, and `leader()`
+leads with the replicas A, B and C in its ISR. The maximal ISR is the ISR with the members that a
+proposal to the controller would add.
 """
 
 from collections.abc import Callable

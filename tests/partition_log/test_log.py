@@ -1,4 +1,9 @@
-"""The log of one replica: offsets, reads, truncation, recovery."""
+"""The log of one replica: offsets, reads, truncation, recovery.
+
+`log()` is an empty log. `log_of_epochs(0, 0, 3)` has a batch of one record in each of these leader
+epochs; the values are "0@0", "0@1", "3@2" (epoch and offset). `read(offset, max_bytes, up_to=...)`
+returns batches. The entries of a log's `epochs` are epochs with their first offsets.
+"""
 
 import pytest
 from msgspec.structs import replace
@@ -77,7 +82,7 @@ def test_append_as_follower_of_batches_that_do_not_fit_appends_none(
 
 
 def test_read_returns_the_stored_batches_themselves() -> None:
-    """Reads return references: the simulator must not copy replicated batches."""
+    """Reads return references: replication within this process must not copy batches."""
     written = log()
     appended = written.append_as_leader(records("a"), leader_epoch=0)
     assert written.read(0, 1, up_to=1)[0] is appended
@@ -121,7 +126,10 @@ def test_read_outside_the_log_is_misuse(offset: int) -> None:
 
 
 def test_high_watermark_is_limited_to_the_log_end() -> None:
-    """A leader's high watermark may pass a follower's log end. Source: updateHighWatermark."""
+    """A leader's high watermark may pass a follower's log end; the log limits it to 0 to 3.
+
+    Each call returns True if the high watermark has changed. Source: updateHighWatermark.
+    """
     written = log_of_epochs(0, 0, 0)
     assert written.update_high_watermark(9)
     assert written.high_watermark == 3
@@ -153,7 +161,7 @@ def test_truncate_into_a_batch_removes_the_whole_batch() -> None:
 
 
 def test_truncate_to_the_end_removes_an_epoch_without_batches() -> None:
-    """Otherwise the follower would fetch with an epoch that its leader's log does not have."""
+    """A follower that kept it would fetch with an epoch that its leader's log does not have."""
     written = log_of_epochs(0, 0)
     written.assign_epoch_start(LeaderEpoch(5))
     assert written.truncate_to(2) == 2
@@ -250,7 +258,10 @@ def test_truncate_in_a_hole_ends_the_log_there(offset: int, end: int, batches: i
 
 
 def test_follower_of_a_compacted_log_copies_its_holes() -> None:
-    """The leader has no records for them. Batches that overlap are still refused."""
+    """The leader has no records for the holes. Batches that overlap are still refused.
+
+    The second read begins in the hole at 2, so its first batch, at 4, is in the copy already.
+    """
     source = log_with_holes()
     copy = log()
     copy.is_compacted = True

@@ -1,4 +1,8 @@
-"""Flushes of a log by its own settings, and the recovery point that follows."""
+"""Flushes of a log by its own settings, and the recovery point that follows.
+
+The recovery point is the offset up to which the log itself has flushed; the storage's flushed
+length, in batches, also counts what the operating system has written back.
+"""
 
 import pytest
 

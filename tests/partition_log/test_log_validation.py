@@ -1,4 +1,10 @@
-"""Checks of a client's batch at the leader, and the fields that the leader changes."""
+"""Checks of a client's batch at the leader, and the fields that the leader changes.
+
+Two formats occur: a real client's batch has Kafka's bytes and a KafkaHeader (`batch.kafka`); our
+own producers' batches (`batch("own")`) have MessagePack instead. `client_batch("a", "b")` is one of
+Kafka's format with these values, keys, and 7 ms as the time of each record. `resealed` changes
+fields and computes the CRC anew.
+"""
 
 import re
 
@@ -176,7 +182,10 @@ def test_log_append_time_is_the_leaders_time_of_every_record() -> None:
 
 
 def test_log_append_time_attribute_of_a_client_is_cleared() -> None:
-    """In a topic with CreateTime the records have their own timestamps."""
+    """In a topic with CreateTime the records have their own timestamps.
+
+    A client could otherwise give all records another time (3 ms) by the attribute.
+    """
     place = partition()
     append(place, resealed(PLAIN, header(PLAIN, attributes=LOG_APPEND_TIME), max_timestamp_ms=3))
     stored = place.log.storage.batch(0)
@@ -200,7 +209,7 @@ def test_size_is_checked_before_the_records_are_read() -> None:
 
 
 def test_flags_that_contradict_the_attributes_are_corrupt() -> None:
-    """A batch in the lab's own format has both flags and attributes; they must agree."""
+    """A RecordBatch has these flags beside the attributes of Kafka's header; they must agree."""
     for changed in (
         replace(PLAIN, is_control=True),
         replace(PLAIN, is_transactional=True),

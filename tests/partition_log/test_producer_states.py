@@ -1,7 +1,9 @@
 """State of transactional producers in a log (KIP-98), and verification guards (KIP-890).
 
 Before a producer's first batch of a transaction, the leader verifies that the transaction is open.
-The guard of this verification must accompany the batch; a marker in between invalidates it.
+The guard of this verification, a number, must accompany the batch; a marker in between invalidates
+it. A marker is the control batch that ends a transaction. `transactional(5)` is a batch of producer
+7 at offset 5, in producer epoch 0 unless a test names another.
 """
 
 from partition_log.batches import build_batch
@@ -83,7 +85,7 @@ def test_control_batch_without_records_is_ignored() -> None:
 
 
 def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
-    """A consumer of committed records reads no further than the first batch of it."""
+    """A consumer of committed records reads up to the first batch of an open transaction."""
     known = states(transactional(5), transactional(6))
     assert known.has_ongoing_transaction(PRODUCER, 0)
     assert not known.has_ongoing_transaction(PRODUCER, 1)  # of another producer epoch
@@ -105,7 +107,7 @@ def test_batch_that_begins_a_transaction_needs_a_verification() -> None:
     assert known.check_transactional(PRODUCER, 0, None) is ErrorCode.INVALID_TXN_STATE
     guard = known.begin_verification(PRODUCER, 0)
     assert guard is not None
-    assert known.begin_verification(PRODUCER, 0) == guard
+    assert known.begin_verification(PRODUCER, 0) == guard  # a second request in the meantime
     assert known.check_transactional(8, 0, guard) is ErrorCode.INVALID_TXN_STATE
     assert known.check_transactional(PRODUCER, 0, guard) is ErrorCode.NONE
 
@@ -126,7 +128,7 @@ def test_guard_is_invalid_after_the_transaction_has_ended() -> None:
 
 
 def test_batch_of_an_older_epoch_is_refused() -> None:
-    """The abort that fenced a producer carries the next epoch."""
+    """A coordinator that aborts a transaction to fence its producer sends the next epoch."""
     known = states(transactional(0), marker(1, is_commit=False, epoch=1))
     guard = known.begin_verification(PRODUCER, 0)
     assert known.check_transactional(PRODUCER, 0, guard) is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -161,7 +163,7 @@ def test_producer_states_are_rebuilt_after_a_restart_and_a_truncation() -> None:
 
 
 def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_both() -> None:
-    """The same batch is refused without a guard; the follower rebuilds the state by its log."""
+    """The batch is refused without a guard; a follower's state follows from the copied batches."""
     leading, following = leader(), follower()
     producers = leading.log.producers
     refused = leading.append_records(

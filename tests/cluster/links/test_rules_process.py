@@ -1,6 +1,9 @@
 """Link rules and resets in NodeProcesses: within one process, over TCP, and at a process's death.
 
-`beat(connection, n)` sends a Heartbeat of generation n; `served` lists these numbers at the server.
+A NodeProcess (`p0`, `p1`) is a process that hosts nodes; here all are objects in one process of
+Python. `lab.directory` has the process of each node. A rule acts on the frames from its sources to
+its destinations. `beat(connection, n)` sends a Heartbeat of generation n, 0 by default, and waits
+for its answer; `served` lists these numbers at the server. `settle` waits 50 ms.
 """
 
 import asyncio
@@ -33,6 +36,7 @@ CUT = (
     LinkRule(rule_id="cut/there", selector=TO_SERVER, effect=Cut()),
     LinkRule(rule_id="cut/back", selector=FROM_SERVER, effect=Cut()),
 )
+# The client shares the server's process, p0, or has its own, p1.
 placements = pytest.mark.parametrize(
     "client_process", ["p0", "p1"], ids=["same-process", "over-tcp"]
 )
@@ -107,7 +111,10 @@ def test_cut_spares_links_that_it_does_not_name(tmp_path: Path) -> None:
 def test_death_behind_a_cut_is_reported_at_healing(
     tmp_path: Path, client_process: str, death: str
 ) -> None:
-    """A cut network carries no RST: the client waits as for a live broker."""
+    """A cut network carries no RST: the client waits as for a live broker.
+
+    Three connections: opened before the cut, behind the cut, and after the death.
+    """
 
     async def body(lab: Lab) -> None:
         _, client = await pair(lab, client_process)
@@ -200,8 +207,8 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
 def reset_everywhere(lab: Lab, reset: LinkReset) -> tuple[int, int]:
     """Reset as the control plane does, with no silent client.
 
-    Returns the number of clients' ends that ended, and the number of servers' ends whose client was
-    silent (0).
+    A silent client is one whose process is stopped and cannot end its own ends. Returns the number
+    of clients' ends that ended, and of the servers' ends whose client was silent (0 here).
     """
     processes = list(lab.processes.values())
     names = [name for process in processes for name in process.reset_client_ends(reset)]
@@ -264,7 +271,10 @@ def test_reset_of_one_purpose_spares_other_connections(tmp_path: Path) -> None:
 
 
 def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> None:
-    """The stopped process of the client cannot answer; it closes its end when it resumes."""
+    """The stopped process of the client cannot answer; it closes its end when it resumes.
+
+    No process is really stopped here: the third argument names the silent clients.
+    """
 
     async def body(lab: Lab) -> None:
         _, client = await pair(lab, "p1")
@@ -273,6 +283,7 @@ def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> No
         reset = LinkReset(sources=(CLIENT,), destinations=(SERVER,))
         assert lab.processes["p0"].reset_server_ends(reset, (), (CLIENT,)) == 1
         # The client's end got the reset as soon as its process ran again.
+        # A connection's name is its client and the client's number for it.
         assert lab.processes["p1"].reset_client_ends(reset) == ((CLIENT, 0),)
         assert connection.is_closed
 

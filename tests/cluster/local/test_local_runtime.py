@@ -1,4 +1,10 @@
-"""LocalRuntime with fake nodes: lives in one process, disks that outlive them, failures."""
+"""LocalRuntime with fake nodes: lives in one process, disks that outlive them, failures.
+
+LocalRuntime runs all nodes of a cluster in this process, in real time. A fake consumer sends
+heartbeats to one broker after the other; a fake broker appends a batch for each to its disk, never
+flushes, and reports the number of its batches as the generation of a group `g`. A killed node that
+is started again is its next incarnation.
+"""
 
 import asyncio
 import gc
@@ -96,7 +102,7 @@ class Lab:
         assert self.runtime.failures() == ()
 
     async def appended(self, broker: NodeName) -> int:
-        """Return the number of batches on a broker's disk in its status; 0 without a status."""
+        """Return the number of batches that a broker's status has; 0 if the broker is silent."""
         status = await self.runtime.status()
         return sum(
             group.generation
@@ -235,7 +241,7 @@ def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:
         runtime = lab.runtime
         await lab.until_appended(3, VICTIM)
         assert await runtime.reset_links(clients, brokers) >= 1
-        assert await runtime.reset_links(clients, brokers, ["gossip"]) == 0
+        assert await runtime.reset_links(clients, brokers, ["gossip"]) == 0  # no such purpose
         cut = Selector(sources=clients, destinations=brokers)
         await runtime.set_link_rules([LinkRule(rule_id="1", selector=cut, effect=Cut())])
         await runtime.sleep(SECOND_US // 10)  # frames in flight have arrived
@@ -275,12 +281,12 @@ def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> No
     lab.play(story)
     report = lab.runtime.trace_report
     assert report is not None
-    assert (report.rows, report.lost) == (len(lab.rows), {})
+    assert (report.rows, report.lost) == (len(lab.rows), {})  # `lost`: by node
     assert lab.rows == sorted(lab.rows, key=lambda r: (r.time_us, r.node, r.incarnation, r.seq))
     stopped = [row.node for row in lab.rows if row.kind == TraceKind.NODE_STOPPED]
     assert sorted(stopped) == ["broker-0", "broker-1", "consumer-1", "controller-100"]
     assert not (lab.run_dir / "disks").exists()
-    assert gc.get_freeze_count() == 0
+    assert gc.get_freeze_count() == 0  # the runtime has undone its gc.freeze()
 
 
 def test_failure_of_the_tool_ends_the_run_and_is_reported(tmp_path: Path) -> None:

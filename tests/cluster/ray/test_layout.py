@@ -1,4 +1,8 @@
-"""The layout: processes of nodes, and machines of processes, as pure functions."""
+"""The layout: processes of nodes, and machines of processes, as pure functions.
+
+`plan_processes(cluster)` returns the plan of each process; `place(plans, machines)` maps each
+process to one of Ray's machines.
+"""
 
 import pytest
 from msgspec import structs
@@ -87,7 +91,7 @@ def test_place_spreads_brokers_before_anything_else(machines: int) -> None:
     placed = place(plan_processes(spec(consumer(0))), names)
     brokers = [placed[f"broker-{i}"] for i in range(3)]
     assert len(dict.fromkeys(brokers)) == min(machines, 3)
-    assert len(placed) == 5
+    assert len(placed) == 5  # a controller, three brokers, the clients
 
 
 def test_place_without_a_machine_is_refused() -> None:

@@ -1,6 +1,10 @@
 """RayLives on a fleet of fake processes: the state after a cancelled or failed act.
 
-Real processes, real signals and Ray itself are in the other modules of tests/cluster/ray.
+`lab.lives` starts, kills, pauses and resumes nodes; an act is one of these calls. `lab.fleet` has a
+fake process for each of three plans: controller, broker (NODE) and clients.
+`lab.fleet.trouble[call]` is an error that the processes' call of that name raises, or None: then
+the call hangs. Real processes, real signals and Ray itself are in the other modules of
+tests/cluster/ray.
 """
 
 import asyncio
@@ -30,7 +34,7 @@ def in_lab(tmp_path: Path, body: Callable[[LivesLab], Coroutine[Any, Any, None]]
 
 
 async def cut_short(act: Coroutine[Any, Any, Any]) -> None:
-    """Begin an act and cancel it, as a Ctrl-C does."""
+    """Begin an act, let it run up to the call that hangs, and cancel it, as a Ctrl-C does."""
     task = asyncio.ensure_future(act)
     for _ in range(20):
         await asyncio.sleep(0)
@@ -100,7 +104,10 @@ def test_cancelled_pause_can_be_undone(tmp_path: Path) -> None:
 
 
 def test_pause_of_a_process_that_died_by_itself_is_refused(tmp_path: Path) -> None:
-    """The watcher of the process reports its death; until then the node is not paused but up."""
+    """The watcher of the process reports its death; until then the node counts as up.
+
+    ActorGone is what Ray raises for a dead process.
+    """
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble["pause_node"] = ActorGone("gone")
@@ -152,7 +159,7 @@ def test_kill_of_a_process_that_just_shut_down_succeeds(
 ) -> None:
     """A node in its shutdown may end before the kill arrives, which is no failure.
 
-    Without a shutdown a process that has ended is one.
+    Without a shutdown, the kill of a process that has ended already is a failure.
     """
 
     async def body(lab: LivesLab) -> None:

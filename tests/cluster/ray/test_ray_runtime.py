@@ -1,4 +1,10 @@
-"""RayRuntime with fake nodes: real kills, restarts on the same disk, failures."""
+"""RayRuntime with fake nodes: real kills, restarts on the same disk, failures.
+
+RayRuntime runs brokers and the controller in a process each, and clients together in one. Fake
+consumers send heartbeats; a fake broker appends a batch for each to its disk, and reports the
+number of its batches as the generation of a group `g`. A killed node that is started again is its
+next incarnation. In the trace, "driver" is the run itself.
+"""
 
 import asyncio
 import os
@@ -81,7 +87,10 @@ def rows_of(rows: list[TraceRow], kind: TraceKind, node: str) -> list[TraceRow]:
 
 @dataclass(frozen=True)
 class Story:
-    """One run in which a broker and a client were killed and restarted, and its results."""
+    """One run in which a broker and a client were killed and restarted, and its results.
+
+    `appended_before` and `appended_after` count the batches of the killed broker.
+    """
 
     runtime: RayRuntime
     run_dir: Path
@@ -118,7 +127,7 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
         while (before := await appended()) < 10:
             await runtime.sleep(20_000)
         killed = await runtime.crash(VICTIM)
-        was_gone = start_ticks(killed.pid or 0) is None
+        was_gone = start_ticks(killed.pid or 0) is None  # None: no process has this pid
         with pytest.raises(UnknownNode, match="broker-1 is down"):
             await runtime.crash(VICTIM)
         status_after_kill = await runtime.status()
@@ -150,7 +159,10 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 
 def test_crash_on_ray_ends_the_real_process(story: Story) -> None:
-    """The journal names a pid; that process must have ended when crash() returns."""
+    """The run's journal of faults names the pid; that process must have ended by crash()'s return.
+
+    The status asks the other broker only, which reports the one group left.
+    """
     assert story.killed.pid is not None
     assert story.pid_was_gone
     assert story.killed.incarnation == 0
@@ -167,6 +179,7 @@ def test_restart_on_ray_finds_batches_appended_before_the_kill(story: Story) -> 
 
 def test_peers_of_a_killed_process_are_disconnected_at_once(story: Story) -> None:
     """A client must learn of a kill from its socket, long before any timeout."""
+    # The first kill is the broker's, the second the consumer's.
     (killed_row, _) = rows_of(story.rows, TraceKind.NODE_KILLED, "driver")
     lost = [
         row
@@ -180,7 +193,10 @@ def test_peers_of_a_killed_process_are_disconnected_at_once(story: Story) -> Non
 
 
 def test_client_in_a_shared_process_is_crashed_and_restarted_alone(story: Story) -> None:
-    """consumer-0 shares a process with consumer-1, which stays in incarnation 0."""
+    """consumer-0 shares a process with consumer-1, which stays in incarnation 0.
+
+    No process was killed, so the fault has no pid.
+    """
     assert story.client_killed == HitNode(node=CONSUMER, incarnation=0, pid=None)
     started = [(r.node, r.incarnation) for r in story.rows if r.kind == TraceKind.NODE_STARTED]
     assert [s for s in started if s[0].startswith("consumer")] == [

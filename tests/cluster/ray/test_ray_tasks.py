@@ -1,4 +1,10 @@
-"""Work distributed over Ray: named processes, reported deaths, equal results."""
+"""Work distributed over Ray: named processes, reported deaths, equal results.
+
+A search plays seeds, each the seed of one run of an experiment drawn from a space of experiments;
+its workers are processes that play them. `workers.give(name, items)` gives a worker its next items,
+and `workers.wait` returns events: Finished with an answer, or Died. The tests' `work` answers with
+its pid; at the item DEADLY its process kills itself, at FAILING it raises.
+"""
 
 import os
 from functools import partial
@@ -47,7 +53,7 @@ def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) ->
         (death,) = events_of(workers, bool)
         assert isinstance(death, Died)
         assert (death.worker, death.items) == (first, (1, number))
-        assert ("no 14" in death.why) == (number == FAILING)
+        assert ("no 14" in death.why) == (number == FAILING)  # FAILING is 14
         wait_idle(workers, 1)
         (second,) = workers.idle()
         assert second != first
@@ -97,7 +103,10 @@ def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_worker_without_a_place_is_not_awaited_for_long() -> None:
-    """A cluster may have no free core: after 100 s the search no longer counts on the worker."""
+    """A cluster may have no free core: after 100 s the search no longer counts on the worker.
+
+    `coming()` is the number of workers that may still start.
+    """
     clock = [0.0]
     with RayWorkers(LOCAL, work, size=2, clock=lambda: clock[0]) as workers:
         assert workers.coming() == 2
@@ -109,7 +118,10 @@ def test_worker_without_a_place_is_not_awaited_for_long() -> None:
 
 
 def test_two_workers_on_ray_have_the_results_of_this_process() -> None:
-    """The runs are equal, byte for byte, and rechecks agree across processes."""
+    """The runs are equal, byte for byte, and rechecks agree across processes.
+
+    Two of the four seeds were played a second time, both by another process than the first time.
+    """
     by_this, _ = searched(ThisProcess(partial(play_seeds, load_space("reference"))))
     by_two, tally = searched(
         RayWorkers(LOCAL, partial(play_seeds, load_space("reference")), size=2)
@@ -121,7 +133,7 @@ def test_two_workers_on_ray_have_the_results_of_this_process() -> None:
 
 def searched(workers: Workers) -> tuple[dict[int, PlayedRun], Tally]:
     """Search four seeds, half of them twice; return the runs by seed."""
-    tally = Tally(50)
+    tally = Tally(50)  # percentage of the seeds that are played twice
     written: list[ExplorationRecord] = []
     with workers:
         search = Search(

@@ -1,4 +1,8 @@
-"""Addresses of brokers for Kafka clients: ports, hosts and numbers from the cluster's spec."""
+"""Addresses of brokers for Kafka clients: ports, hosts and numbers from the cluster's spec.
+
+Kafka clients are programs outside of the run. A binding is the address at which a broker listens
+for them; there is none without a listener in the spec. The brokers' ids here are 3 and 7.
+"""
 
 import pytest
 
@@ -78,7 +82,10 @@ def test_no_node_listens_without_a_listener_in_the_spec_and_no_controller_does()
 
 
 def test_cluster_id_has_kafkas_form_and_is_constant_in_a_run() -> None:
-    """Kafka's cluster id is a UUID of 128 bits in base64: 22 characters."""
+    """Kafka's cluster id is a UUID of 128 bits in base64: 22 characters.
+
+    Here it follows from the run's id, the argument.
+    """
     assert len(cluster_id("one")) == 22
     assert cluster_id("one") == cluster_id("one") != cluster_id("two")
 

@@ -1,7 +1,8 @@
 """An agent's work on its machine, without Ray: signals to real processes, and files.
 
-A run has an agent on each machine. A ProcessRef is a pid with the process's start time, because the
-system reuses pids.
+A run has an agent on each machine; the driver is the process that runs the experiment. A ProcessRef
+is a pid with the process's start time (in clock ticks), because the system reuses pids. The 10.0 of
+`kill`, `stop` and `wait_gone` is their timeout in seconds.
 """
 
 import asyncio
@@ -103,7 +104,10 @@ def test_stopped_process_can_be_killed(child: "subprocess.Popen[bytes]") -> None
 
 
 def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
-    """A killed driver ends its Ray, and no process resumes a stopped broker."""
+    """When a driver is killed, its Ray ends, and then no process would resume a stopped broker.
+
+    The grandchild asks the kernel to die with its parent, and stops itself.
+    """
     grandchild = (
         "import os, signal, sys; from cluster.realtime.machine_processes import die_with_parent;"
         "die_with_parent(); print(os.getpid(), flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
@@ -168,7 +172,10 @@ def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> 
 
 
 def test_agent_on_another_machine_sends_its_files_and_leaves_nothing(tmp_path: Path) -> None:
-    """Traces and logs are copied to the driver; the machine is left as it was found."""
+    """Traces and logs are copied to the driver, disks are not; the machine is left as it was found.
+
+    The run directory, `not-here`, does not exist on this machine. 4 is the first byte of the piece.
+    """
 
     async def main() -> None:
         agent = AgentService("coordinator_crash/2026")

@@ -1,4 +1,10 @@
-"""A client from outside finds the nodes of a run by the run's listeners file."""
+"""A client from outside finds the nodes of a run by the run's listeners file.
+
+Such a client, or guest, is a process that the run did not start, such as a command of a user. The
+file has the run's token, a secret of its nodes, and the addresses of the nodes that are up. A
+question is a coroutine that gets the guest's host. `lab` has node processes (`p0`, `p1`) and echo
+nodes, which report the number of served heartbeats as `records_produced`.
+"""
 
 import asyncio
 import stat
@@ -116,7 +122,11 @@ def test_outside_client_may_return_and_nodes_continue_without_it(tmp_path: Path)
 
 
 def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path: Path) -> None:
-    """A killed broker returns in another process: the file has its new address."""
+    """A killed broker returns in another process: the file has its new address.
+
+    1. The client is answered once, then the process of the server stops.
+    2. The client is refused until it reads the new address, and returns the number of refusals.
+    """
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -204,7 +214,7 @@ def test_question_that_breaks_a_task_of_the_outside_client_is_our_failure(tmp_pa
 def test_listeners_file_is_readable_only_by_its_owner_from_the_first_moment(tmp_path: Path) -> None:
     """The file has the run's token, so its mode is 0600 before anything is written.
 
-    A half-written file of another writer, which others may read, is not used again.
+    A half-written file of another writer may be readable by others; it is replaced, not reused.
     """
     left = tmp_path / f".{FILE_NAME}.unfinished"
     left.write_text("open to all")

@@ -1,4 +1,9 @@
-"""Pauses and controlled shutdowns of nodes that share a NodeProcess with others."""
+"""Pauses and controlled shutdowns of nodes that share a NodeProcess with others.
+
+A NodeProcess (`p0`, `p1`) hosts nodes; a paused node stands still while the others of its process
+run. `beat(connection, n)` sends a heartbeat of generation n, 0 by default; `served` lists these
+numbers at the server. `settle` waits 50 ms. The driver is the process that runs the experiment.
+"""
 
 import asyncio
 from pathlib import Path
@@ -71,12 +76,12 @@ def test_pause_spares_the_other_nodes_of_the_process(tmp_path: Path) -> None:
 
 
 def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path: Path) -> None:
-    """The node acts on its old state first: that order is Kafka's danger.
+    """A resumed node acts on its old state first, which is dangerous in Kafka: sessions seem over.
 
     1. A request arrives during the pause.
-    2. Two timers come due. The first one wakes a task, and cancels a third timer, which is due as
-       well.
-    3. At the resume the third timer must not fire, as a session timer that was cancelled.
+    2. Timers come due: one of a task that sleeps, one at 5 ms, one at 10 ms that cancels the timer
+       of 20 ms, and this one.
+    3. At the resume the cancelled timer must not fire, like a session timer that was cancelled.
     """
 
     async def body(lab: Lab) -> None:
@@ -115,7 +120,10 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
 def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_frames(
     tmp_path: Path,
 ) -> None:
-    """The cut ends during the pause: its frames have waited longest, and are messages, too."""
+    """The cut ends during the pause. Its frames are messages, so they come after the due timers.
+
+    They have waited longer than the frames that arrived during the pause, so they come before them.
+    """
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -145,6 +153,7 @@ def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_fram
         assert story == []
         process.resume_node(SERVER)
         await settle()
+        # Requests 0 and 1 are the two beats above; 2 is of `early`, 3 of `late`.
         assert story == ["the sleeper woke", "served 2", "served 3"]
 
     in_lab(tmp_path, body)
@@ -185,7 +194,7 @@ def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path
         await settle()
         assert server.served == [0]
         process.resume_node(SERVER)
-        process.resume_node(SERVER)
+        process.resume_node(SERVER)  # of a node that is not paused: does nothing
         await waiting
         assert server.served == [0, 1]
 
@@ -231,7 +240,7 @@ def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> N
         process.crash_node(SERVER)
         await closed(old)
         await closed(new)
-        assert client.host.now_us() < 5 * SECOND_US
+        assert client.host.now_us() < 5 * SECOND_US  # so no timeout of 10 s ended them
         with pytest.raises(SimulationError, match="broker-0 is not alive"):
             process.resume_node(SERVER)
         successor = lab.node("p0", SERVER, incarnation=1)
@@ -319,6 +328,7 @@ def test_node_killed_during_its_shutdown_is_reported_to_the_driver(
             process.crash_node(SERVER)
         else:
             await process.stop()
+        # True: the node was stopped in order; False: it crashed. A late end changes nothing.
         assert await stopping is (end == "stop")
         finish(server)
         await settle()

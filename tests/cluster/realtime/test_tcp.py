@@ -1,4 +1,11 @@
-"""TCP links: order, refusals of a listener, and the detection of an end."""
+"""TCP links: order, refusals of a listener, and the detection of an end.
+
+A Transport has the links of one process of a run. A link carries frames in one direction: the
+sender dials, and first sends a Hello with the run's token, its own process and the process that it
+expects. A frame on the wire is its length in 4 bytes and its content in MessagePack. `lost` are the
+processes that a transport has reported as ended; `story` has frames and losses in the order of
+their reports.
+"""
 
 import asyncio
 import contextlib
@@ -129,7 +136,10 @@ async def still_serves(pair: Pair) -> None:
 
 
 def test_link_frames_sent_while_dialing_and_after_arrive_in_order() -> None:
-    """The order of one sender's frames is the socket's, whenever they were sent."""
+    """Frames arrive in the order of `send`, also those sent before the connection was open.
+
+    A `sleep(0)` lets the dialing go on between some of them.
+    """
 
     async def body(pair: Pair) -> None:
         for number in range(500):
@@ -211,7 +221,7 @@ def test_listener_refuses_bytes_that_are_no_frame_and_goes_on(data: bytes) -> No
 
 
 def test_listener_refuses_a_frame_over_the_limit_and_goes_on() -> None:
-    """A length is accepted only up to a limit, which is small before the token."""
+    """A length is accepted up to a limit: 65,536 bytes for the Hello, then `max_frame_bytes`."""
 
     async def body(pair: Pair) -> None:
         await raw_call(pair.to_b, hello() + struct.pack(">I", 1_001))
@@ -249,7 +259,7 @@ def test_sender_with_another_token_sees_its_peer_as_lost() -> None:
 
 
 def test_sender_to_a_port_without_a_listener_sees_its_peer_as_lost() -> None:
-    """A dead process's address refuses: clients learn it at once, as from a kernel."""
+    """The address of a dead process refuses the connection, so clients learn it at once."""
 
     async def body(pair: Pair) -> None:
         await pair.b.transport.close()
@@ -300,7 +310,9 @@ def test_link_dropped_by_one_side_is_dialed_again_when_either_sends() -> None:
 def test_frame_sent_while_a_peer_is_reported_lost_uses_the_next_pair_of_links() -> None:
     """A client that sees a broker's end asks the next one, perhaps in the same process.
 
-    1. a's process has ended its links and dials again before b has noticed.
+    1. a's process has ended its links and dials again before b has noticed. The test plays this
+    with
+       a second Hello in the name of a.
     2. b takes a as lost, and while it reports this a node of its own sends a frame to a.
     3. With a separate link for that frame, b would dial twice, and a would take b as lost, again
        and again.

@@ -1,4 +1,7 @@
-"""Codecs: compressed data is restored, and an unsupported codec is refused by name."""
+"""Codecs: compressed data is restored, and an unsupported codec is refused by name.
+
+CODECS are the codecs that this program has; NO_CODECS, a caller's default, has none.
+"""
 
 import subprocess
 import sys
@@ -33,13 +36,13 @@ def test_payload_is_restored_by_every_codec_and_compressed_smaller(codec: Compre
 @pytest.mark.parametrize("codec", CODEC_IDS)
 @pytest.mark.parametrize("damage", ["nothing", "short", "garbage", "cut", "another length"])
 def test_damaged_payload_is_an_error(codec: CompressionType, damage: str) -> None:
-    """A load that decompresses the payload reports the error and ends, without wrong records."""
+    """Damage must give an error and no other data; a coordinator's load then ends with it."""
     whole = CODECS.compress(codec, PAYLOAD)
     content = {
         "nothing": b"",
         "short": b"\x00\x00",
         "garbage": whole[:4] + b"garbage" * 9,
-        "cut": whole[:-9],
+        "cut": whole[:-9],  # some bytes are missing at the end
         # The first bytes are a magic number, or the content's length in a bare block of snappy.
         "another length": b"\x00\x00\x00\x09" + whole[4:],
     }[damage]
@@ -51,7 +54,7 @@ def test_damaged_payload_is_an_error(codec: CompressionType, damage: str) -> Non
 def test_batch_attributes_have_the_codec_and_the_crc_covers_the_payload(
     codec: CompressionType,
 ) -> None:
-    """Kafka has the codec in the attributes, too."""
+    """As in Kafka's format; readers need the codec to read the records."""
     records = tuple(Record(b"key", b"value", timestamp_ms=7) for _ in range(20))
     batch = build_batch(records, compression=codec, codecs=CODECS)
     plain = build_batch(records)

@@ -1,4 +1,9 @@
-"""FileStorage: appends survive a kill; a torn tail is cut; it equals the storage in memory."""
+"""FileStorage: appends survive a kill; a torn tail is cut; it equals the storage in memory.
+
+A flush mark, in a file beside the log, is the position up to which the log counts as on the disk.
+A simulated power loss cuts every log to its mark (`cut_to_flush_marks`). `write_back` moves the
+mark without a sync, as if the kernel had written the data. `flushed_length` counts batches.
+"""
 
 from pathlib import Path
 
@@ -51,7 +56,7 @@ def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_reports_it(tmp_path
             partition=PARTITION,
             log_end_offset=Offset(whole_batches),
             cut_bytes=torn_bytes,
-            cut_batches=None,
+            cut_batches=None,  # only a power loss counts batches
             cause=RecoveryCause.TORN_TAIL,
         )
         assert storage.take_recoveries() == ((expected,) if torn_bytes else ())
@@ -82,7 +87,7 @@ def test_file_log_damaged_below_its_flush_mark_lowers_the_mark(tmp_path: Path) -
 
 
 def test_file_log_shorter_than_its_flush_mark_lowers_the_mark(tmp_path: Path) -> None:
-    """The machine lost power after the model had counted a write-back that never happened."""
+    """The real machine lost power after `write_back` had moved the mark over unsynced data."""
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
     size = (tmp_path / LOG).stat().st_size
@@ -195,6 +200,7 @@ def test_file_storage_checkpoint_is_replaced_and_found_again(tmp_path: Path) -> 
     assert FileStorage(tmp_path / "disk").read_checkpoint("hw") == b"22"
 
 
+# Empty, zeros of a lost page, and a CRC of four bytes that does not fit the content.
 @pytest.mark.parametrize("left", [b"", b"\0" * 4, b"\0" * 30, b"\1\2\3\4 1"])
 def test_damaged_checkpoint_reads_as_absent(tmp_path: Path, left: bytes) -> None:
     """A checkpoint is not synced: a power loss of the real machine may leave an empty file."""

@@ -1,4 +1,9 @@
-"""Random crash points in the writes of a broker's disk, and planted mistakes that they find."""
+"""Random crash points in the writes of a broker's disk, and planted mistakes that they find.
+
+A disk has logs, each with a flush mark (the length up to which the log is synced), and checkpoints.
+At a crash point the writes stop; then the process is dead, or the machine has lost power, which may
+take any unsynced write. The storage opened afterwards must have a prefix of the writes.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,7 +24,7 @@ POINTS_TO_FIND_A_MISTAKE = 1_500
 """Crash points within which each planted mistake must fail a check."""
 
 Mistake = Callable[[pytest.MonkeyPatch], None]
-"""Patches the storage with a mistake; its name says which."""
+"""Patches the storage with a mistake; its name says which. The mark is the flush mark."""
 
 
 @pytest.mark.slow
@@ -67,6 +72,7 @@ def cut_is_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def names_are_not_synced(patch: pytest.MonkeyPatch) -> None:
+    """Leave new names of files unsynced, in their directory."""
     patch.setattr(CrashingFiles, "sync_directory", lambda files, directory: None)
 
 
@@ -96,6 +102,7 @@ def damaged_batches_are_skipped(patch: pytest.MonkeyPatch) -> None:
 
 
 def cleaned_file_gets_the_name_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
+    """Leave out the sync of the file with which the log cleaner replaces a log."""
     replace_prefix = FileLogStorage.replace_prefix
 
     def replace_unsynced(log: FileLogStorage, length: int, batches: Sequence[RecordBatch]) -> None:

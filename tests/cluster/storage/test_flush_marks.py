@@ -1,4 +1,8 @@
-"""The flush mark's file: the mark that counts after an interrupted or lost write."""
+"""The flush mark's file: the mark that counts after an interrupted or lost write.
+
+A flush mark is the position in a log file, in bytes, up to which the log counts as flushed. Its
+file has two slots, each with a position, a sequence number and a CRC.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,9 @@
-"""The format of a log file: the part of a file's content that is a log."""
+"""The format of a log file: which bytes of a file are its log, and which are a torn tail.
+
+A log file is a sequence of frames, one for each batch: the length of the payload and a CRC, of 4
+bytes each, then the payload. `parse_log` reads frames up to the first that is not valid; its result
+has the batches, `positions` (where each frame begins, and the end of the last) and `end`, in bytes.
+"""
 
 import struct
 
@@ -25,6 +30,7 @@ def test_frames_are_read_as_they_were_written() -> None:
     log = parse_log(FRAMES)
     assert log.batches == [FIRST, SECOND]
     assert log.positions == [0, len(encode_frame(FIRST)), len(FRAMES)]
+    # The log end offset behind the first two batches, behind the first, and before it.
     assert (log.end_offset(2), log.end_offset(1), log.end_offset(0)) == (3, 2, 0)
 
 
@@ -59,7 +65,7 @@ def test_zeros_behind_the_last_batch_are_no_batch(zeros: int) -> None:
 
 
 def test_batch_behind_zeros_is_not_read() -> None:
-    """A page that was lost in the middle ends the log there: later batches are not contiguous."""
+    """A page of the file that was lost in the middle ends the log there, at the zeros."""
     assert parse_log(encode_frame(FIRST) + bytes(64) + encode_frame(SECOND)).batches == [FIRST]
 
 
@@ -81,7 +87,10 @@ def test_batch_that_begins_before_the_last_one_ends_is_not_read(
 
 
 def test_batch_behind_a_hole_is_read() -> None:
-    """The log cleaner removed the batches of the hole, from this log or from the leader's."""
+    """A hole is a gap of offsets, not of bytes: the log cleaner removed the batches in it.
+
+    It did so in this log, or in the leader's, from which this log was copied.
+    """
     behind = batch("x", base_offset=9)
     assert parse_log(FRAMES + encode_frame(behind)).batches == [FIRST, SECOND, behind]
 
@@ -92,7 +101,10 @@ def test_length_that_reaches_beyond_the_file_is_a_torn_tail() -> None:
 
 
 def test_length_at_a_position_counts_whole_batches_only() -> None:
-    """A flush mark in the middle of a batch covers the batches before it."""
+    """`length_at(position)` is the number of batches that end at or before the byte `position`.
+
+    A flush mark, the byte up to which the file is flushed, may be in the middle of a batch.
+    """
     log = parse_log(FRAMES)
     first_end = len(encode_frame(FIRST))
     positions = (0, first_end - 1, first_end, first_end + 1, len(FRAMES), len(FRAMES) + 9)

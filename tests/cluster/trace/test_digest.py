@@ -1,4 +1,9 @@
-"""The trail of a digest: a few digits that show when two runs parted."""
+"""The trail of a digest: a few digits that show when two runs parted.
+
+A trail is a text: the step, such as "1s", and a mark for each full step of the run. A mark is a few
+digits of the digest of all rows before it. Beyond MAX_MARKS marks every second one is dropped and
+the step doubles.
+"""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +30,7 @@ def test_trail_has_one_mark_for_each_full_second() -> None:
 
     assert step == "1s"
     assert len(marks) == 3
+    # The marks of 1, 2 and 3 s; no row lies in between the last two.
     assert marks[0] != marks[1] == marks[2]
 
 
@@ -35,6 +41,7 @@ def test_thinned_trail_of_a_long_run_has_correct_marks() -> None:
 
     assert len(marks) <= MAX_MARKS
     assert step == "8s"
+    # The other run has the same rows up to 16 s and then ends: no later mark differs.
     begin, end = parted_between(long, trail_of([i * SECOND for i in range(17)])) or (None, None)
     assert (begin, end) == (16 * SECOND, None)
 
@@ -64,7 +71,10 @@ def test_equal_trails_give_no_parting_time() -> None:
 
 
 def test_digest_without_messages_equals_that_of_a_run_without_message_tracing() -> None:
-    """A run with message tracing can then be compared with one without."""
+    """A run with message tracing can then be compared with one without.
+
+    EventsOnly drops the rows of messages and numbers the others of each node anew.
+    """
     seen: list[TraceRow] = []
     events_only = EventsOnly(seen.append)
     for each in (

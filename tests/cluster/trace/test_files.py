@@ -1,4 +1,8 @@
-"""Trace files: only a torn last frame may be lost, and Parquet must keep every value."""
+"""Trace files: only a torn last frame may be lost, and Parquet must keep every value.
+
+During a run each incarnation of a node writes a file of frames, one row in each; a frame is its
+length in 4 bytes and the row in MessagePack. At the end the files are merged into one Parquet file.
+"""
 
 import random
 from pathlib import Path
@@ -83,7 +87,7 @@ def test_frame_file_cut_anywhere_loses_only_the_torn_frame_and_counts_it(tmp_pat
 
 
 def test_frame_file_with_garbage_inside_is_refused_by_name(tmp_path: Path) -> None:
-    """A damaged file must not pass for a short one: a verdict depends on it."""
+    """A damaged file must not pass for a short one: checkers would miss its rows."""
     content = bytearray(written(tmp_path / "whole", [row(0), row(1, seq=1)]).read_bytes())
     content[4:10] = b"\xc1" * 6  # behind the length of the first frame; no msgpack has this byte
     (tmp_path / "bad").write_bytes(bytes(content))

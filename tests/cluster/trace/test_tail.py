@@ -1,4 +1,9 @@
-"""TraceTail: rows of a running run, in one order, none twice; late ones are counted."""
+"""TraceTail: rows of a running run, in one order, none twice; late ones are counted.
+
+`tail.poll(now_us)` reads what the nodes' files have by now, and returns the rows up to its
+watermark, which is `now_us` less WATERMARK_LAG_US. A later poll returns no row from before that
+time.
+"""
 
 import random
 from pathlib import Path

@@ -1,7 +1,9 @@
 """Three hosts that send one another requests, under any faults.
 
 The faults are those of a run (rules, pauses, crashes, resets), and one that only Ray has: the ends
-of a link get their rules at different times.
+of a link get their rules at different times. A rule cuts, clogs or slows the frames between nodes;
+a host keeps the frames that its rules hold in a gate, and those that came during a pause in a
+backlog.
 """
 
 from collections.abc import Callable
@@ -353,7 +355,10 @@ BEHIND_A_CUT = (SetRules((B,), (rule(Cut(), sources=(A, B), destinations=(A, B))
 @example([*BEHIND_A_CUT, Act(B, "crash")])
 @given(STEPS)
 def test_after_healing_a_connection_works_or_is_closed_at_both_ends(steps: list[Step]) -> None:
-    """No connection is half open, no frame waits in a gate, no node is still catching up."""
+    """No connection is half open, no frame waits in a gate, no node has a backlog of a pause.
+
+    Each connection that is not closed carries one more request, a probe.
+    """
     world = play(steps)
     probes = [
         world.send(index)

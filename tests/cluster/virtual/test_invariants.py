@@ -1,4 +1,10 @@
-"""Nodes that check their invariants in virtual time: between events, at the end, untraced."""
+"""Nodes that check their invariants in virtual time: between events, at the end, untraced.
+
+`play(experiment, seed)` runs an experiment in virtual time; BROKEN is its result if our own program
+failed, which is no statement about Kafka. `small(CRASH)` is an experiment of three brokers and one
+group, whose coordinator crashes. A core is the part of a node without a clock or network; it asks
+its host for timers by key. Patches plant a bug in that code.
+"""
 
 import pytest
 
@@ -32,7 +38,7 @@ def test_check_runs_between_callbacks_after_every_n_of_them() -> None:
     for i in range(35):
         loop.post_at(1 + i, int)  # `int` as a callback that does nothing
     loop.run_until_us(100)
-    assert (seen, loop.events_run) == ([10, 20, 30], 35)
+    assert (seen, loop.events_run) == ([10, 20, 30], 35)  # `seen`: at each check
 
 
 def test_exception_of_a_check_leaves_the_run() -> None:
@@ -106,7 +112,10 @@ def test_timer_that_the_core_has_and_the_host_lacks_is_named() -> None:
 
 
 def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The patched host does not set session timers, whose keys begin with "heartbeat"."""
+    """The patched host does not set the timers of members' sessions, with keys "heartbeat...".
+
+    The coordinator's check compares its timers with those of the host.
+    """
     apply = KeyedTimers.apply
 
     def skip_session_timers(self: KeyedTimers, effects: object) -> None:
@@ -122,7 +131,8 @@ def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_request_that_no_core_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the coordinator reports no waiting request, as if it had lost a JoinGroup.
 
-    A real loss would leave the member waiting until its timeout.
+    The broker's check finds a request that is neither answered nor held by the coordinator. Without
+    the check, the member of a lost request would wait until its timeout.
     """
     monkeypatch.setattr(GroupCoordinator, "waiting", lambda _self: frozenset())
     played = play(small(CRASH), 1, invariants_every=20)

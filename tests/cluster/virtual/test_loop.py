@@ -1,4 +1,9 @@
-"""VirtualLoop: time jumps, ties are FIFO, exceptions leave the run, real input is refused."""
+"""VirtualLoop: time jumps, ties are FIFO, exceptions leave the run, real input is refused.
+
+An instant is one microsecond of virtual time with all its callbacks. `post` schedules a callback
+for now and `post_at` for a time; neither can be cancelled, as `call_at_us` and asyncio's methods
+can.
+"""
 
 import asyncio
 import contextvars
@@ -74,7 +79,7 @@ def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
 
 
 def test_a_timer_cancelled_at_its_own_instant_does_not_run() -> None:
-    """An answer that arrives in the microsecond of the timeout, before it, wins."""
+    """An answer that arrives in the microsecond of the timeout, and was scheduled first, wins."""
     loop = VirtualLoop()
     seen: list[str] = []
     timers: list[LoopTimer] = []
@@ -240,7 +245,7 @@ def test_discard_removes_only_the_ready_steps_of_one_context() -> None:
             seen.append(f"{label} cleaned up")
 
     tasks = [loop.create_task(step(label), context=contexts[label]) for label in contexts]
-    loop.run_until_us(1)
+    loop.run_until_us(1)  # both tasks sleep; their cancellation makes a step ready for each
     for task in tasks:
         task.cancel()
     loop.discard(contexts["dead"])

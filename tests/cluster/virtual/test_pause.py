@@ -1,4 +1,9 @@
-"""A paused host: silent with open connections, and the order in which it catches up."""
+"""A paused host: silent with open connections, and the order in which it catches up.
+
+`lab` has hosts on one network, with a constant latency of LATENCY_US each way. An EchoServer
+answers heartbeats at once, or keeps those of `parked_groups` until `release`. `lab.run_for(0)` runs
+what is due now.
+"""
 
 import asyncio
 
@@ -51,6 +56,7 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     lab.run_for(TIMEOUT_US - 1)
     assert calls.outcomes == []
     assert calls.connection.is_open
+    # Sent a microsecond before the timeout of "a", so its own timeout is after the resume.
     late.send("b")
     lab.run_for(1)
     assert [(group, what) for group, _, what in calls.outcomes] == [("a", "RequestTimedOut")]
@@ -86,7 +92,10 @@ def test_an_open_to_a_paused_host_hangs_until_a_timeout_or_the_resume() -> None:
 
 
 def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_order() -> None:
-    """Kafka's danger: the node acts on its old state before it learns of later events."""
+    """A resumed node acts on its old state before it learns of later events, as Kafka's broker.
+
+    So a zombie may act as a coordinator before it learns that it no longer is one.
+    """
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
     seen: list[str] = []
@@ -110,7 +119,7 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     doomed = host.after(250, seen.append, "cancelled meanwhile")
     host.after(100, first)
     host.after(5_000, seen.append, "timer 5000")
-    connections[1].send("g")
+    connections[1].send("g")  # gets correlation id 0 and arrives first
     lab.run_for(10)
     connections[0].send("g")
     host.pause()
@@ -142,7 +151,10 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
 
 
 def test_a_step_that_was_ready_waits_for_the_resume() -> None:
-    """The event that the task awaits is set in the callback that pauses its host."""
+    """The event that the task awaits is set in the callback that pauses its host.
+
+    The task is ready to run then, and takes its step only after the resume.
+    """
     lab = HostLab()
     host = lab.host(SERVER)
     event = asyncio.Event()
@@ -239,7 +251,7 @@ def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
 
 
 def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
-    """The cut is healed during the pause. Its held frame waits like one that arrived then."""
+    """The cut is healed during the pause. A frame that it held waits like one of the pause."""
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
     seen: list[str] = []

@@ -1,4 +1,9 @@
-"""Start times of nodes: drawn from the seed, uniform, and independent of one another."""
+"""Start times of nodes: drawn from the seed, uniform, and independent of one another.
+
+The phase of a timer is its place within its period. If all nodes started together, all their
+periodic timers would fire together in every run, and a fault at a fixed time would always meet one
+phase. `real_spec` has three brokers, twelve consumers and a producer.
+"""
 
 import pytest
 from msgspec.structs import replace
@@ -64,7 +69,10 @@ def test_start_of_a_node_is_independent_of_other_nodes() -> None:
 
 
 def test_late_node_is_not_drawn_and_long_intervals_do_not_lengthen_the_start() -> None:
-    """The plan starts late members. A heartbeat interval of an hour would outlast every run."""
+    """Late members start when the experiment says so, not at a drawn time.
+
+    Brokers start within a heartbeat interval, here an hour, but at most within SPAN_MAX_US.
+    """
     cluster = real_spec(consumers=2)
     late, initial = (
         replace(consumer, starts_later=later)
@@ -88,7 +96,10 @@ def test_late_node_is_not_drawn_and_long_intervals_do_not_lengthen_the_start() -
 def test_wait_after_the_steady_state_covers_the_longest_period_of_a_member(
     config: ConsumerConfig, longest_us: int
 ) -> None:
-    """The members' timers start with the steady state, so the wait gives them their phase."""
+    """The members' timers start with the steady state; faults come after a drawn wait.
+
+    So the wait, up to the longest period, gives the timers any phase at a fault.
+    """
     cluster = real_spec(consumers=2)
     cluster = replace(
         cluster,
@@ -160,6 +171,7 @@ def test_time_to_fence_a_dead_broker_follows_from_its_drawn_start() -> None:
     for seed, fencing_us in zip(seeds, fencing_times_us, strict=True):
         last_heartbeat_us = CRASH_US + fencing_us - SESSION_US
         phase_us = (last_heartbeat_us - starts(seed)[BROKER]) % HEARTBEAT_US
+        # Heartbeats are a whole number of intervals behind the first one, shortly after the start.
         assert 0 < phase_us < REGISTERED_US
     assert max(fencing_times_us) - min(fencing_times_us) > HEARTBEAT_US // 2
     # The last heartbeat was sent at most one interval before the crash, and needs a latency.

@@ -1,4 +1,9 @@
-"""Tripwires: node code that reads the machine ends the run, and the error names the call."""
+"""Tripwires: node code that reads the machine ends the run, and the error names the call.
+
+Reads of the machine are its clock, random numbers, threads: a run in virtual time must depend on
+its seed alone. During a run, tripwires patch these functions to raise if code of a node calls them,
+which the name of the calling module shows.
+"""
 
 import os
 import random
@@ -90,7 +95,10 @@ def test_library_through_which_a_node_reads_the_machine_is_named() -> None:
     "module", ["chaos.checkers.planted", "coordlab.views.live", "tests.planted"]
 )
 def test_tool_beside_the_nodes_may_read_the_machine(module: str) -> None:
-    """A checker runs within the step of the node that writes a row; displays read clocks."""
+    """A checker runs inside the node's step that writes a row, and is no node; so are displays.
+
+    Their modules may read clocks and draw ids.
+    """
     read = in_module(module, "import time, uuid; time.time(); uuid.uuid4()")
     rows = []
 
@@ -125,7 +133,10 @@ def test_patched_functions_are_restored_after_the_last_run() -> None:
 
 
 def test_all_drawing_functions_of_random_trip() -> None:
-    """The list has all functions of `random` that draw, or return the generator's state."""
+    """The forbidden functions include those of `random` that draw or give its state.
+
+    The names checked are a sample.
+    """
     names = {name for owner, name in forbidden() if owner in {time, random, uuid, os}}
     assert names >= {"time", "monotonic_ns", "random", "gauss", "seed", "getstate", "uuid1"}
 

@@ -1,8 +1,10 @@
 """Every offered API and version, byte for byte against kafka-python's codec.
 
-kafka-python reads Kafka's own schemas and shares no code with the listener. Each field gets a value
-of its own, so that two fields of one width cannot be swapped unnoticed. `their_*` functions make or
-read messages of kafka-python; a *plain* message is one of dicts, lists and simple values.
+kafka-python reads Kafka's own schemas and shares no code with the listener, the part of a broker
+that speaks Kafka's protocol. Each field gets a value of its own, so that two fields of one width
+cannot be swapped unnoticed. `their_*` functions make or read messages of kafka-python; a *plain*
+message is one of dicts, lists and simple values. Below the version `reshaped_below` an API has
+other fields than our message: `lift` converts a request from them, `lower` an answer to them.
 """
 
 from collections.abc import Iterator
@@ -207,6 +209,7 @@ def test_answer_is_read_by_kafka_python_field_by_field(api: Api, version: int) -
     response: Any = some_message(api.response, count(1))
     reshaped = schema.lower is not None and version < schema.reshaped_below
     if reshaped:
+        # These versions have one group or key, without a list: the answer keeps one item.
         ((name, items),) = [
             (name, value)
             for name in response.__struct_fields__
@@ -241,6 +244,7 @@ def test_join_group_answer_before_v7_has_an_empty_protocol_name_for_none() -> No
     assert consumer.JoinGroupResponse.decode(bytes(out), version=5).protocol_name == ""
 
 
+# The request has about 30 bytes; a cut beyond that leaves out only its last byte.
 @pytest.mark.parametrize("cut", range(4, 40, 3))
 def test_truncated_request_is_malformed(cut: int) -> None:
     """A request that ends too early is reported as malformed, wherever it is cut."""

@@ -77,7 +77,10 @@ def test_request_of_a_real_client_is_read(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_batch_of_a_real_client_is_accepted_by_the_log(client: str) -> None:
-    """The batch's CRC is valid. A producer id shows an idempotent producer: all but aiokafka."""
+    """The batch's CRC is valid, and `kafka` is its header in Kafka's format.
+
+    A producer id of 0 or more shows an idempotent producer: all but aiokafka.
+    """
     request = exchange_of(client, Api.PRODUCE).body
     assert isinstance(request, ProduceRequest)
     batch = request.topic_data[0].partition_data[0].records
@@ -118,7 +121,7 @@ def our_value(annotation: Any, value: Any) -> Any:  # noqa: ANN401 (a field's va
             inner = inner.__args__[0]
         return tuple(our_value(inner, item) for item in value)
     if annotation is int and not isinstance(value, int):
-        return NO_AUTHORIZED_OPERATIONS  # kafka-python has a set of them
+        return NO_AUTHORIZED_OPERATIONS  # kafka-python makes a set of this bit field
     return value
 
 
@@ -147,9 +150,9 @@ def our_answer(api: Api, version: int, answer: bytes) -> Any:  # noqa: ANN401 (o
 def test_answer_of_a_real_broker_is_written_byte_for_byte(
     key: int, version: int, answer: str
 ) -> None:
-    """Fields that our message lacks are written with a value of the table of schemas.
+    """Fields that our message lacks are written with a constant that their schema names.
 
-    Equal bytes show that a real broker sends the same value there.
+    Equal bytes show that a real broker sends the same value in these fields.
     """
     api, expected = API_BY_KEY[key], bytes.fromhex(answer)
     out = bytearray()

@@ -1,6 +1,8 @@
 """The tree and the sessions: the effects of a transaction, and refused writes.
 
-ZK-... in brackets are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
+ZK-... in brackets are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. A zxid is the number of a write. A
+write is prepared, which decides whether it is refused, and applied; a test's session ids are the
+zxids of the writes that opened them, and 0 is no session.
 """
 
 import pytest
@@ -28,6 +30,7 @@ from protocol.messages.zookeeper import (
 from protocol.messages.zookeeper_quorum import ErrorTxn, ServerId, Txn
 
 INITIAL = (("/owners", ""),)
+"""Path and data of the znodes at the start."""
 
 
 class Writer:
@@ -182,7 +185,7 @@ def test_tree_equals_a_plain_model_of_paths_and_owners(
     model: dict[str, tuple[str, int]] = {"/": ("", 0), "/owners": ("", 0)}
     sessions: list[int] = []
     for request, number in writes:
-        session = sessions[number % len(sessions)] if sessions else 99
+        session = sessions[number % len(sessions)] if sessions else 99  # 99: never opened
         error, _changes = writer.write(request, session)
         if isinstance(request, ConnectRequest):
             sessions.append(writer.zxid)

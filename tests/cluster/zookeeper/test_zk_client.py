@@ -2,7 +2,8 @@
 
 It imitates the library zkclient of Kafka's old consumer. ZK-... in brackets are rules of
 docs/kafka/ZOOKEEPER_CONSUMER.md. An ensemble of one server answers, unless a test says otherwise;
-the session timeout is 6 s.
+the session timeout is 6 s. `lab.zk_client(0)` is a client on the host `client-0`. A client that
+subscribes to a path calls its listener after each change: of the children, or of the data.
 """
 
 import pytest
@@ -54,7 +55,10 @@ def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
 
 
 def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
-    """For a data event `exists(path, watch)` and `getData(path, watch)` are sent (ZK-22)."""
+    """For a data event `exists(path, watch)` and `getData(path, watch)` are sent (ZK-22).
+
+    The first `Exists` below is the subscription's.
+    """
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)

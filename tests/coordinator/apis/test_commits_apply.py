@@ -1,7 +1,10 @@
-"""Switch `commits_apply_on_append` (BEHAVIOUR 2.7, 2.8, 5.3, RT-3, RT-4).
+"""Switch `commits_apply_on_append`, one of those that turn the Scala coordinator into the Java one.
 
 The Java coordinator applies a commit when it is appended, before the high watermark passes it. Its
 state has two values of an offset: the one written last, and the one below the high watermark.
+`h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends`, a commit is in the
+log, above the high watermark, until `h.commit_everything` moves it. Kafka's behaviour is in
+docs/kafka/BEHAVIOUR.md 2.7, 2.8 and 5.3, and its cases RT-3 and RT-4.
 """
 
 from protocol.config import BrokerConfig, JavaSwitches
@@ -67,6 +70,7 @@ class Commits(CoordinatorHarness):
 
 def test_stable_fetch_of_several_groups_waits_for_each() -> None:
     """The answer waits for the slowest group, also if other groups are refused or complete."""
+    # A group for each of three offsets partitions, of which this coordinator has 0 and 1.
     h = CoordinatorHarness(java=JAVA, num_partitions=3, owned=(0, 1))
     by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(20)}
     for partition in (0, 1):

@@ -1,7 +1,10 @@
 """Requests of administrators: describe, list and delete groups, and delete offsets.
 
-BEHAVIOUR 2.9 to 2.12, and the recordings `list-filters`, `delete-groups`, `delete-states`,
-`offset-delete-consumer`.
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.9 to 2.12, and in the recordings of a real Kafka
+`list-filters`, `delete-groups`, `delete-states` and `offset-delete-consumer`.
+`h` is a CoordinatorHarness: a coordinator with a log and a clock, which owns the only offsets
+partition unless `owned=()`. `h.stable_group(n)` brings `n` members to Stable, generation 1;
+`h.failover()` is another coordinator that has loaded the log.
 """
 
 import pytest
@@ -47,6 +50,7 @@ def describe(h: CoordinatorHarness, group_id: str = GROUP) -> DescribedGroup:
 def listed(
     h: CoordinatorHarness, *states: str, types: tuple[str, ...] = ()
 ) -> list[tuple[str, str, str, str]]:
+    """Return id, protocol type, state and group type of each listed group."""
     response = ask(h, ListGroupsRequest(states_filter=states, types_filter=types))
     assert isinstance(response, ListGroupsResponse)
     assert response.error_code is ErrorCode.NONE
@@ -94,7 +98,7 @@ def commit(h: CoordinatorHarness, *partitions: tuple[str, int]) -> None:
 
 
 def empty_group(h: CoordinatorHarness) -> None:
-    """Bring a group to Empty, generation 2."""
+    """Bring a group to Empty, generation 2: its only member leaves, which counts as a rebalance."""
     (member_id,) = h.stable_group(1)
     h.leave(leave_group(member_id))
     assert h.state() is GroupState.EMPTY

@@ -1,4 +1,12 @@
-"""JoinGroup over every state: the reply matrix of BEHAVIOUR 2.14 and the checks of 2.2."""
+"""JoinGroup in every state of a group: Kafka's checks, and its answers.
+
+`h` is a CoordinatorHarness: a coordinator with a log and a clock, which owns the only offsets
+partition unless `owned=()`. `h.join` returns an answer that must come at once; `h.submit` returns a
+request's id, and `h.response` its answer, None while the request is parked. `h.stable_group(n)`
+returns the ids of `n` members in Stable, generation 1, the leader first. Kafka's checks are in
+docs/kafka/BEHAVIOUR.md 2.2, its answers by state in 2.14; GC-013 and such are cases of Kafka's
+tests, listed there.
+"""
 
 import pytest
 
@@ -27,11 +35,11 @@ def harness(*, delay_ms: int = DELAY_MS, max_size: int = 1_000) -> CoordinatorHa
 
 
 def refused(response: JoinGroupResponse, error: ErrorCode, member_id: str) -> bool:
-    """Return True if the answer is Kafka's for a JoinGroup that fails."""
+    """Return True if the answer has this error and member id, and Kafka's defaults otherwise."""
     return response == JoinGroupResponse(error_code=error, member_id=member_id)
 
 
-# -- the gate and the first checks --
+# -- the first checks: the coordinator's state, the partition, the session timeout --
 
 
 def test_join_with_empty_group_id_is_refused() -> None:
@@ -50,7 +58,7 @@ def test_join_to_a_partition_of_another_coordinator_is_refused(member_id: str) -
 def test_join_while_loading_is_refused() -> None:
     """The error is retriable: the client asks this coordinator again."""
     h = CoordinatorHarness(owned=())
-    h.coordinator.begin_load(0, 0, h.now_us)
+    h.coordinator.begin_load(0, 0, h.now_us)  # partition 0, leader epoch 0
     assert refused(h.join(join_group()), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
 
 
@@ -131,7 +139,7 @@ def test_join_to_a_dead_group_is_refused() -> None:
     ids = h.stable_group()
     h.group().transition_to(GroupState.DEAD, now_us=0, cause=GroupStateCause.UNLOADED, trace=[])
     for member_id in ("", ids[0]):
-        # The harness is bypassed: its invariants reject a Dead group in a shard.
+        # The harness is bypassed, because its invariants reject a Dead group among the loaded ones.
         request = envelope(join_group(member_id))
         (reply,) = h.coordinator.handle(RequestId(999), request, h.now_us).replies
         assert isinstance(reply.response, JoinGroupResponse)
@@ -179,15 +187,16 @@ def test_rebalance_of_an_oversized_group_keeps_the_first_to_rejoin() -> None:
     assert set(small.summary().members) == {ids[1], ids[2]}
 
 
-# -- what Kafka cannot do --
+# -- found by a property test, not one of Kafka's cases --
 
 
 def test_join_that_finds_no_room_and_completes_an_unreadable_phase_is_answered_once() -> None:
     """Found by the property test.
 
-    1. The second member is refused, because the group may have one member only.
+    1. The second member is refused, because the group, loaded with two, may have one member only.
     2. Its removal completes the join phase of the other member, whose subscription is unreadable.
-    3. The phase fails after its increment: the refused join must not get a second answer.
+    3. The phase fails after it has incremented the generation: the refused join must not get a
+       second answer.
     """
     h = harness(delay_ms=0)
     ids = h.stable_group(2)

@@ -1,4 +1,11 @@
-"""OffsetCommit over every state, and the outcome of its append (BEHAVIOUR 2.6, 4.10)."""
+"""OffsetCommit in every state of a group, and the outcome of its append.
+
+`h` is a CoordinatorHarness: a coordinator with a log and a clock, which owns the only offsets
+partition unless `owned=()`. `h.commit` returns the error of each partition. While
+`h.holds_appends`, an append waits for `h.complete(error)`. `h.offset` is the committed offset, -1
+if there is none. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.6 and 4.10; GC-114, MM-43 and
+such are cases of Kafka's tests, listed there.
+"""
 
 import msgspec
 import pytest
@@ -22,7 +29,7 @@ ONE = {("foo", 0): 5}
 
 
 def test_commit_without_topics_is_answered_empty_before_the_gate() -> None:
-    """A request without partitions needs no coordinator."""
+    """A request without topics needs no coordinator: this one owns no partition."""
     h = CoordinatorHarness(owned=())
     request_id = h.submit(offset_commit({}))
     assert h.response(request_id) == OffsetCommitResponse()
@@ -169,6 +176,6 @@ def test_commit_with_retention_expires_where_the_version_has_the_field(
     """
     h = CoordinatorHarness()
     h.commit(offset_commit(ONE, retention_time_ms=retention_ms), version=version)
-    (record,) = decode_records(h.log[0][0].records)
+    (record,) = decode_records(h.log[0][0].records)  # of partition 0, its first batch
     value = decode_offset_commit_value(record.value or b"")
     assert value.expire_timestamp_ms == (EPOCH_US // 1_000 + 1_000 if expires else -1)

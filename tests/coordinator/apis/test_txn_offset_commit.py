@@ -1,4 +1,13 @@
-"""TxnOffsetCommit, and the effects of transaction ends on a group (BEHAVIOUR 2.8, 4.10)."""
+"""TxnOffsetCommit, and the effects of transaction ends on a group.
+
+`h` is a CoordinatorHarness: a coordinator with a log, which owns the only offsets partition unless
+`owned=()`. Before a transactional append the coordinator has the transaction verified: while
+`h.holds_verifications` that waits for `h.verify`; then, while `h.holds_appends`, the append waits
+for `h.complete`. `h.end_transaction` writes the producer's marker, and `h.failover()` is another
+coordinator that has loaded the log. A commit's producer is 7, its group "group", by default.
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md; GC-162, MM-46 and such are cases of Kafka's tests,
+listed there.
+"""
 
 import msgspec
 import pytest
@@ -29,7 +38,7 @@ NONE = ErrorCode.NONE
 
 
 def unstable(h: CoordinatorHarness, *partitions: tuple[str, int]) -> list[ErrorCode]:
-    """Return the errors of a fetch of stable offsets."""
+    """Return the errors of a fetch of stable offsets: UNSTABLE_OFFSET_COMMIT in a transaction."""
     return [h.fetched(*partition, require_stable=True).error_code for partition in partitions]
 
 
@@ -124,7 +133,7 @@ def test_verification_guard_is_passed_to_the_append() -> None:
 
 
 def test_transactional_commit_without_a_replica_is_answered_not_coordinator() -> None:
-    """MM-41: commit without a replica."""
+    """The append fails as on a broker without a replica. MM-41: commit without a replica."""
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(txn_offset_commit({FOO: 1}))
@@ -156,7 +165,10 @@ def test_transactional_commit_without_a_group_id_is_refused() -> None:
 
 
 def test_transaction_abortable_is_sent_only_to_versions_that_have_it() -> None:
-    """TRANSACTION_ABORTABLE came with v4 (BEHAVIOUR 0.1); older versions get INVALID_TXN_STATE."""
+    """TRANSACTION_ABORTABLE came with v4 (BEHAVIOUR 0.1); older versions get INVALID_TXN_STATE.
+
+    `tells_abortable` asks the log for the former error.
+    """
     h = CoordinatorHarness()
     h.holds_verifications = True
     h.submit(txn_offset_commit({FOO: 1}), version=4)
@@ -168,7 +180,10 @@ def test_transaction_abortable_is_sent_only_to_versions_that_have_it() -> None:
 
 
 def test_load_that_fails_forgets_open_transactions_too() -> None:
-    """The Scala coordinator [S] then serves the partition without groups and transactions."""
+    """A record without a key makes the load fail.
+
+    The Scala coordinator [S] then serves the partition without groups and transactions.
+    """
     h = CoordinatorHarness()
     h.txn_commit(txn_offset_commit({FOO: 10}))
     h.write_records(Record(None, b"v", 1))
@@ -185,7 +200,7 @@ def test_load_applies_group_records_of_a_transactional_batch_at_once() -> None:
     )
     h.write_records(
         Record(encode_group_metadata_key("group"), encode_group_metadata_value(value), 1),
-        Record(b"\x00\x07\x91\xa1x", b"\x00\x00", 1),
+        Record(b"\x00\x07\x91\xa1x", b"\x00\x00", 1),  # key version 7, which no release has
         producer_id=P,
         is_transactional=True,
     )

@@ -2,7 +2,7 @@
 
 A story is a list of steps: commands, the line `----`, and their expected output. A player executes
 the commands and returns the actual output. The runner compares the two, and with `--rewrite` writes
-the actual output into the file.
+the actual output into the file. The first line of a scene names its player (`coordinator` here).
 """
 
 from pathlib import Path
@@ -97,7 +97,7 @@ def test_unknown_word_in_a_command_is_refused(differing_file: StoryFile, line: s
 
 @pytest.mark.parametrize("data", [b"", b"one", b"\x00\x01'\\", b"\xff a=b,c"])
 def test_bytes_are_read_as_they_are_written(data: bytes) -> None:
-    """A command has one word for the bytes, whatever they contain."""
+    """Bytes are one word of a command, whatever they contain."""
     word = bytes_text(data)
     assert read_bytes(word) == data
     # Empty bytes are written as '', of which the command's parser makes an empty word.

@@ -1,6 +1,9 @@
-"""Errors of an append as clients receive them: each row of BEHAVIOUR 5.8, and the Java column.
+"""Errors of an append as clients receive them: each row of Kafka's table, and its Java column.
 
-[S] is Kafka's Scala coordinator, [J] its Java coordinator.
+The table is in docs/kafka/BEHAVIOUR.md 5.8; [S] is Kafka's Scala coordinator, [J] its Java
+coordinator. MM-34, JC-84 and such are cases of Kafka's tests, listed there. `h` is a
+CoordinatorHarness: a coordinator with a log. While `h.holds_appends`, an append waits for
+`h.complete(error)`; `h.failover()` is another coordinator that has loaded the log.
 """
 
 import pytest
@@ -117,4 +120,5 @@ def test_sync_and_commit_whose_append_fails_get_the_mapped_error_and_store_nothi
     assert answer.error_code is (of_java if java.append_errors else of_group)
     assert answer.assignment == b""
     assert h.state() is GroupState.PREPARING_REBALANCE
+    # Generation 2 was not stored, so the next coordinator has generation 1.
     assert h.failover().summary().generation == 1

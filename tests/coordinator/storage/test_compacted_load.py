@@ -1,4 +1,8 @@
-"""A load of a compacted log gives the groups that a load of the whole log gives."""
+"""A load of a compacted log gives the groups that a load of the whole log gives.
+
+The whole log has every batch. The cleaner removes records of which the log has a newer one with the
+same key, and tombstones a while after they were cleaned for the first time.
+"""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -65,7 +69,7 @@ class Logs:
         self.cleaned = PartitionLog(offsets_partition(0), MemoryLogStorage())
         self.cleaned.is_compacted = True
         self._draw = data.draw
-        self._first_dirty = 0
+        self._first_dirty = 0  # offset up to which the copy has been cleaned
         self._now_ms = NOW_MS
         self._open: dict[int, dict[Key, None]] = {}  # producer -> keys of its open transaction
         self._number = 0  # of the step; also the offset or generation that it writes
@@ -90,7 +94,7 @@ class Logs:
                 self._append((commit(key, self._number),), producer=producer)
             case "end":
                 self._end(self._draw(st.sampled_from(PRODUCERS)))
-            case _:
+            case _:  # "clean"
                 self._clean()
 
     def _delete(self, key: Key) -> None:
@@ -122,6 +126,7 @@ class Logs:
             log.update_high_watermark(max(log.high_watermark, log.log_end_offset - lag))
 
     def _clean(self) -> None:
+        # Shorter and longer than the retention of tombstones, a day.
         self._now_ms += self._draw(st.sampled_from((0, DAY_MS // 2, 2 * DAY_MS)))
         log = self.cleaned
         transactions = TransactionIndex(log)
@@ -144,7 +149,7 @@ class Logs:
 
 def groups_of(log: PartitionLog) -> dict[str, object]:
     """Return the groups that a load of a log creates."""
-    load = Load(0, 1)
+    load = Load(0, 1)  # partition, leader epoch
     load.read(log.read(log.log_start_offset, 2**62, up_to=log.log_end_offset))
     groups = load.finish(0)
     assert load.error is None

@@ -1,4 +1,8 @@
-"""The state of a group after its load, after Java's GroupMetadataManagerTest (BEHAVIOUR 10.5.2)."""
+"""The state of a group after its load, after Java's GroupMetadataManagerTest.
+
+`h` is a CoordinatorHarness: a coordinator with a clock, here with a log of given records that it
+has loaded. Ids such as JC-42 are cases of the Java tests (docs/kafka/BEHAVIOUR.md 10.5.2).
+"""
 
 import pytest
 
@@ -40,7 +44,7 @@ def member(
 
 
 def record(*members: MemberMetadataValue, group_id: str = GROUP, generation: int = 1) -> Record:
-    """Return the record of a consumer group."""
+    """Return the record of a consumer group; the first of `members` leads."""
     value = GroupMetadataValue(
         protocol_type="consumer",
         generation=generation,
@@ -120,7 +124,7 @@ def test_each_member_of_a_loaded_group_has_its_own_session() -> None:
     """
     h = loaded(record(member(0), member(1, session_timeout_ms=2 * SESSION_MS)))
     assert h.timer_keys() == ["heartbeat-group-member-0", "heartbeat-group-member-1"]
-    h.advance(SESSION_MS - 1)
+    h.advance(SESSION_MS - 1)  # the sessions are 4 s and 8 s
     assert h.summary().members == ("member-0", "member-1")
     h.advance(1)
     assert h.summary().members == ("member-1",)
@@ -142,7 +146,10 @@ def test_as_many_tombstones_as_groups_leave_none() -> None:
 
 
 def test_group_that_is_written_after_its_tombstone_exists() -> None:
-    """The last record of the group's key counts; its offsets have keys of their own."""
+    """The last record of the group's key counts.
+
+    Its offsets have keys of their own, so the group's tombstone does not delete them.
+    """
     commit = Record(
         encode_offset_commit_key(GROUP, TopicPartition("foo", 0)),
         encode_offset_commit_value(OffsetCommitValue(offset=5, commit_timestamp_ms=1)),

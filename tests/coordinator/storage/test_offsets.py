@@ -1,4 +1,10 @@
-"""Committed and pending offsets of a group. Mirrors the offsets part of GroupMetadataTest."""
+"""Committed and pending offsets of a group. Mirrors the offsets part of GroupMetadataTest.
+
+`prepare` makes a commit pending when its append begins. A `CommittedOffset(9, value)` is a value
+with the offset of its record in the log, 9. Producers have transactions; 7 is a producer id, and
+`complete` takes the outcome of its transaction. Ids such as GM-31 are cases of Kafka's test
+(docs/kafka/BEHAVIOUR.md 10.2); BEHAVIOUR 4.10 is a section of that file.
+"""
 
 from coordinator.storage.offsets import CommittedOffset, GroupOffsets
 from protocol.ids import TopicPartition
@@ -71,7 +77,7 @@ def test_completions_out_of_order_do_not_bring_back_the_older_offset() -> None:
 
 
 def test_completion_without_a_pending_commit_is_ignored() -> None:
-    """Its partition was deleted before the append completed."""
+    """The group's offset of the partition was deleted before the append completed."""
     offsets = GroupOffsets()
     assert not offsets.append_succeeded(TP, CommittedOffset(4, value(57)))
     assert offsets.get(TP) is None
@@ -81,7 +87,7 @@ def test_completion_without_a_pending_commit_is_ignored() -> None:
 
 
 def test_transactional_commit_makes_its_partition_unstable_and_no_other() -> None:
-    """The partition is unstable from the request on, and has no pending plain commit.
+    """The partition is unstable from the request on; `is_pending` is for plain commits alone.
 
     GM-49: pending transactional commit of a partition
     """
@@ -112,7 +118,10 @@ def test_failed_transactional_append_forgets_the_partition_whatever_value_is_pen
 
 
 def test_transaction_without_pending_offsets_keeps_its_group_until_the_marker() -> None:
-    """Kafka keeps the producer's empty map of pending offsets (BEHAVIOUR 4.10)."""
+    """Kafka keeps the producer's empty map of pending offsets, which counts as offsets.
+
+    (BEHAVIOUR 4.10)
+    """
     offsets = GroupOffsets()
     offsets.prepare_transactional(7, TP, value(37))
     offsets.remove((TP,))

@@ -1,4 +1,10 @@
-"""Records that groups write to the log, and their versions (BEHAVIOUR 5.1, 5.2)."""
+"""Records that groups write to the log, and their versions.
+
+`h` is a CoordinatorHarness: a coordinator with a log, `h.log`, a list of batches by partition;
+`h.stable_group(n)` brings `n` members to Stable, and `h.failover()` is another coordinator that has
+loaded the log. A shard has the groups of one offsets partition. Kafka's records are in
+docs/kafka/BEHAVIOUR.md 5.1 and 5.2; MM-33 and such are cases of its tests (10.3 there).
+"""
 
 import pytest
 
@@ -51,7 +57,7 @@ def test_group_of_an_old_record_has_no_state_timestamp() -> None:
     """The timestamp is -1, which Kafka also writes when the group is stored again."""
     group = Group("g", 0, GroupState.EMPTY, 1)
     group.current_state_timestamp_ms = None
-    record = group_record(group, {}, 7, ValueVersions(group=3, offset=3))
+    record = group_record(group, {}, 7, ValueVersions(group=3, offset=3))  # written at 7 ms
     value = decode_group_metadata_value(value_of(record))
     assert (value.current_state_timestamp_ms, record.timestamp_ms) == (-1, 7)
 

@@ -1,4 +1,11 @@
-"""Unloading answers parked requests, makes groups Dead, cancels timers (BEHAVIOUR 5.5)."""
+"""Unloading answers parked requests, makes groups Dead, cancels timers.
+
+A broker unloads an offsets partition when it no longer leads it. `h` is a CoordinatorHarness: a
+coordinator that has loaded partition 0 in leader epoch 0, unless `owned=()`. While
+`h.holds_appends`, an append waits for `h.complete(error)`. A tenure is the time from a load to its
+unload. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 5.5; MM-16, FO-02 and such are cases listed
+there.
+"""
 
 import pytest
 
@@ -31,7 +38,7 @@ def test_unload_makes_groups_dead_and_forgets_them() -> None:
 
 
 def test_unload_in_preparing_answers_parked_joins_with_their_member_ids() -> None:
-    """FO-02: NOT_COORDINATOR answers each parked JoinGroup."""
+    """Each parked JoinGroup is answered with NOT_COORDINATOR (FO-02)."""
     h = CoordinatorHarness()
     ids = h.stable_group()
     newcomer = h.new_member_id()
@@ -44,7 +51,7 @@ def test_unload_in_preparing_answers_parked_joins_with_their_member_ids() -> Non
 
 
 def test_unload_in_completing_answers_parked_syncs() -> None:
-    """FO-03: NOT_COORDINATOR answers each parked SyncGroup."""
+    """Each parked SyncGroup is answered with NOT_COORDINATOR (FO-03)."""
     h = CoordinatorHarness()
     ids = [h.new_member_id() for _ in range(2)]
     for member_id in ids:
@@ -93,7 +100,8 @@ def test_unload_of_an_older_epoch_is_ignored() -> None:
 def test_unload_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
     """leader_epoch_guard prevents this.
 
-    Without it a delayed unload stops the coordinator that has just been elected (recipe e).
+    A guard is a check of Kafka's that an experiment can switch off. Without this one a delayed
+    unload stops the coordinator that has just been elected.
     """
     h = CoordinatorHarness(owned=(), guards=Guards(leader_epoch_guard=False))
     h.load(epoch=2)
@@ -121,7 +129,7 @@ def test_unload_of_a_partition_that_is_not_loaded_stores_its_epoch() -> None:
 
 
 def test_unload_of_a_loading_partition_cancels_the_load() -> None:
-    """Kafka removes the partition from both the loading and the owned set."""
+    """The partition is then neither loading nor owned, as in Kafka."""
     h = CoordinatorHarness(owned=())
     h.coordinator.begin_load(0, 1, h.now_us)
     h.unload(epoch=2)

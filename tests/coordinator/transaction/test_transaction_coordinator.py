@@ -3,6 +3,11 @@
 Producer ids are assigned from blocks of ten, which the coordinator requests from the controller.
 Mirrors Kafka's TransactionCoordinatorTest, TransactionMetadataTest and
 TransactionMarkerChannelManagerTest.
+
+`h` is a TransactionHarness: a transaction coordinator with a log, timers and producers' requests.
+`h.init()` sends InitProducerId for TX, `h.add_offsets(0)` begins a transaction of producer 0,
+`h.end(0)` commits it. While `h.holds_appends` or `h.holds_markers`, appends or markers wait for
+`h.complete` or `h.answer_markers`. `h.failover()` is another coordinator that has loaded the log.
 """
 
 import pytest
@@ -55,7 +60,7 @@ def test_init_producer_id_without_free_ids_gets_a_retriable_error() -> None:
     refused = answers[10]
     assert refused.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
-    h.gives_producer_ids = True
+    h.gives_producer_ids = True  # from the next request on
     assert h.init("tx-10").error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert h.init("tx-10").producer_id == 10
 
@@ -80,7 +85,7 @@ def test_producer_whose_epochs_are_exhausted_gets_another_id() -> None:
     """An epoch is an int16. After the largest the producer gets the next id, with epoch 0."""
     h = TransactionHarness()
     h.init()
-    h.metadata().producer_epoch = EPOCH_MAX
+    h.metadata().producer_epoch = EPOCH_MAX  # instead of 32,766 requests
     rotated = h.init(producer_id=0, epoch=EPOCH_MAX)
     assert (rotated.producer_id, rotated.producer_epoch) == (1, 0)
     # The answer was lost: the producer sends the id that it knows again.
@@ -299,7 +304,7 @@ def test_state_machine_allows_the_steps_of_the_table(state: TransactionState, st
 
 
 def test_second_step_while_one_is_pending_is_misuse() -> None:
-    """The handlers refuse such a request before, with CONCURRENT_TRANSACTIONS."""
+    """The handlers refuse such a request earlier, with CONCURRENT_TRANSACTIONS."""
     stepping = metadata(TransactionState.EMPTY)
     step = stepping.prepare_add_partitions((OFFSETS,), now_ms=0)
     with pytest.raises(IllegalTransition, match="pending"):

@@ -1,4 +1,11 @@
-"""`diff`: the first event in which two runs differ, and the nearest run that passes."""
+"""`diff`: the first event in which two runs differ, and the nearest run that passes.
+
+A run is given by a schedule (an experiment file, played in virtual time), a seed, or the directory
+of a past run. Two runs part at the first row of their traces that differs. The network seed draws
+the latencies. A step is a row without its time, offset and ids. `failing_experiment` has a cut and
+a pause, and violates a promise; the nearest passing run is that with the smallest change that
+passes.
+"""
 
 import json
 from pathlib import Path
@@ -42,7 +49,7 @@ def test_schedules_differ_first_at_the_first_fault_that_only_one_has(capsys: Cap
 
     found = json.loads(capsys.readouterr().out)
     assert found["equal"] is False
-    assert found["rows_alike"] > 100
+    assert found["rows_alike"] > 100  # equal rows before the first that differs
     assert found["parts"]["one"][0]["kind"] == "fault_injected"
     assert found["parts"]["one"][0]["cause"] == "crash-1"
     assert found["parts"]["one"][0]["time_us"] < found["parts"]["other"][0]["time_us"]

@@ -1,4 +1,8 @@
-"""`coordlab doctor`: what is missing, how to install it on this system, what works without it."""
+"""`coordlab doctor`: what is missing, how to install it on this system, what works without it.
+
+A check has `ok`, the value `found`, `advice`, and `without`, which says what works without the
+part.
+"""
 
 import io
 from pathlib import Path
@@ -28,6 +32,8 @@ ROCKY = {"ID": "rocky", "ID_LIKE": "rhel"}
 class Fake:
     """A machine whose /proc, control groups and home are folders that a test fills."""
 
+    # The fields of `machine` replace the calls with which the doctor asks the real system.
+
     def __init__(self, folder: Path) -> None:
         self.proc, self.cgroup, self.home = folder / "proc", folder / "cgroup", folder / "home"
         for path in (self.proc, self.cgroup, self.home):
@@ -44,7 +50,7 @@ class Fake:
         self.write(self.proc / str(pid) / "cmdline", "".join(f"{word}\0" for word in command))
 
     def machine(self, **changes: object) -> ThisMachine:
-        """Return the machine, with fields changed."""
+        """Return the machine, with fields changed: Debian, 8 cores, 16 GiB, no Java by default."""
         fields: dict[str, object] = {
             "system": "Linux",
             "environ": {"PATH": ""},
@@ -169,7 +175,7 @@ def test_doctor_in_a_container_with_little_memory_reports_it(fake: Fake, tmp_pat
     check = run_check("memory", fake.machine())
     assert not check.ok
     assert check.found == "2.0 GiB available, the rest of this process's control group"
-    assert "--memory 4g" in check.advice
+    assert "--memory 4g" in check.advice  # what to give the container
     assert "virtual" in check.without
 
 

@@ -1,4 +1,8 @@
-"""`list`: the information beside a run's verdict, and the names by which commands find a run."""
+"""`list`: the information beside a run's verdict, and the names by which commands find a run.
+
+A run is a directory `<experiment>/<name>`; an analysed one has a summary. A caveat, marked with
+`*`, is a remark on a run that passed, such as two members that owned a partition at once.
+"""
 
 import json
 from dataclasses import replace
@@ -16,6 +20,7 @@ from results_schema.results import EXIT_PASS, Verdict
 from tests.support.builders.past_runs import analysed_run
 from tests.support.builders.report_rows import S
 
+# Members of two coordinators, broker-2 and broker-0, owned a partition at once, from 10 s to 39 s.
 BOTH = Owners(
     group="g",
     partitions=1,

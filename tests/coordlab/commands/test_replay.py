@@ -1,6 +1,8 @@
 """`replay`: plays a run again, compares its trace, and can stop at a moment of it.
 
-A replay file is an experiment with a stamp: seed, digest, and the code and Python that made it.
+A replay file is an experiment with a stamp: seed, digest, and the code and Python that made it. A
+digest is a hash of all rows of a trace. `QUICK` is an experiment with one fault, the crash of the
+coordinator of its group; `PLAYED` is its run.
 """
 
 import json
@@ -32,7 +34,10 @@ WriteFile = Callable[..., str]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteFile:
-    """Write a replay file of a run of `QUICK` into an empty folder; return its name."""
+    """Write a replay file of a run of `QUICK` into an empty folder; return its name.
+
+    Arguments replace fields of the stamp: "0f" is a digest that no code or trace has here.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 
@@ -209,7 +214,7 @@ def test_break_at_opens_the_debugger_with_the_cluster_in_scope(
     130 is the exit code of an interrupted run.
     """
     write()
-    steady = str(crash_time_us() - 500_000)
+    steady = str(crash_time_us() - 500_000)  # half a second after the steady state
     arguments = ("found.yaml", "--force", "--break-at", f"{steady}us")
     command = TerminalCommand(tmp_path, "replay", *arguments, width=160, environment={})
     command.read_until("(Pdb) ")

@@ -1,4 +1,9 @@
-"""`report` and `list` over past runs: their files and output, also without Java."""
+"""`report` and `list` over past runs: their files and output, also without Java.
+
+Spark, which needs Java, computes the tables of a run from its events; the report is made of the
+tables. `past_run` writes a run without tables, `analysed_run` one with them. The commit gap is the
+longest time of a member without an acknowledged commit; `S` is a second in microseconds.
+"""
 
 import json
 import webbrowser
@@ -78,6 +83,7 @@ def test_report_of_several_runs_compares_them_on_a_page_and_on_the_terminal(
 
     output = capsys.readouterr().out
     lines = [line.split() for line in output.splitlines()]
+    # `*` marks a row in which the runs differ.
     assert ["*", "commit", "gap", "max", "8.00", "s", "20.00", "s"] in lines
     assert ["*", "verdict", "pass", "violated"] in lines
     assert output.endswith(f"comparison: {root / 'comparison.html'}\n")
@@ -125,7 +131,7 @@ def test_tables_of_other_events_or_of_another_version_are_not_current(tmp_path: 
     run = analysed_run(tmp_path)
     assert current_summary(run.path) is not None
 
-    write_rows(run, EVENTS + 1)
+    write_rows(run, EVENTS + 1)  # one row more than the tables were made of
     assert current_summary(run.path) is None
 
     write_rows(run, EVENTS)

@@ -1,4 +1,11 @@
-"""`coordlab shrink` from outside: its files, its output, and its ends."""
+"""`coordlab shrink` from outside: its files, its output, and its ends.
+
+`shrink` searches the smallest schedule that breaks the same promise: it leaves out parts of an
+experiment, plays the rest in virtual time, and keeps it if the finding remains. Robustness is the
+number of network seeds, which draw the latencies, under which the smallest schedule fails, too. A
+guard is a check of Kafka's that an experiment can switch off. A stamp is the seed, the code and the
+digest of the run that a file was made from.
+"""
 
 import io
 import signal
@@ -31,7 +38,7 @@ PAUSES: tuple[dict[str, object], ...] = (
 
 
 def schedule(folder: Path, *, guarded: bool = False) -> Path:
-    """Write three faults, one of which breaks fencing where the high watermark gate is off."""
+    """Write three faults, one of which breaks fencing if the guard `high_watermark_gate` is off."""
     experiment = small(*PAUSES, group=readers(members=2), guards={"high_watermark_gate": guarded})
     path = folder / "found.yaml"
     path.write_text(experiment_text(experiment), encoding="utf-8")

@@ -1,6 +1,8 @@
 """Runs side by side on a terminal: narrow and wide, few and many, with and without differences.
 
-Each function `page_*` returns an output; pages/comparison.txt has all of them.
+Each function `page_*` returns an output; pages/comparison.txt has all of them, each with the
+function's docstring, which is about the comparison and not about the function. `S` is a second in
+microseconds. `summary_of(name, ...)` is a run with these faults.
 """
 
 import io
@@ -22,6 +24,7 @@ def crash(detect_s: int, gap_s: int, **changes: object) -> FaultSummary:
 
 
 def printed(comparison: Comparison, *, width: int = 80) -> list[str]:
+    """Return the lines that a terminal of a width shows."""
     shown = Console(file=io.StringIO(), width=width)
     print_comparison(shown, comparison)
     assert isinstance(shown.file, io.StringIO)
@@ -66,6 +69,7 @@ def test_columns_that_do_not_fit_continue_below() -> None:
         lines = printed(compare_runs(runs(8)), width=width)
         assert max(map(len, lines)) <= width
         gaps = [line for line in lines if "commit gap max" in line]
+        # Each line of the figure has as many runs as fit: "commit gap max  9.00 s  10.00 s ...".
         values = [word for line in gaps for word in line.split("max")[1].split(" s")]
         assert [float(value) for value in values if value.strip()] == [
             float(8 + n) for n in range(1, 9)

@@ -1,4 +1,8 @@
-"""The live panel: bounded for any size of the cluster, readable at any width without colour."""
+"""The live panel of a run: bounded for any size of the cluster, readable without colour.
+
+The panel is a frame that is drawn again and again; it shows the stage, brokers, groups and faults.
+All progress here is of the time 100 s.
+"""
 
 import io
 
@@ -54,6 +58,7 @@ def members(group_id: str, count: int, coordinator: int) -> dict[NodeName, Membe
 def status(
     groups: dict[str, list[GroupStatus]], brokers: int = 3, down: tuple[int, ...] = ()
 ) -> ClusterStatus:
+    """Return a status in which each group has twenty members, of broker 0 as coordinator."""
     ids = [BrokerId(n) for n in range(brokers)]
     return ClusterStatus(
         brokers_alive={broker: broker not in down for broker in ids},
@@ -96,6 +101,7 @@ def test_present_stage_is_visible_without_colour(stage: str) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_split_brain_shows_both_coordinators_with_whole_words(width: int) -> None:
     """The state is the important word: it is never truncated."""
+    # The members' own status: all twenty take broker 0 for the coordinator.
     both = [group(0, "PreparingRebalance", 8), group(2)]
     text = " ".join(" ".join(lines_of(progress(status({"readers": both})), width)).split())
     for word in ("PreparingRebalance", "Stable", "broker 0", "broker 2", "20 x broker 0"):
@@ -134,7 +140,7 @@ def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
     done = FaultOutcome.HIT
     over = [fault(n, done, fired_at_us=n * SECOND, healed_at_us=n * SECOND + 1) for n in range(90)]
     in_force = fault(90, done, fired_at_us=99 * SECOND)
-    to_come = [fault(n, planned_at_us=(n + 10) * SECOND) for n in range(91, 1_000)]
+    to_come = [fault(n, planned_at_us=(n + 10) * SECOND) for n in range(91, 1_000)]  # from 101 s
     lines = lines_of(progress(faults=(*over, in_force, *to_come)), width)
     text = " ".join(" ".join(lines).split())
     assert len(lines) <= 30

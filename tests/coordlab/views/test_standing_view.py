@@ -1,4 +1,8 @@
-"""The view of a standing cluster (`up`): a panel on a terminal, lines of changes elsewhere."""
+"""The view of a standing cluster (`up`): a panel on a terminal, lines of changes elsewhere.
+
+A standing cluster runs until a user stops it, for clients from outside; faults come by command. The
+lab's own clients, members of a group or producers, are not part of this one.
+"""
 
 import io
 from dataclasses import replace
@@ -88,6 +92,7 @@ def test_panel_of_a_cluster_without_groups_shows_that() -> None:
 
 def test_panel_keeps_faults_in_force_and_the_last_past_ones() -> None:
     """A cluster that stands for a day has had hundreds of faults: three past ones are shown."""
+    # Fault 3, in the place of a past one, has not been healed.
     over = [crash(number, healed_at_us=number * 10 * SECOND + 1) for number in range(20)]
     in_force = crash(3, healed_at_us=None)
     shown = panel(progress(status(), *over[:3], in_force, *over[4:]))

@@ -1,6 +1,8 @@
 """The live view and the closing summary, on a terminal and without one.
 
-Each function `page_*` returns an output; pages/views.txt has all of them, below these names.
+Each function `page_*` returns an output; pages/views.txt has all of them, each below the function's
+name and docstring, which is about the view and not about the function. The cluster has brokers 0, 1
+(fenced) and 2 (dead), and a group of two members, with broker 2 as coordinator.
 """
 
 import io
@@ -94,6 +96,7 @@ def page_live_view_without_a_terminal_prints_a_line_for_each_change() -> str:
 
 
 def other_fault(**changes: object) -> JournalEntry:
+    """Return the fault of `fault()` with other values of some fields."""
     entry = fault()
     for name, value in changes.items():
         setattr(entry, name, value)

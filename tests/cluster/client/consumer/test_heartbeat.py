@@ -116,8 +116,8 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
     lab = make_lab(2)
     lab.leader = 1  # so that broker 0 gets no Fetch, only requests of the group
     broker = lab.brokers[0]
-    # Answers on one connection keep the order of the requests: the second and third wait for the
-    # first, which the test answers below.
+    # A broker takes the requests of a connection one at a time: the second and third heartbeat wait
+    # until the first, which the test answers below, has its answer.
     broker.answer(
         HeartbeatRequest,
         None,

@@ -1,4 +1,12 @@
-"""The view of an exploration, during it and at its end, on terminals of any width."""
+"""The view of an exploration, during it and at its end, on terminals of any width.
+
+An exploration, or search, plays seeds; each draws an experiment's plan of faults from a space. A
+finding is a broken promise, and findings of one check and claim form a group such as `fencing-1`. A
+coverage mark is a named rare situation that runs should reach. A mutated run has the changed plan
+of an earlier seed; its lineage has the seeds. A recheck plays a seed twice, in two processes.
+`passed`, `violated` and `inconclusive` make runs; "fencing" is the check of a violated one by
+default.
+"""
 
 import io
 from pathlib import Path
@@ -81,7 +89,7 @@ def printed(width: int) -> tuple[Console, io.StringIO]:
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_panel_shows_speed_findings_marks_rechecks_failures_and_time_left(width: int) -> None:
-    """11 runs in 30 s are 22 a minute; 754 s are 12 min 34 s."""
+    """11 runs in 30 s are 22 a minute; 754 s are 12 min 34 s. A finding's text is no markup."""
     console, out = printed(width)
     console.print(exploration_panel("standard", progress(everything())))
     output = " ".join(out.getvalue().split())
@@ -195,6 +203,7 @@ def test_summary_lists_rare_situations_and_names_mutated_seeds_by_their_lineage(
     that no drawn plan reached, so 1 of 2 mutated runs (0.50) reached something rare.
     """
     mark, other = list(MARKS)[:2]
+    # 200 drawn runs reach one of the two marks, so that the other one is rare.
     common = [
         msgspec.structs.replace(passed(seed), marks=(min(mark, other),)) for seed in range(200)
     ]

@@ -1,4 +1,9 @@
-"""Requests and answers of `groups`, on real brokers in virtual time, several per cluster."""
+"""Requests and answers of the command `groups`, on real brokers in virtual time.
+
+`lab` is a running cluster of one controller and brokers 0, 1 and 2; `lab.client` sends single
+requests, to the broker of its first argument. The topic `orders` has three partitions on the
+cluster of `with_tool`, and twelve on that of `with_members`.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -24,6 +29,8 @@ T = TypeVar("T")
 TOOL = "tool"
 """A group without members, whose offsets an administrator's tool committed."""
 COORDINATOR = partition_for(TOOL, 3)
+"""Coordinator of `tool`: offsets partition i of the three has the preferred leader i."""
+# None: all partitions.
 WHOLE = (ChosenTopic(topic=ORDERS, partitions=None),)
 FIRST = (ChosenTopic(topic=ORDERS, partitions=(0,)),)
 
@@ -66,6 +73,7 @@ def test_described_group_has_its_committed_offset_and_its_lag() -> None:
     """LAG is the log end minus the committed offset; the partition has no owner."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
+        # A group that is named twice is described once.
         (group,) = await describe_groups(admin, (TOOL, TOOL), with_offsets=True)
         assert (group.state, group.error, group.members) == ("Empty", None, ())
         (offset,) = group.offsets or ()
@@ -77,7 +85,7 @@ def test_described_group_has_its_committed_offset_and_its_lag() -> None:
 
 
 def test_described_partition_that_is_assigned_and_not_committed_has_its_owner() -> None:
-    """Kafka's tool shows a dash for a missing value."""
+    """A missing value is None, for which Kafka's tool shows a dash."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         (group,) = await describe_groups(admin, (GROUP,), with_offsets=True)
@@ -185,7 +193,7 @@ def test_reset_of_a_whole_topic_sets_an_offset_for_every_partition() -> None:
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         done = await reset_group_offsets(admin, "new", WHOLE, ToOffset(offset=4), execute=True)
-        assert done.state == "Dead"
+        assert done.state == "Dead"  # before the reset, when the group did not exist
         assert planned(done) == [(0, None, 4), (1, None, 0), (2, None, 0)]
         assert [each.asked_for for each in done.offsets] == [None, 4, 4]
         listed = await list_groups(admin)

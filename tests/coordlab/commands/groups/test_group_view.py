@@ -1,4 +1,8 @@
-"""The output of `groups`: columns, missing values, members that prevent an act, and reasons."""
+"""The output of `groups`: columns, missing values, members that prevent an act, and reasons.
+
+Each function `page_...` returns one output. All outputs, with the names and docstrings of these
+functions, are in the file pages/groups.txt, which `pytest --rewrite` writes and a person reviews.
+"""
 
 import io
 from collections.abc import Callable
@@ -57,6 +61,7 @@ def group(**changes: object) -> GroupFacts:
 
 
 def rebalance(**changes: object) -> Rebalance:
+    """Return a rebalance in progress, begun by the expiry of `m`; `changes` replace fields."""
     fields: dict[str, object] = {
         "group": "g",
         "coordinator": "broker-1",

@@ -1,4 +1,9 @@
-"""`groups` at a moment of a replay: its output, its exit codes, and its refusals."""
+"""`groups` at a moment of a replay: its output, its exit codes, and its refusals.
+
+`groups` asks the groups of a cluster, in the manner of kafka-consumer-groups. With `--replay` and
+`--at` it plays an experiment in virtual time up to a moment, and asks the cluster of that moment.
+`QUICK` is an experiment with one fault, the crash of the coordinator of its group `readers`.
+"""
 
 import json
 import re
@@ -37,7 +42,7 @@ def crash_time_us() -> int:
 
 
 CRASH_US = crash_time_us()
-STEADY_US = CRASH_US - 500_000
+STEADY_US = CRASH_US - 500_000  # half a second after the steady state
 STEADY = f"{STEADY_US}us"
 DEAD = f"{CRASH_US + 100_000}us"
 """A moment at which brokers still name the dead coordinator."""
@@ -56,6 +61,7 @@ def groups(*arguments: str, at: str = STEADY) -> int:
 
 
 def document(captured: Captured) -> Any:  # noqa: ANN401 - what JSON holds
+    """Return the JSON that the command has printed, and forget it."""
     return json.loads(captured.readouterr().out)
 
 
@@ -129,7 +135,10 @@ def test_question_at_one_moment_always_has_the_same_answer(capsys: Captured) -> 
 def test_question_after_the_crash_of_the_coordinator_waits_for_the_next_one(
     capsys: Captured,
 ) -> None:
-    """Time passes until the controller fences the dead broker, and the next one has loaded."""
+    """Time passes until the controller fences the dead broker, and the next one has loaded.
+
+    That takes 1 to 5 s with this experiment's short sessions.
+    """
     at_us = CRASH_US + 100_000
     arguments = ("describe", "--group", GROUP, "--state", "--why", "--json")
     assert groups(*arguments, at=f"{at_us}us") == EXIT_PASS

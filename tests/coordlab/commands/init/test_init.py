@@ -1,4 +1,8 @@
-"""`init`: a new user's file must run, explain itself, and overwrite nothing."""
+"""`init`: a new user's file must run, explain itself, and overwrite nothing.
+
+`init mine` writes an experiment file `mine.yaml`: a cluster, a plan with one fault, and all
+settings of interest, of which those with a default are commented out.
+"""
 
 import re
 from pathlib import Path
@@ -46,7 +50,7 @@ def test_new_experiment_runs_unchanged_and_proves_something(
     arguments = ("--runtime", "virtual", "--seed", "1", "--no-analyze", "--no-trace")
     assert run_cli(["run", "mine.yaml", *arguments]) == EXIT_PASS, capsys.readouterr().out
 
-    entries = open_run(here / "runs" / "mine").journal()
+    entries = open_run(here / "runs" / "mine").journal()  # of the faults
     assert fault in {entry.fault for entry in entries}
     assert {entry.outcome.value for entry in entries} == {"hit"}
 

@@ -1,4 +1,9 @@
-"""Several seeds together: exit code, the representative run, figures, JUnit."""
+"""Several seeds of one experiment, played together: exit code, representative run, figures, JUnit.
+
+The figures of a run are durations of its phases: `detect`, up to the fencing of a dead broker,
+`join`, `commit gap`. The representative run is the one whose report is shown for all. `S` is a
+second in microseconds, and `past` a run that has written its directory.
+"""
 
 import io
 import xml.etree.ElementTree as ET
@@ -21,7 +26,7 @@ FINDING = Finding(check="fencing", summary="an old leader appended", time_us=7)
 
 
 def crash(seed: int, detect_us: int, *, join_us: int | None = None) -> RunSummary:
-    """Return the summary of a run in which a coordinator crashed."""
+    """Return the summary of a run in which a coordinator crashed; its commit gap is 1 s longer."""
     values = {"detect": [detect_us], "commit gap": [detect_us + S]}
     if join_us is not None:
         values["join"] = [join_us]
@@ -125,6 +130,7 @@ def test_each_figure_is_a_median_with_its_range() -> None:
     shown = printed(runs(seed_run(1, detect_us=7 * S), seed_run(2), joined))
     lines = [" ".join(line.split()) for line in shown.splitlines()]
     assert "median over 3 seeds (smallest to largest)" in lines
+    # Two columns, each over all seeds: the median value of a run, and its largest.
     assert "detect 8.00 s (7.00 to 9.00 s) 8.00 s (7.00 to 9.00 s)" in lines
     assert "join 700 ms 700 ms 1 of 3" in lines
     assert max(map(len, shown.splitlines())) <= 80
@@ -155,6 +161,7 @@ def test_figure_that_is_zero_in_all_seeds_is_shown() -> None:
 
 
 def test_interrupted_seed_is_reported_once() -> None:
+    """Its state says that it was interrupted, so the reason is left out."""
     run = seed_run(6, outcome=RunOutcome.INTERRUPTED, reasons=("interrupted",))
     assert run.why == ""
 
@@ -167,7 +174,10 @@ def test_representative_run_is_the_first_violated_one() -> None:
 
 
 def test_without_a_violation_the_median_run_is_representative() -> None:
-    """The order is that of the longest time to notice; without one, of the next figure."""
+    """Runs are ordered by the longest time to detect, or else by the next figure that they have.
+
+    A run that failed cannot be representative.
+    """
     found = runs(*(seed_run(seed) for seed in (1, 2, 3)))
     detects = {1: 7 * S, 2: 9 * S, 3: 8 * S}
     chosen = found.chosen({seed: crash(seed, at_us) for seed, at_us in detects.items()})
