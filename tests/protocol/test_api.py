@@ -179,7 +179,10 @@ def test_error_of_returns_the_first_error_wherever_kafka_puts_it() -> None:
 
 
 def test_error_of_reads_one_path_after_the_other() -> None:
-    """Errors of groups come before errors of partitions, also if a later group has them."""
+    """Errors of groups come before errors of partitions, also if a later group has them.
+
+    The paths are those of the row in `Api`; of one path, every entry is read before the next path.
+    """
     partition = OffsetFetchResponsePartition(
         partition_index=0, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
     )

@@ -1,7 +1,8 @@
 """Kafka's schemas as data agree with our messages and with the JSON that Kafka prints.
 
 A plain message is a dictionary with the fields of one version of an API, as a recording of real
-Kafka has them. Our messages have the fields of the newest version.
+Kafka has them. Our messages have the fields of the newest version. A schema lists the fields of all
+versions of an API.
 """
 
 import typing
@@ -254,6 +255,7 @@ def test_plain_data_that_is_no_message_is_refused_with_the_field(
         "member_id": "m",
         "group_instance_id": None,
     }
+    # Valid: it raises nothing.
     request_from_plain("Heartbeat", 4, plain)
     with pytest.raises(NotAMessage) as caught:
         request_from_plain("Heartbeat", 4, plain | change)
@@ -261,6 +263,7 @@ def test_plain_data_that_is_no_message_is_refused_with_the_field(
 
 
 def test_missing_field_of_a_nested_object_is_refused_with_its_path() -> None:
+    """The message says where the field is missing: a path of names and indexes."""
     plain: PlainMessage = {"group_id": "g", "topics": [{"name": "t", "partitions": [{}]}]}
     with pytest.raises(NotAMessage, match=r"request.topics\[0\].partitions\[0\].partition_index"):
         request_from_plain("OffsetDelete", 0, plain)

@@ -1,4 +1,8 @@
-"""The table of trace kinds is complete, and refuses rows that do not conform."""
+"""The table of trace kinds is complete, and refuses rows that do not conform.
+
+The table has the columns that a row of each kind fills; the others are null. `nonconformity`
+returns what is wrong with a row, or None.
+"""
 
 import pytest
 

@@ -2,6 +2,9 @@
 
 A seed of an experiment draws the start times of its nodes, and with them the phase of every timer.
 All pass, a few are recomputed in another process with the same result, and results are kept.
+`load_or_compute` returns the kept result of a key if the code is unchanged, and otherwise computes
+it; `say` prints a line of the soak's record. A digest is a hash over all rows of a trace: equal
+digests mean equal runs.
 """
 
 import json
@@ -94,7 +97,9 @@ def test_every_seed_passes_and_a_few_give_the_same_trace_in_another_process(name
     say_failovers([run.failover for run in seeds.values()])
 
     assert {seed: run.reasons for seed, run in seeds.items() if run.verdict != Verdict.PASS} == {}
+    # Different seeds make different runs.
     assert len({run.digest for run in seeds.values()}) == len(seeds)
+    # RECHECKED seeds, evenly spread.
     again = digests_elsewhere(name, list(seeds)[:: len(seeds) // RECHECKED][:RECHECKED])
     assert again == {str(seed): seeds[int(seed)].digest for seed in again}
     say(f"{len(again)} of them computed again in a process with another hash seed: equal")
@@ -117,6 +122,7 @@ def test_detection_times_are_uniform_over_a_heartbeat_interval() -> None:
         f"p = {even:.2f}"
     )
 
+    # 0.3 s from either end of the 7 to 9 s.
     assert min(detects_us) < 7_300_000
     assert max(detects_us) > 8_700_000
     assert even > LIKELY

@@ -1,7 +1,9 @@
 """20,000 drawn schedules of the standard space, in virtual time.
 
-Every seed draws all choices of the space. All pass, a few are recomputed in another process with
-the same result, and results are kept.
+A space says what a search may choose: faults, settings, numbers. Every seed draws all choices of
+the space. All pass, a few are recomputed in another process with the same result, and results are
+kept. A coverage mark names a rare situation, and is reached if a run was in it. A guard is a check
+of Kafka's that an experiment can switch off.
 """
 
 import json
@@ -44,8 +46,10 @@ def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
 
     assert results["findings"] == []
     assert (results["broken"], results["lost"], results["rechecks"]["different"]) == ([], {}, [])
+    # An unfinished search fails the test, so that nobody takes it for a result.
     if results["seeds"] < DRAWN:
         pytest.fail(f"{results['seeds']:,} of {DRAWN:,} seeds are done: once more goes on")
+    # One run of twenty is played a second time.
     assert results["rechecks"]["equal"] == results["rechecks"]["runs"] >= DRAWN // 20
     assert results["marks_unreached"] == []
     assert done.returncode == 0
@@ -56,6 +60,7 @@ def say_exploration(results: dict[str, Any]) -> None:
     runs = ", ".join(f"{number:,} {name}" for name, number in results["runs"].items() if number)
     say(
         f"**explore {SPACE}**: {results['seeds']:,} of {DRAWN:,} seeds: {runs}; "
+        # 3.6e9 microseconds are an hour.
         f"{results['virtual_us'] / 3.6e9:,.0f} hours of the runs' own time, "
         f"{results['faults_hit']:,} faults hit, {results['commits']:,} commits acknowledged"
     )

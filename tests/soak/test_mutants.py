@@ -1,5 +1,8 @@
 """Planted bugs over many seeds: those of tests/chaos/test_planted_bugs, and those of a search.
 
+A mutant is the code with one small change; tests kill it if one of them fails. A planted bug is
+such a change that breaks a promise; `hunt` searches it by drawing schedules of faults from a space.
+
 Also mutants of the coordinator: those of the list, against the tests of the scenario that each
 changes, and a sample of all possible ones, against every test of the coordinator.
 
@@ -111,7 +114,7 @@ def test_code_without_a_bug_has_no_finding_with_every_seed(fault: dict[str, obje
     assert noisy == []
 
 
-MAY_BE_MISSED = 1
+MAY_BE_MISSED = 1  # of the planted bugs
 
 
 def hunted(name: str) -> Hunted:
@@ -150,6 +153,7 @@ def test_every_mutant_of_the_coordinator_is_killed_by_the_tests_of_its_scenario(
     assert alive == []
 
 
+# Number of drawn mutants, the seed of the draw, and the share that must be killed.
 SAMPLED, SAMPLE_SEED, KILLED_AT_LEAST = 300, 7, 0.85
 
 
@@ -174,7 +178,8 @@ def test_nearly_every_drawn_mutant_of_the_coordinator_is_killed(
 def test_no_recorded_mutant_of_a_package_survives_newly(package: str) -> None:
     """A mutant that the tests killed before the move to folders must be killed now.
 
-    A mutant whose line was rewritten is no longer found; it is counted and printed.
+    A mutant lives if no test fails with it. A mutant whose line was rewritten is no longer found;
+    it is counted and printed.
     """
     fates = newly_alive(package)
     killed_before = sum(mutant.is_killed for mutant in read_record() if mutant.package == package)

@@ -1,5 +1,8 @@
 """Three shrunk plans of the corpus, found in virtual time, on a local Ray.
 
+A shrunk plan is a plan of faults that was reduced as long as it still broke a promise; each of
+these needs a guard that is switched off. A guard is a check of Kafka's, by default on.
+
 Each shows its split brain on real processes unchanged, five runs each; with its guard on it does
 not. Finished runs are kept: an interrupted soak continues.
 """
@@ -52,6 +55,7 @@ def test_a_shrunk_split_brain_shows_on_real_processes_unless_its_guard_is_on(
 ) -> None:
     """The file is unchanged: its violation in at least 4 of 5 runs, in none with all guards on."""
     experiment = load_experiment(str(CORPUS / f"{name}.yaml")).experiment
+    # A plan's `expect` begins with the name of the check that it violates.
     check = experiment.expect.split()[0]
     guarded = replace(experiment, cluster=replace(experiment.cluster, guards=Guards()))
 

@@ -1,8 +1,9 @@
 """The mutation score of the search: a sitting for each sample, the record, the page, the goals.
 
-A sitting is one limited stretch of the search. It ends after a while, and another `make soak
-PART=sight` continues, as long as the code is unchanged: better in a checkout of its own. The
-machinery is tested in tests/chaos/exploration/test_sight.py.
+A sample is a list of mutants (small changes of the code), and the score is the share of them that
+the search finds. A sitting is one limited stretch of the search. It ends after a while, and another
+`make soak PART=sight` continues, as long as the code is unchanged: better in a checkout of its own.
+The machinery is tested in tests/chaos/exploration/test_sight.py.
 """
 
 import os
@@ -53,6 +54,7 @@ def recorded(name: str, sample: int) -> SightRecord:
 @pytest.mark.parametrize("sample", NUMBERS)
 def test_search_finds_mutants_that_the_unit_tests_kill(sample: int) -> None:
     """Goals: enough of those that tests kill and the search reaches, few unreached, soon."""
+    # The search uses all processors for most of an hour.
     os.nice(LOW_PRIORITY)
     name = record_name(sample)
     _, mutants = read_sample(sample_path(sample))
@@ -73,6 +75,8 @@ def test_search_finds_mutants_that_the_unit_tests_kill(sample: int) -> None:
     score = score_of(
         recorded(name, sample).fates, read_killed(killed_path(sample)), read_sentences()
     )
+    # Three goals: few mutants that no seed reaches; most of those found that tests kill and seeds
+    # reach; a first finding soon.
     assert score.mutants - score.reached <= UNREACHED_GOAL * score.mutants
     assert score.killed_reached is not None, "run `python -m benchmarks.sight unit-tests` first"
     assert score.killed_found is not None

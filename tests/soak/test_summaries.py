@@ -88,6 +88,7 @@ def compared(
         for name, rows in traces.items()
     }
     found = []
+    # With 0 Spark's transforms read every run.
     for sparks in analyze(list(written.values()), spark=spark, whole_run_rows=0):
         mine = summarize_rows(
             traces[sparks.run],
@@ -99,6 +100,7 @@ def compared(
             assert getattr(mine, field) == getattr(sparks, field), f"{sparks.run}: {field}"
         found.append(mine)
         tables = _tables(sparks.directory)
+        # This writes the tables again, now read whole.
         analyze_whole(*find_run_files([sparks.directory]))
         for name, rows in _tables(sparks.directory).items():
             assert rows == tables[name], f"{sparks.run}: {name}"

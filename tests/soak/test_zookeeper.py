@@ -1,9 +1,13 @@
 """One member of a group on ZooKeeper joins or dies, over many seeds, beside measurements.
 
-The measured values are three samples of what the seeds predict: each must lie within the predicted
-range. Where a timeout decides a time (a back-off, a session), the medians may differ by a tenth. If
-the timeout is nearly all of the time until stable (joins with a back-off of 2 s), only that rule
-applies.
+The measured values (docs/kafka/MEASURED_ZOOKEEPER.md) are three samples of what the seeds predict:
+each must lie within the predicted range. Where a timeout decides a time (a back-off, a session),
+the medians may differ by a tenth. If the timeout is nearly all of the time until stable (joins with
+a back-off of 2 s), only that rule applies.
+
+A `GroupLab(members, partitions)` is a group on ZooKeeper in virtual time; `joined_us` is the time
+of the change. An attempt is one try of a member to own its share: it fails if a claim conflicts
+with another owner's. Ids such as ZK-49 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Sequence
@@ -110,9 +114,11 @@ async def newcomer(lab: GroupLab) -> None:
 
 async def death(lab: GroupLab, seed: int) -> None:
     """Kill the last member, at any phase of the ensemble's tick."""
+    # 37 and the 2,000 ms of a tick have no common factor, so that the seeds spread over the tick.
     await lab.runtime.sleep(seed * 37 % TICK_MS * 1_000)
     lab.joined_us = lab.runtime.now_us()
     await lab.runtime.crash(member_name(lab.members - 1))
+    # 9 s are longer than the 8 s in which the session ends at the latest.
     await lab.runtime.sleep(9 * SECOND)
     await lab.settled(lab.names[:-1])
 
@@ -136,6 +142,7 @@ def cost_of(lab: GroupLab) -> Change:
     expired = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=since_us)
     requests = lab.requests(since_us)
     return Change(
+        # The group is stable with the last claim of a partition.
         stable_us=max(owners) - since_us,
         session_us=expired[0].time_us - since_us if expired else 0,
         failed=sum(not attempt["done"] for attempt in lab.attempts(since_us)),

@@ -8,6 +8,7 @@ from tests.support.builders.report_rows import S, summary_of
 
 
 def owners(group: str, longest_us: int, *, partitions: int = 1) -> Owners:
+    """Return the partitions that had two owners at once, the longest for `longest_us`."""
     return Owners(
         group=group,
         partitions=partitions,
@@ -42,6 +43,7 @@ def felt_group(**totals: int) -> FeltGroup:
 
 
 def run(*both: Owners, clock_error_us: int = 0, **groups: FeltGroup) -> RunSummary:
+    """Return a run's summary; `groups` has the felt effects (what users notice) by group."""
     felt = Felt(in_all=felt_group(), groups=groups)
     return summary_of("x/1", owners=both, felt=felt, clock_error_us=clock_error_us)
 
@@ -76,5 +78,5 @@ def test_unnoticeable_effects_are_no_caveat() -> None:
     short = run(owners("g", 999_999), g=felt_group(unowned=999_999, repeated=0))
     assert caveats_of(short) == ()
     assert caveats_of(run(owners("g", 2 * S), clock_error_us=3 * S)) == ()
-    assert caveats_of(None) == ()
+    assert caveats_of(None) == ()  # a run without a summary
     assert pass_text("PASS", ()) == "PASS"

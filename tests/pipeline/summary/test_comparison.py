@@ -1,4 +1,8 @@
-"""Runs side by side: alignment, missing values, and marked differences."""
+"""Runs side by side: alignment, missing values, and marked differences.
+
+A row is one figure of one fault, or of the whole run (`fault` None); a column is one run, or all
+runs of one name. A cell has the median, the range, and the number of runs without a value.
+"""
 
 import pytest
 
@@ -42,7 +46,7 @@ def test_median_and_longest_are_separate_rows() -> None:
     found = compare_runs([summary_of("x/1", crash(8 * S, 100 * MS, 200 * MS, 900 * MS))])
     assert row(found, "commit gap p50").texts == ("200 ms",)
     assert row(found, "commit gap max").texts == ("900 ms",)
-    assert row(found, "commit gap max").group == "gap"
+    assert row(found, "commit gap max").group == "gap"  # the figures of gaps in time
 
 
 def test_missing_value_is_not_zero() -> None:
@@ -69,6 +73,7 @@ def test_full_comparison_has_every_figure_and_counts_zeros() -> None:
     assert cell is not None
     assert (cell.low, cell.median, cell.high, cell.missing) == (0, 2, 5, 0)
     assert range_text(cell, "count") == "2 (0 to 5)"
+    # Unless it is asked for in full, a comparison has only the most important figures.
     assert not any("timeouts" in row.name for row in compare_runs(runs).rows)
     zeros = compare_runs(runs[:1], names=["x"], in_full=True)
     assert not any("timeouts" in row.name for row in zeros.rows), "nothing but 0 is no figure"
@@ -100,6 +105,7 @@ def test_faults_are_aligned_by_kind_and_order() -> None:
     assert found.faults == ("crash 1", "crash 2", "pause")
     assert row(found, "detect p50", "crash 2").texts == ("2.00 s", "6.00 s")
     assert row(found, "detect p50", "pause").texts == ("3.00 s", None)
+    # A difference needs a value in both columns.
     assert not row(found, "detect p50", "pause").differs, "the other run has no such fault"
 
 
@@ -118,6 +124,7 @@ def test_columns_of_single_runs_or_of_two_runtimes_have_a_note() -> None:
     """
     runs = [summary_of(f"x/{nth}", crash(8 * S)) for nth in range(4)]
     single = compare_runs(runs[:2])
+    # The second argument names the runtime of each run.
     (note,) = comparison_notes(single, ["ray", "ray"])
     assert note.startswith("a column of one run is one throw")
     mixed = comparison_notes(single, ["ray", "virtual"])
@@ -145,6 +152,7 @@ def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
     )
     cell = row(found, "detect p50").cells[0]
     assert cell is not None
+    # Of the four runs named 9000 one had no fault, and therefore no value.
     assert (cell.runs, cell.missing, cell.values) == (3, 1, (7 * S, 8 * S, 9 * S))
 
 

@@ -1,4 +1,8 @@
-"""The cost of a deploy: in total, for each replaced member, and compared with another one."""
+"""The cost of a deploy: in total, for each replaced member, and compared with another one.
+
+A deploy is a rollout, which replaces the members of a group by successors in their places. `felt`
+has what the users of the group notice of the whole run.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -23,6 +27,7 @@ def spread(total: int, longest: int) -> Spread:
 
 
 def felt(**changes: Any) -> Felt:  # noqa: ANN401 - a test's own words
+    """Return the effects on the group `readers`, with 20 rebalances and 200 partitions."""
     fields: dict[str, Any] = {
         "partitions": 200,
         "rebalances": 20,
@@ -88,6 +93,7 @@ def test_cost_of_a_deploy_is_given_in_total_and_for_each_replaced_member() -> No
 
 def test_cost_has_the_mark_if_a_machine_was_away() -> None:
     """A deploy's cost comes from figures of the whole run, which include the disturbed time."""
+    # `*` is the mark of a disturbed figure.
     (cost,) = deploys_of((rollout(ready=40),), replace(felt(), disturbed=True))
     assert deploy_text(cost).endswith("6.00 s) *")
     (first, *_) = better_texts("a", cost, "b", of_costs(waited_us=0, longest_wait_us=0))
@@ -111,10 +117,12 @@ def test_group_that_was_deployed_twice_has_no_cost_of_one_deploy() -> None:
     """The figures of a group cover the whole run and cannot be divided between two deploys."""
     assert deploys_of((rollout(ready=40), rollout(ready=40)), felt()) == ()
     assert deploys_of((crash(),), felt()) == ()
+    # Without figures of the run there is no cost.
     assert deploys_of((rollout(ready=40),), None) == ()
 
 
 def of_costs(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own words
+    """Return the cost of a deploy of 40 members; 800 s of waiting records by default."""
     fields: dict[str, Any] = {
         "group": "readers",
         "outcome": "completed",
@@ -174,7 +182,7 @@ def test_without_waiting_records_the_time_without_an_owner_decides() -> None:
 
 
 def test_typical_cost_of_several_runs_has_the_median_of_each_figure() -> None:
-    """The figures are sorted one by one: the order by rebalances is the reverse of that by wait."""
+    """The figures are sorted one by one: more rebalances go with less waiting here."""
     costs = [of_costs(rebalances=number, waited_us=-number * S) for number in (1, 5, 9)]
     typical = typical_cost(costs)
     assert (typical.rebalances, typical.waited_us) == (5, -5 * S)

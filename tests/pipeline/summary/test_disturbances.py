@@ -141,6 +141,7 @@ def test_longest_of_a_marked_distribution_has_the_mark() -> None:
     )
     assert found.cells(is_time=True) == ("1", "1", "2 ms", "", "", "2 ms")
     assert found.longest_text == f"2 ms{MARK}"
+    # Without a sample no member recovered.
     assert replace(found, samples=0).longest_text == f"never{MARK}"
 
 
@@ -162,6 +163,7 @@ def test_comparison_marks_the_column_of_the_disturbed_run(directory: Path) -> No
     assert cells
     for left, right in cells:
         assert right == (None if left is None else f"{left}{MARK}")
+    # The second argument names the runtimes.
     assert any("away by accident" in note for note in comparison_notes(comparison, ["ray"]))
     same = compare_runs([plain, plain], names=["a", "b"])
     assert not any("away by accident" in note for note in comparison_notes(same, ["ray"]))

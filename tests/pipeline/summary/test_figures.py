@@ -1,4 +1,9 @@
-"""Printed figures: only meaningful percentiles, and nothing below the clocks' error."""
+"""Printed figures: only meaningful percentiles, and nothing below the clocks' error.
+
+`bound_us` is the error between the clocks of two machines: a length between them may be measured
+too long or too short, even negative, by that much. The cells of a distribution are the number of
+samples, of missing ones, p50, p90, p99 and the maximum.
+"""
 
 import pytest
 
@@ -22,6 +27,7 @@ from pipeline.summary.figures import (
         (999_700, 0, "1.00 s"),
         (7_710_000, 0, "7.71 s"),
         (400, 500, "< 500 us"),
+        # Within the error the sign is unknown, too.
         (-400, 500, "< 500 us"),
         (500, 500, "500 us"),
         (-2_000, 500, "-2 ms"),
@@ -99,4 +105,5 @@ def test_fault_rows_without_any_join_omit_the_line() -> None:
         ),
     )
     assert [row[0] for row in fault.rows("client")] == ["notice", "accept"]
+    # No measure of the broker chain was given.
     assert fault.rows("broker") == ()

@@ -1,4 +1,8 @@
-"""The summary beside the tables: reading it back, and recognising outdated tables."""
+"""The summary beside the tables: reading it back, and recognising outdated tables.
+
+Tables are current if the summary beside them was made by this version, from the events that are
+there.
+"""
 
 import json
 from pathlib import Path
@@ -137,7 +141,10 @@ def test_torn_or_missing_summary_reads_as_none(tmp_path: Path) -> None:
 
 
 def test_tables_are_current_until_events_or_tables_change(tmp_path: Path) -> None:
-    """A killed run gets its salvaged events later; copying changes only times."""
+    """A killed run gets its salvaged events later; copying changes only times.
+
+    A salvaged event is one that is recovered from a file the killed run left unfinished.
+    """
     _write(tmp_path, rows=3)
     assert is_current(tmp_path)
 
@@ -147,6 +154,7 @@ def test_tables_are_current_until_events_or_tables_change(tmp_path: Path) -> Non
     assert is_current(tmp_path)
 
     (tmp_path / "events" / "torn.parquet").write_bytes(b"PAR1")
+    # An unreadable file counts as a change, too.
     assert not is_current(tmp_path)
     (tmp_path / "events" / "torn.parquet").unlink()
 

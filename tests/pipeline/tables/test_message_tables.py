@@ -1,6 +1,9 @@
 """The tables group_states, messages, verdicts and figures against traces worked out by hand.
 
-The stories are `traces/talk.txt` and `traces/crash.txt`.
+The stories are the traces `traces/talk.txt` and `traces/crash.txt`, with times in seconds; `crowd`
+is made by a function. `analysed.table(run, name, columns)` returns a table's rows by the values of
+these columns. In `talk` broker-1 coordinates group g until 40 s and broker-2 after it; the fault
+crash-0 at 20 s kills c-1.
 """
 
 import pytest
@@ -26,6 +29,7 @@ def test_group_states_follow_the_group_on_each_coordinator(analysed: AnalysedRun
     for row in sorted(rows, key=lambda row: row["from_us"]):
         assert (row["group"], row["partition"]) == ("g", "__consumer_offsets-0")
         place = (row["broker"], row["incarnation"])
+        # `place`: the broker and its incarnation, counted from 0.
         found.setdefault(place, []).append([row[column] for column in columns])
     assert found == {
         ("broker-1", 0): [
@@ -124,6 +128,7 @@ def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: Analy
     refused, left = ("JoinGroup", "NOT_COORDINATOR"), ("LeaveGroup", "NONE")
     assert of_client.pop("c-077") == [*usual[:2], refused, *usual[2:], left]
     whole = [client for client, rows in of_client.items() if rows == usual]
+    # 6 rows of c-077, 4 of each of these 98 clients, and 2 of the next: 400.
     assert whole == [f"c-{index:03}" for index in range(99) if index != 77]
     assert [rows for client, rows in of_client.items() if client not in whole] == [usual[:2]]
 

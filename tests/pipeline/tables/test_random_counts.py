@@ -1,8 +1,10 @@
 """The tables runs, groups, bad_rows, commits, processing and metrics of random traces.
 
 Spark's transforms compute each table. The oracle is `pipeline/in_memory`: the same tables in plain
-Python. `check_table` compares the two row by row and returns all rows. The assertions after it
-make sure that the random traces had the cases in which the two could differ.
+Python. `check_table(runs, table, oracle, key)` compares the two row by row for all runs, and
+returns the rows of the random ones. The assertions after it make sure that the random traces had
+the cases in which the two could differ. The last argument has the columns that identify a row of a
+run. A few of the runs are real ones.
 """
 
 import pyarrow.parquet as pq

@@ -1,8 +1,10 @@
 """The tables of ZooKeeper, and `offset_rewinds`, of random and real runs against plain Python.
 
 `check_table` compares Spark's table with its oracle in `pipeline/in_memory`; the assertions after
-it make sure that the rows have the cases that the docstring names. ZK-... are rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+it make sure that the rows have the cases that the docstring names; its last argument has the
+columns that identify a row. Ids such as ZK-74 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. An
+attempt is one try of a consumer to own its share; it gives up after too many failed ones. A rewind
+is a committed offset that is lower than the one before.
 """
 
 import pytest
@@ -27,7 +29,9 @@ def test_sessions_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
     rows = check_table(random_runs, "zookeeper_sessions", zookeeper_sessions_of, ("session",))
     assert {row["end"] for row in rows} == {"expired", "closed", None}
     assert any(row["consumer"] is None for row in rows)
+    # `deleted_of_others`: ephemeral nodes of other sessions that this one deleted.
     assert any(row["deleted_of_others"] and row["created"] for row in rows)
+    # `learned_us`: when a server told the client that its session had expired.
     assert any(row["learned_us"] is not None for row in rows)
     assert any(len(row["servers"]) > 1 and row["disconnections"] for row in rows)
     assert any(row["consumer"] is not None and row["group"] is None for row in rows)

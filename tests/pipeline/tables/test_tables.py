@@ -7,7 +7,10 @@ The traces are commented text files with times in seconds. The tables are read b
 - `traces/pause.txt`: `broker-0`, the coordinator of `g`, is paused from 5 to 20 s; `broker-1` takes
   over at 8.2 s and is killed at 30 s. The run is interrupted at 33 s.
 
-Numbers in brackets name sections of docs/kafka.
+`analysed.table(run, name, columns)` returns a table's rows by the values of these columns. A tenure
+is the time in which a broker coordinates an offsets partition; the phases of a failover (notice,
+rediscover, accept, join, sync of a member; detect, publish, load wait, load of a broker) are
+lengths between two moments. Numbers in brackets name sections of docs/kafka.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """A run that one task reads whole has the tables and the summary that Spark's transforms give it.
 
 Small runs are read whole by a plain Python function in one Spark task; large ones go through the
-transforms.
+transforms. `analysis` has the runs that Spark's transforms analysed: random ones, and hand-written
+ones (`told`). Each test copies such a run without its tables, reads the copy whole, and compares.
 """
 
 import errno
@@ -39,6 +40,7 @@ def _copied(run: Path, base: Path) -> Path:
 
 
 def _read_whole(run: Path, base: Path) -> tuple[Path, RunSummary | None]:
+    """Copy a run and analyse the copy whole; None: the run has a file that cannot be read so."""
     copy = _copied(run, base)
     (files,) = find_run_files([copy])
     return copy, analyze_whole(files)
@@ -64,6 +66,7 @@ def test_random_runs_read_whole_have_the_tables_of_the_transforms(
         _check_tables(copy, run.directory)
         assert replace(summary, directory=run.directory) == read_summary(run.directory), run.run
         summaries.append(summary)
+    # Enough runs and faults for a comparison that means something.
     assert len(summaries) > 30
     assert sum(len(summary.faults) for summary in summaries) > 50
     assert any(fault.rebalances for summary in summaries for fault in summary.faults)
@@ -163,8 +166,11 @@ def test_workers_of_a_cluster_must_have_the_lab_of_the_driver(
     cluster: SparkContext = _Cluster(context)
     assert workers_have_package(cluster)
     with monkeypatch.context() as patch:
+        # The workers then have another version than the driver.
         patch.setattr(tasks, "TABLES_VERSION", 0)
         assert not workers_have_package(cluster)
+    # The workers then have no Python.
     monkeypatch.setattr(context, "pythonExec", str(Path(sys.executable).parent / "no-python"))
     assert not workers_have_package(cluster)
+    # A local Spark is not asked: its workers run the Python of the driver.
     assert workers_have_package(context)

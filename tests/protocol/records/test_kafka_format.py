@@ -2,6 +2,7 @@
 
 The bytes of a batch: base offset 0 to 7, length 8 to 11, leader epoch 12 to 15, magic 16, CRC 17 to
 20, attributes 21 and 22, other fields up to 60, and records from 61 on. The CRC covers all from 21.
+RECORDED are batches that real clients sent; PLAIN is one without compression.
 """
 
 import struct
@@ -87,6 +88,7 @@ def test_batches_are_read_up_to_a_truncated_one() -> None:
     """Kafka reads a fetch response like this: its last batch may be truncated."""
     whole = b"".join(recorded.data for recorded in RECORDED)
     assert len(decode_batches(whole)) == len(RECORDED)
+    # Within the last batch: its last byte, its magic, its header, its records.
     for cut in (1, 11, 17, 60, len(RECORDED[-1].data) - 1):
         assert len(decode_batches(whole[: len(whole) - cut])) == len(RECORDED) - 1
     assert decode_batches(b"") == ()
@@ -199,7 +201,7 @@ def test_damaged_batch_is_refused_with_kafkas_error(
     [b"", b"\x0e\0\0\0\1\1", b"\x0c\0\0\0\1\1\0\0", b"\x7f\0\0\0\1\1\0", b"\xff" * 9, b"\1"],
 )
 def test_payload_that_contradicts_the_record_count_is_refused(records: bytes) -> None:
-    """Payloads: empty, a length too large, one byte too many, a negative length, no varint."""
+    """Payloads: empty, length 7 of 6 bytes, length 6 of 7, length -64, no varint, length -1."""
     # A batch of the header only, 61 bytes; its field `length` counts the 49 bytes behind itself.
     (batch,) = decode_batches(sealed(PLAIN[:8] + struct.pack(">i", 49) + PLAIN[12:61]))
     assert batch.kafka is not None
@@ -213,6 +215,7 @@ def test_any_bytes_are_read_or_refused_as_an_invalid_batch(data: bytes) -> None:
     """No other exception escapes, so that the listener can answer any bytes of a client."""
     with suppress(InvalidBatch):
         for batch in decode_batches(data):
+            # What is read is a part of the bytes, reproduced.
             assert encode_batch(batch) in data
 
 

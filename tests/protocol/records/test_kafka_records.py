@@ -22,7 +22,8 @@ from protocol.records.kafka_records import (
 from tests.support.recorded_batches import RecordedBatch, recorded_batches
 
 RECORDED = recorded_batches()
-# 8,192 is the first length whose zigzag varint needs three bytes.
+# 8,192 is the first length whose zigzag varint needs three bytes; with a value of 8,180 bytes the
+# length of the whole record, which is a few bytes more, is near this limit.
 BYTES = st.none() | st.binary(max_size=70) | st.sampled_from([b"x" * 8_180, b"y" * 8_192])
 
 
@@ -40,6 +41,7 @@ def expected_scan(payload: bytes, count: int) -> object:
         records = parse_records(payload, count)
     except ValueError:
         return None
+    # The scan also requires the offsets 0, 1, 2, and so on.
     if [record.offset_delta for record in records] != list(range(count)):
         return None
     return (

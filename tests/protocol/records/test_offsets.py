@@ -1,4 +1,8 @@
-"""Keys and values of `__consumer_offsets`: the version written, the versions read."""
+"""Keys and values of `__consumer_offsets`: the version written, the versions read.
+
+A key or value is its version in two bytes, followed by the fields in MessagePack. Ids such as MM-62
+name tests of Kafka's GroupMetadataManagerTest: docs/kafka/BEHAVIOUR.md, 10.3.
+"""
 
 import msgspec
 import pytest
@@ -68,6 +72,7 @@ def test_key_of_an_unknown_version_is_recognised_and_no_error(version: int) -> N
     assert decode_key(versioned(version, "whatever")) == UnknownKey(version)
 
 
+# Nothing, half a version, and versions 1 and 2 with a body that is none of theirs.
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x00\x01\xc1", b"\x00\x02\x93"])
 def test_key_that_cannot_be_read_is_corrupt(data: bytes) -> None:
     """The version is missing, or the body is not of its type."""
@@ -98,7 +103,7 @@ def test_offset_value_with_expiry_is_written_as_version_1_without_epoch() -> Non
     data = encode_offset_commit_value(value)
     assert record_version(data) == 1
     read = decode_offset_commit_value(data)
-    assert (read.offset, read.leader_epoch, read.expire_timestamp_ms) == (9, -1, 99)
+    assert (read.offset, read.leader_epoch, read.expire_timestamp_ms) == (9, -1, 99)  # -1: unknown
 
 
 @pytest.mark.parametrize(
@@ -208,6 +213,7 @@ def test_group_value_is_written_in_the_given_version(
     """Fields that an old version lacks are read back with their defaults."""
     data = encode_group_metadata_value(GROUP, version)
     assert record_version(data) == version
+    # Versions below 2 lack the time of the state.
     timestamp_ms = -1 if version < 2 else 1_234
     member = msgspec.structs.replace(MEMBER, **defaults)
     assert decode_group_metadata_value(data) == msgspec.structs.replace(
@@ -217,7 +223,7 @@ def test_group_value_is_written_in_the_given_version(
 
 @pytest.mark.parametrize("version", [-1, 4])
 def test_group_value_is_refused_in_any_other_version(version: int) -> None:
-    """A group's value follows the rule of an offset's value."""
+    """Version 4 is only read, as for an offset's value."""
     with pytest.raises(SimulationError, match="version"):
         encode_group_metadata_value(GROUP, version)
 
@@ -280,8 +286,9 @@ def test_group_value_of_an_empty_group_has_neither_protocol_nor_leader() -> None
 def test_group_value_of_every_version_is_read(
     data: bytes, rebalance_timeout_ms: int, timestamp_ms: int, instance: str | None
 ) -> None:
-    """MM-61: group record of version 4 is read.
+    """The body of each version has its own fields, and a newer one also tagged fields.
 
+    MM-61: group record of version 4 is read.
     MM-64: group record with unknown tagged fields
     """
     value = decode_group_metadata_value(data)

@@ -1,4 +1,8 @@
-"""The codec of persisted values: a table of fields, written and read in every version."""
+"""The codec of persisted values: a table of fields, written and read in every version.
+
+A value is its version in two bytes, followed by the fields in MessagePack. The number in a field is
+the first version that has it. The codec of this test writes versions 0 to 2 and also reads 3.
+"""
 
 import msgspec
 import pytest
@@ -26,6 +30,7 @@ CODEC = ValueCodec(
     "value",
     Value,
     (
+        # `note` came with version 1.
         str_field("note", 1, nullable=True),
         int_field("number", bits=16),
         bytes_field("data"),
@@ -93,6 +98,7 @@ def test_integer_wider_than_its_field_is_corrupt(number: int, *, fits: bool) -> 
 def test_version_that_is_not_readable_is_named_in_the_error() -> None:
     """A value of an unknown layout cannot be read, nor data without a version."""
     with pytest.raises(CorruptRecord, match="unknown value value version 4"):
+        # Version 4 with an empty body.
         CODEC.decode(b"\0\4\x90")
     with pytest.raises(CorruptRecord, match="expected a version of 2 bytes, got 1 bytes"):
         CODEC.decode(b"\0")

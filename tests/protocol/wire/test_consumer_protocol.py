@@ -1,4 +1,8 @@
-"""The consumer protocol's bytes equal those of Kafka's own classes."""
+"""The consumer protocol's bytes equal those of Kafka's own classes.
+
+A consumer sends its subscription with JoinGroup, and gets its assignment with SyncGroup; both begin
+with a version of two bytes. BEHAVIOUR is docs/kafka/BEHAVIOUR.md.
+"""
 
 import pytest
 
@@ -43,7 +47,7 @@ def test_subscription_of_each_version_keeps_the_fields_of_the_version(version: i
         topics=FULL.topics,
         user_data=FULL.user_data,
         owned_partitions=FULL.owned_partitions if version >= 1 else (),
-        generation_id=FULL.generation_id if version >= 2 else -1,
+        generation_id=FULL.generation_id if version >= 2 else -1,  # -1: unknown
         rack_id=FULL.rack_id if version >= 3 else None,
     )
 
@@ -80,6 +84,7 @@ def test_subscribed_topics_are_read_with_the_fields_of_version_0() -> None:
 
 
 @pytest.mark.parametrize("length", range(12))
+# The whole subscription has 14 bytes, so the longest prefix here ends within its last field.
 def test_truncated_subscription_is_a_consumer_protocol_error(length: int) -> None:
     """No prefix is a valid subscription, and no other exception escapes."""
     data = encode_subscription(ConsumerProtocolSubscription(topics=("ab",)), 0)[:length]
@@ -97,7 +102,8 @@ def test_subscription_that_ends_inside_a_number_is_truncated(data: bytes) -> Non
 @pytest.mark.parametrize(
     "data",
     [
-        b"meta-c1",  # an array of 1,952,526,637 elements
+        # The version is "me", so that the number of elements is "ta-c".
+        b"meta-c1",  # an array of 1,952,525,667 elements
         bytes.fromhex("0000ffffffff"),  # a null array
         bytes.fromhex("000000000001ffff"),  # a null string
         bytes.fromhex("00000000000100096162"),  # a string longer than the rest

@@ -1,6 +1,11 @@
 """The cost of one change (a join, a death) for a group, by the tables; the formula of the reads.
 
-`old` is the group on ZooKeeper, `new` the one with a coordinator (`builders.two_designs`).
+`old` is the group on ZooKeeper, `new` the one with a coordinator (`builders.two_designs`). By
+default each has two members; a third joins at JOIN_US, and one partition of each group then changes
+its owner. A side is one group of one run. An attempt is one try of a ZooKeeper member to own its
+share: it reads a view (the members it sees), computes a plan, and claims the plan's partitions; a
+claim that another owner prevents is a conflict. A member that fails too often gives up. In the
+formulas C is the number of members, T of topics, B of brokers, P of partitions.
 """
 
 import re
@@ -50,6 +55,7 @@ def test_requests_and_notifications_of_a_change_are_those_of_its_window() -> Non
     assert counts.requests is None
     assert new.counts.requests == 9
     assert (new.counts.reads, new.counts.notifications, new.counts.plans) == (None, None, 1)
+    # Requests of any kind that the change caused.
     assert (old.asked, new.asked) == (54 + 18, 9)
 
 
@@ -77,6 +83,7 @@ def test_time_without_an_owner_counts_until_the_group_is_stable() -> None:
     assert old.unowned_us == old.longest_unowned_us == 120_000 - 10_000
     assert new.settled_us == S + 2_000
     assert new.unowned_us == 2_000
+    # `given_up`: partitions that a member released.
     assert (old.given_up, new.given_up) == (1, 1)
 
 
@@ -103,6 +110,7 @@ def test_change_without_a_later_computation_never_settles() -> None:
     old, _ = both_costs(**tables)
 
     assert old.settled_us is None
+    # The partition has no owner from 10 to 210 ms after the join.
     assert old.unowned_us == 200_000
 
 

@@ -1,7 +1,9 @@
 """Report sections about the two designs: a group on ZooKeeper beside one with a coordinator.
 
 The builders make a run with the groups `old` (on ZooKeeper) and `new`, each of two members, which a
-third one joins.
+third one joins. An attempt is one try of a ZooKeeper member to own its share: it reads a view (the
+members it sees) and computes a plan, or gives up. "here" are counts of this run, a law is the curve
+of a formula for the number of requests.
 """
 
 from pathlib import Path
@@ -45,6 +47,7 @@ def test_felt_effects_come_first_and_then_both_answers() -> None:
     assert isinstance(changed, TextTable)
     assert isinstance(alike, TextTable)
     assert changed.caption == "What the coordinator changed, in a group of 3"
+    # 72 = 54 reads and 18 writes on ZooKeeper, against 9 requests to the coordinator.
     assert ("requests that a join caused", "72", "9", "÷ 8.0") in changed.rows
     assert ("plans computed in a join", "3", "1", "÷ 3.0") in changed.rows
     assert alike.caption == "What it did not change, in a group of 3 (less than a factor of 2)"
@@ -58,6 +61,7 @@ def test_figure_that_is_zero_in_both_designs_is_omitted() -> None:
     assert isinstance(changed, TextTable)
     assert all("refused" not in str(row[0]) for row in changed.rows)
     assert ComparedFigure(name="a", values=(0, 1)).is_changed
+    # 3 is not twice as much as 2.
     assert not ComparedFigure(name="a", values=(3, 2)).is_changed
     assert ComparedFigure(name="a", values=(4, 2)).is_changed
 
@@ -71,6 +75,7 @@ def test_figures_are_of_the_largest_size_that_both_designs_have() -> None:
     ]
     felt = two_designs_sections(runs, [f"run-{old}" for old, _ in sizes])[0]
     captions = [part.caption for part in felt.parts if isinstance(part, TextTable)]
+    # 3 members are a size of both designs, and 5 are; 9 and 7 are not.
     assert captions[0] == "What the coordinator changed, in a group of 5"
 
 
@@ -87,6 +92,7 @@ def test_growth_has_runs_measured_points_and_the_law() -> None:
         ("coordinator requests", 3, 9),
     }
     laws = {row["text"] for row in rows if row["mark"] == "law name"}
+    # The curves are for the cluster of the measurement, and for the one of this run.
     assert laws == {"law: 1 broker, 64 partitions", "law: 1 broker, 6 partitions"}
     assert growth.picks[0].options == ("one member joins",)
 

@@ -1,4 +1,9 @@
-"""Sides: the compared groups of runs, one per design, and the changes in each of them."""
+"""Sides: the compared groups of runs, one per design, and the changes in each of them.
+
+A side is one group of one run; a change is a join, a death or another fault. By default the groups
+`old` (on ZooKeeper) and `new` have two members each, a third joins both at JOIN_US, and `crash_of`
+kills a member at DEATH_US; the run ends at END_US.
+"""
 
 import pytest
 
@@ -26,6 +31,7 @@ def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
     """A side's title has only what its neighbours' titles need to differ: group, size, run."""
     run = (two_design_facts(), two_design_tables())
     larger = two_design_facts()
+    # With the late member the groups have ten.
     larger.manifest.config["groups"]["old"]["members"] = 9
     larger.manifest.config["groups"]["new"]["members"] = 9
 
