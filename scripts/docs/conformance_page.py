@@ -39,6 +39,7 @@ FAMILIES = {
 """Kafka's tests that the scenarios are taken from, by the prefix of their ids."""
 STATUSES = ("covered", "deviates", "not applicable", "missing")
 _ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+)(?:\.\.(\d+))?")
+"""An id, or a range of ids: GC-010, GC-010..012."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ QUOTED_WORDS = 5
 """Number of consecutive words that make a quotation."""
 STATUSES = ("covered", "deviates", "no matter for a test", "missing")
 _ID = re.compile(r"\bZK-\d+\b")
+# An item of a list, or a row of a table, that begins with a bold id.
 _RULE = re.compile(r"^(?:\* |\| )\*\*(ZK-\d+)\*\* ?(.*)$", re.MULTILINE)
 _SECTION = re.compile(r"^##+ (.*)$", re.MULTILINE)
 _WORD = re.compile(r"[a-z0-9]+")
@@ -104,7 +105,7 @@ def quotes(text: str, rule: Rule) -> bool:
 
 
 def statuses() -> dict[str, str]:
-    """Return the status of each rule."""
+    """Return the status of each rule; a rule without a reason or a quoting test is missing."""
     reasons, places = read_reasons(), named()
     status = {}
     for rule in read_rules().values():

@@ -288,6 +288,7 @@ def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
     A run that a worker breaks off because of it must not count as broken by a bug.
     """
     with command_line.started(
+        # 5,000 seeds, so that the search cannot end before Ctrl-C.
         *("explore", "reference", "--workers", "2", "--count", "5000", "--recheck", "50")
     ) as process:
         folder = command_line.folder / "runs/explorations/reference/latest"

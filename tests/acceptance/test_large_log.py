@@ -144,6 +144,7 @@ def on_ray(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     del local_ray
     definition = large_log(
         records=RECORDS,
+        # So that several heartbeats fall into a load, which takes 50 ms or more.
         broker_config={"broker.session.timeout.ms": 3_000, "broker.heartbeat.interval.ms": 10},
         after_faults="5s",
     )

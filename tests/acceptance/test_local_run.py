@@ -2,7 +2,7 @@
 
 The experiments are shipped files, played on a clock ten times as fast as real time. `command_line`
 runs `python -m coordlab` in a process of its own and an empty folder; `runs()` are the run
-directories in it.
+directories in it. SCALED_DOWN are short timeouts, ENDLESS is a fault of 100 s.
 """
 
 import json

@@ -32,6 +32,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
 TOOL = "tool"
 """A group without members that the tests create and delete."""
 TOPICS = ("--topic", "orders:0,1")
+"""Option that names the partitions 0 and 1 of orders."""
 
 
 def ask(command_line: CommandLine, *words: str) -> tuple[int, Any]:
@@ -81,6 +82,7 @@ def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
     visits = {row.node for row in rows if row.node.startswith("admin-") and row.node != "admin-0"}
     assert len(visits) == 1 + 2 + 4 + 1
     removed = [row for row in rows if row.kind == TraceKind.OFFSET_REMOVED]
+    # `delete-offsets` removed the first, the deletion of the group the second.
     assert [row.partition for row in removed] == ["orders-1", "orders-0"]
     assert {(row.group, row.cause) for row in removed} == {(TOOL, "deleted by an administrator")}
     check_no_process_is_left(command_line)
@@ -106,7 +108,7 @@ def check_described(code: int, described: Any, killed: int) -> None:  # noqa: AN
     (rebalance,) = described["rebalances"][GROUP]
     assert (rebalance["reason"], rebalance["new_generation"]) == ("join", 1)
     assert rebalance["length_us"] > 0
-    assert described["unseen"] is None
+    assert described["unseen"] is None  # no part of the trace is missing
 
 
 def check_refused(command_line: CommandLine) -> None:

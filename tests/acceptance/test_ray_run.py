@@ -200,7 +200,7 @@ def test_ctrl_c_leaves_no_process(interrupted: CommandLine) -> None:
     """Neither a node nor the run's own Ray remains."""
     (past,) = interrupted.runs()
     pids = node_pids(rows_of_run(past.path))
-    assert len(pids) >= 5
+    assert len(pids) >= 5  # enough processes that could remain; there are eight nodes
     check_no_process_is_left(interrupted)
     assert [name for name, pid in pids.items() if start_ticks(pid) is not None] == []
 
@@ -236,7 +236,10 @@ def test_run_whose_driver_was_killed_leaves_no_process(killed: CommandLine) -> N
 
 
 def test_disk_that_fills_is_one_message_and_keeps_the_traced_rows(tmp_path: Path) -> None:
-    """The traces of the nodes fill a disk of 4.6 MB: exit code 255, no PASS, no node remains."""
+    """The traces of the nodes fill a disk of 4.6 MB: exit code 255, no PASS, no node remains.
+
+    A run reserves 4 MB of its disk for the end of its files, so that little is left for traces.
+    """
     command_line = CommandLine(tmp_path)
     with small_disk(tmp_path / "disk", "4600k") as disk:
         done = command_line.run("run", "coordinator_crash", *SCALED_DOWN, "--runs", str(disk))

@@ -185,7 +185,7 @@ def test_tab_reaches_the_controls_and_every_lane(shelf: Shelf) -> None:
     with shelf.opened("violated") as page:
         draw_all(page)
         reached: list[str] = []
-        for _ in range(600):
+        for _ in range(600):  # far more than the controls and links of the page
             page.keyboard.press("Tab")
             where, ring = page.evaluate(
                 "() => { const at = document.activeElement;"
@@ -236,7 +236,7 @@ def test_evidence_of_a_violation_links_into_the_lanes(shelf: Shelf) -> None:
         expect(page.locator(f"#{targets[chosen]}")).to_be_in_viewport()
         shown = shown_range(page)
         assert shown[0] < from_s < shown[1]
-        assert _length(shown) < 30
+        assert _length(shown) < 30  # seconds: the surroundings of the row, not the whole run
         page.go_back()
         page.wait_for_function("window.coordlab.range()[0] === 0")
 

@@ -109,7 +109,7 @@ def test_a_planted_source_of_nondeterminism_is_noticed(
 ) -> None:
     """A check that cannot fail proves nothing: each source gives several digests.
 
-    It is planted in a cluster of test nodes ("fake") and in one of Kafka's nodes ("real").
+    It is planted in a cluster of simple test nodes ("fake") and in one of the lab's own ("real").
     """
     for cluster in ("fake", "real"):
         assert len(set(digests[f"planted in {cluster}: {source}"])) > 1

@@ -59,10 +59,10 @@ def sections_of(name: str) -> set[str]:
     words = {word for line in headings for word in re.findall(r"`([a-z-]+)`", line)}
     if name == "MEASURED_BOUNCE":
         return words
-    if name == "MEASURED_FAILOVER":
+    if name == "MEASURED_FAILOVER":  # words of headings and columns, and the points of a list
         points = text.split("(points `1` to `7`)")[1].split("\n## ")[0]
         return words | set(re.findall(r"^(\d)\. ", points, re.MULTILINE))
-    if name == "BEHAVIOUR":
+    if name == "BEHAVIOUR":  # numbers, rows of the table in 6.6, and the two coordinators
         recipes = text.split("\n## 6.6 ")[1].split("\n# 7. ")[0]
         rows = re.findall(r"^\| ([a-j]\d?) \|", recipes, re.MULTILINE)
         return numbers | {f"6.6 {row}" for row in rows} | {"[S]", "[J]"}

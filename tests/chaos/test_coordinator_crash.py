@@ -138,6 +138,7 @@ def test_acknowledged_commit_that_is_forgotten_is_found(monkeypatch: pytest.Monk
     remember = GroupOffsets.append_succeeded
 
     def forget(self: GroupOffsets, partition: TopicPartition, stored: CommittedOffset) -> bool:
+        # Only later commits are forgotten, so that an older offset is there to be kept.
         if partition == TopicPartition("orders", 0) and stored.value.offset > 20:
             self.append_failed(partition, stored.value)
             return False

@@ -200,6 +200,7 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
     delays_us = {time_us - first_us for server, time_us in old_members if server in late_servers}
     slow = {name for name, (server, _) in notified.items() if server in late_servers}
     assert late_servers == {"zookeeper-1"}
+    # 400 ms, and up to 100 ms for everything else
     assert all(SECOND * 2 // 5 <= delay_us <= SECOND // 2 for delay_us in delays_us)
 
     views = views_of(run)
@@ -233,13 +234,19 @@ def test_split_views_cost_conflicts_and_a_member_that_gives_up() -> None:
         if detail_of_row(row)["done"]
     ]
 
+    # Kafka 1.1.1 itself had 34 conflicts, and settled after 40.5 s.
     assert len(conflicts) >= 30
     assert "starting" in gave_up
     assert 20 * SECOND <= done[-1].time_us - injected_us(run) <= 45 * SECOND
 
 
 def test_release_that_goes_on_in_the_next_session_deletes_owner_nodes_of_the_living() -> None:
-    """ZooKeeper deletes a node without regard to its owner or session (ZK-74, ZK-23, ZK-08)."""
+    """ZooKeeper deletes a node without regard to its owner or session (ZK-74, ZK-23, ZK-08).
+
+    1. A slow member is cut off in the midst of its release, and its session ends.
+    2. Other members claim what it had owned.
+    3. In its next session the member continues the release, and deletes the others' nodes at once.
+    """
     run = played("zookeeper_late_release")
     assert run.results.verdict == "pass"
     (expired,) = of(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)

@@ -91,7 +91,8 @@ def test_no_check_accuses_a_group_whose_members_write_no_rows(
 ) -> None:
     """No check raises, either: the trace of a real client must not be an internal error.
 
-    With only member 1 unseen, the group is one of the lab that a client from outside has joined.
+    `unseen` is the prefix of the members whose rows are removed. If only member 1 is unseen, the
+    group is one of the lab that a client from outside has joined.
     """
     experiment, all_rows = play_two_groups(faults)
     assert guests_in(all_rows) == ()
@@ -109,7 +110,7 @@ def test_no_check_accuses_a_group_whose_members_write_no_rows(
     assert CheckOutcome.INCONCLUSIVE not in {report.outcome for report in reports}
     (liveness,) = [report for report in reports if report.check == "liveness"]
     assert liveness.outcome is CheckOutcome.PASS
-    assert liveness.seen["groups"] == 1
+    assert liveness.seen["groups"] == 1  # readers only
 
 
 def test_members_without_rows_would_be_accused_as_members_of_the_lab() -> None:

@@ -18,6 +18,7 @@ from tests.support.builders.rows import OFFSETS_0, Rows
 
 BOTH: tuple[str, ...] = (OneOwnerProcesses.name, PositionsNeverGoBack.name)
 ASKED: dict[str, tuple[str, ...]] = {"old": BOTH, "new": BOTH}
+"""`must_hold` of a file in which both groups demand both properties."""
 C0, C1 = "consumer-old-0", "consumer-old-1"
 
 

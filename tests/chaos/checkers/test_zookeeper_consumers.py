@@ -210,6 +210,7 @@ def test_member_that_is_never_notified_of_a_change_is_found() -> None:
     story.heals_and_waits()
 
     (summary,) = summaries(story)
+    # within NOTICE_US and a session, 16 s
     assert summary.startswith("consumer-old-0 never heard of the last change of old, within 1")
 
 

@@ -1,9 +1,9 @@
 """The search that must not show a planted bug: it continues, and refuses bugs that do nothing.
 
-A planted bug is a change of our code that a search must find. The bugs here are in the code for
-operations (rollouts, scalings), and the space `operations` shows them. Other spaces have no
-operations, so that none of their seeds may show one. The record (PAGE) is the page with the seed
-that shows each bug.
+A planted bug is a change of our code that a search must find. The bugs here show in the space
+`operations`, with its rollouts and scalings. The search plays another space with all of them
+planted: none of its seeds may show one. The record (PAGE) is the page with the seed that shows each
+bug.
 """
 
 from contextlib import ExitStack

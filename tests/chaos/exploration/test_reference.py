@@ -1,7 +1,9 @@
 """The reference space has its promised sizes, and each of its runs does its minimum of work.
 
 The speed of a search is measured with this space. A run must do some work (`minimum`), so that a
-broken cluster, which is fast, cannot count as a fast run. Garbage collection is paused during runs.
+broken cluster, which is fast, cannot count as a fast run. Garbage collection is paused during runs:
+LEFT_MAX is the number of objects that a batch of runs may leave before cycles are collected, and
+SELDOM has the thresholds for one long run.
 """
 
 import gc
@@ -38,6 +40,7 @@ def test_reference_has_the_sizes_that_its_speed_is_quoted_for() -> None:
     assert sum(topic.partitions for topic in experiment.topics.values()) == 12
     assert space.faults.window == "30s"
     assert experiment.run.liveness_timeout == "15s"
+    # No list of checks means all of them.
     assert not experiment.checks or set(experiment.checks) == set(CHECKERS)
     assert min(space.minimum.fetches, space.minimum.commits, space.minimum.faults) > 0
 
@@ -50,6 +53,7 @@ def test_reference_run_passes_and_does_its_minimum(seed: int) -> None:
 
     assert played.result is PlayResult.PASS
     assert missing_work(space.minimum, played) == []
+    # Each request is an event, and there are others; not every request is a Fetch.
     assert played.events > sum(played.requests.values()) > played.requests["Fetch"]
 
 
@@ -66,7 +70,10 @@ def test_run_below_its_minimum_names_the_missing_work() -> None:
 
 
 def test_garbage_collector_is_paused_and_restored() -> None:
-    """A caller that plays one run must not find the collector switched off."""
+    """A caller that plays one run must not find the collector switched off.
+
+    The nested block must not switch it on before the outer one ends.
+    """
     frozen = gc.get_freeze_count()
     with collecting_afterwards():
         assert not gc.isenabled()

@@ -103,13 +103,13 @@ def test_signature_has_each_kind_of_the_evidence_once_without_names() -> None:
 def test_order_of_the_evidence_makes_a_difference_and_its_length_is_bounded() -> None:
     """An append after an election is a split brain; one before it is a lost end of the log.
 
-    Both findings still claim the same, because `claims_as` ignores the story.
+    Both findings still claim the same, because `claims_as` ignores the story. MAX_STEPS is 12.
     """
     in_order, reversed_order, long = Rows(), Rows(), Rows()
     kinds = list(TraceKind)
     for rows, order in (
         (in_order, kinds[:2]),
-        (reversed_order, kinds[1::-1]),
+        (reversed_order, kinds[1::-1]),  # the same two kinds, in reverse order
         (long, kinds[:20]),
     ):
         for index, kind in enumerate(order):

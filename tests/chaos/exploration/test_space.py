@@ -201,6 +201,7 @@ def test_value_with_which_no_cluster_can_run_names_its_setting(tmp_path: Path) -
     )
 
     assert problem.path == "settings.cluster.brokers[1]"
+    # The line of the setting, counted from 1.
     assert problem.line == VALID[: VALID.index("cluster.brokers: [3, 4]")].count("\n") + 1
     assert "no experiment could be run with it" in problem.message
     assert all(other.path == problem.path for other in others)

@@ -1,6 +1,7 @@
 """An exploration's directory: no finished run is lost, and results of other code are refused.
 
-`batches.jsonl` has one record per line. A search that was ended resumes from it (`--resume`).
+`batches.jsonl` has one record per line. A search that was ended resumes from it (`--resume`). The
+runs of the records are made up: `passed(0)` is a run of seed 0 that passed.
 """
 
 import re

@@ -137,12 +137,15 @@ def test_reset_closes_connections_of_the_named_purposes_and_is_momentary() -> No
         "reset consumer-readers-0 consumer-readers-1 - broker-0 (coordinator)"
     ]
     assert entry.outcome is FaultOutcome.HIT
-    assert entry.resolved["connections"] == 3
+    assert entry.resolved["connections"] == 3  # the runtime without nodes always reports three
     assert [kind for kind, _, _ in run.traced()] == [TraceKind.FAULT_INJECTED]
 
 
 def test_reset_of_no_connection_is_a_miss() -> None:
-    """Nothing was broken: such a run proves nothing."""
+    """Nothing was broken: such a run proves nothing.
+
+    Every injection is traced before it is carried out; only then the reset finds no connection.
+    """
     run = Injecting({"at": "1s", "fault": "reset", "from": "broker(0)", "to": "broker(1)"})
     run.runtime.open_connections = 0
 
@@ -217,7 +220,7 @@ def test_members_survive_unless_a_link_of_theirs_is_affected(
 
 
 def test_blast_radius_is_that_of_the_isolated_end() -> None:
-    """`from` names the end that the fault isolates."""
+    """`from` names the end that the fault isolates: member 1, which owns orders-1."""
     run = Injecting(fault("cut", "member(readers, 1)", "brokers"))
 
     assert run.inject().blast_radius == BlastRadius(groups=("readers",), partitions=("orders-1",))

@@ -28,7 +28,10 @@ def jumping(step: timedelta) -> Iterator[datetime]:
 
 
 def jump_clock(monkeypatch: pytest.MonkeyPatch, step: timedelta) -> None:
-    """Let every reading of the wall clock differ by `step` from the last."""
+    """Let every reading of the wall clock differ by `step` from the last.
+
+    The manifest reads it by `_now`, other code by the functions of `time`.
+    """
     moments = jumping(step)
     monkeypatch.setattr(run_directory, "_now", lambda: next(moments))
     monkeypatch.setattr(time, "time", lambda: next(moments).timestamp())
@@ -69,7 +72,10 @@ def test_run_with_a_jumping_wall_clock_is_the_same_run(
 def test_run_clock_advances_steadily_while_the_wall_clock_jumps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nodes on Ray read this clock; the machine's wall clock is read once, at its origin."""
+    """Nodes on Ray read a RunClock. It reads the machine's wall clock once, when it starts.
+
+    After that it adds the monotonic time, here 1.5 s.
+    """
     monotonic_ns = 5_000_000_000
     monkeypatch.setattr(time, "monotonic_ns", lambda: monotonic_ns)
     clock = RunClock.starting_now()

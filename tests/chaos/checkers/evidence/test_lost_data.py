@@ -192,7 +192,10 @@ def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
 
 
 def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
-    """The new coordinator has no group: the first member to join begins a new one."""
+    """The new coordinator has no group, so that the first member to join begins a new one.
+
+    The new owner (6.2 s) is assigned before the old one knows that it has lost the partition.
+    """
     rows = last_replica_lost()
     rows.add(5.2, "broker-0", TraceKind.LOAD_STARTED, partition=OFFSETS_0, leader_epoch=3)
     rows.add(5.3, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=3)

@@ -180,9 +180,10 @@ def test_decision_with_a_later_clock_is_waited_for(clock_error_us: int, findings
 def test_marker_after_a_completed_transaction_belongs_to_the_next_one(
     completed_s: float | None, findings: int
 ) -> None:
-    """The commit was completed at 2.5 s, so the abort in the group at 60 s is not its end.
+    """If the commit was completed at 2.5 s, the abort in the group at 60 s is not its end.
 
-    The commit's own end has no row, because the group was loaded together with the marker.
+    Then the commit's own end has no row, because the group was loaded together with the marker.
+    Without the completion, the abort contradicts the decision.
     """
     rows = Rows()
     pending(rows, 1)
@@ -259,7 +260,7 @@ def test_wrong_end_without_a_load_has_no_excuse() -> None:
 
 
 def test_wrong_end_after_the_previous_one_has_no_excuse() -> None:
-    """The end at 10.05 s is that of the aborted transaction, so no late end is left."""
+    """The end at 10.05 s is that of the aborted transaction, so it cannot come late at 11.2 s."""
     rows = Rows()
     pending(rows, 9)
     completed(rows, 10.05, committed=False)

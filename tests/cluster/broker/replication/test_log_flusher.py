@@ -63,14 +63,14 @@ def test_system_writes_back_data_that_is_dirty_for_30_seconds() -> None:
     """In Linux dirty data expires after 30 s, and the kernel's flusher wakes up every 5 s.
 
     A check first notes that a log is dirty, up to 5 s after the append. The write-back follows at
-    the first check 30 s after that.
+    the first check 30 s after that: here at 42 to 47 s.
     """
     lab = FlusherLab()
     lab.seconds(12)
     lab.append(lab.orders)
-    lab.seconds(29)
+    lab.seconds(29)  # at 41 s
     assert lab.orders.storage.flushed_length == 0
-    lab.seconds(10)
+    lab.seconds(10)  # at 51 s
     assert lab.orders.storage.flushed_length == 1
     assert lab.orders.recovery_point == 0, "Kafka itself did not flush"
 

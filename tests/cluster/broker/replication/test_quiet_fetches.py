@@ -145,7 +145,11 @@ class Follower:
         """A Fetch that waits, with the first answers of both leaders."""
 
     def request(self, leader: Leader) -> FetchRequest:
-        """Return a Fetch from the follower's log ends; equal positions are the same object."""
+        """Return a Fetch from the follower's log ends.
+
+        Unchanged positions are the same object as in the last Fetch, as a real follower sends them:
+        QuietFetches compares the objects first.
+        """
         positions = []
         for index, end in self.ends.items():
             partition = leader.partitions[TopicPartition(TOPIC, index)]
@@ -243,7 +247,7 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
 def test_quiet_partition_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower of hundreds of partitions usually lacks records of one, which alone is read."""
     leader, follower = Leader(QuietFetches), Follower(B, 101)
-    for now_us in (1, 2):  # all partitions become quiet
+    for now_us in (1, 2):  # two Fetches with equal positions and no records: all become quiet
         leader.reader.read(follower.request(leader), now_us)
     read_partitions: list[int] = []
     fetch_nothing = Partition.fetch_nothing
