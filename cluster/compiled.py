@@ -85,7 +85,7 @@ class _Library:
         self._library = importlib.util.module_from_spec(spec)
         sys.modules[LIBRARY] = self._library
         loader.exec_module(self._library)
-        self._unpicklable = set(names)
+        self._unpicklable = set(names)  # modules whose classes pickle cannot handle yet
         self._running = 0  # bodies that run now, one within another
 
     def run_body(self, name: str) -> ModuleType:

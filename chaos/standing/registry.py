@@ -95,7 +95,7 @@ def claim(runs: Path, cluster: StandingCluster) -> tuple[DeadCluster, ...]:
                 died += _remove_if_dead(runs, cluster.name)
             else:
                 return tuple(died)
-        # Each attempt met a new claim, whose cluster was dead as well.
+        # Each attempt met another claim, which was released at once or whose cluster had died.
         raise NameTaken(f"the name `{cluster.name}` is claimed again and again in {folder}")
     finally:
         unfinished.unlink(missing_ok=True)

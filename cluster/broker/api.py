@@ -311,5 +311,5 @@ def _with_body(
 
 
 def _refuse_other_world(request: ZooKeeperRequest | QuorumRequest) -> NoReturn:
-    """Raise SimulationError: only ZooKeeper servers get such requests."""
+    """Raise SimulationError: only ZooKeeper servers get requests of these types."""
     raise SimulationError(f"a broker is no ZooKeeper server, got {type(request).__name__}")

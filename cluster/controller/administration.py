@@ -86,6 +86,7 @@ def alter_partition_reassignments(
         for target in topic.partitions:
             name = TopicPartition(topic.name, target.partition_index)
             partition = image.partition(name)
+            # `target.replicas` in the order in force already is no error, and needs no record.
             error, message = _check_reassignment(image, partition, target)
             answers.append(
                 ReassignablePartitionResponse(

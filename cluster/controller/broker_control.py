@@ -242,7 +242,10 @@ class BrokerControl:
         target_isr: tuple[BrokerId, ...],
         is_acceptable_leader: Callable[[BrokerId], bool],
     ) -> None:
-        """Add the record of an ISR and its election to `decision`, if they change the partition."""
+        """Add the record of an ISR and its election to `decision`, if they change the partition.
+
+        `target_isr` may be empty: the last member then stays, without being elected.
+        """
         unclean = self._image.topic_config(name.topic).unclean_leader_election_enable
         record = change_partition(
             name,

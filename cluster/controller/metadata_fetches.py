@@ -32,6 +32,7 @@ class MetadataFetches:
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
         self._parked: dict[RequestId, FetchPartition] = {}
+        """The position that each parked Fetch requests."""
 
     def handle(self, request_id: RequestId, request: FetchRequest, result: Result) -> None:
         """Answer a Fetch, or park it for `max_wait_ms` if no record is at its offset yet."""

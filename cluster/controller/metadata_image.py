@@ -236,7 +236,7 @@ class MetadataImage:
             isr=before.isr if record.isr is None else tuple(map(BrokerId, record.isr)),
             leader=BrokerId(record.leader) if has_new_leader else before.leader,
             # Only a new leader begins an epoch; every change begins a partition epoch.
-            # `has_new_leader` counts as 0 or 1; a record may also name the same leader again.
+            # `has_new_leader` counts as 0 or 1.
             leader_epoch=LeaderEpoch(before.leader_epoch + has_new_leader),
             partition_epoch=PartitionEpoch(before.partition_epoch + 1),
         )

@@ -258,6 +258,7 @@ class ClientConnection(Connection):
             callback()
 
     def _fail(self, entry: InFlightRequest, failure: Disconnected | RequestTimedOut) -> None:
+        """Trace a failure, also in a run that traces no other messages, and pass it on."""
         error = "TIMED_OUT" if isinstance(failure, RequestTimedOut) else "DISCONNECTED"
         self._trace(TraceKind.REQUEST_FAILED, entry.envelope, error=error)
         entry.on_response(failure)
@@ -293,6 +294,7 @@ class ClientConnection(Connection):
     def _setup_timed_out(self, setup_timeout_us: int) -> None:
         self._setup_timer = None
         self._send_close("setup timed out")
+        # The callbacks run at once: unlike `close`, this is no call of the node.
         self._end(Disconnected(f"{self.peer} did not accept within {setup_timeout_us} us"))()
 
     def _cancel_setup_timer(self) -> None:

@@ -131,7 +131,10 @@ class LocalLives(NodeLives[LocalLife]):
         return self._crash(node)
 
     async def power_loss(self, node: NodeName) -> HitNode:
-        """End the node, and remove from its logs all bytes that were not flushed."""
+        """End the node, and remove from its logs all bytes that were not flushed.
+
+        In this order: the live node could otherwise append behind the cut.
+        """
         hit = self._crash(node, cause=KillCause.POWER_LOSS)
         if has_disk(self._life(node).spec):
             cut_to_flush_marks(self._disk_of(node))

@@ -217,7 +217,8 @@ class RayLives(NodeLives[RayLife]):
     def lose_nodes(self, nodes: Sequence[NodeName]) -> str:
         """Record that nodes died with their machine, and begin to start them on other machines.
 
-        Brokers start with an empty disk and replicate; clients join as new members.
+        Brokers start with an empty disk and replicate; clients join as new members. If a controller
+        or a ZooKeeper server was lost, no node is started, because the run will end.
         Returns: the reason why the cluster cannot continue without the nodes, "" if it can.
         """
         lives = [life for name in nodes if (life := self._lives[name]).process is not None]

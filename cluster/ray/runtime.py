@@ -118,6 +118,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
         key = (change.machine, change.since_s)
         event = self._machine_events.get(key) or MachineEvent(
             address=self._fleet.machines[change.machine].machine.address,
+            # The silence began with the last answer, `silent_s` of real time ago.
             from_us=now_us - round(silent_s * 1e6 * self._clock.time_scale),
             until_us=None,
             nodes=self._fleet.nodes_on(change.machine),

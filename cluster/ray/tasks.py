@@ -89,6 +89,7 @@ class RayWorkers:
         self._wanted = size
         self._clock = clock
         self._connected_here = False
+        """True if this object has connected the process to Ray, and must disconnect it."""
         self._workers: list[_StartedWorker] = []
         self._deaths_in_a_row = 0
 
@@ -169,7 +170,10 @@ class RayWorkers:
         return events
 
     def _answer(self, worker: _StartedWorker) -> Finished | Died | None:
-        """Process the answer to a worker's last call; None if the answer shows that it is up."""
+        """Process the answer to a worker's last call.
+
+        Returns None if it is the first answer, the worker's name, which shows that it is up.
+        """
         try:
             answer = ray.get(worker.call)
         except RayError as error:

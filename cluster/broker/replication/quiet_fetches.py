@@ -145,7 +145,7 @@ class QuietFetches:
             epoch == replica_epoch and self._eligible.get(BrokerId(replica_id), -1) <= replica_epoch
         )
         if not is_new:
-            # The parked Fetch may be older than the remembered one, which a newer Fetch replaced.
+            # A newer Fetch of the follower may have replaced the positions of this parked one.
             is_asked = quiet is not None and quiet.topic is topic
             return quiet if is_asked and is_current else None
         if quiet is not None and not (is_current and quiet.ask(topic)):

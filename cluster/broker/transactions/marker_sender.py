@@ -43,7 +43,10 @@ class MarkerSender:
         self._channels = BrokerChannels(host, TRANSACTION_MARKERS)
 
     def send(self, markers: SendMarkers) -> None:
-        """Send the markers to the leaders of all partitions; a retry waits for RETRY_US first."""
+        """Send the markers to the leaders of all partitions; a retry waits for RETRY_US first.
+
+        A first attempt waits for the next event, since `on_answered` must not be called yet.
+        """
         self._host.after(RETRY_US if markers.is_retry else 0, self._send, markers)
 
     def _send(self, markers: SendMarkers) -> None:

@@ -2,8 +2,8 @@
 
 An error is retriable if Kafka's AdminClient retries it for the same request. `keys` are the groups
 or partitions that one request asked for; each function returns a value or a ClientError for each
-key. The functions of answers to requests of one group give the only key all results. A parameter
-with an underscore is unused: callers pass all functions the same arguments.
+key. The functions for requests of a single group return all results under its key. A parameter with
+an underscore is unused: AdminClient calls all functions for groups with the same arguments.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -112,8 +112,8 @@ class Fetcher:
         available: dict[NodeName, bool] = {}
         for partition, state in self._subscription.assigned.items():
             position = state.position
-            if position is None or partition in self._completed:  # no position yet, or records
-                continue
+            if position is None or partition in self._completed:
+                continue  # nothing to fetch from yet, or records that were not collected
             if state.retry_at_us and self._host.now_us() < state.retry_at_us:
                 held_until_us = _earlier(held_until_us, state.retry_at_us)
                 continue

@@ -140,7 +140,10 @@ class GroupConsumer:
         )
 
     def _make_commits(self, transaction_timeout_ms: int | None) -> Commits:
-        """Return the object that commits: with a timeout, in transactions of a new producer."""
+        """Return the object that commits: without a timeout by OffsetCommit, else in transactions.
+
+        Transactions are of a new producer.
+        """
         host, config = self._host, self._config
         backoff = retry_backoff(host, config)
         if transaction_timeout_ms is None:

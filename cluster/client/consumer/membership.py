@@ -180,6 +180,7 @@ class Membership:
             protocols=self._subscriber.protocols(),
             reason=truncate_reason(self._rejoin_reason),
         )
+        # The coordinator may park a JoinGroup for the whole rebalance timeout.
         timeout_ms = max(config.request_timeout_ms, rebalance_timeout_ms + JOIN_GROUP_EXTRA_MS)
         self._discovery.send(request, JoinGroupResponse, timeout_us=timeout_ms * MS).add_listener(
             lambda answer: self._join_group_answered(answer, sent, join)

@@ -100,7 +100,7 @@ class TransactionalCommits:
             # Cleared before listeners of `result` run, so that they may begin the next transaction.
             self._running = None
             # In doubt: the group coordinator `error.peer` has the offsets, and may still commit
-            # them. After any other error none has: the row then has no peer.
+            # them. After any other error the offsets never count, and the row has no peer.
             in_doubt = error.peer if isinstance(error, TransactionInDoubt) else None
             self._fail(offsets, sent, result, error, peer=in_doubt)
             return

@@ -68,7 +68,8 @@ class CoordinatorDiscovery:
         """Create a discovery that knows no coordinator.
 
         `wakeup` is set at the end of each lookup; `member_id` supplies a column of the trace;
-        `on_change` is called when a coordinator was found or marked unknown.
+        `on_change` is called when a coordinator was found or marked unknown. In a row of a found
+        coordinator the column `peer` names it, and `cause` the node that was asked.
         """
         self._host = host
         self._group_id = group_id
@@ -231,7 +232,7 @@ class CoordinatorDiscovery:
             self._lookup = None
         error = future.error
         if error is None:
-            named = future.value.coordinators[0]
+            named = future.value.coordinators[0]  # the request has one key, the group
             if named.error_code is ErrorCode.NONE:
                 self._found += 1
                 self._coordinator = CoordinatorNode(

@@ -203,7 +203,7 @@ class Metadata:
     def _refresh_aged(self) -> None:
         """Request an update of metadata that is `metadata.max.age.ms` old."""
         self._age_timer = None
-        self._equal_answers = 0  # the repeated answers lie too far back to slow this request down
+        self._equal_answers = 0  # earlier equal answers no longer lengthen the backoff
         self.request_update()
 
     def _apply(self, response: MetadataResponse) -> bool:

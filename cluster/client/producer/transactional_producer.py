@@ -172,7 +172,7 @@ class TransactionalProducer:
             # the decision to commit was already in the log. So this transaction is aborted.
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
-        except ClientError as error:  # `close` was called: CLOSED
+        except ClientError as error:  # `close` was called, or an error that no retry can help
             raise TransactionInDoubt(peer) from error
         return peer
 

@@ -87,7 +87,7 @@ def _round_robin(view: GroupView) -> dict[TopicPartition, str]:
     readers = {topic: view.threads(topic) for topic in view.partitions}  # topic -> its threads
     threads = sorted({thread for topic_readers in readers.values() for thread in topic_readers})
     thread_by_partition: dict[TopicPartition, str] = {}
-    turn = 0  # number of threads that were passed, modulo their number the next one
+    turn = 0  # index of the next thread, modulo the number of threads
     for partition in ordered:
         if not readers[partition.topic]:
             continue
