@@ -50,13 +50,14 @@ def median_ratio(values: Sequence[float], baselines: Sequence[float]) -> float:
 def machine() -> str:
     """Return the machine in one line: processor, cores, memory, Python."""
     model = platform.processor() or platform.machine()
-    cores = 0
+    cores = 0  # as a system without /proc/cpuinfo shows
     memory = ""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 model = line.split(":", 1)[1].strip()
                 cores += 1
+        # The first line is `MemTotal: 16000000 kB`.
         kib = int(Path("/proc/meminfo").read_text(encoding="utf-8").split()[1])
         memory = f", {kib / 1024**2:.0f} GiB"
     except OSError:

@@ -2,7 +2,8 @@
 
 Two actors, each a process, run on one machine. In one of them a server node answers heartbeats. The
 other sends it the same request in two ways: over the link, as a node does (with a Host's
-connections), and by a call of the server's actor. Two figures are measured of both ways in turn:
+connections), and by a call of the server's actor. A Host is all that a node may touch: connections,
+timers, storage, trace. Two figures are measured of both ways in turn:
 the round trip of one request after the other, and requests per second with many in flight.
 """
 
@@ -128,6 +129,7 @@ class LinkEnd:
         done = asyncio.get_running_loop().create_future()
         sent = answered = 0
 
+        # `number` is that of a connection; its next request follows each answer on it.
         def send(number: int) -> None:
             nonlocal sent
             sent += 1
@@ -179,6 +181,7 @@ async def _median_seconds(call: Callable[[], Awaitable[object]]) -> float:
 
 def _measure(run_dir: str) -> tuple[Measurement, ...]:
     """Start both actors, measure both ways in turn, and return the two figures."""
+    # No CPU is reserved, and Ray must not hold back any of the IN_FLIGHT calls.
     actor_class = ray.remote(num_cpus=0, max_concurrency=2 * IN_FLIGHT)(LinkEnd)
     server, client = actor_class.remote(SERVER, run_dir), actor_class.remote(CLIENT, run_dir)
     addresses = ray.get([server.listen.remote(), client.listen.remote()])

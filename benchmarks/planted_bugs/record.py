@@ -79,6 +79,7 @@ def page(hunts: Sequence[Hunted]) -> str:
 
 def write_page(hunts: Sequence[Hunted]) -> None:
     """Write the page about BUGS; the section about OPERATION_BUGS is kept."""
+    # Everything from the heading OPERATIONS on is kept: its section, and ABSENT.
     former = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     mark = f"## {OPERATIONS}\n"
     kept = former[former.index(mark) :] if mark in former else ""
@@ -151,6 +152,7 @@ def _row(hunted: Hunted) -> str:
     if shrunk is None:
         checks = ", ".join(hunted.checks)
         return f"| {bug.name} | {bug.where} | {hunted.seeds_tried} | {checks} | not shrunk | | |"
+    # More than one schedule was shrunk if the first was left with too many faults.
     nth = "" if hunted.tries == 1 else f", of schedule {hunted.tries}"
     return (
         f"| {bug.name} | {bug.where} | {hunted.seeds_tried} | {', '.join(hunted.checks)} | "
@@ -160,7 +162,7 @@ def _row(hunted: Hunted) -> str:
 
 
 def _story(hunted: Hunted) -> list[str]:
-    """Return the section of a bug: its change, its rule, and the shrunk plan."""
+    """Return the section of a bug: its change, its rule, and the shrunk plan (its faults)."""
     bug, shrunk = _KNOWN[hunted.bug], hunted.shrunk
     lines = [f"## {bug.name}", "", f"Planted: {bug.what}. Rule: {bug.rule}.", ""]
     if hunted.seed is not None:

@@ -69,7 +69,11 @@ def _after(number: int, fate: Fate, orders: Sequence[PlayedOrder]) -> Fate:
 
 
 def _after_one(number: int, fate: Fate, order: PlayedOrder) -> Fate:
-    """Return the results of mutant `number` after one more seed."""
+    """Return the results of mutant `number` after one more seed.
+
+    `reached` and `at_import` of the sound run are the mutants whose places the run, or already the
+    import of the code, evaluated.
+    """
     seed = order.seed
     at_import = number in order.sound.at_import
     if at_import or number in order.sound.reached:

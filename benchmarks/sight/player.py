@@ -128,7 +128,7 @@ class _Child:
             resource.setrlimit(resource.RLIMIT_CPU, (cpu_s_max, cpu_s_max))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            signal.alarm(SECONDS_MAX)
+            signal.alarm(SECONDS_MAX)  # SIGALRM ends the process
             try:
                 answer = msgspec.json.encode(_played_or_broken(job))
                 with os.fdopen(writing, "wb") as file:
@@ -151,6 +151,7 @@ class _Child:
 
 def main() -> None:
     """Play the orders of stdin one after another."""
+    # Arguments: the space's name, and the number of mutated runs at once.
     space, workers = sys.argv[1], int(sys.argv[2])
     # Answers go to the original stdout. From here on stdout is stderr, so that output of a run is
     # not taken for an answer.

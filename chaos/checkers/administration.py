@@ -213,6 +213,7 @@ class Administration(Checker):
                 [order.row],
                 partition=next(iter(detail.get("partitions", ())), None),
             )
+        # Some findings are among the ended orders, too: what matters is only whether `judged` is 0.
         return self.report(
             judged=self._ended_shutdowns + self._ended_elections + self.findings_total,
             seen={

@@ -26,6 +26,7 @@ class GroupExpectation:
     - `consumers`: node names of the members. `late`: those of them that the run starts at a time
       of its plan; such a member counts from its NODE_STARTED on.
     - `offsets_partition`: the partition of `__consumer_offsets` that stores the group.
+    - `commits`: True if the members commit offsets.
     - `transaction_partitions`: the partitions of `__transaction_state` that store the members'
       transactional ids; empty if the group does not commit in transactions.
     - `partitions`: the partitions of the group's topics.
@@ -110,6 +111,8 @@ class CheckContext:
     - `recovery_timeout_us`: longest time that the run waits, after its groups have recovered, for
       the conditions of `Checker.unsettled`.
     - `transaction_timeout_us`: longest transaction timeout of any member.
+    - `transaction_cleanup_us`: interval at which a coordinator aborts transactions beyond their
+      timeout.
     - `broker_timeouts_us`: timeouts of a broker's requests, by the purpose of the connection; other
       purposes have REQUEST_TIMEOUT_US. `broker_waits_us`: longest time that the server of such a
       request may wait before it answers.

@@ -174,7 +174,7 @@ class Recovery(Checker):
     def _judge_wait(
         self, partition: str, wait: _Wait, row: TraceRow, known: SeenPartition, *, is_isr: bool
     ) -> None:
-        """Judge a wait that ended."""
+        """Judge a wait that ended: of condition 1 if `is_isr`, otherwise of condition 2."""
         if is_isr and not self._lacking:
             self._whole_since_us = row.time_us
         bound_us = self.context.isr_recovery_us if is_isr else self._balance_bound_us()
@@ -211,6 +211,7 @@ class Recovery(Checker):
         if interval_us is None:
             return None
         bound_us = 2 * interval_us + ANSWER_US
+        # A run does not wait longer than its `recovery_timeout`.
         return bound_us if bound_us <= self.context.recovery_timeout_us else None
 
     # -- unfinished waits ---------------------------------------------------------------------
@@ -252,6 +253,7 @@ class Recovery(Checker):
                     evidence=(wait.row, known.row),
                     partition=partition,
                 )
+        # Conditions 3, 4 and 5, only while every partition is whole.
         if not self._lacking:
             yield from self._unfinished_transactions()
             yield from self._unstable_offsets()

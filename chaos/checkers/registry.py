@@ -118,6 +118,7 @@ class CheckSuite:
 
     def allow_clock_error(self, clock_error_us: int) -> None:
         """Set the clock error of every checker: it is measured only after the cluster's start."""
+        # The evidence keeps the context that it was made with.
         for checker in self.checkers:
             checker.context = replace(checker.context, clock_error_us=clock_error_us)
 
@@ -279,7 +280,7 @@ def start_bound_us(experiment: Experiment) -> int | None:
     cluster = experiment.cluster
     costs, config = cluster.costs, cluster.config
     partitions = config.offsets_topic_num_partitions + config.transaction_state_log_num_partitions
-    record_ns = costs.load_ns_per_record + RECORD_BYTES * costs.load_ns_per_byte
+    record_ns = costs.load_ns_per_record + RECORD_BYTES * costs.load_ns_per_byte  # of each record
     records = sum(log.commit_records for log in experiment.offsets_log)
     consumers = to_cluster_spec(experiment).consumers
     return (
@@ -308,6 +309,7 @@ def settling_us(spec: ClusterSpec) -> int:
     consumer_timeouts = [consumer.config.request_timeout_ms for consumer in spec.consumers]
     producer_timeouts = [producer.config.request_timeout_ms for producer in spec.producers]
     partitions = config.offsets_topic_num_partitions + config.transaction_state_log_num_partitions
+    # Part 1 of the sum; the rest of it, below, is part 2.
     noticed_ms = max(
         config.broker_session_timeout_ms + 2 * config.controller_quorum_fetch_timeout_ms,
         config.replica_lag_time_max_ms * 3 // 2,

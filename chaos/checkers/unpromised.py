@@ -88,7 +88,8 @@ class OneOwnerProcesses(_Unpromised):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._owners = self.evidence.owners
-        # (group, partition) -> (older, newer owner) -> overlap
+        # An Owner is a node and its incarnation. (group, partition) -> (older, newer owner) ->
+        # overlap
         self._open: dict[tuple[str, str], dict[tuple[Owner, Owner], _Overlap]] = {}
         self._assignments = 0
         self._overlaps = 0

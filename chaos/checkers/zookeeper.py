@@ -120,6 +120,7 @@ class ZooKeeper(Checker):
         ):
             self._sequence.append(txn)
             self._seen["transactions"] += 1
+        # `place` is beyond the sequence if the zxid was not newer than the last one of it.
         if server.place >= len(self._sequence) or self._sequence[server.place] != txn:
             self.report_finding(f"{row.node} applied {zxid:#x} out of the ensemble's order", [row])
         elif self._tree.is_news and self._tree.problem is not None:
@@ -169,6 +170,8 @@ class ZooKeeper(Checker):
         if not fired:
             return  # the server's clock is behind: the row of the fired watch comes later
         cause = fired.popleft()  # events come in the order in which their watches fired
+        # The event's row has the newest zxid that the client had seen; the cause has the zxid of
+        # the change.
         if (row.offset or 0) >= (cause.offset or 0):
             self.report_finding(
                 f"{row.node} had an answer that shows the change before the event on "

@@ -32,7 +32,10 @@ class TranscriptError(Exception):
 
 
 class Symbol(msgspec.Struct, frozen=True, kw_only=True):
-    """One symbol. `first` is the step whose answer gives the id; None if only lists contain it."""
+    """One symbol. `first` is the step whose answer gives the id; None if only lists contain it.
+
+    `prefix` is the part of a member id before its UUID.
+    """
 
     prefix: str | None = None
     first: int | None = None
@@ -85,7 +88,13 @@ Step = RequestStep | ActionStep
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
-    """One recorded scenario."""
+    """One recorded scenario.
+
+    - `covers`: ids of section 10 of docs/kafka/BEHAVIOUR.md.
+    - `kafka`: the recorded version. `coordinator`: `scala` or `java`, Kafka's two implementations.
+    - `brokers`: their number. `config`: their settings.
+    - `end_ms`: the end of the recording, in milliseconds since its start.
+    """
 
     path: str
     id: str

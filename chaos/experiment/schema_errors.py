@@ -180,6 +180,7 @@ def _check_keys(
         for key, value in mapping.items():
             yield from validator.descend(value, others, path=key)
         return
+    # jsonschema adds what an error lacks: here `mapping` as its instance, and `schema`.
     known: Mapping[str, _Schema] = schema["properties"]
     misspelt = set()
     for key in mapping:
@@ -198,7 +199,7 @@ def _check_names(
     for key in mapping if isinstance(mapping, dict) else ():
         for error in validator.descend(key, names):
             error.validator = _KEY
-            error.relative_path.appendleft(key)
+            error.relative_path.appendleft(key)  # the error was about the name as a value
             yield error
 
 

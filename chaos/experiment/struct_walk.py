@@ -159,7 +159,7 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
     rest = dotted
     while rest:
         kind = _with_children(kind, item)
-        walked = dotted[: len(dotted) - len(rest)].rstrip(".")
+        walked = dotted[: len(dotted) - len(rest)].rstrip(".")  # the path up to `rest`
         children = item.value if item is not None else None
         if _is_struct(kind):
             by_name = {field.key: field for field in fields_of(kind)}

@@ -65,7 +65,7 @@ def item_of(value: object) -> Item:
 
 
 def read_document(path: Path, shown_as: str) -> Item:
-    """Return the root mapping of the YAML file at `path`.
+    """Return the root mapping of the YAML file at `path`; problems call the file `shown_as`.
 
     Raises: ExperimentError if it cannot be read, is not YAML, or its root is not a mapping.
     """
@@ -165,6 +165,7 @@ class _Reader:
                     for index, child in enumerate(node.value)
                 ],
             )
+        # A scalar becomes a text, a number, a truth value, a date or None, as YAML's rules say.
         return Item(line=line, value=self._loader.construct_object(node))
 
     def _read_mapping(

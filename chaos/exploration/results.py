@@ -305,7 +305,7 @@ def _reasons(
 
 def _effort_of(runs: Counter[int]) -> EffortOfRuns:
     """Return the distribution of a count; `runs` has the number of runs for each value."""
-    values = sorted(runs.elements())
+    values = sorted(runs.elements())  # each value as often as runs had it
     return EffortOfRuns(
         p50=values[(len(values) - 1) // 2],
         p90=values[(len(values) - 1) * 9 // 10],

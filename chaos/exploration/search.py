@@ -143,6 +143,7 @@ class Search:
         elapsed_s = self._clock() - self._began
         wanted = None
         if self._limits.count is not None:
+            # An earlier session may have played more seeds than `count`.
             wanted = max(self._limits.count, self._tally.runs)
         return SearchProgress(
             tally=self._tally,

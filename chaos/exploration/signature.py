@@ -47,7 +47,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, order=True):
 def signature_of(finding: Finding) -> Signature:
     """Return a finding's signature."""
     names = _names_in(finding)
-    steps: dict[str, None] = {}
+    steps: dict[str, None] = {}  # an ordered set
     for row in finding.evidence:
         label = row.error or row.cause
         step = str(row.kind) if label is None else f"{row.kind} ({_without_names(label, names)})"

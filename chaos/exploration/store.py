@@ -159,12 +159,14 @@ class ExplorationStore:
         return path
 
     def _replace(self, path: Path, content: bytes) -> None:
+        """Write a whole file in one step. Raises: NotRecorded."""
         try:
             replace_file(path, content)
         except OSError as error:
             raise self._not_recorded(path, error) from error
 
     def _not_recorded(self, path: Path, error: OSError) -> NotRecorded:
+        """Return the exception for a file that cannot be written."""
         return NotRecorded(
             f"The search could not be recorded: {path} cannot be written: "
             f"{error.strerror or error}; every batch that was finished before is kept, and "

@@ -57,6 +57,7 @@ _ALWAYS_ONE_NODE = frozenset(
 ) - {
     "any-broker"  # each end draws its own broker
 }
+# States of nodes whose process exists, so that its links can be hit.
 _HAS_LINKS = frozenset({NodeState.UP, NodeState.PAUSED, NodeState.STOPPING})
 
 

@@ -101,6 +101,7 @@ class FaultsInForce:
             case TraceKind.NODE_RESUMED:
                 self._end(("paused", peer), row)
                 return
+            # Every other node, and a broker that starts for the first time.
             case TraceKind.NODE_STARTED if row.node not in self._brokers:
                 self._end(("down", row.node), row)
                 return

@@ -192,6 +192,7 @@ class TransactionEnds:
         if not before:
             return False
         decision = before[-1]
+        # The three conditions of the module's docstring, in their order.
         return (
             detail_of(decision)["to"] == wanted
             and end.ended_us < decision.time_us

@@ -162,7 +162,7 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
             )
         case "move":
             isr_change = draw.fault("leadership_move", draw.coordinator(), after_ms=after_ms)
-        case _:
+        case _:  # as long as the follower is slow
             isr_change = draw.link_fault(
                 "response_loss",
                 "brokers",

@@ -114,7 +114,7 @@ def draw_faults(
         draw = FaultDraw(experiment=experiment, space=space, seed=seed, index=index, at_ms=at_ms)
         faults += draw_one(draw, weights)
         index += 1
-    faults += draw_losses(space, experiment, seed)
+    faults += draw_losses(space, experiment, seed)  # nodes that never restart
     return tuple(sorted(faults, key=lambda fault: microseconds(fault.at)))
 
 
@@ -129,6 +129,7 @@ def draw_one(draw: FaultDraw, weights: dict[str, int]) -> tuple[FaultDefinition,
 def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
     """Return the faults and patterns that this seed keeps, with their weights.
 
+    A seed draws from a part of the space's kinds only, so that it draws each of them often.
     Each name has its own stream, so that a name which is added to the space does not change which
     others are kept. A seed that would keep none keeps one.
     """
@@ -219,6 +220,7 @@ def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
         ends = _ends_at_zookeeper(draw)
         if ends is not None:
             return ends
+    # In the tuples below, a value that stands twice is drawn twice as often.
     server = draw.target(BROKER_TARGETS, "from") or draw.coordinator()
     between = rng.choice(("controller", "brokers", "clients", "clients"))
     if between == "controller":

@@ -1,7 +1,8 @@
 """Drawn losses of responses: the APIs, the errors, and the two ends of the link.
 
-Nearly all drawn responses belong to requests that change the server's state. If such a response is
-lost, the client's retry meets the effect of its first attempt.
+A loss names APIs, and perhaps the errors of their responses. `draw.rng(purpose)` is a random stream
+of the draw. Nearly all drawn responses belong to requests that change the server's state. If such a
+response is lost, the client's retry meets the effect of its first attempt.
 """
 
 from typing import Any

@@ -148,6 +148,7 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
         producers=producers,
         offsets_log=tuple(each for each in experiment.offsets_log if each.group in groups),
     )
+    # The faults come last: whether their targets exist depends on the smaller experiment.
     return replace(smaller, faults=tuple(_present(smaller.faults, smaller)))
 
 
@@ -181,6 +182,7 @@ def _producer_of(producer: ProducerDefinition, brokers: int) -> ProducerDefiniti
 
 
 def _servers(servers: Sequence[str], brokers: int) -> tuple[str, ...]:
+    """Return the bootstrap servers (`broker-0:9092`) of brokers that exist; ids count from 0."""
     names = {str(broker_name(broker_id)) for broker_id in range(brokers)}
     return tuple(server for server in servers if server.partition(":")[0] in names)
 
@@ -233,7 +235,10 @@ def with_fault(experiment: Experiment, index: int, fault: FaultDefinition) -> Ex
 
 
 def moved(experiment: Experiment, earlier_us: int, indices: Sequence[int]) -> Experiment:
-    """Return `experiment` with the faults at positions `indices` earlier by `earlier_us`."""
+    """Return `experiment` with the faults at positions `indices` earlier by `earlier_us`.
+
+    A negative number moves them to later times. No fault begins before 0.
+    """
     for index in indices:
         fault = experiment.faults[index]
         at_us = max(0, microseconds(fault.at) - earlier_us)
