@@ -115,10 +115,10 @@ class NeedlessRebalance(Checker):
         self._half_loads = self.evidence.half_loads
         self._refused_from_half = 0
         self._believed_coordinator: dict[str, str] = {}  # by consumer
-        self._over = False
-        self._watched = 0
+        self._over = False  # from the stage "stopping" on, the driver stops every node
+        self._watched = 0  # numbers of watched failovers, and of rebalances that ended a watch
         self._rebalances = 0
-        self._needed: list[str] = []
+        self._needed: list[str] = []  # a text for each rebalance that was needed
 
     def judge(self, row: TraceRow) -> None:
         """Judge a fault, a step of a group or a step of a member."""
@@ -167,6 +167,7 @@ class NeedlessRebalance(Checker):
                 self._watch_if_stable(group, group_id, row)
 
     def _watch_if_stable(self, group: _Group, group_id: str, fault: TraceRow) -> None:
+        """Begin to watch a group if it, and every consumer that has reported a state, is Stable."""
         seen = self._coordinators.state(group_id)
         if (
             seen is not None

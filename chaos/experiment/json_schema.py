@@ -104,7 +104,8 @@ def _describe(definition: Schema, struct: type[msgspec.Struct]) -> None:
         elif field.doc or type_text is not None:
             entry["description"] = field.doc or type_text
         if entry.get("default", ()) is None or isinstance(entry.get("default"), dict):
-            del entry["default"]  # null, or a mapping whose keys have defaults of their own
+            # null, or a mapping whose keys have defaults of their own. (): there is no default.
+            del entry["default"]
 
 
 def _restrict(defs: dict[str, Schema]) -> None:
@@ -138,6 +139,7 @@ def _restrict_faults(defs: dict[str, Schema]) -> None:
         "description": properties["fault"]["description"].partition(" Written as ")[0],
         **_one_of({kind.name: kind.doc for kind in FAULT_KINDS.values()}),
     }
+    # A period of zero is no duration between two injections. The other choice is null.
     for choice in properties["every"]["anyOf"]:
         if choice["type"] == "string":
             choice.update(_NOT_ZERO)
@@ -167,7 +169,7 @@ def _rules(kind: FaultKind) -> Schema:
         rules = _with({"target": target}) | {"description": kind.doc}
         rules["properties"] |= {"from": no_targets, "to": no_targets}
     if kind.args_type is NoArgs:
-        rules["properties"]["args"] = {"maxProperties": 0}
+        rules["properties"]["args"] = {"maxProperties": 0}  # only an empty mapping
     else:
         rules["properties"]["args"] = {"$ref": f"#/$defs/{kind.args_type.__name__}"}
         if any(field.required for field in fields_of(kind.args_type)):

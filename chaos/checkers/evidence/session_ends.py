@@ -89,7 +89,11 @@ Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Session:
-    """A member's session at one broker. Units: `until_us` is the time at which it should end."""
+    """A member's session at one broker. Units: `until_us` is the time at which it should end.
+
+    `since` is the row that began or restarted it last; `may_be_parked`, that this row is of a
+    JoinGroup or SyncGroup.
+    """
 
     since: TraceRow
     length_us: int

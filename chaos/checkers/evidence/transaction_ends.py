@@ -86,7 +86,8 @@ class TransactionEnds:
         self._lost_data = lost_data
         self._decisions: dict[int, deque[TraceRow]] = {}  # by producer id
         self._carried_out_us: dict[int, int] = {}  # by producer id: time of the last carrying out
-        self._since: dict[tuple[str, int], TraceRow] = {}  # (group, producer id)
+        # (group, producer id) -> the row of the transaction's first offset, until its end
+        self._since: dict[tuple[str, int], TraceRow] = {}
         self._ends: deque[_End] = deque()  # not judged yet
         self._loaded_us: dict[str, int] = {}  # broker -> its last load
         self._ended_us: dict[tuple[str, int], int] = {}  # (group, producer id): the last end
@@ -131,7 +132,7 @@ class TransactionEnds:
                 ended_us = self._ended_us.get(key, -1)
                 self._ended_us[key] = row.time_us
                 if since is None:
-                    return
+                    return  # without its first offset, its decision cannot be found
                 self._ends.append(
                     _End(
                         row=row,
@@ -158,6 +159,7 @@ class TransactionEnds:
         return since.time_us + self._margin_us < carried_out_us < end.time_us - self._margin_us
 
     def _judge(self, until_us: int | None) -> Iterator[WrongEnd]:
+        """Judge the ends up to a time, or all of them if that is None."""
         while self._ends and (until_us is None or self._ends[0].row.time_us <= until_us):
             end = self._ends.popleft()
             decided = [

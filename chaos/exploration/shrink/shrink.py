@@ -313,6 +313,7 @@ class Shrinker:
         return False
 
     def _fails_as_required(self, candidate: Experiment) -> bool:
+        """Return True if a candidate also fails with each delay and seed of the requirement."""
         return all(
             self._judge(_delayed(candidate, shift_us), seed) is not None
             for seed, shift_us in self._required_failures
@@ -362,6 +363,7 @@ def played_text(played: PlayedRun) -> str:
 
 
 def _finding(played: PlayedRun, signature: Signature) -> PlayedFinding | None:
+    """Return a run's earliest finding with the signature's claim, or None."""
     same_claim = [finding for finding in played.findings if finding.signature.claims_as(signature)]
     return min(same_claim, key=lambda finding: finding.time_us, default=None)
 
