@@ -1,7 +1,7 @@
 """The frame of a client program: its command line, its events, and its two loops.
 
 A client family implements `Consumer` and `Producer` with a few calls of its library. Every event is
-written here, so that all families write the same events. Names that end in `_s` are durations, or
+written here, so that all families write the same events. Names with the suffix _s are durations, or
 times of the monotonic clock, in seconds.
 """
 

@@ -77,7 +77,7 @@ def python_version() -> str:
 
 
 def differences(stamp: ReplayStamp) -> tuple[str, ...]:
-    """Return a sentence for each difference between the running code and Python and `stamp`'s."""
+    """Return a sentence if the code is not that of `stamp`, and one if Python is not."""
     sentences = []
     if stamp.code != code_version():
         commit = "" if stamp.commit is None else f" (commit {stamp.commit[:12]})"

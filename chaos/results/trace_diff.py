@@ -151,7 +151,7 @@ def story_parting(
 
 
 def parts_by_itself(one: Sequence[TraceRow], parts: Parting) -> bool:
-    """Return True if the first different row hints at no cause: runs of any two seeds have such.
+    """Return True if the first different row hints at no cause: any two seeds differ like this.
 
     There are three cases: the same event came at another time; the row is before the steady state;
     a stage of the run began in only one of the two, because its plan ended earlier.

@@ -1,8 +1,8 @@
 """The broker's node: builds the parts of a broker on a Host and starts them.
 
-A node is one process of the cluster. Its Host is all that it may touch: clock, randomness, timers,
-connections, storage, trace. An incarnation is one life of a node; each restart begins a new one,
-counted from 0. A ControllerChannel is a connection to the controller for one purpose.
+A node is one server or client of the cluster. Its Host is all that it may touch: clock, randomness,
+timers, connections, storage, trace. An incarnation is one life of a node; each restart begins a new
+one, counted from 0. A ControllerChannel is a connection to the controller for one purpose.
 """
 
 import uuid
@@ -233,8 +233,8 @@ class BrokerNode:
         """Apply a change of the metadata to the replicas and then to the coordinators.
 
         The cache has the change already; `changed` are the partitions that it concerns. In this
-        order a coordinator loads from a replica that is the leader already (docs/kafka, BEHAVIOUR
-        5.5).
+        order a coordinator loads from a replica that is the leader already.
+        Source: docs/kafka, BEHAVIOUR 5.5.
         """
         leadership = self._replicas.apply(changed)
         self._tasks.leadership_changed(leadership)

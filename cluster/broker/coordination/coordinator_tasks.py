@@ -133,8 +133,8 @@ class CoordinatorTasks:
     def _schedule(self, task: _Load | _Unload) -> None:
         """Queue a task; with `late_notices_us` queue it again later, when it may be outdated.
 
-        The coordinator must then ignore it, by its epoch. This tests the guard against notices of
-        a leadership that arrive late or twice.
+        The coordinator must then ignore it, by its epoch. So a run can show that notices of a
+        leadership may arrive late or twice.
         """
         self._enqueue(task)
         if self._late_notices_us:
