@@ -129,7 +129,8 @@ class ProducerStates:
         """Return the guard for the first batch of a transaction.
 
         None if the transaction is open in this log already: then no verification is needed. A
-        repeated call returns the same guard, until a batch or a marker of the producer ends it.
+        repeated call returns the same guard, until a transactional batch or a marker of the
+        producer ends it.
 
         Source: Kafka UnifiedLog.maybeStartTransactionVerification.
         """

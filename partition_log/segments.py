@@ -3,8 +3,8 @@
 A cleaning is one round of log compaction; the first dirty offset is where the part begins that no
 cleaning has processed yet. Kafka stores a log as a sequence of segment files, and appends to the
 last one, which is active. A cleaning takes whole segments, and never the active one. Here a log is
-one sequence of batches; the
-borders of segments are computed when a cleaning is considered, so that appends do not cost more.
+one sequence of batches; the borders of segments are computed when a cleaning is considered, so that
+appends do not cost more.
 Source: Kafka `LogSegment.shouldRoll`, `LogCleanerManager.cleanableOffsets`, `LogToClean`.
 DEVIATION: the log below the first dirty offset counts as one segment, and after a restart segments
 are counted anew from there. No segment ends because its index is full.

@@ -1,9 +1,9 @@
 """TransactionIndex: the ends of the transactions in a log, and the last stable offset.
 
 A marker ends the open transaction of its producer. A commit marker makes the transaction's records
-*count*: consumers with read_committed get them, and a compaction keeps them. After an abort marker
-they do not count. The *last stable offset* is the offset below which
-every transaction has ended.
+*count*. After an abort marker they do not count: consumers with read_committed skip them, and a
+compaction removes them. The *last stable offset* is the offset below which every transaction has
+ended.
 Source: Kafka `TransactionIndex`, `UnifiedLog.lastStableOffset`, `collectAbortedTransactions`.
 DEVIATION: the index is computed from the batches when it is needed; Kafka stores one with each
 segment.

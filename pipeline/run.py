@@ -231,6 +231,7 @@ def _compute(
         parts.end()
         return stored
 
+    # Held: a MemoryStore keeps the rows in memory before any join.
     sources = {
         ROWS: read_events(spark, runs, held=small),
         DOCUMENTS: read_documents(spark, runs),

@@ -3,6 +3,9 @@
 The tables in this folder are computed without Spark, for the summary of a run. They are loops over
 sorted rows, written from the definitions in docs/TABLES.md, and share no code with the Spark
 tables. So a mistake in one of the two is not in the other, and tests that compare them find it.
+
+A life of a node is one incarnation: the time from one start of its process to its end. The faults
+`cut` and `clog` hold all messages on links. The driver is the process that conducts the run.
 """
 
 import json
@@ -168,7 +171,11 @@ class Trace:
         return deaths
 
     def death(self, node: str, incarnation: int, since_us: int) -> Death | None:
-        """Return the first death of a node's life at or after a moment of it, None if it lives."""
+        """Return the first death of a node's life at or after a moment of it, None if it lives.
+
+        `since_us` must lie in the life of `incarnation`: a death that names no incarnation then
+        ends this one, if no earlier death has done so.
+        """
         for death in self.deaths():
             if death.node == node and death.at_us >= since_us:
                 of_this_life = (
@@ -207,6 +214,7 @@ class Trace:
         """Return the times in which a node was cut off from others, according to `faults`."""
         spans = []
         for fault in faults:
+            # A fault of links separates two sides; those of `from` count as cut off.
             cut_off = fault["from_nodes"] or fault["nodes"]
             if fault["kind"] not in ("cut", "clog") or node not in cut_off:
                 continue

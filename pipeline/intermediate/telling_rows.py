@@ -64,6 +64,7 @@ def by_server() -> Column:
 
 def is_listed() -> Column:
     """Return whether a row of MESSAGE_KINDS is about coordination or control."""
+    # The node to which the request went: a server wrote its row itself, a client names the server.
     asked = F.when(by_server(), F.col("node")).otherwise(F.col("peer"))
     asks_controller = (F.col("api") == Api.FETCH.label) & asked.startswith(_CONTROLLERS)
     return F.col("api").isin(list(LISTED_APIS)) | asks_controller

@@ -193,6 +193,7 @@ def _named_figure(row: ComparisonRow) -> str:
 
 
 def _text_of(place: int, row: ComparisonRow) -> Cell:
+    """Return the text of a figure in the column number `place`, from 0."""
     return row.texts[place]
 
 

@@ -178,6 +178,7 @@ def _split(name: str) -> tuple[str, int]:
 
 
 def _by_stem(names: Iterable[str]) -> dict[str, list[int]]:
+    """Return the numbers of names by their beginning: `consumer-` -> 0, 1, 2."""
     stems: dict[str, list[int]] = {}
     for name in in_number_order(names):
         stem, number = _split(name)
@@ -197,6 +198,7 @@ def _runs(numbers: list[int]) -> list[tuple[int, int]]:
 
 
 def _run(stem: str, first: int, last: int) -> str:
+    """Return a run of numbers as text: `consumer-0 to 5`."""
     if first == _NO_NUMBER:
         return stem
     if first == last:

@@ -71,7 +71,7 @@ def _member_counts(client_phases: DataFrame) -> DataFrame:
 def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
     """One row per run, fault, group, coordinator and reason, or per rebalance if they are few."""
     kind = ("run", "fault", "group", "broker", "leader_epoch", "reason")
-    of_its_kind = F.count("*").over(Window.partitionBy(*kind))
+    of_its_kind = F.count("*").over(Window.partitionBy(*kind))  # rebalances of the row's kind
     return (
         rebalances.where(F.col("fault").isNotNull())
         # A few rebalances of a kind are separate rows: the start distinguishes them.

@@ -232,6 +232,7 @@ def coordinators_statement(both: Coordinators) -> Statement:
 
 
 def _tenure(tenure: OverlappingTenure, which: str, at_us: int | None) -> str:
+    """Return the commits of one leader epoch, and the moment of `which` of them."""
     moment = "" if at_us is None else f", {which} at {moment_text(at_us)}"
     return f"epoch {tenure.leader_epoch} {tenure.commits_in_all:,}{moment}"
 
@@ -333,6 +334,8 @@ def felt_text(group: str, felt: FeltGroup) -> str:
 def check_figures(check: CheckReport) -> list[str]:
     """Return the counts and lengths of a check as texts.
 
+    `check.seen` counts the judged cases. Of the figures in `check.measured`, only lengths of time
+    are returned; their names end in `_ms`.
     Moments are left out, because other parts of the output show them. A check that judged nothing
     prints no 0.
     """
@@ -361,7 +364,7 @@ def _check_figure(what: str, value: int) -> str:
 
 
 def _singular(words: str) -> str:
-    """Return `leader epochs` as `leader epoch`: the first plural loses its ending."""
+    """Return `leader epochs` as `leader epoch`: the first word in the plural loses its ending."""
     first, *others = words.split(" ")
     if not first.endswith("s") or first.endswith("ss"):
         return " ".join((first, _singular(" ".join(others)))) if others else first

@@ -160,7 +160,10 @@ def _left_after(counts: Sequence[AggregateRow]) -> tuple[tuple[int, int], ...]:
 
 
 def _until_us(rebalances: Rebalances) -> int | None:
-    """Return the latest moment at which the last of these rebalances was stable; None: unknown."""
+    """Return the latest moment at which the last of these rebalances can have been stable.
+
+    It would be stable then if it were the longest of them. None: none had a stored assignment.
+    """
     return None if rebalances.longest_us is None else rebalances.last_us + rebalances.longest_us
 
 

@@ -142,6 +142,7 @@ def _with_members(steps: DataFrame) -> DataFrame:
     # no members at all (null).
     base = F.when(dead | listed, F.struct(F.when(dead, 0).otherwise(F.col("counted")).alias("n")))
     change = F.when(_is(TraceKind.MEMBER_ADDED), 1).when(_is(TraceKind.MEMBER_REMOVED), -1)
+    # `lists` is the number of lists so far, so that `since` holds the steps from the last list on.
     so_far = _so_far(Window.partitionBy(*_GROUP))
     since = _so_far(Window.partitionBy(*_GROUP, "lists"))
     first = F.when(F.col("lists") == 0, 0)  # before any list: 0 members, plus the changes

@@ -221,6 +221,7 @@ def _with_named(sides: DataFrame) -> DataFrame:
 def _collapsed(exchanges: DataFrame) -> DataFrame:
     """Merge successive equal exchanges on a route into one row (rule 2 of `messages`)."""
     in_order = Window.partitionBy(*_ROUTE).orderBy("begin_us", "correlation_id", "exchange")
+    # `like`: what must be equal in one row of the table; `new`: 1 where a row of the table begins.
     like = F.struct("outcome", "member", "named", F.col("begin_us") < F.col("injected_us"))
     alone = F.col("api").isin(_TURNING_POINTS) & (F.col("outcome") == "NONE")
     new = (alone | ~like.eqNullSafe(F.lag(like).over(in_order))).cast("int")

@@ -16,6 +16,7 @@ from protocol.trace_schema import RebalanceStartedDetail, TransitionDetail
 
 _GROUP = ("run", "node", "incarnation", "group")
 _REBALANCE = (*_GROUP, "part", "nth")
+"""Columns that name a rebalance (`_steps`)."""
 
 
 def rebalances(
@@ -116,6 +117,7 @@ def _steps(events: DataFrame) -> DataFrame:
         .withColumn("ends_part", ends_part)
         .where(~_is(TraceKind.GROUP_STATE) | F.col("ends_part"))
         .withColumn("part", F.coalesce(F.count_if("ends_part").over(before), F.lit(0)))
+        # Changes of members before a part's first rebalance belong to that rebalance.
         .withColumn("nth", F.greatest(starts, F.lit(1)))
     )
 
@@ -172,6 +174,7 @@ def _with_epoch(started: DataFrame, groups: DataFrame, tenures: DataFrame) -> Da
     )
     life = ["run", "group", "node", "incarnation"]
     known = epochs.groupBy(*life).agg(F.sort_array(F.collect_list("tenure")).alias("tenures"))
+    # The coordinator's last tenure that had begun by then.
     so_far = F.filter("tenures", lambda tenure: tenure["start_us"] <= F.col("time_us"))
     return started.join(F.broadcast(known), life, "left").withColumn(
         "leader_epoch", F.try_element_at(so_far, F.lit(-1)).getField("leader_epoch")

@@ -1,8 +1,8 @@
 """Messages of an administrator to the controller, under Kafka's names.
 
 In KRaft an administrator may send requests to the controllers directly (KIP-919,
-`bootstrap.controllers`). A number after the name of a request is its API key. Between this
-project's nodes, every struct is sent as an array of its fields; a request or a whole answer (`tag`)
+`bootstrap.controllers`). A number after the name of a request is its API key. Between processes of
+this project, every struct is sent as an array of its fields; a request or a whole answer (`tag`)
 begins with its name.
 Source: Kafka's message schemas.
 """

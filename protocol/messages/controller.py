@@ -1,7 +1,7 @@
 """Messages between brokers and the controller, under KRaft's names.
 
 Metadata itself is pulled with Fetch from `__cluster_metadata-0`. A number after the name of a
-request is its API key. Between this project's nodes, every struct is sent as an array of its
+request is its API key. Between processes of this project, every struct is sent as an array of its
 fields; a request or a whole answer (`tag`) begins with its name. Source: Kafka's message schemas.
 """
 

@@ -1,9 +1,9 @@
 """Messages by which clients find nodes and versions: FindCoordinator, Metadata, ApiVersions.
 
 Shapes are those of the newest version; FindCoordinator below v4 has exactly one key. A number after
-the name of a request is its API key; versions in use are written as v0-v6. Between this project's
-nodes, every struct is sent as an array of its fields; a request or a whole answer (`tag`) begins
-with its name.
+the name of a request is its API key; versions in use are written as v0-v6. Between processes of
+this project, every struct is sent as an array of its fields; a request or a whole answer (`tag`)
+begins with its name.
 Source: Kafka's message schemas.
 """
 

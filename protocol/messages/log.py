@@ -2,8 +2,8 @@
 
 Followers use Fetch, and so do brokers that pull `__cluster_metadata`, as in KRaft. Their
 `replica_id` is their node id; that of consumers is -1. A number after the name of a request is its
-API key. Between this project's nodes, every struct is sent as an array of its fields; a request or
-a whole answer (`tag`) begins with its name. Source: Kafka's message schemas.
+API key. Between processes of this project, every struct is sent as an array of its fields; a
+request or a whole answer (`tag`) begins with its name. Source: Kafka's message schemas.
 """
 
 import msgspec

@@ -1,9 +1,9 @@
 """Messages of committed offsets: OffsetCommit and OffsetFetch.
 
 Shapes are those of the newest version; OffsetFetch below v8 has exactly one group. A number after
-the name of a request is its API key; versions in use are written as v2-v9. Between this project's
-nodes, every struct is sent as an array of its fields; a request or a whole answer (`tag`) begins
-with its name.
+the name of a request is its API key; versions in use are written as v2-v9. Between processes of
+this project, every struct is sent as an array of its fields; a request or a whole answer (`tag`)
+begins with its name.
 Source: Kafka's message schemas.
 """
 

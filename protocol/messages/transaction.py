@@ -7,8 +7,8 @@
 5. The transaction coordinator sends markers to the leaders of the partitions (WriteTxnMarkers).
 Shapes are those of the newest version; AddPartitionsToTxn below v4 has exactly one transaction. A
 number after the name of a request is its API key; versions in use are written as v0-v5. Between
-this project's nodes, every struct is sent as an array of its fields; a request or a whole answer
-(`tag`) begins with its name.
+processes of this project, every struct is sent as an array of its fields; a request or a whole
+answer (`tag`) begins with its name.
 Source: Kafka's message schemas; KIP-98, KIP-447, KIP-890.
 """
 

@@ -186,7 +186,7 @@ def _dots(
 
 
 def _off_centre(place: int) -> int:
-    """Return the steps from the line to the n-th dot of a stack: 0, 1, -1, 2, -2, ..."""
+    """Return the steps from the line to a dot of a stack; for dots 0, 1, 2, 3: 0, 1, -1, 2."""
     return (place + 1) // 2 * (1 if place % 2 else -1)
 
 
@@ -220,6 +220,7 @@ def _binned(
     The order of values inside a part is that of `values`.
     """
     bins: dict[int, list[tuple[str, int]]] = {}
+    # The greatest value may be at the axis's end: it counts in the last part.
     for subject, value in values:
         place = min(number - 1, int(axis.place(_drawn(value, bound_us)) * number))
         bins.setdefault(place, []).append((subject, value))

@@ -102,6 +102,7 @@ def availability_lane(run: ReportInput) -> Chart | None:
         return None
     names = _row_names(seen)
     shown = _without_repeats(seen)
+    # The longest first.
     shown.sort(key=lambda row: row["before_us"] - end_of(run, row["after_us"]))
     prefix = common_prefix(row["subject"] for row in seen if row["subject_kind"] == MEMBER)
     kinds = {KINDS[row["subject_kind"]] for row in seen}
@@ -184,6 +185,7 @@ def _row_names(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
 
 
 def _subject(row: Row) -> tuple[str, str, str]:
+    """Return what a gap is about: kind, group, and name; the name alone may occur twice."""
     return row["subject_kind"], row["group"], row["subject"]
 
 

@@ -229,7 +229,8 @@ def _message_cells(row: Row) -> Datum:
 
     - `f`: the family of its API; `out`: its outcome; `g`: the group; `c`: the correlation id.
     - `fr`, `to`: client and server; `nm`: the coordinator that an answer named.
-    - `u`, `v`, `w`, `e`: the request was sent and received, its answer was sent and received.
+    - `u`, `v`, `w`: the request was sent, was received, was answered; `e`: the answer came, or the
+      client gave up.
     - `x`: number of equal exchanges that the row stands for; `z`: the end of the last of these.
     """
     return {

@@ -207,6 +207,7 @@ def kinds_of(run: ReportInput, owned: Sequence[Owned]) -> dict[str, dict[str, st
     """
     brokers = {broker: index for index, broker in enumerate(coordinator_brokers(run))}
     kinds: dict[str, dict[str, str]] = {}
+    # By group and coordinator: the number of its last pattern.
     last_variants: dict[tuple[str, str | None], int] = {}
     intervals = [row for partition in owned for row in partition.intervals]
     for row in sorted(intervals, key=lambda row: row["from_us"]):

@@ -1,6 +1,7 @@
 """Intervals of time as rows of a lane, or as counts over time.
 
-Units: microseconds of the run's clock; an end None is the run's end.
+A lane is a chart on the time axis that all lanes of a page share. Units: microseconds of the run's
+clock.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,7 +65,7 @@ def free(intervals: Iterable[tuple[int, int]], from_us: int, to_us: int) -> list
 
 
 def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int) -> Steps:
-    """Return the number of simultaneous intervals over [from_us, to_us], as one count."""
+    """Return the number of simultaneous intervals over [from_us, to_us]: Steps with one count."""
     changes: dict[int, int] = {from_us: 0}
     for start, end in intervals:
         first, last = max(start, from_us), min(end, to_us)
@@ -123,6 +124,7 @@ def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
     for indexes in indexes_of_parts.values():
         kept_indexes.update((indexes[0], indexes[-1]))
         for which in range(len(steps.counts[0])):
+            # The part's steps, from the lowest to the highest value of this count.
             ranked = sorted(indexes, key=[count[which] for count in steps.counts].__getitem__)
             kept_indexes.update((ranked[0], ranked[-1]))
     order = sorted(kept_indexes)

@@ -1,6 +1,9 @@
 """The section `blast-radius`: the nodes, groups and partitions that each fault concerned.
 
-The section also has the errors that commits met after each fault.
+The section also has the errors that commits met after each fault. The blast radius of a fault is
+what it concerned. Of the rows about one fault, `broker` are those of the table `broker_phases`
+(offsets partitions that moved), `client` those of `client_phases` (members), `gap` those of
+`availability` (times without service).
 """
 
 from collections import Counter
@@ -26,6 +29,7 @@ MAX_ROWS = 100
 ACKNOWLEDGED = "NONE"
 """The error of a commit in the table `commits` if the commit succeeded."""
 KEPT, GROUPS = "kept id and generation", "groups in it"
+"""Headings of the number of members that kept both, and of the groups of an offsets partition."""
 MARKED_UNKNOWN = "coordinator unknown"
 """Heading of the number of members that marked their coordinator unknown after the fault."""
 _LEAD = (
@@ -58,6 +62,7 @@ def blast_radius_section(run: ReportInput) -> Section | None:
     errors = _errors_after(commits)
     parts: list[Part] = []
     if len(faults) > MAX_IN_FULL:
+        # `journal` here and below: the faults' rows in the table `faults`.
         journal = {row["fault"]: row for row in run.tables.rows("faults")}
         parts.append(_lines(faults, journal, errors))
     else:
@@ -72,7 +77,10 @@ def blast_radius_section(run: ReportInput) -> Section | None:
 def _radius(
     run: ReportInput, rows: FaultRows, errors: Sequence[CommitErrors], *, committed: bool
 ) -> Radius:
-    """Return what a fault hit, and the errors that commits then met."""
+    """Return what a fault hit, and the errors that commits then met.
+
+    `committed`: some commit of the run is known, with success or not.
+    """
     name = rows.fault.fault
     fact = next((entry for entry in run.facts.faults if entry.fault_id == name), None)
     journal = next((row for row in run.tables.rows("faults") if row["fault"] == name), {})
@@ -148,6 +156,7 @@ def _groups_table(rows: FaultRows) -> TextTable:
 
 
 def _kept(row: Row) -> bool:
+    """Return whether a member had the same id and generation before and after the fault."""
     same_id: bool = row["member_id"] == row["member_id_after"]
     return same_id and row["generation"] == row["generation_after"]
 

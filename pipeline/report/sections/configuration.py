@@ -1,6 +1,7 @@
 """The section `configuration`: first the settings that differ from their defaults, then the others.
 
-Settings are Kafka's own, or the experiment's: its size, its load, and the simulation.
+Settings are Kafka's own, or the experiment's: its size, its load, and the simulation. A setting is
+known by its section and its name in the experiment's file.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,7 @@ def configuration_section(run: ReportInput) -> Section | None:
     experiments = [
         setting
         for setting in settings
+        # A setting of the experiment without a default says what the experiment is.
         if not _is_kafkas(setting) and (setting.differs or not setting.default)
     ]
     first = {id(setting) for setting in (*kafkas, *experiments)}

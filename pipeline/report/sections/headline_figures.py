@@ -30,6 +30,7 @@ NUMBER = 4
 """Number of figures on the screen."""
 RUN_LENGTH = "of the run's clock"
 """Label of the run's length."""
+# By the kind of subject.
 _WITHOUT = {"member": "an acknowledged commit", "partition": "a member that consumes them"}
 """What members and data partitions lacked whose gap had not ended when the run ended."""
 _DISTURBED = "a machine was away by accident then"
@@ -166,7 +167,7 @@ def _longest_of_groups(number: int, run: ReportInput) -> str:
 
 def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
     """Show the worst gap of a subject; if no gap has ended, how many still last."""
-    spread = worst.distribution
+    spread = worst.distribution  # `missing`: the subjects whose gap has not ended
     subjects = counted(spread.samples + spread.missing, subject)
     if not spread.samples:  # no gap has ended: a length is not known
         since_us = run.end_us - worst.fault.injected_us

@@ -178,7 +178,7 @@ def _pickable(faults: Sequence[FaultRows]) -> list[FaultRows]:
 def _picked_parts(faults: Sequence[FaultRows]) -> Iterator[Part]:
     """Yield charts that show one fault at a time, which the reader picks."""
     axis = axis_over(strip for rows in faults for strip in _all_strips(rows))
-    names = {rows.fault.fault: _option(rows.fault) for rows in faults}
+    names = {rows.fault.fault: _option(rows.fault) for rows in faults}  # fault -> text to pick
     pair = [_picked_chart(faults, names, chain, axis) for chain in ("broker", "client")]
     shown = tuple(chart for chart in pair if chart is not None)
     if shown:
@@ -196,6 +196,7 @@ def _picked_chart(
     faults: Sequence[FaultRows], names: dict[str, str], chain: Chain, axis: LogAxis
 ) -> Chart | None:
     """Return a chart of the picked fault's strips; None if no fault has any of this chain."""
+    # All faults are in the data; the chart draws those rows whose fault is picked.
     strips = {rows.fault.fault: rows.strips(chain) for rows in faults}
     most = max(len(of_fault) for of_fault in strips.values())  # the chart has room for these
     if not most:

@@ -82,7 +82,7 @@ class NoSuccessor:
 
     - `node`: the node that the fault hit, if the controller elected no successor. None: it elected
       one, which did not become active.
-    - `since_us`: time from the fault to the run's end.
+    - `since_us`: time from the fault to the run's end; `after`: `the fault`, or the fault's name.
     - `fencing`: the session timeout of brokers, if the controller waited for it.
     """
 
@@ -97,6 +97,7 @@ class BegunBy:
     """The rebalances that one coordinator began in one leader epoch.
 
     Two coordinators at once have two independent series of generations, so they are not summed up.
+    `not_stored`: number of rebalances whose assignment the log did not take, with `errors`.
     """
 
     broker: str

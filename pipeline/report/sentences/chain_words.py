@@ -79,6 +79,7 @@ class Path:
 
 
 def _longest(step: tuple[str, int]) -> int:
+    """Return the key by which the longest step is sorted first."""
     return -step[1]
 
 
@@ -107,9 +108,10 @@ def with_groups(broker_rows: Sequence[Row]) -> Sequence[Row]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerChain:
-    """The broker chain of a fault: the median partition's path.
+    """The broker chain of a fault: the median partition's path; None if no chain was completed.
 
     `rows`: number of partitions; `late`: those without a coordinator at the end of the run.
+    `silence_settings`: the settings that decide when the controller notices a silent broker.
     """
 
     fault: FaultSummary

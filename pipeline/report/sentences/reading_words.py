@@ -69,6 +69,7 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
     fault = next((fault for fault in run.facts.faults if fault.fault_id == worst.fault.fault), None)
     if fault is None or fault.fault not in _BLOCKING or len(_brokers(fault)) != 1:
         return None
+    # A gap with a length has ended, so `after_us` is known in each of these rows.
     rows = [
         row
         for row in run.tables.rows("availability")
@@ -85,7 +86,7 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
 
 
 def _brokers(fault: JournalEntry) -> list[str]:
-    """Return the brokers that a fault hit; of a cut, those at its first end."""
+    """Return the brokers that a fault hit; of a cut, those on the side `from` of its links."""
     nodes = fault.from_nodes or fault.hit_nodes
     return [node for node in nodes if node.startswith("broker-")]
 
@@ -94,7 +95,6 @@ def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Led:
     """Return the facts about blocked partitions that the broker led."""
     resumed_us = fault.healed_at_us
     waited = resumed_us is not None and all(row["after_us"] >= resumed_us for row in rows)
-    # Every gap in `rows` has ended, so `after_us` is known.
     # The controller fences a broker and elects new leaders in one decision.
     fenced_us = min(_decided(fault, run), default=None)
     fenced_before = fenced_us is not None and resumed_us is not None and fenced_us < resumed_us

@@ -31,11 +31,15 @@ class Counts:
     failed: int
     """Attempts with a conflict or an exception; rebalances without a stable generation."""
     notifications: int | None = None
+    """Events of ZooKeeper's watches; `reads` and `writes` are the requests to it."""
     reads: int | None = None
     writes: int | None = None
     requests: int | None = None
+    """Requests to the coordinator."""
     conflicts: int | None = None
+    """Claims of a partition that another member still owned."""
     gave_up: int | None = None
+    """Members whose rebalance failed in its last attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
