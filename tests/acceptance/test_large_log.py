@@ -114,6 +114,7 @@ class Loaded:
 
 
 def loaded(experiment: Experiment, results: Results, rows: list[TraceRow]) -> Loaded:
+    """Return a run with the failover that its rows show."""
     return Loaded(
         experiment=experiment,
         results=results,

@@ -34,7 +34,10 @@ RUNS = {
     "schedules/moves_resets_and_deleted_offsets": 2,
     "schedules/lost_responses_and_lost_nodes": 1,
 }
-"""Schedules and the seeds of their runs: together they have every kind of fault."""
+"""Schedules and the seeds of their runs.
+
+Together they have every kind of fault except a rollout, a scaling and faults of machines.
+"""
 RARE = {
     TraceKind.LOAD_FAILED: "needs a java switch",
     TraceKind.LOG_CLEANED: "needs a run of minutes",

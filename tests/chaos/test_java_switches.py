@@ -57,6 +57,7 @@ def split(faults: list[object] | None = None, **java: bool) -> Experiment:
 
 
 def cut_us(played: Played) -> int:
+    """Return the time of the cut, the first fault."""
     return next(row.time_us for row in played.rows if row.kind == TraceKind.FAULT_INJECTED)
 
 

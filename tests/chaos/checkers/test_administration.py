@@ -37,15 +37,18 @@ def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
 
 
 def shut_down(rows: Rows, time_s: float) -> None:
+    """Order the controlled shutdown of broker-0."""
     rows.fault(time_s, "broker-0", fault="controlled_shutdown", nodes=["broker-0"])
     rows.add(time_s, "driver", TraceKind.NODE_STOPPING, peer="broker-0")
 
 
 def stopped(rows: Rows, time_s: float) -> None:
+    """Let the process of broker-0 end by itself."""
     rows.add(time_s, "broker-0", TraceKind.NODE_STOPPED)
 
 
 def move(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
+    """Order an election of OFFSETS_0 that is to make broker-1 the leader."""
     rows.fault(
         time_s,
         "broker-0",
@@ -57,6 +60,7 @@ def move(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
 
 
 def refused(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
+    """Let the cluster refuse the election."""
     rows.add(
         time_s,
         "driver",
@@ -67,6 +71,7 @@ def refused(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
 
 
 def another_fault(rows: Rows, time_s: float) -> None:
+    """Cut off broker-2; the fault lasts until it is healed."""
     rows.fault(time_s, "broker-2", fault="cut", nodes=["broker-2"])
 
 

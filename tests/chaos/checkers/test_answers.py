@@ -51,6 +51,7 @@ def after_a_fault() -> Rows:
 def timed_out(
     rows: Rows, time_s: float, api: str, *, node: str = C0, cause: str | None = None
 ) -> None:
+    """Let a request to broker-0 time out; `cause` is the purpose of a broker's connection."""
     rows.add(
         time_s,
         node,

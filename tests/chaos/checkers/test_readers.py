@@ -56,11 +56,13 @@ def group() -> Rows:
 
 
 def killed(rows: Rows, time_s: float, node: str) -> None:
+    """Let a fault kill `node`, which stays dead."""
     rows.fault(time_s, node, nodes=[node])
     rows.add(time_s, "driver", TraceKind.NODE_KILLED, peer=node, cause="crash")
 
 
 def produced(rows: Rows, time_s: float, offset: int) -> None:
+    """Add the acknowledgement of the record of t-0 at `offset`."""
     rows.add(
         time_s,
         "producer-0",
@@ -72,6 +74,7 @@ def produced(rows: Rows, time_s: float, offset: int) -> None:
 
 
 def end(rows: Rows, time_s: float) -> Rows:
+    """Add the end of the run, and return the rows."""
     rows.stage(time_s, "stopping")
     return rows
 

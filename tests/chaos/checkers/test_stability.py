@@ -37,6 +37,7 @@ def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
 
 
 def change_isr(rows: Rows, time_s: float, isr: list[int]) -> None:
+    """Let `isr` be the ISR of OFFSETS_0 from now on."""
     rows.add(time_s, "controller", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": isr})
 
 

@@ -35,10 +35,12 @@ class Story:
         self._time_s = 0.0
 
     def add(self, node: str, kind: TraceKind, **columns: object) -> None:
+        """Add a row, 0.1 s after the last one."""
         self._time_s += 0.1
         self._rows.add(self._time_s, node, kind, **columns)  # type: ignore[arg-type]
 
     def txn(self, server: str, zxid: int, session: str, op: str, path: str | None = None) -> None:
+        """Let a server apply the transaction `zxid`, a write of `session`."""
         detail: dict[str, object] = {"session": session, "op": op}
         if path is not None:
             detail["path"] = path
@@ -49,6 +51,7 @@ class Story:
         self.add(server, TraceKind.ZOOKEEPER_TXN_APPLIED, offset=zxid, detail=detail)
 
     def state(self, state: str, server: str | None, zxid: int, session: str = "0x1") -> None:
+        """Change the state of C0's connection; `zxid` is the newest that C0 has seen."""
         detail: dict[str, object] = {"session": session, "state": state}
         self.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=server, offset=zxid, detail=detail)
 

@@ -47,6 +47,7 @@ class Story:
         self._rows.add(self.time_s, node, kind, **columns)  # type: ignore[arg-type]
 
     def txn(self, session: str, op: str, path: str | None = None) -> None:
+        """Let the server apply the next transaction, a write of `session`."""
         self.zxid += 1
         detail: dict[str, object] = {"session": session, "op": op}
         if path is not None:
@@ -56,26 +57,32 @@ class Story:
         self.add(SERVER, TraceKind.ZOOKEEPER_TXN_APPLIED, offset=self.zxid, detail=detail)
 
     def step(self, kind: TraceKind, offset: int | None = None, **detail: object) -> None:
+        """Add a row of C0 as the member m0."""
         common: Columns = {"group": "old", "member": "m0", "offset": offset}
         self.add(C0, kind, **common, detail=detail)
 
     def begins(self, attempt: int = 0) -> None:
+        """Begin an attempt of C0, which has seen every transaction so far."""
         self.step(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, self.zxid, attempt=attempt)
 
     def views(self, *members: str) -> None:
+        """Let C0 compute from these members."""
         self.step(TraceKind.ZOOKEEPER_VIEW, self.zxid, members=members, partitions=("orders-0",))
 
     def claims(self) -> None:
+        """Let C0 claim orders-0 and end its attempt."""
         self.txn("0x1", "create", "/consumers/old/owners/orders/0")
         self.step(TraceKind.ZOOKEEPER_ATTEMPT_ENDED, attempt=0, done=True, conflicts=0)
         self.step(TraceKind.PARTITIONS_ASSIGNED, partitions=("orders-0",))
 
     def expires(self) -> None:
+        """End C0's session."""
         self.txn("0x1", "closeSession")
         detail: dict[str, object] = {"session": "0x1", "state": "Expired"}
         self.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=SERVER, detail=detail)
 
     def commits(self, begun_us: int) -> None:
+        """End a commit of C0 that began at `begun_us`."""
         self.add(
             C0,
             TraceKind.ZOOKEEPER_OFFSET_COMMITTED,
@@ -95,6 +102,7 @@ class Story:
         self.step(TraceKind.PARTITIONS_LOST, partitions=("orders-0",))
 
     def heals_and_waits(self) -> None:
+        """Enter the stage after the healing, let LONG_S pass, and end the run."""
         self.add("driver", TraceKind.RUN_STAGE, detail={"stage": "liveness"})
         self.time_s += LONG_S
         self.add("driver", TraceKind.RUN_STAGE, detail={"stage": "stopping"})

@@ -23,6 +23,7 @@ ORDERS = ("remove_members", "delete_group", "delete_offsets", "reset_offsets")
 
 
 def order(fault: str, **args: str) -> dict[str, Any]:
+    """Return the fault of an experiment file that sends the order to readers' coordinator."""
     return {"at": "1s", "fault": fault, "target": "coordinator-of(readers)", "args": args}
 
 

@@ -33,6 +33,7 @@ OTHERS = ("controller-100", "broker-1", "broker-2")
 
 
 def on_machines(*faults: dict[str, Any]) -> Experiment:
+    """Return an experiment with these faults, whose nodes are on MACHINES."""
     return experiment(
         cluster={
             "brokers": 3,

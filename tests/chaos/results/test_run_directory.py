@@ -25,6 +25,7 @@ from tests.support.harness.programs import pid_of_ended_process
 
 
 def create(root: Path, of: Experiment | None = None) -> RunDirectory:
+    """Create the directory of a run, as the run does."""
     made_of = of or experiment()
     return create_run_directory(
         root, made_of, plan_of(made_of), seed=7, runtime="virtual", replay="again"

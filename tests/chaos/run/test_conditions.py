@@ -18,6 +18,8 @@ FIRST, SECOND = NodeName("consumer-readers-0"), NodeName("consumer-readers-1")
 
 
 def status_of(runtime: FakeRuntime) -> ClusterStatus:
+    """Query the status of the cluster."""
+
     async def query() -> ClusterStatus:
         return await runtime.status()
 

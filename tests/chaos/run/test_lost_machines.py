@@ -39,6 +39,7 @@ DISTURBED = MachineEvent(address="10.0.0.3", from_us=24_100_000, until_us=36_300
 
 
 def execute(runtime: FakeRuntime, tmp_path: Path) -> Results:
+    """Play the plan on the runtime, with two checks, and record the run."""
     suite = CheckSuite(context_of(runtime.experiment), ("fencing", "durable_commits"))
     directory = create_run_directory(
         tmp_path,
@@ -54,6 +55,7 @@ def execute(runtime: FakeRuntime, tmp_path: Path) -> Results:
 
 
 def journal_of(tmp_path: Path) -> list[tuple[str, str | None]]:
+    """Return fault and note of each entry in the only journal below the folder."""
     (path,) = [path for path in tmp_path.rglob("journal.json") if "latest" not in path.parts]
     return [(entry.fault, entry.note) for entry in decode_journal(path.read_bytes())]
 
@@ -63,6 +65,7 @@ def passed(check: str) -> CheckReport:
 
 
 def violated(*times_us: int) -> CheckReport:
+    """Return a report of fencing with a finding at each of these times."""
     findings = tuple(
         Finding(check="fencing", summary="bad", time_us=time_us) for time_us in times_us
     )

@@ -31,6 +31,7 @@ def error_of(response: OffsetCommitResponse) -> ErrorCode:
 
 
 async def heal(lab: BrokerLab) -> None:
+    """Withdraw all rules of links, so that messages pass again."""
     await lab.runtime.set_link_rules([])
 
 

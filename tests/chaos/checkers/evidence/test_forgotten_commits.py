@@ -18,6 +18,7 @@ C0 = "consumer-g-0"
 
 
 def state(rows: Rows, time_s: float, before: str, to: str) -> None:
+    """Add a change of the transaction's state at its coordinator, broker-2."""
     rows.add(
         time_s,
         "broker-2",

@@ -4,8 +4,8 @@ Power losses and empty disks of the only replica in sync, which Kafka answers wi
 of a leader that has lost its log. Corpus: `power_loss_of_the_last_replica_in_sync`.
 
 The rows are made by hand: `rows.leads(5.1, "broker-0", 3, 0)` lets broker 0 lead in epoch 3, with a
-log that ends at offset 0. A fetched offset of -1 means that the group has no committed offset. The
-members are asked for it in the stage "verifying", the last one of a run.
+log that ends at offset 0. A fetched offset of -1 means that the group has no committed offset. In
+the stage "verifying", at the end of a run, the committed offsets are fetched once more.
 """
 
 from dataclasses import replace

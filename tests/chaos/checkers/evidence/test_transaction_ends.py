@@ -26,6 +26,7 @@ def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
 
 
 def pending(rows: Rows, time_s: float, producer_id: int = 0) -> None:
+    """Add the row of an offset of t-0 that waits for the end of its transaction."""
     rows.add(
         time_s,
         "broker-0",
@@ -38,6 +39,7 @@ def pending(rows: Rows, time_s: float, producer_id: int = 0) -> None:
 
 
 def decided(rows: Rows, time_s: float, to: str, producer_id: int = 0) -> None:
+    """Add the transaction coordinator's change of a transaction to the state `to`."""
     rows.add(
         time_s,
         "broker-2",
@@ -60,6 +62,7 @@ def completed(
     node: str = "broker-0",
     offsets: int | None = None,
 ) -> None:
+    """Add the end of producer 0's transaction in the group, whose coordinator is `node`."""
     # `offsets`: number of offsets that count from now on; by default one if `committed`, else none.
     counted = int(committed) if offsets is None else offsets
     rows.add(

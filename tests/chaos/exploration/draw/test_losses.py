@@ -21,12 +21,14 @@ SEEDS = 200
 
 
 def all_losses(of: Experiment) -> Iterator[tuple[FaultDefinition, ...]]:
+    """Yield the losses of each seed, if every seed may lose nodes."""
     faults = msgspec.structs.replace(packaged_space("standard").faults, lost=1.0)
     for seed in range(SEEDS):
         yield draw_losses(faults, of, seed)
 
 
 def roles(losses: tuple[FaultDefinition, ...]) -> list[str]:
+    """Return the kind of each lost node: broker or member."""
     return [(split_target(loss.target or "") or ("", ""))[0] for loss in losses]
 
 

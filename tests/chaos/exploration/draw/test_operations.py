@@ -29,6 +29,7 @@ def space() -> Space:
 
 
 def operations(experiment: Experiment) -> list[FaultDefinition]:
+    """Return the rollouts and scalings of an experiment."""
     return [fault for fault in experiment.faults if fault.fault in {"rollout", "scale"}]
 
 

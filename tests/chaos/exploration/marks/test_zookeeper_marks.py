@@ -29,6 +29,7 @@ StoryRow = tuple[float, str, TraceKind, Columns]
 
 
 def txn(time_s: float, zxid: int, session: str, op: str, **detail: object) -> StoryRow:
+    """S1 applies a transaction of a session."""
     columns: Columns = {"offset": zxid, "detail": {"session": session, "op": op, **detail}}
     return (time_s, S1, TraceKind.ZOOKEEPER_TXN_APPLIED, columns)
 
@@ -36,49 +37,58 @@ def txn(time_s: float, zxid: int, session: str, op: str, **detail: object) -> St
 def state(
     time_s: float, state_now: str, session: str = "0x1", server: str = S1, zxid: int = 5
 ) -> StoryRow:
+    """C0's connection gets another state; `zxid` is the newest that C0 has seen."""
     detail: dict[str, object] = {"session": session, "state": state_now}
     columns: Columns = {"peer": server, "offset": zxid, "detail": detail}
     return (time_s, C0, TraceKind.ZOOKEEPER_CLIENT_STATE, columns)
 
 
 def step(time_s: float, node: str, kind: TraceKind, **detail: object) -> StoryRow:
+    """A row of a member of the group."""
     return (time_s, node, kind, {"group": "old", "member": f"m{node[-1]}", "detail": detail})
 
 
 def consumed(time_s: float) -> StoryRow:
+    """C0 processes the record 4 of orders-0."""
     detail: dict[str, object] = {"count": 1, "last": 4}
     columns: Columns = {"group": "old", "partition": "orders-0", "offset": 4, "detail": detail}
     return (time_s, C0, TraceKind.RECORDS_CONSUMED, columns)
 
 
 def view(time_s: float, node: str, zxid: int, *members: str) -> StoryRow:
+    """A consumer computes from these members, read at `zxid`."""
     detail: dict[str, object] = {"members": members, "partitions": ["orders-0"]}
     columns: Columns = {"group": "old", "member": "m", "offset": zxid, "detail": detail}
     return (time_s, node, TraceKind.ZOOKEEPER_VIEW, columns)
 
 
 def ended(time_s: float, *, done: bool, cause: str | None = None) -> StoryRow:
+    """An attempt of C0 ends."""
     detail: dict[str, object] = {"attempt": 0, "done": done, "conflicts": 0}
     columns: Columns = {"group": "old", "member": "m0", "detail": detail, "cause_text": cause}
     return (time_s, C0, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, columns)
 
 
 def event(time_s: float, zxid: int) -> StoryRow:
+    """C0 gets an event; `zxid` is the newest that C0 has seen."""
     detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
     return (time_s, C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, {"offset": zxid, "detail": detail})
 
 
 def serves(time_s: float, now: str, epoch: int | None) -> StoryRow:
+    """S1 gets another state in its ensemble, with the epoch of its leader."""
     columns: Columns = {"leader_epoch": epoch, "detail": {"state": now}}
     return (time_s, S1, TraceKind.ZOOKEEPER_STATE, columns)
 
 
 def committed_position(time_s: float, offset: int) -> StoryRow:
+    """C0 begins to read orders-0 at a committed offset."""
     columns: Columns = {"group": "old", "partition": "orders-0", "offset": offset}
     return (time_s, C0, TraceKind.POSITION_RESET, {**columns, "cause": PositionCause.COMMITTED})
 
 
 def gave_up(during: str) -> tuple[StoryRow, ...]:
+    """C0 gives up, after its last attempt."""
     return (step(1, C0, TraceKind.ZOOKEEPER_GAVE_UP, attempts=4, during=during),)
 
 
