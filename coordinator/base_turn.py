@@ -1,6 +1,8 @@
-"""The handling of one input: a clock reading, and the Result under construction.
+"""A turn, the handling of one input: a clock reading, and the Result under construction.
 
-A coordinator is called once per input and keeps no callbacks. If the handling of an input starts a
+An input is a request, a fired timer or a completed append. A Result is what the coordinator returns
+for it: replies, appends, timers and trace rows, which the host carries out. A coordinator is called
+once per input and keeps no callbacks. If the handling of an input starts a
 timer or an append, its continuation is stored here as data: `InFlight` maps the timer's key, or the
 append's id, to a value that says what to do when the timer fires or the append completes.
 
@@ -23,7 +25,7 @@ _Result = TypeVar("_Result", bound=Result)
 
 
 class InFlight(Generic[_Timer, _Pending]):
-    """Running timers and unfinished appends, each with its continuation."""
+    """Running timers and unfinished appends, each with its continuation; outlives the turns."""
 
     __slots__ = ("appends", "last_append_id", "timers")
 
@@ -34,7 +36,7 @@ class InFlight(Generic[_Timer, _Pending]):
         self.last_append_id = 0
 
     def new_append_id(self) -> AppendId:
-        """Return the id of an append with acks=0, which has no outcome and no continuation."""
+        """Return a new id without storing a continuation: an append with acks=0 has no outcome."""
         self.last_append_id += 1
         return AppendId(self.last_append_id)
 
@@ -56,7 +58,7 @@ class InFlight(Generic[_Timer, _Pending]):
 
     def take_timer(self, key: str) -> _Timer | None:
         """Remove a fired timer and return its continuation, None if the timer was cancelled."""
-        # Not an error: the host may have queued the firing before the cancellation reached it.
+        # None is no error: the host may have queued the firing before it got the cancellation.
         return self.timers.pop(key, None)
 
 

@@ -3,6 +3,12 @@
 A timer has a key, and setting the same key again replaces the timer: `join-<group>`,
 `sync-<group>`, `heartbeat-<group>-<member>`. Kafka keeps the same operations in two purgatories.
 `timer_handlers` has what happens when a timer fires.
+
+- Turn: the handling of one input; timers and trace rows go through it.
+- Join phase: the time in PreparingRebalance. Its operation (`group.delayed_join`) says when it may
+  complete: DelayedJoin when every member has joined, InitialDelayedJoin only after a delay.
+- Parked: a member whose JoinGroup or SyncGroup is kept without an answer.
+- Pending member id: given to a client by MEMBER_ID_REQUIRED, and not used by a member yet.
 Source: Kafka `DelayedJoin`, `DelayedSync`, `DelayedHeartbeat`; docs/kafka/BEHAVIOUR.md 3.
 """
 
@@ -37,7 +43,8 @@ def initial_join(turn: Turn, group: Group) -> InitialDelayedJoin:
     """Return the operation of an Empty group's first join phase.
 
     The wait of group.initial.rebalance.delay.ms lets the members of a new group arrive before the
-    first generation, instead of causing one rebalance each.
+    first generation, instead of causing one rebalance each. `remaining_ms`: the part of the
+    rebalance timeout that is left after the wait.
     """
     delay_ms = turn.config.group_initial_rebalance_delay_ms
     return InitialDelayedJoin(
@@ -61,7 +68,7 @@ def schedule_sync(turn: Turn, group: Group) -> None:
 
 
 def complete_sync(turn: Turn, group: Group) -> None:
-    """Stop the sync timer if every member has sent SyncGroup."""
+    """Stop the sync timer if every member has sent SyncGroup; otherwise do nothing."""
     if not group.pending_sync_members:
         turn.cancel_timer(_sync_key(group))
 
@@ -90,7 +97,7 @@ def restart_session(turn: Turn, group: Group, member: Member, request: Api) -> N
 
 
 def restart_session_timer(turn: Turn, group: Group, member: Member) -> None:
-    """Start the member's session timeout from now, if the member can expire.
+    """Start the member's session timeout from now; stop its timer if the member cannot expire.
 
     Source: Kafka `completeAndScheduleNextHeartbeatExpiration`.
     """

@@ -2,6 +2,13 @@
 
 The docstring of each check states what holds; the check raises InvariantViolation with the evidence
 where it does not.
+
+- Shard: the groups of one partition of `__consumer_offsets` that this broker owns (has loaded).
+- Parked: a JoinGroup or SyncGroup that is kept without an answer; `awaiting_join`, `awaiting_sync`.
+- Held: an answer that waits for the high watermark, as in Kafka's Java coordinator. Its key is that
+  of the timer that bounds the wait.
+- Pending member id: given to a client by MEMBER_ID_REQUIRED, and not used by a member yet.
+- Timers and appends are given as mappings of the key or id to what its end will continue.
 """
 
 from collections.abc import Mapping
@@ -97,10 +104,11 @@ def check_shards(shards: Shards, timers: Mapping[str, CoordinatorTimer]) -> None
 def check_appends(shards: Shards, appends: Mapping[AppendId, PendingAppend]) -> None:
     """Every commit that waits for the log has an append in flight.
 
-    Without the append the offset would stay unstable for ever. Groups that were unloaded are not
-    checked: their appends may outlive them.
+    Without the append the offset would stay unstable for ever. Appends without a group here are
+    legal: they may outlive a group that was unloaded.
     """
     for group in shards.groups():
+        # (Producer id, partition); the id is None for a commit outside transactions.
         being_written = {
             (append.producer_id if isinstance(append, TransactionalOffsetsAppend) else None, name)
             for append in appends.values()
@@ -229,7 +237,8 @@ def _check_parked(group: Group) -> None:
             "parked_sync_in_completing",
             f"{group.group_id} is {state.value}, SyncGroup of {member.member_id} is parked",
         )
-        # In Stable a replaced static member waits until its new id is stored.
+        # A replaced static member is parked in a Stable group, until its new id is stored. The
+        # group may become Dead meanwhile.
         _require(
             member.awaiting_join is None
             or state is GroupState.PREPARING_REBALANCE
@@ -280,5 +289,6 @@ def _check_timers(group: Group, timers: Mapping[str, CoordinatorTimer]) -> None:
 
 
 def _require(holds: bool, name: str, evidence: str) -> None:
+    """Raise InvariantViolation of the invariant `name` unless it holds."""
     if not holds:
         raise InvariantViolation(name, evidence)

@@ -1,6 +1,8 @@
 """A member of a group, and its parked requests.
 
-Owns the fields of one member. `group` owns the set of members and the number of parked ones.
+Owns the fields of one member. `group` owns the set of members and the number of parked ones. A
+request is parked while it waits for its answer: a JoinGroup for the end of the join phase, a
+SyncGroup for the assignment.
 Source: Kafka `MemberMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.1.
 """
 
@@ -15,8 +17,8 @@ from protocol.messages.group import JoinGroupRequestProtocol
 class ParkedJoin:
     """A JoinGroup that waits for its answer.
 
-    `answered`: the request failed with UNKNOWN_SERVER_ERROR after it was parked. The member stays
-    parked, as in Kafka, where the callback has no more effect; a second answer must not be sent.
+    `answered`: the request failed with UNKNOWN_SERVER_ERROR after it was parked. As in Kafka, the
+    member stays parked even so. When the join phase ends, no second answer must be sent.
     """
 
     request_id: RequestId

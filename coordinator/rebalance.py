@@ -5,6 +5,11 @@ phase, begins the next generation, and answers the parked JoinGroups. The remova
 end the phase, if the phase waited for that member only.
 Kafka does each of these steps under the group's lock; here each is part of one turn (the handling
 of one input).
+
+- Parked: a JoinGroup or SyncGroup that is kept without an answer.
+- `group.delayed_join`: what may complete the join phase. DelayedJoin: the last JoinGroup or the
+  timer. InitialDelayedJoin, for a group that was Empty: the timer only. None: nothing.
+- Pending member id: given to a client by MEMBER_ID_REQUIRED, and not used by a member yet.
 Source: Kafka `prepareRebalance`, `tryCompleteJoin`, `onCompleteJoin`,
 `removeMemberAndUpdateGroup`; docs/kafka/BEHAVIOUR.md 2.2.3, 2.5, 3.2.
 """
@@ -165,7 +170,8 @@ def complete_join(
         now_us=turn.now_us, cause=cause, cause_text=cause_text, trace=turn.result.trace
     )
     if group.state is GroupState.EMPTY:
-        # Stored at once: no leader will send an assignment with which the group could be stored.
+        # Stored at once. Other groups are stored with the leader's assignment, but no leader is
+        # left to send one.
         record = group_record(group, {}, turn.now_ms, turn.versions)
         turn.append(group, (record,), EmptyGroupAppend(group=group))
         return
@@ -183,6 +189,7 @@ def complete_join(
     )
     for member in group.members.values():
         response = current_generation(group, member.member_id)
+        # Answers, and returns True, if the member's JoinGroup is parked.
         if answer_parked_join(turn, group, member, response):
             restart_session(turn, group, member, Api.JOIN_GROUP)
         else:
@@ -231,7 +238,8 @@ def remove_member(
     turn: Turn, group: Group, member: Member, *, cause: RemovalCause, reason: RebalanceReason
 ) -> None:
     """Remove a member; then rebalance, or complete the join phase if it waited for the member."""
-    # The answer names no member id: the client must join as a new member.
+    # A parked JoinGroup must be answered. "": the answer names no member id, so that the client
+    # joins as a new member.
     fail_parked_join(turn, group, member, "", ErrorCode.UNKNOWN_MEMBER_ID)
     drop_member(turn, group, member, cause=cause)
     match group.state:

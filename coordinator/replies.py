@@ -1,7 +1,9 @@
 """Answers to JoinGroup and SyncGroup, parked or not, in the version of the request.
 
-A parked request belongs to a member, and may have been answered meanwhile for another reason. So
-the functions that answer a parked request do nothing if the member has none.
+A parked request is kept without an answer until the join phase ends, or the assignment is stored.
+It belongs to a member, and may have been answered meanwhile for another reason. So the functions
+that answer a parked request do nothing if the member has none. `unpark_...` removes and returns it.
+Answers go through the turn (the handling of one input).
 Source: Kafka `JoinGroupResponse`, `KafkaApis.handleJoinGroupRequest`;
 docs/kafka/BEHAVIOUR.md 2.2, 4.9.
 """
@@ -22,7 +24,7 @@ NULLABLE_PROTOCOL_NAME_VERSION = 7
 
 
 def join_error(member_id: str, error: ErrorCode, api_version: int) -> JoinGroupResponse:
-    """Return the JoinGroup answer that carries `error`."""
+    """Return the JoinGroup answer that carries `error`; a `member_id` of "" names none."""
     return JoinGroupResponse(
         error_code=error,
         member_id=member_id,
@@ -38,7 +40,11 @@ def join_response(
     members: tuple[JoinGroupResponseMember, ...],
     skip_assignment: bool = False,
 ) -> JoinGroupResponse:
-    """Return the JoinGroup answer that lets a member into the group's current generation."""
+    """Return the JoinGroup answer that lets a member into the group's current generation.
+
+    `members`: all members with their subscriptions, for the leader, who assigns; empty for others.
+    `skip_assignment`: tells a leader to compute no assignment (KIP-814).
+    """
     return JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
@@ -67,7 +73,7 @@ def answer_parked_join(
     parked = group.unpark_join(member)
     if parked is None:
         return False
-    if not parked.answered:
+    if not parked.answered:  # it was, if it failed after it had been parked
         turn.reply(parked.request_id, response)
     return True
 
@@ -82,7 +88,7 @@ def fail_parked_join(
 
 
 def reply_join_error(turn: Turn, parked: ParkedJoin, member_id: str, error: ErrorCode) -> None:
-    """Answer a JoinGroup that `Group.unpark_join` returned with an error."""
+    """Answer `parked`, a JoinGroup that `Group.unpark_join` returned, with an error."""
     if not parked.answered:
         turn.reply(parked.request_id, join_error(member_id, error, parked.api_version))
 

@@ -1,7 +1,8 @@
 """Shards: the groups of each offsets partition that this broker owns, loads or failed to load.
 
-A broker owns a partition from the end of its load to its unload. A shard holds the groups of one
-owned partition. How a load works is not known here.
+An offsets partition is a partition of `__consumer_offsets`; its leader coordinates the groups in
+it. A broker owns a partition from the end of its load (the reading of its log) to its unload. A
+shard holds the groups of one owned partition. How a load works is not known here.
 Source: Kafka `GroupMetadataManager` (`ownedPartitions`, `loadingPartitions`,
 `groupMetadataCache`); docs/kafka/BEHAVIOUR.md 5.4, 5.5, 5.7.
 """
@@ -47,6 +48,7 @@ class Shard:
         self.groups: dict[str, Group] = {}
         self.above_high_watermark = AboveHighWatermark()
         self._groups_of_producers: dict[int, dict[str, Committer]] = {}
+        """Producer id -> group id -> the last committer, for each open transaction."""
 
     def create_group(self, group_id: str, now_us: int) -> Group:
         """Add an Empty group and return it, or return the existing group of this id."""
@@ -109,6 +111,7 @@ class Shards:
         self.owned: dict[int, Shard] = {}
         self.loading: dict[int, Load] = {}
         self.known_epochs: dict[int, int] = {}
+        """Partition -> newest leader epoch that a load or unload named."""
         self.load_reports: dict[int, LoadReport] = {}
         """Outcome of the last load of each partition."""
         self.failed: dict[int, int] = {}

@@ -4,6 +4,10 @@ A static member has a group.instance.id. After a restart its process joins with 
 without a member id. It gets a new member id, and the old id is fenced, in case the old process
 still runs. A Stable group needs no rebalance for this: the new process keeps the old assignment.
 
+To fence an id is to answer its requests with FENCED_INSTANCE_ID. A parked request is kept without
+an answer; `member.awaiting_join` is the parked JoinGroup. A turn is the handling of one input;
+`turn.append` takes what to do when the append completes (`StaticMemberAppend`).
+
 Source: Kafka `updateStaticMemberAndRebalance` (KIP-345, KIP-814); docs/kafka/BEHAVIOUR.md 2.2.2.
 """
 
@@ -55,12 +59,13 @@ def replace_static_member(
     In a Stable group, the request is answered once the log has the new id; in a rebalance, when the
     join phase ends.
 
+    `parked`: the request. The protocols and timeouts are the request's, in milliseconds.
     Raises: UnknownServerError in Empty and Dead, where Kafka throws too.
     """
     old_leader_id = group.leader_id  # read before the renaming, which changes a leader's id too
     member = _rename(turn, group, group_instance_id, old_member_id, new_member_id)
     # As in Kafka, the session restarts before the member gets the request's timeout. So its first
-    # session still has the old process's timeout (BEHAVIOUR 0.1).
+    # session still has the old process's timeout (docs/kafka/BEHAVIOUR.md 0.1).
     restart_session(turn, group, member, Api.JOIN_GROUP)
     old_rebalance_timeout_ms = member.rebalance_timeout_ms
     old_session_timeout_ms = member.session_timeout_ms
@@ -79,7 +84,8 @@ def replace_static_member(
     )
     match group.state:
         case GroupState.STABLE:
-            # The new process may support other protocols, which can change the vote.
+            # The new process may support other protocols, which can change the members' vote on
+            # the group's protocol.
             if group.select_protocol() != group.protocol_name:
                 maybe_prepare_rebalance(turn, group, reason)
                 return
@@ -121,6 +127,7 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
         return  # answered meanwhile: by a rebalance, a removal, or the next replacement
     # The member is still in the group, since its removal would have answered the JoinGroup.
     can_skip_assignment = parked.api_version >= SKIP_ASSIGNMENT_VERSION
+    # True only for a leader that can be told to skip the assignment; see `leader_id` below.
     is_leader = can_skip_assignment and group.is_leader(append.new_member_id)
     if is_leader and group.state is GroupState.DEAD:
         fail_parked_join(turn, group, member, append.new_member_id, ErrorCode.NOT_COORDINATOR)
@@ -176,7 +183,7 @@ def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
 
 
 def _rename(turn: Turn, group: Group, group_instance_id: str, old_id: str, new_id: str) -> Member:
-    """Fence the old id and give the member the new one.
+    """Fence the old id, give the member the new one, and trace both; return the member.
 
     Requests of the old id that are parked are answered with FENCED_INSTANCE_ID.
     """

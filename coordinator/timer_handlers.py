@@ -2,6 +2,11 @@
 
 A timer may fire too late: the group is Dead by then, the member was removed or replaced or is
 parked, or the generation is over. Each handler checks for this first, and then does nothing.
+
+A timer is data: the group, and the member or generation that it was set for. A member is parked
+while its JoinGroup or SyncGroup is kept without an answer. `delayed_join` is what completes the
+group's join phase: an InitialDelayedJoin after a delay that new members extend, otherwise the
+rebalance timeout. A turn is the handling of one input; replies and timers go through it.
 Source: Kafka `InitialDelayedJoin.onComplete`, `onExpirePendingSync`, `onExpireHeartbeat`;
 docs/kafka/BEHAVIOUR.md 3.3 to 3.5.
 """
@@ -55,7 +60,8 @@ def _expire_join(turn: Turn, group: Group) -> None:
         return
     join = group.delayed_join
     if isinstance(join, InitialDelayedJoin):
-        # A member joined during this delay, so more may be on their way: wait once more.
+        # If a member joined during this delay, more may be on their way: wait once more, as long as
+        # the rebalance timeout leaves time (`remaining_ms`).
         if group.new_member_added and join.remaining_ms != 0:
             group.new_member_added = False
             extended = extended_initial_join(turn, join)
@@ -76,7 +82,7 @@ def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
         return
     silent = tuple(group.pending_sync_members)
     for member_id in silent:
-        # An id without a member is the old id of a replaced static member.
+        # An id without a member is the old id of a replaced static member: nobody is removed.
         member = group.members.get(member_id)
         if member is not None:
             drop_member(turn, group, member, cause=RemovalCause.SYNC_DEADLINE)

@@ -1,8 +1,9 @@
 """The group coordinator's Turn: the context of one input, and the types of its continuations.
 
 Each handler gets a Turn, changes groups, and requests replies, appends and timers through it. The
-dataclasses here are the continuations (see `base_turn`): a `...Timer` is what a fired timer stands
-for, an `...Append` is what the coordinator must do once the log has answered.
+dataclasses here are the continuations, kept as data until the timer fires or the append completes:
+a `...Timer` is what a fired timer stands for, an `...Append` is what the coordinator must do once
+the log has answered. A shard has the groups of one partition of `__consumer_offsets`.
 """
 
 from collections.abc import Callable
@@ -45,7 +46,7 @@ class SyncTimer:
 
 @dataclass(frozen=True, slots=True)
 class SessionTimer:
-    """End of a member's session timeout, or of a new member's first join phase."""
+    """End of a member's session timeout, or of the time for a new member's first join phase."""
 
     group: Group
     member_id: str
@@ -97,7 +98,8 @@ class StaticMemberAppend:
     """The new id of a replaced static member is being appended.
 
     The group has the new id already, because Kafka's Scala coordinator changes memory first. If the
-    append fails, the `old_...` fields restore the member. Units: timeouts in milliseconds.
+    append fails, the `old_...` fields restore the member. `parked` is the JoinGroup that waits.
+    Units: timeouts in milliseconds.
     """
 
     group: Group
@@ -189,14 +191,14 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
 
     @property
     def java(self) -> JavaSwitches:
-        """Behaviours of Kafka's Java coordinator that are switched on."""
+        """Switches, all off by default, for behaviours of Kafka's Java coordinator."""
         return self._shared.java
 
     @property
     def acks_of_commits(self) -> int:
         """The acks of the append of a commit."""
-        # Kafka's Java coordinator itself waits for the high watermark before it answers, so its
-        # append waits for the leader only.
+        # With the switch, as in Kafka's Java coordinator, the append waits for the leader only.
+        # The answer waits for the high watermark even so.
         return ACKS_LEADER if self._shared.java.commits_apply_on_append else ACKS_ALL
 
     @property
@@ -247,7 +249,10 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
         producer_epoch: int,
         verification_guard: int | None,
     ) -> None:
-        """Append a batch of a producer's transaction to the group's partition."""
+        """Append a batch of a producer's transaction to the group's partition.
+
+        `verification_guard`: number from the log by which it accepts the transaction's first batch.
+        """
         self.result.appends.append(
             Append(
                 append_id=self._in_flight.add_append(pending),

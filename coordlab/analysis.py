@@ -2,6 +2,10 @@
 
 Without a Java for Spark, a run is kept and can be analysed later. Functions import PySpark, Altair
 and Vega in their bodies, because these imports take a second or two.
+
+The driver is the process that conducts a run. A PastRun is the directory of a finished or broken
+run, whose events are the merged trace. Its tables, which Spark computes, are current if they are
+complete and not older than the events. `master`: Spark's master URL; None: the default one.
 """
 
 from collections.abc import Sequence
@@ -41,7 +45,10 @@ def java_notice(run: Path) -> str | None:
 
 
 def salvage(past: PastRun, console: Console) -> None:
-    """Collect the rows that the nodes of a killed driver's run left, and print their number."""
+    """Collect the rows that the nodes of a killed driver's run left, and print their number.
+
+    Does nothing for a complete run, and for one whose rows are collected.
+    """
     if past.incomplete:
         # A run reserves disk space for its results. A killed driver could not give it back.
         RunDisk(past.path).free_reserve()
@@ -63,8 +70,9 @@ def salvage(past: PastRun, console: Console) -> None:
 def sum_up(
     console: Console, run: Path, results: Results, *, max_rows: int | None = None
 ) -> RunSummary | None:
-    """Return the summary of a run without Spark; None if the run broke off or is too large.
+    """Return the summary of a run without Spark; None if the run broke off or has too many rows.
 
+    None also after a Ctrl-C. Prints the reason unless the run broke off.
     `max_rows`: a smaller limit than the default one, for callers that compute Spark's tables next
     anyway.
     """
@@ -144,6 +152,7 @@ def current_summary(run: Path) -> RunSummary | None:
 
 
 COMPARISON_FILE = "comparison.html"
+"""Name of the page that compares runs."""
 
 
 def write_run_report(console: Console, past: PastRun, *, output: Path | None = None) -> Path:

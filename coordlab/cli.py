@@ -105,7 +105,7 @@ class Commands(click.Group):
 
 
 def load_command(name: str) -> click.Command:
-    """Import one of COMMANDS."""
+    """Import one of COMMANDS, and return its function `<name>_command`."""
     module = import_module(f"coordlab.commands.{COMMANDS[name]}")
     command: click.Command = getattr(module, f"{name}_command")
     return command
@@ -122,9 +122,10 @@ def run_cli(arguments: Sequence[str]) -> int:
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
     except Exception as error:
-        # Imported here, because this module imports the errors of every layer.
+        # Imported only now: `coordlab.errors` imports every layer, for the types of their errors.
         exit_code: int = import_module("coordlab.errors").print_error(error)
         return exit_code
+    # A command returns its exit code; click itself returns None, after --help for example.
     return code if isinstance(code, int) else EXIT_PASS
 
 

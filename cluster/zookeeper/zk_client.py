@@ -4,6 +4,9 @@ Owns the present session (a new one after an expiry), the listeners, and a queue
 coroutine, the event thread, calls the listeners one after the other. An exception in a listener is
 logged, and the next event follows. Ids such as ZK-22 name rules in
 docs/kafka/ZOOKEEPER_CONSUMER.md.
+A ZooKeeperHandle is one session; it is useless after the session's expiry. A watch fires once, so
+each call of a listener is preceded by reads that set the watch again. An ephemeral is a znode that
+its session's end deletes.
 Source: zkclient 0.10 `ZkClient`, `ZkEventThread`; ZK-21 to ZK-24.
 """
 
@@ -68,8 +71,10 @@ class ZkClient:
         self._child_listeners: dict[str, list[ChildListener]] = {}
         self._data_listeners: dict[str, list[DataListener]] = {}
         self._events: deque[tuple[str, Callable[[], Awaitable[None]]]] = deque()
+        """(Description, what to await) of each event that the event thread has still to handle."""
         self._event_wakeup = Wakeup(host)
         self._waiters: list[Wakeup] = []
+        """Coroutines that wait for a connection."""
         self._is_closed = False
         self._handle = self._open()
         host.spawn(self._run_events(), name="ZkEventThread")
@@ -106,7 +111,7 @@ class ZkClient:
             await self.create(path, data, ephemeral=ephemeral)
 
     async def make_path(self, path: str) -> None:
-        """Create a persistent znode and its parents; do nothing if it exists."""
+        """Create a persistent, empty znode and its missing parents; do nothing if it exists."""
         try:
             await self.create_with_parents(path, "")
         except KeeperException as error:
@@ -130,8 +135,9 @@ class ZkClient:
         except KeeperException as error:
             if error.code is not KeeperError.NoNode:
                 raise
-            # As in zkclient, the parent is created without a read first, one more write if it
-            # exists. Another client may create the znode in between: then its data is set again.
+            # As in zkclient, nothing reads first whether the parent exists; if it does, `make_path`
+            # costs a write for nothing. If another client creates the znode between our two
+            # requests, its data is replaced.
             await self.make_path(parent_of(path))
             try:
                 await self.create(path, data)
@@ -191,12 +197,12 @@ class ZkClient:
     # -- listeners -------------------------------------------------------------------------------
 
     async def subscribe_child_changes(self, path: str, listener: ChildListener) -> None:
-        """Call `listener` when the child list of `path` changes; costs two reads."""
+        """Call `listener` when the child list of `path` changes; two reads set the watches."""
         self._child_listeners.setdefault(path, []).append(listener)
         await self._watch_children(path)
 
     async def subscribe_data_changes(self, path: str, listener: DataListener) -> None:
-        """Call `listener` when the data of `path` changes; costs one read."""
+        """Call `listener` when the data of `path` changes; one read sets the watch."""
         self._data_listeners.setdefault(path, []).append(listener)
         await self.exists(path)
 
@@ -257,6 +263,7 @@ class ZkClient:
             self._fire_data(event.path)
 
     def _fire_all(self) -> None:
+        """Queue all listeners, as if every path had changed."""
         for path in self._child_listeners:
             self._fire_children(path)
         for path in self._data_listeners:
@@ -272,7 +279,7 @@ class ZkClient:
                 raise
 
     def _fire_children(self, path: str) -> None:
-        """Queue each child listener of `path`, with the two reads before it."""
+        """Queue a call of each child listener of `path`, with two reads before it."""
         for listener in self._child_listeners.get(path, ()):
             # The default argument binds this listener; a closure would see the loop's last one.
             async def run(listener: ChildListener = listener) -> None:
@@ -283,7 +290,7 @@ class ZkClient:
             self._queue(f"children of {path} changed", run)
 
     def _fire_data(self, path: str) -> None:
-        """Queue each data listener of `path`, with the two reads before it."""
+        """Queue a call of each data listener of `path`, with two reads before it."""
         for listener in self._data_listeners.get(path, ()):
 
             async def run(listener: DataListener = listener) -> None:

@@ -2,7 +2,9 @@
 
 Owns data, versions and ephemeral owners. The tree knows neither clients nor watches: each method
 that changes it returns the changes, and `watches` finds the connections that get an event. A zxid
-is the number of a transaction. Source: ZooKeeper `DataTree`; rules ZK-01, ZK-08 and ZK-12 of
+is the number of a transaction; NO_ZXID stands for the time before the first. An ephemeral is a
+znode that the end of its owner's session deletes; a persistent one has the owner NO_SESSION.
+Source: ZooKeeper `DataTree`; rules ZK-01, ZK-08 and ZK-12 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
@@ -63,7 +65,7 @@ class ZnodeTree:
     """All znodes of one server, by path.
 
     Invariant: the parent of every znode exists, names it once, and is not ephemeral.
-    Invariant: `ephemerals` lists exactly the znodes whose `ephemeral_owner` is that session.
+    Invariant: `ephemerals(session_id)` lists exactly the znodes that the session owns.
     """
 
     def __init__(self, initial: Iterable[tuple[str, str]] = ()) -> None:
@@ -103,7 +105,7 @@ class ZnodeTree:
         return tuple(self._ephemerals.get(session_id, ()))
 
     def owners(self) -> tuple[SessionId, ...]:
-        """Return the sessions that own a znode."""
+        """Return the sessions that own an ephemeral znode."""
         return tuple(self._ephemerals)
 
     def refusal(self, path: str) -> KeeperError:

@@ -4,6 +4,12 @@ Versions: v1 adds the rebalance timeout. v4 answers a dynamic member's first req
 MEMBER_ID_REQUIRED and a member id, with which the client joins again (KIP-394). v5 adds static
 members (KIP-345), v8 the client's reason (KIP-800), v9 lets the leader skip the assignment
 (KIP-814).
+
+- Turn: the handling of one input. Handlers change groups at once, and add replies, timers and trace
+  rows to the turn's result.
+- Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
+- Parked: kept without an answer; a JoinGroup is parked until the join phase ends.
+- Pending member id: given to a client by MEMBER_ID_REQUIRED, and not used by a member yet.
 Source: Kafka `GroupCoordinator.handleJoinGroup`, `doNewMemberJoinGroup`,
 `doCurrentMemberJoinGroup`, `addMemberAndRebalance`; docs/kafka/BEHAVIOUR.md 2.2.
 """
@@ -120,7 +126,7 @@ def handle_join_group(
         _join_with_member_id(turn, group, join)
     else:
         _join_without_member_id(turn, group, join)
-    # This request may have been the last that the join phase waited for, also as an eviction.
+    # The join phase may have waited for this request only, or for the member that was evicted.
     if group.state is GroupState.PREPARING_REBALANCE:
         try_complete_join(turn, group)
 
@@ -131,8 +137,8 @@ def _accepts(group: Group, member_id: str, group_max_size: int) -> bool:
         case GroupState.EMPTY | GroupState.DEAD:
             return True
         case GroupState.PREPARING_REBALANCE:
-            # Parked members count here, not all members: if the group is too large, the first
-            # members to rejoin keep their places.
+            # Only members that have rejoined (are parked) count here: in a group that is too large,
+            # the first members to rejoin keep their places.
             member = group.members.get(member_id)
             is_parked = member is not None and member.awaiting_join is not None
             return is_parked or group.members_awaiting_join < group_max_size
@@ -208,6 +214,7 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
     member = group.members[member_id]
     match group.state:
         case GroupState.PREPARING_REBALANCE:
+            # Parks the request only: the group is in a rebalance already.
             _update_member_and_rebalance(turn, group, join, member, RebalanceCause.REJOIN)
         case GroupState.COMPLETING_REBALANCE:
             if member.matches(request.protocols):
@@ -280,7 +287,7 @@ def _add_member_and_rebalance(turn: Turn, group: Group, join: Join, member_id: s
 def _update_member_and_rebalance(
     turn: Turn, group: Group, join: Join, member: Member, cause: RebalanceCause
 ) -> None:
-    """Store a member's new protocols, park its JoinGroup, and start a rebalance."""
+    """Store a member's new protocols, park its JoinGroup, and start a rebalance if none runs."""
     group.update_member(
         member,
         join.request.protocols,
@@ -301,9 +308,11 @@ def _update_member_and_rebalance(
 
 
 def _is_supported(group: Group, request: JoinGroupRequest) -> bool:
+    """Return True if the client and the other members have a protocol in common."""
     names = tuple(protocol.name for protocol in request.protocols)
     return group.supports_protocols(request.protocol_type, names)
 
 
 def _refuse(turn: Turn, join: Join, member_id: str, error: ErrorCode) -> None:
+    """Answer with `error`; `member_id` is the id in the answer."""
     turn.reply(join.request_id, join_error(member_id, error, join.api_version))

@@ -1,6 +1,9 @@
 """LeaveGroup (13), v0 to v5: members leave, or an administrator removes static members.
 
-v3 adds a batch of members to the request, v5 a reason for each.
+v3 adds a batch of members to the request, v5 a reason for each. A handler adds its replies and
+trace rows to the turn, which is the handling of one input. A shard has the groups of one partition
+of `__consumer_offsets` that this broker coordinates. A pending member id was given to a client by
+MEMBER_ID_REQUIRED, and no member uses it yet.
 Source: Kafka `GroupCoordinator.handleLeaveGroup`, `LeaveGroupResponse`;
 docs/kafka/BEHAVIOUR.md 2.5.
 """
@@ -42,7 +45,10 @@ def handle_leave_group(
 
 
 def for_version(response: LeaveGroupResponse, api_version: int) -> LeaveGroupResponse:
-    """Return `response` in `api_version`: below v3 with a single error and no members."""
+    """Return `response` in `api_version`: below v3 with a single error and no members.
+
+    That error is the first one: a request of these versions names one member.
+    """
     if api_version >= BATCH_VERSION:
         return response
     errors = (response.error_code, *(member.error_code for member in response.members))
@@ -74,7 +80,7 @@ def _leave_one(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
     """Remove one member, or pending member id; return its error."""
     member_id, instance = identity.member_id, identity.group_instance_id
     if not member_id:
-        # An administrator removes a static member and knows only its instance id.
+        # From an administrator, who removes a static member and knows only its instance id.
         current = None if instance is None else group.static_members.get(instance)
         if current is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

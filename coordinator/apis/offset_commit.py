@@ -9,6 +9,12 @@ coordinator, memory changes with the append, before any follower has the record.
 waits for the high watermark, at most offsets.commit.timeout.ms. After that the client gets an
 error, although the log has the record. Such a late commit becomes the committed offset once the
 high watermark passes it.
+
+- Turn: the handling of one input; replies and appends go through it. `turn.java` has the switches,
+  `turn.guards` Kafka's checks that an experiment can switch off.
+- Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
+- `OffsetsAppend`: what to do when the append completes (`offsets_stored`). Its `is_too_large` maps
+  every partition of the request to True if its metadata is too large to be stored.
 Source: Kafka `GroupCoordinator.handleCommitOffsets`, `doCommitOffsets`,
 `GroupMetadataManager.storeOffsets`, Java `CoordinatorContext.append`, `OffsetMetadataManager`;
 docs/kafka/BEHAVIOUR.md 2.6, 4.10, 5.3.
@@ -49,7 +55,7 @@ def handle_offset_commit(
     request: OffsetCommitRequest,
     api_version: int,
 ) -> None:
-    """Answer an OffsetCommit at once if it fails a check, else once the log has the offsets.
+    """Answer an OffsetCommit at once if it fails a check, else once its append has completed.
 
     `shard`: the group's shard, or the error why it is not served here.
     """
@@ -67,10 +73,12 @@ def handle_offset_commit(
 def offsets_stored(
     turn: Turn, shard: Shard | None, append: OffsetsAppend, completed: AppendCompleted
 ) -> None:
-    """Make the commit visible, or forget it, and answer its request.
+    """Answer the request; make its commit the committed offset, keep it as a late one, or drop it.
 
     `shard` is the group's shard, None if the partition was unloaded meanwhile. The answer is sent
-    also then: the log has the commit.
+    also then: the log has the commit. `completed.base_offset`: place of the commit in the log; None
+    if the log never had it. An error with an offset: the log has the commit, but it was not
+    acknowledged in time.
 
     Raises: SimulationError if an append is acknowledged without an offset.
     """
@@ -90,8 +98,9 @@ def offsets_stored(
         )
         if error is ErrorCode.NONE:
             if shard is not None:
-                # The high watermark has passed this batch and all before it, but the call of
-                # log_moved may still be to come. Late commits go first, in the log's order.
+                # The high watermark has passed this batch and all before it. `log_moved`, which
+                # normally handles late commits, may not have been called yet: those before this
+                # batch go first, in the log's order.
                 late_commits_committed(turn, shard, completed.base_offset)
             _committed(turn, commit)
         elif shard is not None and turn.java.commits_apply_on_append:
@@ -116,7 +125,10 @@ def late_commits_committed(turn: Turn, shard: Shard, high_watermark: int) -> Non
 
 
 def _committed(turn: Turn, commit: WrittenCommit) -> None:
-    """Make a commit in the log the committed offsets of its group, and trace it."""
+    """Make a commit in the log the committed offsets of its group, and trace it.
+
+    The group is Dead if it was deleted or unloaded since: then its memory no longer counts.
+    """
     group, offsets = commit.group, commit.group.offsets
     for partition, value in commit.values.items():
         if group.state is not GroupState.DEAD:
@@ -155,7 +167,7 @@ def _store(
     request: OffsetCommitRequest,
     api_version: int,
 ) -> ErrorCode:
-    """Append the commit and return NONE, or return the error of every partition."""
+    """Append the commit and return NONE, or return the error that every partition gets."""
     generation_id = request.generation_id_or_member_epoch
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -207,6 +219,8 @@ def _append(
         )
         return
     now_ms, versions = turn.now_ms, turn.versions
+    # Scala: a pending offset, from here until the append completes. Java: a written one, which
+    # fetches of stable offsets return at once.
     applies_at_once = turn.java.commits_apply_on_append
     records = []
     for partition, value in values.items():
@@ -232,6 +246,7 @@ def _append(
 
 
 def _expire_timestamp_ms(turn: Turn, request: OffsetCommitRequest, api_version: int) -> int:
+    """Return the time at which the offsets expire, if the request limits their retention."""
     if api_version in RETENTION_VERSIONS and request.retention_time_ms != -1:
         return turn.now_ms + request.retention_time_ms
     return NO_EXPIRE_TIMESTAMP

@@ -5,7 +5,12 @@ v7 adds require_stable, which refuses offsets with an unfinished commit; v8 adds
 The answer comes from memory, without the log, so an old coordinator that is cut off from the
 cluster answers with stale offsets. With the switch `commits_apply_on_append` (Java) a stable fetch
 returns the offsets written last, and each group's part of the answer waits until these are
-committed. Then only an open transaction makes an offset unstable.
+committed. With the switch, only an open transaction makes an offset unstable.
+
+- Stable fetch: one with require_stable. Unstable offset: one with an unfinished commit.
+- Turn: the handling of one input; replies go through it. `turn.java` has the switches.
+- Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
+- Held: a part of an answer that waits for the high watermark.
 Source: Kafka `GroupCoordinator.handleFetchOffsets`, `GroupMetadataManager.getOffsets`, Java
 `GroupCoordinatorService.fetchOffsets`, `OffsetMetadataManager.fetchOffsets`;
 docs/kafka/BEHAVIOUR.md 2.7.
@@ -40,7 +45,9 @@ def handle_offset_fetch(
     request: OffsetFetchRequest,
     api_version: int,
 ) -> None:
-    """Answer an OffsetFetch. As in Kafka, a request without groups gets no answer (BEHAVIOUR 0.1).
+    """Answer an OffsetFetch. As in Kafka, a request without groups gets no answer.
+
+    (docs/kafka/BEHAVIOUR.md 0.1.)
 
     `gate` returns the shard of a group, or the error why it is not served here.
     """
@@ -75,7 +82,7 @@ def _fetch_when_committed(
         if isinstance(shard, ErrorCode) or shard.above_high_watermark.is_empty:
             fetch.groups.append(group)
         else:
-            fetch.groups.append(None)
+            fetch.groups.append(None)  # the place for `group`, once it may be sent
             hold(turn, shard, HeldFetch(fetch=fetch, index=index, group=group))
     answer_if_complete(turn, fetch)
 
@@ -106,7 +113,10 @@ def _fetch(
 def _partitions(
     group: Group | None, asked: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> tuple[TopicPartition, ...]:
-    """Return the partitions of the answer, each once: those asked for, or all with an offset."""
+    """Return the partitions of the answer, each once.
+
+    These are the partitions asked for; if `asked.topics` is None, all with an offset.
+    """
     if asked.topics is None:
         if group is None:
             return ()

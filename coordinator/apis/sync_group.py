@@ -3,6 +3,13 @@
 In CompletingRebalance requests are parked. The leader's request has the assignment appended to the
 log; once the append is acknowledged, all parked requests are answered and the group is Stable.
 
+- Parked: kept without an answer.
+- Turn: the handling of one input; replies and appends go through it. `turn.append` takes, beside
+  the records, a value that says what to do when the append completes (`AssignmentAppend`).
+- Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
+- Pending sync member: one that has sent no SyncGroup in this generation; the sync timer bounds the
+  wait for these.
+
 Source: Kafka `GroupCoordinator.handleSyncGroup`, `validateSyncGroup`, `doSyncGroup`;
 docs/kafka/BEHAVIOUR.md 2.3.
 """
@@ -86,9 +93,9 @@ def assignment_stored(
 ) -> None:
     """Answer the parked SyncGroups from the stored assignment; rebalance if storing failed."""
     group = append.group
-    # A rebalance may have overtaken the append: (1) the leader's SyncGroup requests the append;
-    # (2) a member joins or expires, and the rebalance answers all parked SyncGroups; (3) the
-    # append completes. Its assignment belongs to a generation that is over.
+    # Do nothing if a rebalance has overtaken the append: (1) the leader's SyncGroup requests the
+    # append; (2) a member joins or expires, and the rebalance answers all parked SyncGroups; (3)
+    # the append completes, but its assignment belongs to a generation that is over.
     if (
         group.state is not GroupState.COMPLETING_REBALANCE
         or group.generation_id != append.generation_id

@@ -1,11 +1,19 @@
 """TxnOffsetCommit (28), v0 to v4: stores offsets as part of a producer's transaction.
 
 A commit takes four steps:
-1. The broker verifies the transaction (KIP-890): its coordinator must know that the offsets
-   partition is part of it. Otherwise a late request could begin a transaction that never ends.
+1. The broker verifies the transaction (KIP-890): it asks the transaction coordinator whether the
+   offsets partition is part of the transaction. Otherwise a late request could begin a transaction
+   that never ends.
 2. The offsets are appended, and held as pending.
 3. The client is answered. Readers still see the offsets from before.
-4. The producer ends the transaction. Its marker in the log makes the offsets count, or drops them.
+4. The producer ends the transaction. The marker in the log makes the offsets count, or drops them.
+
+- Turn: the handling of one input; replies, verifications and appends go through it. `turn.java` has
+  switches for differences of Kafka's Java coordinator, `turn.guards` has Kafka's checks that an
+  experiment can switch off.
+- Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
+- `append.is_too_large`: maps every partition of the request to True if its metadata is too large to
+  be stored; `append.values` has the other partitions.
 
 Unlike an OffsetCommit, the request does not restart the member's session.
 Source: Kafka `GroupCoordinator.handleTxnCommitOffsets`, `doTxnCommitOffsets`,
@@ -46,7 +54,7 @@ def handle_txn_offset_commit(
 ) -> None:
     """Begin the verification of a TxnOffsetCommit's transaction.
 
-    `shard`: the group's shard, or the error why it is not served here.
+    `shard`: the group's shard, or the error with which the request is refused.
     """
     if not any(topic.partitions for topic in request.topics):
         turn.reply(request_id, TxnOffsetCommitResponse())
@@ -100,9 +108,10 @@ def transactional_offsets_stored(
     error = offset_append_error(completed.error, turn.java)
     if error is ErrorCode.NONE and completed.base_offset is None:
         raise SimulationError(f"append {completed.append_id} acknowledged without offset")
-    # The offsets wait for their marker if the append was acknowledged. With Java's coordinator they
-    # also wait if the append failed after the leader had written it (base_offset is known then),
-    # because the high watermark may still pass the record.
+    # base_offset is known if the leader has written the offsets, even if the append then failed
+    # (timed out, for example). Written offsets wait for their marker if the append was
+    # acknowledged. With Java's coordinator they wait after a failure, too, because the high
+    # watermark may still pass the record. Offsets that do not wait are removed.
     waits = error is ErrorCode.NONE or turn.java.commits_apply_on_append
     for partition, value in append.values.items():
         if not is_dead and completed.base_offset is not None and waits:
@@ -172,7 +181,11 @@ def complete_transaction(turn: Turn, shard: Shard, producer_id: int, *, is_commi
 
 
 def _append(turn: Turn, pending: PendingVerification, verified: TransactionVerified) -> None:
-    """Append the offsets of a verified request, and add them to the open transaction."""
+    """Append the offsets of a verified request, and add them to the open transaction.
+
+    Partitions whose metadata is too large are left out. `verified.guard`: shows to the log that the
+    transaction was verified (not one of `turn.guards`).
+    """
     group, request = pending.group, pending.request
     values, too_large = values_to_store(turn, request.topics)
     if not values:
@@ -204,6 +217,7 @@ def _append(turn: Turn, pending: PendingVerification, verified: TransactionVerif
 def _refuse(
     turn: Turn, request_id: RequestId, request: TxnOffsetCommitRequest, error: ErrorCode
 ) -> None:
+    """Answer with `error` for every partition of the request."""
     turn.reply(request_id, _response(dict.fromkeys(partitions_of(request.topics), error)))
 
 

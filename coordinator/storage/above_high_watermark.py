@@ -2,8 +2,8 @@
 
 Used only with switches of the Java coordinator. There an answer waits until every record that its
 request could see is committed. A commit whose answer timed out still counts once the high watermark
-passes it. The broker reports the end of the log and its high watermark
-(`GroupCoordinator.log_moved`).
+passes it: a late commit. The broker reports the end of the log and its high watermark
+(`GroupCoordinator.log_moved`). "Committed" is used of a record below the high watermark.
 Must not know how requests are answered. Source: Kafka (Java) `CoordinatorRuntime`,
 `SnapshottableCoordinator` (lastWrittenOffset, lastCommittedOffset), `DeferredEventQueue`.
 """
@@ -58,7 +58,7 @@ Kafka's Java coordinator calls such a request a write, since it may change memor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenCommit:
-    """A commit in the log: one record for each of `values`, the first at `base_offset`."""
+    """An OffsetCommit in the log: one record for each of `values`, the first at `base_offset`."""
 
     group: Group
     member_id: str
@@ -82,6 +82,7 @@ class AboveHighWatermark:
         self.held: dict[str, tuple[int, HeldWrite]] = {}
         """Timer key -> the log end offset that must be committed first, and the answer."""
         self._held_count = 0
+        """Number of answers ever held, for unique timer keys."""
         self._late: list[WrittenCommit] = []
 
     @property
@@ -94,6 +95,7 @@ class AboveHighWatermark:
         """Keep an answer until every record now in the log is committed; return its timer's key.
 
         After a loss of leadership no record will be committed, and only the timer ends the wait.
+        Then the offset in `held` is 0, and has no effect.
         """
         self._held_count += 1
         key = f"write-{partition}-{self._held_count}"

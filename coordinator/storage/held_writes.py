@@ -4,6 +4,10 @@ The Java coordinator treats a request that may change memory as a write, even if
 record. It processes the request at once, on the newest state. The answer waits until every record
 that was in the log at that moment is committed, at most offsets.commit.timeout.ms. An answer with
 an error does not wait.
+
+A turn is the handling of one input; replies and timers go through it. A shard has the groups of one
+partition of `__consumer_offsets`; its `above_high_watermark.held` maps the key of each timer to
+(log end offset to wait for, request with its answer). RT-3 names a scenario of BEHAVIOUR.md.
 Source: Kafka (Java) `CoordinatorRuntime.CoordinatorWriteEvent`, `CoordinatorContext.append`,
 `unload`; docs/kafka/BEHAVIOUR.md 2.4, 2.7, 5.3, 6.4, RT-3.
 """
@@ -41,7 +45,10 @@ def release_committed(turn: Turn, shard: Shard) -> None:
 
 
 def fail_held(turn: Turn, shard: Shard) -> None:
-    """Answer all held requests with NOT_COORDINATOR, after a loss of leadership."""
+    """Answer all held requests with NOT_COORDINATOR, after a loss of leadership.
+
+    `held` is cleared at the end only: nothing in the loop changes it.
+    """
     held = shard.above_high_watermark.held
     for key, (_, write) in held.items():
         turn.cancel_timer(key)
@@ -63,6 +70,7 @@ def answer_if_complete(turn: Turn, fetch: ParkedFetch) -> None:
 
 
 def _fail(turn: Turn, write: HeldWrite, error: ErrorCode) -> None:
+    """Answer a held request with an error; of a fetch, its one group."""
     match write:
         case HeldHeartbeat():
             turn.reply(write.request_id, HeartbeatResponse(error_code=error))
@@ -76,5 +84,6 @@ def _fail(turn: Turn, write: HeldWrite, error: ErrorCode) -> None:
 
 
 def _fill(turn: Turn, write: HeldFetch, group: OffsetFetchResponseGroup) -> None:
+    """Put a group's part into the answer; send the answer if it was the last missing part."""
     write.fetch.groups[write.index] = group
     answer_if_complete(turn, write.fetch)

@@ -5,6 +5,10 @@ high watermark, as Kafka does), and then calls `finish`. The last record of a ke
 chunk only keeps the newest bytes of each key, and `finish` decodes one value for each key. This
 makes a log with many commits of few partitions cheap to load.
 
+A record is an offset, a group (with its members), or of a kind that only newer coordinators know;
+the first two bytes of its key, the version, tell which. A value of None (a tombstone) deletes. A
+marker is the control batch that ends a producer's transaction.
+
 Source: Kafka `GroupMetadataManager.doLoadGroupsAndOffsets`, `GroupMetadata.loadGroup`;
 docs/kafka/BEHAVIOUR.md 5.4.
 """
@@ -113,7 +117,8 @@ class Load:
             return
         offsets = self._offsets
         base_offset = batch.base_offset
-        # This loop takes most of the time of a load with many commits. So it decodes nothing.
+        # This loop takes most of the time of a load with many commits. So it decodes nothing, and
+        # calls `_offset_key` only for keys that are not those of an offset in the newest version.
         for key_bytes, value, _ in fields_of(batch, self._codecs):
             key: bytes | None = key_bytes
             if key is None or key[:2] != _OFFSET_KEY_PREFIX:
@@ -129,8 +134,8 @@ class Load:
     def _read_transactional(self, batch: RecordBatch) -> None:
         """Keep the records of a transaction, or end the transaction if the batch is its marker.
 
-        The order of the records decides, not that of the marker: an offset that was committed
-        outside the transaction after the transaction's record stays.
+        The place of a transaction's record decides, not that of its marker: if the same offset was
+        committed outside the transaction, later in the log than that record, it stays.
         """
         if not batch.is_control:
             pending = self._transactional.setdefault(batch.producer_id, {})
@@ -154,6 +159,7 @@ class Load:
                     self._offsets[key] = written
 
     def _read_other(self, key_bytes: bytes, value: bytes | None) -> None:
+        """Keep a group's record, or count a record of an unknown kind."""
         key = decode_key(key_bytes)
         if not isinstance(key, GroupMetadataKey):
             self.unknown_records += 1  # written by a newer coordinator; ignored, as in Kafka
@@ -164,6 +170,7 @@ class Load:
             self._groups[key.group] = decode_group_metadata_value(value)
 
     def _fail(self, error: str) -> None:
+        """Note why the load has failed, and drop all that it has read."""
         self.error = error
         self._offsets.clear()
         self._transactional.clear()
@@ -171,9 +178,13 @@ class Load:
 
 
 def _offset_key(key: bytes | None, base_offset: int) -> bytes | None:
-    """Return an offset's key in the newest version, None if the key is not that of an offset."""
-    # The first two bytes are the version. Old and new versions of a key have the same fields, so
-    # rewriting the version makes the keys equal without decoding them.
+    """Return an offset's key in the newest version, None if the key is not that of an offset.
+
+    Raises: CorruptRecord if there is no key.
+    """
+    # The first two bytes are the version: up to OFFSET_COMMIT_KEY_VERSION the key is an offset's,
+    # above it is another kind's. All versions of an offset's key have the same fields, so rewriting
+    # the version makes the keys equal without decoding them.
     if key is None or len(key) < 2:
         raise CorruptRecord(f"record without key in batch {base_offset}")
     if key[0] or key[1] > OFFSET_COMMIT_KEY_VERSION:
@@ -195,11 +206,11 @@ def group_from_record(
     group.protocol_type = value.protocol_type or None
     group.protocol_name = value.protocol
     timestamp = value.current_state_timestamp_ms
-    group.current_state_timestamp_ms = None if timestamp == -1 else timestamp
+    group.current_state_timestamp_ms = None if timestamp == -1 else timestamp  # -1: unknown
     for stored in value.members:
         if value.protocol is None:
             raise CorruptRecord(f"group {group_id} has members and no protocol")
-        rebalance_timeout_ms = stored.rebalance_timeout_ms
+        rebalance_timeout_ms = stored.rebalance_timeout_ms  # -1: an old record without one
         group.add(
             Member(
                 member_id=stored.member_id,

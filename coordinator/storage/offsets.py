@@ -8,7 +8,8 @@ An offset of a partition is in one of four places:
   they answer.
 - transactional: part of an open transaction. It counts once a marker commits the transaction.
 
-Committed and transactional offsets are hard state: a load rebuilds them from the log.
+Committed and transactional offsets are hard state: a load rebuilds them from the log. The names of
+methods tell the place: `append_...` pending, `write_...` written, `transactional_...`.
 Must not know groups, members or requests.
 Source: Kafka `GroupMetadata` (scala), offsets part; docs/kafka/BEHAVIOUR.md 4.10, 2.8.
 """
@@ -56,7 +57,7 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
-        # One value per partition: a second commit in flight overwrites the first, as in Kafka.
+        # One value per partition: a second commit in flight overwrites the first here, as in Kafka.
         self._pending: dict[TopicPartition, OffsetCommitValue] = {}
         # [J] only: oldest first. `_pending` stays empty with [J].
         self._written: dict[TopicPartition, list[_Written]] = {}
@@ -69,7 +70,7 @@ class GroupOffsets:
 
     @property
     def has_offsets(self) -> bool:
-        """True if the group has any offset, finished or not; an Empty group without is deleted."""
+        """True if the group has any offset, finished or not; an Empty group without one goes."""
         if self._written:
             return True
         return bool(self._committed) or bool(self._pending) or bool(self._transactional)
@@ -107,7 +108,7 @@ class GroupOffsets:
         return any(partition in pending for pending in self._transactional.values())
 
     def being_appended(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions with a pending commit."""
+        """Return the partitions with a pending commit: for invariants."""
         return tuple(self._pending)
 
     def being_appended_in_transactions(self) -> tuple[tuple[int, TopicPartition], ...]:
@@ -169,7 +170,10 @@ class GroupOffsets:
     def write_failed(
         self, partition: TopicPartition, append_id: AppendId
     ) -> OffsetCommitValue | None:
-        """Remove and return the offset that a failed append had written, None if it is gone."""
+        """Remove and return the offset that an append had written, None if it was deleted.
+
+        Called for a failed append, and by `write_committed` for a committed one.
+        """
         written = self._written.get(partition, [])
         for index, each in enumerate(written):
             if each.append_id == append_id:
@@ -201,7 +205,10 @@ class GroupOffsets:
             pending[partition] = _TransactionalOffset(stored.appended_batch_offset, stored.value)
 
     def transactional_append_failed(self, producer_id: int, partition: TopicPartition) -> None:
-        """Remove a partition's offset from an open transaction, also a later commit's, as Kafka."""
+        """Remove a partition's offset from an open transaction.
+
+        As in Kafka, this removes the offset of a later commit, too, if one has replaced it.
+        """
         pending = self._transactional.get(producer_id)
         if pending is not None:
             pending.pop(partition, None)
@@ -231,7 +238,7 @@ class GroupOffsets:
         for partition, waiting in pending.items():
             if waiting.appended_batch_offset is None:
                 # The append is still in flight. Kafka throws here, and so drops this offset and
-                # all that follow it.
+                # all behind it in the transaction; those in front of it are committed.
                 break
             stored = CommittedOffset(waiting.appended_batch_offset, waiting.value)
             current = self._committed.get(partition)

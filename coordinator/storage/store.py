@@ -1,5 +1,8 @@
 """Records of groups and offsets in `__consumer_offsets`.
 
+A tombstone is a record without a value: it deletes the group or offset of its key. `versions` are
+the versions in which values are written; `now_ms` is the record's timestamp.
+
 Source: Kafka `GroupMetadataManager.storeGroup`, `storeOffsets`; docs/kafka/BEHAVIOUR.md 5.1, 5.2.
 """
 
@@ -24,7 +27,7 @@ def group_record(
 ) -> Record:
     """Return the record of `group` with `assignments` (by member id), one for every member.
 
-    Of a member's protocols only the selected one is stored.
+    Of a member's protocols only the group's selected one is stored, with its metadata.
 
     Raises: SimulationError if a member has no assignment, or there is no protocol.
     """

@@ -3,6 +3,13 @@
 A transaction begins with its first partition. AddOffsetsToTxn names a group, and adds that group's
 partition of `__consumer_offsets`. With `verify_only` the request adds no partition: a broker asks
 whether a partition is part of a transaction, before it accepts the first batch (KIP-890).
+
+- Turn: the handling of one input. `turn.write` appends a step (a change of one transactional id)
+  together with its purpose: here `PartitionsAdded`, by which `partitions_added` continues.
+- Owned partition: a partition of `__transaction_state` that this broker has loaded.
+- PREPARED: the states in which the end of the transaction is decided, and its markers (the records
+  that end it in each partition) are being written.
+- CollectedAnswer: an unfinished answer; it is sent once no transaction of the request is missing.
 Source: Kafka `TransactionCoordinator.handleAddPartitionsToTransaction`,
 `handleVerifyPartitionsInTransaction`, `KafkaApis.handleAddOffsetsToTxnRequest`.
 """
@@ -106,7 +113,7 @@ def _add(
     producer_epoch: int,
     partitions: tuple[TopicPartition, ...],
 ) -> None:
-    """Append added partitions to the log, or collect the error of an answer without an append."""
+    """Append the added partitions to the log, or collect an outcome that needs no append."""
     found = _find(turn, transactional_id)
     error: ErrorCode | None
     if isinstance(found, ErrorCode):
@@ -127,7 +134,10 @@ def _check(
     producer_epoch: int,
     partitions: Iterable[TopicPartition],
 ) -> ErrorCode | None:
-    """Return the error of an answer without an append; None if the partitions must be appended."""
+    """Return the outcome if it is known without an append; None if there must be one.
+
+    NONE is such an outcome, too: the partitions are part of the transaction already.
+    """
     if metadata.producer_id != producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if metadata.producer_epoch != producer_epoch:
@@ -147,8 +157,8 @@ def _verify(
     partitions: tuple[TopicPartition, ...],
 ) -> dict[TopicPartition, ErrorCode]:
     """Return an error for each partition, NONE if it is part of the transaction."""
-    # A step whose append is in flight is ignored here. The log checks a transactional batch once
-    # more when it is appended.
+    # Other than in `_check`, a step whose append is in flight is no error here: the log checks a
+    # transactional batch once more when it is appended.
     found = _find(turn, asked.transactional_id)
     if isinstance(found, ErrorCode):
         return dict.fromkeys(partitions, found)
@@ -172,6 +182,7 @@ def _verify(
 def _find(
     turn: TransactionTurn, transactional_id: str
 ) -> tuple[OwnedPartition, TransactionMetadata] | ErrorCode:
+    """Return the partition and the metadata of a transactional id, or the error of the answer."""
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
     owned = turn.owned(transactional_id)
@@ -196,7 +207,7 @@ def _collect(
     if answer.missing:
         return
     if answer.is_add_offsets:
-        (error,) = errors.values()
+        (error,) = errors.values()  # of its one partition
         turn.reply(answer.request_id, add_offsets_answer(error, answer.api_version))
         return
     turn.reply(
@@ -215,6 +226,7 @@ def _collect(
 def _topic_results(
     errors: dict[TopicPartition, ErrorCode],
 ) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+    """Return the errors of one transaction, by topic and partition."""
     by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for (topic, index), error in errors.items():
         by_topic.setdefault(topic, []).append(

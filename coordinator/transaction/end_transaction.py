@@ -8,7 +8,15 @@ The end of a transaction takes three steps:
 
 The coordinator itself aborts a transaction that has run longer than the producer's
 transaction.timeout.ms, or that is open when a new producer begins with the same transactional id.
-It does so with an epoch above the old producer's, which fences the old producer.
+It does so with an epoch above the old producer's, which fences the old producer: its requests are
+refused from then on.
+
+- Step: a change of one transactional id. It is pending from its preparation until its append has
+  completed; no other step begins meanwhile. Raising the epoch is a step of its own kind,
+  PrepareEpochFence, which is never appended: the abort that follows carries the epoch.
+- Turn: the handling of one input. `turn.write` appends a step with its purpose (`EndDecided`), by
+  which `end_decided` continues.
+- Owned partition: a partition of `__transaction_state` that this broker has loaded.
 Source: Kafka `TransactionCoordinator.endTransaction`, `abortTimedOutTransactions`.
 """
 
@@ -56,9 +64,10 @@ def end_transaction(
     api_version: int,
     is_from_client: bool = False,
 ) -> ErrorCode | None:
-    """Append the decision, or return the error to answer at once.
+    """Append the decision and return None, or return the error to answer at once.
 
-    `request_id` is answered after the append; None if no client waits. `is_from_client` is True for
+    That error may be NONE: a repeated request, whose transaction has ended already. `request_id` is
+    answered after the append; None if no client waits. `is_from_client` is True for
     a client's EndTxn, False for the abort of an abandoned transaction; then `producer_epoch` is the
     epoch that fences the producer.
     """
@@ -73,6 +82,7 @@ def end_transaction(
     # The caller of an abort has prepared PrepareEpochFence, which is pending until here and is
     # never written: `abort_fenced` replaces it by PrepareAbort.
     is_fence = metadata.pending_state is TransactionState.PREPARE_EPOCH_FENCE
+    # True if another producer has the transactional id by now. A fence's epoch may be higher.
     is_other = producer_epoch < metadata.producer_epoch or (
         is_from_client and producer_epoch != metadata.producer_epoch
     )
@@ -109,7 +119,7 @@ def end_decided(
 ) -> None:
     """Continue after the append of a decision: answer the client, then begin with the markers."""
     owned = turn.owned_partition(pending.partition)
-    found = None
+    found = None  # the metadata, if this broker still leads its partition in the same epoch
     if isinstance(owned, OwnedPartition) and owned.coordinator_epoch == pending.coordinator_epoch:
         found = owned.transactions.get(pending.transactional_id)
     if error is not ErrorCode.NONE and found is not None and purpose.is_epoch_fence:
@@ -118,8 +128,8 @@ def end_decided(
         found.has_failed_epoch_fence = True
     if purpose.request_id is not None:
         if purpose.is_init:
-            # The old transaction is being aborted. On this error the new producer asks again,
-            # until the abort is complete.
+            # The old transaction is being aborted. On CONCURRENT_TRANSACTIONS the new producer asks
+            # again, until the abort is complete.
             retry = ErrorCode.CONCURRENT_TRANSACTIONS if error is ErrorCode.NONE else error
             turn.reply(purpose.request_id, init_producer_id_error(retry, purpose.api_version))
         else:
@@ -146,6 +156,7 @@ def abort_timed_out(turn: TransactionTurn) -> None:
 
 
 def _is_timed_out(metadata: TransactionMetadata, now_ms: int) -> bool:
+    """Return True for a transaction over its timeout for which no step is under way."""
     return (
         metadata.state is TransactionState.ONGOING
         and not metadata.is_pending

@@ -3,6 +3,13 @@
 Two producers must not use one transactional id at a time. Each InitProducerId raises the epoch, and
 requests with an older epoch are refused from then on. If a transaction of the predecessor is open,
 it is aborted first; until it is, the new producer gets CONCURRENT_TRANSACTIONS and asks again.
+
+- KIP-360: a producer may name the id and epoch that it believes to have, to get the next epoch.
+- Step: a change of one transactional id; pending until its append has completed.
+- Turn: the handling of one input. `turn.write` appends a step with its purpose, here
+  `NewProducerEpoch`, by which `new_epoch_written` continues.
+- PREPARED: the states in which the end of a transaction is decided, but not complete.
+- Producer ids come from the controller in blocks; `ids.take()` returns None until one has arrived.
 Source: Kafka `TransactionCoordinator.handleInitProducerId`, `prepareInitProducerIdTransit`;
 KIP-98, KIP-360.
 """
@@ -63,6 +70,7 @@ def _begin(
     api_version: int,
 ) -> ErrorCode | None:
     """Append a new epoch, or the abort of an open transaction; or return an error to answer now."""
+    # A request names both id and epoch, or neither.
     names_id = request.producer_id != NO_PRODUCER_ID
     if not transactional_id or names_id != (request.producer_epoch != NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
@@ -117,7 +125,8 @@ def _get_or_create(
 def _prepare(
     turn: TransactionTurn, metadata: TransactionMetadata, request: InitProducerIdRequest
 ) -> Transition | ErrorCode:
-    """Return the step that answers an InitProducerId, or the answer's error."""
+    """Prepare the step for an InitProducerId and return it, or return the answer's error."""
+    # The epoch that the producer believes to have; None if the request names none.
     expected = None if request.producer_id == NO_PRODUCER_ID else request.producer_epoch
     if metadata.is_pending:
         return ErrorCode.CONCURRENT_TRANSACTIONS

@@ -2,6 +2,13 @@
 
 The docstring of a check states what holds; the check raises InvariantViolation with the evidence
 where it does not.
+
+- Owned partition: a partition of `__transaction_state` that this broker has loaded.
+- Step: a change of one transactional id. `pending_state` is the state that it leads to, from its
+  preparation until its append has completed.
+- Completion: the last step of a transaction. It is pending while the markers (the records that end
+  the transaction in each partition) are being written, and appended after the last one.
+- Purpose: what the coordinator does when a step's append has completed.
 """
 
 from coordinator.transaction.metadata import NO_TIMESTAMP
@@ -65,8 +72,8 @@ def _check_ids(owned: OwnedPartition, shared: TransactionShared) -> None:
         is_completing = (
             completion is not None and completion.coordinator_epoch == owned.coordinator_epoch
         )
-        # A pending Complete... step may have no completion: it was given up because a partition
-        # had a marker of a later coordinator, which completes the transaction.
+        # A pending CompleteCommit or CompleteAbort need not be written: its markers may still be on
+        # the way, or it was given up, because a partition had a marker of a later coordinator.
         _require(
             metadata.pending_state is None
             or metadata.pending_state in _COMPLETE
@@ -107,5 +114,6 @@ def _check_timers(shared: TransactionShared) -> None:
 
 
 def _require(holds: bool, name: str, evidence: str) -> None:
+    """Raise InvariantViolation of the invariant `name` unless it holds."""
     if not holds:
         raise InvariantViolation(name, evidence)

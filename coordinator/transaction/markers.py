@@ -7,6 +7,10 @@ After the decision is in the log:
 
 This progress is soft state. A coordinator that takes over finds the decision in the log and begins
 again with step 1, in its own epoch. Partitions then refuse markers of the older epoch.
+
+The completion is the step that CompleteCommit or CompleteAbort appends. It is kept as a PendingStep
+in `turn.shared.completions`, by transactional id, from the sending of the markers to the end of its
+append. A turn is the handling of one input; appends and markers go through it.
 Source: Kafka `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
 """
 
@@ -61,8 +65,8 @@ def markers_answered(
     if pending is None or pending.coordinator_epoch != coordinator_epoch:
         return
     metadata = _metadata_of(turn, pending)
-    # A later coordinator completes the transaction: give up, without an append to a log that this
-    # broker no longer leads.
+    # None, or an error of _FENCED: a later coordinator completes the transaction. Give up, without
+    # an append to a log that this broker no longer leads.
     if metadata is None or any(error in _FENCED for error in errors.values()):
         del turn.shared.completions[transactional_id]
         return
@@ -72,7 +76,7 @@ def markers_answered(
             metadata.topic_partitions.pop(name, None)
     if retry:
         turn.result.markers.append(_markers(pending, metadata, retry, is_retry=True))
-    elif not metadata.topic_partitions:
+    elif not metadata.topic_partitions:  # no marker is missing any more
         turn.write_step(pending)
 
 
@@ -99,6 +103,7 @@ def write_completion_again(turn: TransactionTurn, transactional_id: str) -> None
 def _send_or_complete(
     turn: TransactionTurn, pending: PendingStep, metadata: TransactionMetadata, *, is_retry: bool
 ) -> None:
+    """Send the missing markers; append the completion if none is missing."""
     partitions = tuple(metadata.topic_partitions)
     if partitions:
         turn.result.markers.append(_markers(pending, metadata, partitions, is_retry=is_retry))

@@ -6,6 +6,10 @@ A step takes three actions:
 3. `complete_transition_to` makes them the current values, once the log has acknowledged them.
 
 While a step is pending no other step may begin. Must not know requests or logs.
+
+Each producer with the transactional id gets a higher epoch than the one before. To fence a producer
+is to raise the epoch without it, so that its requests are refused. A marker ends a transaction in
+one partition.
 Source: Kafka `TransactionMetadata`.
 """
 
@@ -75,7 +79,7 @@ class TransactionMetadata:
         self.producer_epoch = producer_epoch
         self.txn_timeout_ms = txn_timeout_ms
         self._state = state
-        # After the decision: the partitions whose marker is still missing.
+        # The partitions of the transaction; after the decision, those whose marker is missing.
         self.topic_partitions = dict.fromkeys(topic_partitions)
         self.txn_start_timestamp_ms = txn_start_timestamp_ms
         self.txn_last_update_timestamp_ms = txn_last_update_timestamp_ms
@@ -135,7 +139,10 @@ class TransactionMetadata:
     def prepare_producer_id_rotation(
         self, producer_id: int, *, txn_timeout_ms: int, names_epoch: bool, now_ms: int
     ) -> Transition:
-        """Prepare a new producer id with epoch 0, because the old id has no epoch left."""
+        """Prepare a new producer id with epoch 0, because the old id has no epoch left.
+
+        `names_epoch`: the request names the epoch that the producer believes to have (KIP-360).
+        """
         return self._prepare(
             TransactionState.EMPTY,
             producer_id=producer_id,
@@ -168,7 +175,10 @@ class TransactionMetadata:
         )
 
     def prepare_complete(self, *, now_ms: int) -> Transition:
-        """Prepare the completion; the step stays pending while the markers are being written."""
+        """Prepare the completion; it stays pending while the markers are being written.
+
+        Only after them it is appended.
+        """
         is_commit = self._state is TransactionState.PREPARE_COMMIT
         # The decision is in the log, and with it the fencing epoch if there was one.
         self.has_failed_epoch_fence = False
@@ -181,6 +191,7 @@ class TransactionMetadata:
     def prepare_fence_producer_epoch(self) -> Transition:
         """Prepare fencing the producer: the abort of its transaction uses the epoch above its own.
 
+        This step is never appended: `abort_fenced` ends it, and the abort is appended.
         After an attempt whose append failed, the same epoch is used again.
         """
         epoch = self.producer_epoch if self.has_failed_epoch_fence else self.producer_epoch + 1
@@ -201,7 +212,7 @@ class TransactionMetadata:
         )
 
     def abort_fenced(self, producer_epoch: int) -> None:
-        """End the pending fence and adopt its epoch, so that the abort can be prepared."""
+        """End the pending fence and adopt its epoch at once, so that the abort can be prepared."""
         self.pending_state = None
         self.producer_epoch = producer_epoch
         self.last_producer_epoch = NO_PRODUCER_EPOCH
@@ -258,6 +269,7 @@ class TransactionMetadata:
         )
 
     def _check_previous(self, state: TransactionState) -> None:
+        """Raise IllegalTransition if `state` cannot follow the present one."""
         allowed = VALID_PREVIOUS_STATES[state]
         if self._state not in allowed:
             names = ", ".join(sorted(each.value for each in allowed))

@@ -3,6 +3,13 @@
 The broker passes in requests, completed appends, outcomes of markers, fired timers, blocks of
 producer ids and tasks (loads and unloads; one at a time, in order), and carries out the Result of
 each.
+
+- Partition: of `__transaction_state`. Owned: loaded, and served by this broker. The coordinator's
+  epoch is its leader epoch.
+- Turn: the handling of one input; it builds the Result (replies, appends, markers, timers, trace).
+- Step: a change of one transactional id. It is appended with a purpose, which says how to continue.
+- Marker: the record that ends a transaction in one of its partitions.
+- PREPARED: the states in which the end of a transaction is decided, but not complete.
 Source: Kafka `TransactionCoordinator`, `TransactionStateManager`.
 """
 
@@ -173,7 +180,7 @@ class TransactionCoordinator:
         self._shared.producer_ids.allocated(start, length)
 
     def producer_ids_refused(self) -> None:
-        """Note that the controller refused a block of producer ids."""
+        """Note that the controller refused a block of producer ids; a later request asks again."""
         self._shared.producer_ids.refused()
 
     # -- load and unload --
@@ -194,7 +201,7 @@ class TransactionCoordinator:
         self._loading(partition).read(batches)
 
     def finish_load(self, partition: int, now_us: int) -> TransactionResult:
-        """Serve the transactional ids that the log holds, and send markers of decided ends.
+        """Serve the transactional ids that the log holds; send markers where the end is decided.
 
         Raises: SimulationError if the partition is not loading.
         """
@@ -265,6 +272,7 @@ class TransactionCoordinator:
     # -- helpers --
 
     def _forget(self, partition: int) -> None:
+        """Forget a partition's load, ids and completions. Appends in flight end without effect."""
         shared = self._shared
         shared.loading.pop(partition, None)
         shared.owned.pop(partition, None)
@@ -298,7 +306,7 @@ def _schedule_expiration(turn: TransactionTurn) -> None:
 def _finish_step(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> ErrorCode:
     """Complete a step in memory, or cancel it if its append failed; return the client's error.
 
-    A step of an earlier leadership of this broker changes nothing.
+    A step of an earlier leadership of this broker changes nothing: it is answered NOT_COORDINATOR.
     """
     owned = turn.owned_partition(pending.partition)
     if isinstance(owned, ErrorCode):

@@ -1,8 +1,9 @@
 """The transaction coordinator's turn: the context of one input, and the types of continuations.
 
 A handler prepares a step of a transactional id (`metadata`), and writes it with the method `write`
-of its turn, together with a `Purpose`: what to do once the log has the step. `TransactionShared`
-has the state that outlives a turn.
+of its turn, together with a `Purpose`: what to do once the append has completed. A step is a change
+of one transactional id. `TransactionShared` has the state that outlives a turn. A marker is the
+record that ends a transaction in one of its partitions.
 """
 
 from dataclasses import dataclass, field
@@ -108,8 +109,8 @@ TransactionTimer = AbortTimer | ExpirationTimer | CompletionTimer
 class CollectedAnswer:
     """The unfinished answer to an AddPartitionsToTxn: errors by transaction and partition.
 
-    `missing` transactions have no outcome yet. An AddOffsetsToTxn is handled as the case of one
-    transaction with one partition; its answer carries the error only.
+    `missing`: number of transactions without an outcome so far. An AddOffsetsToTxn is handled as
+    the case of one transaction with one partition; its answer carries the error only.
     """
 
     def __init__(
@@ -192,8 +193,8 @@ class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]
 
     def write_step(self, pending: PendingStep) -> None:
         """Append a step to the log."""
-        # The append may take as long as the producer's transaction timeout, as in Kafka. After an
-        # earlier timeout, the client would not know whether the step was stored.
+        # The append may take as long as the producer's transaction timeout, as in Kafka. After a
+        # shorter limit, the client would not know whether the step was stored.
         self.result.appends.append(
             Append(
                 append_id=self._in_flight.add_append(pending),

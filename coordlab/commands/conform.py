@@ -1,6 +1,8 @@
 """`conform`: plays recordings of real Kafka against this cluster, and lists the differences.
 
-A transcript is a recording: requests and answers of one cluster, with their times.
+A transcript is a recording: requests and answers of one cluster, with their times. A step is a
+request with its answer. Rules, in the index of the transcripts, say which differences do not count.
+A FileConformity is what the comparison of one transcript gave; a Share is the part of equal steps.
 """
 
 from collections.abc import Sequence
@@ -86,6 +88,7 @@ def _read_all(paths: Sequence[Path]) -> list[Transcript]:
 
 
 def _print_file(console: Console, file: FileConformity, *, show_all: bool) -> None:
+    """Print a file's equal and all steps, and its first difference, or all with `show_all`."""
     style = "red" if file.differences else "green"
     _print(console, f"[{style}]{file.equal:4}/{file.steps:<4}[/] {escape(file.file)}")
     for difference in file.differences if show_all else file.differences[:1]:
@@ -122,6 +125,7 @@ def _share(share: Share) -> str:
 
 
 def _document(files: Sequence[FileConformity]) -> dict[str, object]:
+    """Return the document that `--json` prints."""
     return {
         "share": share_of(files),
         "equal_files": _equal_files(files),

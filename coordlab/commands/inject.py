@@ -1,6 +1,8 @@
 """`inject`: injects a fault into a standing cluster, one that `up` started.
 
-Faults, targets and arguments have the same names as in experiment files.
+Faults, targets and arguments have the same names as in experiment files. The request goes to the
+process that runs the cluster, which checks and injects the fault; the answer has its entry in the
+run's journal (the list of injected faults).
 """
 
 from pathlib import Path
@@ -94,7 +96,11 @@ def inject_command(
 
 
 def injected_line(fault: JournalEntry) -> str:
-    """Return a line on an injected fault: the nodes that it hit, and how long it lasts."""
+    """Return a line on an injected fault: the nodes that it hit, and how long it lasts.
+
+    A momentary fault is done when it returns, with nothing to undo. Without a duration, a fault
+    lasts until it is healed.
+    """
     line = f"{fault.fault_id}: {fault.fault} of {fault.target} hit {fault.hit}"
     if fault.momentary:
         return f"{line}; done"

@@ -1,6 +1,8 @@
 """`list`: the experiments that can be run by name, and past runs, also those that failed.
 
-An entry of the list is one run, or all runs of one `run --seeds`.
+An entry of the list is one run, or all runs of one `run --seeds`. The summary of a run, which an
+analysis writes, has the measures of its faults; a commit gap is how long a member went without an
+acknowledged commit after a fault. A caveat is a remark on a run that passed.
 """
 
 from collections import Counter
@@ -32,7 +34,7 @@ _COLUMNS = ("runtime", "seed", "status", "verdict", COMMIT_GAP)
 _UNBOUNDED = 10_000
 """A width that no table reaches, to measure how wide the table would be without wrapping."""
 _CAVEAT = "*"
-"""Mark of a run that passed although a group felt the fault."""
+"""Sign behind the verdict of a run that passed with a caveat: a group felt the fault."""
 _VERDICT_STYLES = {"pass": "green", "violated": "red", "unknown": "yellow"}
 _STATUS_STYLES = {"completed": "", "running": "cyan"}
 
@@ -140,6 +142,7 @@ def _entry_of(run: str) -> str:
 
 
 def _listed_run(past: PastRun) -> ListedRun:
+    """Return the facts of one run from its manifest, and from results and summary if it has them."""
     manifest = past.manifest
     problem = None
     try:
@@ -187,6 +190,7 @@ def print_listing(
         print_lines(console, [f"no runs in {root} yet"])
     else:
         _print_runs(console, past.runs)
+    # Fewer entries than runs: some entry has several.
     if len({_entry_of(run.run) for run in past.runs}) < len(past.runs):
         note = (
             "a run with several seeds is one `run --seeds`: its name means all of them, and their "

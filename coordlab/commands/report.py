@@ -63,7 +63,7 @@ def report_command(
     console = Console(stderr=True) if json else Console()
     past = named_runs(run_directories, runs)
     summaries = analyse_if_needed(console, past, master=master)
-    single = len(past) == 1
+    single = len(past) == 1  # --output then names this run's page, otherwise the comparison
     try:
         pages = [
             write_run_report(console, each, output=output if single else None) for each in past

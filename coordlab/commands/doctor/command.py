@@ -28,6 +28,7 @@ MIN_DISK_BYTES = 2 * 1024**3
 MIN_OPEN_FILES = 1024
 MIN_CORES = 2
 ENOUGH_OPEN_FILES = 65_536
+"""The limit that the advice names; below MIN_OPEN_FILES the check fails."""
 REQUIRED_DISTRIBUTIONS = (
     "ray",
     "pyspark",
@@ -128,6 +129,8 @@ def check_memory(machine: ThisMachine) -> HealthCheck:
     available, granted = machine.memory_available(), machine.memory_granted()
     ok = available is None or available >= MIN_MEMORY_BYTES
     found = "not known" if available is None else f"{_gib(available)} available"
+    # `granted`: the rest of the control group. `available` is at most that, or the machine's rest:
+    # if both are equal, it is the control group that limits.
     limited = granted is not None and available is not None and granted <= available
     if limited:
         found += ", the rest of this process's control group"
@@ -143,7 +146,7 @@ def check_memory(machine: ThisMachine) -> HealthCheck:
 
 
 def check_cores(machine: ThisMachine) -> HealthCheck:
-    """Check the number of cores, which all nodes share."""
+    """Check the number of cores, which all nodes share. The check never fails."""
     cores = machine.cores()
     few = cores < MIN_CORES
     return HealthCheck(
@@ -217,7 +220,10 @@ def check_loopback(machine: ThisMachine) -> HealthCheck:
 
 
 def check_other_ray(machine: ThisMachine) -> HealthCheck:
-    """Check for another Ray on this machine: a run does not join it, but shares cores with it."""
+    """Check for another Ray on this machine: a run does not join it, but shares cores with it.
+
+    The check never fails.
+    """
     servers = machine.ray_servers()
     found = "not known: /proc cannot be read"
     if servers is not None:
@@ -237,6 +243,7 @@ def check_other_ray(machine: ThisMachine) -> HealthCheck:
 def check_ray_token(machine: ThisMachine) -> HealthCheck:
     """Check for a token that a local Ray has left: a Ray head that starts later demands it.
 
+    The check never fails: the token matters only for joining that head.
     Source: `cluster.ray.environment`.
     """
     token = machine.home / ".ray" / "auth_token"
@@ -260,7 +267,7 @@ def check_ray_token(machine: ThisMachine) -> HealthCheck:
 
 
 def check_compiled(machine: ThisMachine) -> HealthCheck:
-    """Check whether the modules of `make fast` are compiled. The check never fails."""
+    """Check whether the hot modules, which `make fast` compiles, are. The check never fails."""
     del machine
     state = compiled_state()
     advice = {

@@ -66,7 +66,10 @@ def usable_cores() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThisMachine:
-    """Sources of the checks, and values read from them; None without a source. Units: bytes."""
+    """Sources of the checks, and values read from them; a value is None without a source.
+
+    Units: memory and disk space in bytes.
+    """
 
     system: str = field(default_factory=platform.system)
     python: tuple[int, ...] = field(default_factory=lambda: tuple(sys.version_info[:3]))
@@ -122,8 +125,8 @@ class ThisMachine:
         """Return the memory that this process's control groups still grant; None without a limit.
 
         Each group from this process's up to the root may have a limit; the smallest rest counts.
-        The kernel counts the page cache as used but frees it when memory is short, so the cache is
-        added to the rest.
+        The kernel counts the page cache as used but frees it when memory is short, so the cache
+        (`inactive_file`) is added to the rest.
         Source: the kernel's cgroup-v2.rst (memory.max, memory.current).
         """
         left = []
@@ -140,7 +143,7 @@ class ThisMachine:
         """
         granted = [float(self.cores_allowed())]
         for group in self._groups():
-            with suppress(OSError, ValueError):  # no such file, or `max`
+            with suppress(OSError, ValueError):  # no such file, or `max` in place of a quota
                 quota, period = (group / "cpu.max").read_text(encoding="ascii").split()
                 granted.append(int(quota) / int(period))
         return min(granted)
@@ -170,6 +173,7 @@ class ThisMachine:
 
 def _ray_text(pid: str, command: Sequence[str]) -> str:
     """Return a Ray's address and pid, as far as the command line of its server has them."""
+    # Words of the form --name=value.
     options = dict(word.lstrip("-").partition("=")[::2] for word in command)
     host, port = options.get("node-ip-address"), options.get("gcs_server_port")
     address = "" if host is None else f" at {host}"

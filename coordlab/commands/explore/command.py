@@ -1,7 +1,14 @@
 """`explore`: searches a space for violations, writes the exploration's directory and a summary.
 
-A space describes the schedules that seeds draw. This module connects the search (in
-`chaos.exploration`), its worker processes (in `cluster`), and the live view.
+A space describes the schedules that seeds draw: one seed draws one experiment with its faults. This
+module connects the search (in `chaos.exploration`), its worker processes (in `cluster`), and the
+live view.
+
+- Store: the exploration's directory. Its manifest has the settings, and each record one run.
+- Tally: the totals over the runs. A finding group has the seeds whose violations have the same
+  evidence; it becomes one file, with its best example.
+- Recheck: a seed played a second time, whose trace must be the same.
+- Guidance: chooses the seeds that change ("mutate") an earlier plan instead of drawing a new one.
 """
 
 import os
@@ -187,6 +194,7 @@ def explore_command(options: ExploreOptions) -> int:
         store.drop_torn_line()  # a killed search may have written only a part of its last record
     tally = Tally(manifest.recheck_percent)
     guidance = Guidance(manifest.mutated_percent / 100, manifest.first_seed)
+    # A resumed search begins with the totals of the runs that are recorded already.
     for record in store.records():
         tally.take(record)
         guidance.take(record)
@@ -202,7 +210,7 @@ def explore_command(options: ExploreOptions) -> int:
         """Write the replay file of a finding, and again when a better example was found."""
         store.write_finding(group.name, finding_text(group, space, manifest.commit))
 
-    # A killed search may have died between a record and the file of its finding.
+    # A search that is resumed may have been killed between a record and the file of its finding.
     for group in tally.groups.values():
         write_finding(group)
     results = _search(options, store, space, tally, guidance, limits, write_finding, console)
@@ -231,6 +239,12 @@ def _search(
     write_finding: Callable[[FindingGroup], None],
     console: Console,
 ) -> ExplorationResults:
+    """Play seeds until the search ends, with the live view; return the results.
+
+    Each finished run is appended to the store at once. `write_finding` is called for each new
+    finding group, and for a better example. A Ctrl-C ends the search in order.
+    Raises: WorkersFailed with the command that continues the search.
+    """
     view = exploration_view(console, space.name, shown=not options.json)
     with (
         stop_on_ctrl_c() as stop_requested,
@@ -316,7 +330,10 @@ def _new_count(options: ExploreOptions) -> int | None:
 
 
 def _workers(options: ExploreOptions, space: Space, code: str) -> Workers:
-    """Return the workers: this process, or processes on Ray that run the same `code`."""
+    """Return the workers: this process, or processes on Ray.
+
+    `code`: the digest of the source code in the manifest, which a worker's own must equal.
+    """
     work = partial(play_seeds, space)
     size = options.workers
     if options.ray_address == LOCAL_RAY:

@@ -2,6 +2,10 @@
 
 A violated check is a failure with all its findings. The search is an error if it proved nothing,
 was interrupted, or if coordlab itself failed. So all cases pass if and only if the exit code is 0.
+
+A finding (FoundGroup) stands for all runs whose violations have the same evidence. `broken` has
+the reasons of failures of coordlab itself, `lost` the seeds that ended their worker, `rechecks` the
+seeds that were played twice. A run is unknown if it proved nothing.
 """
 
 from pathlib import Path
@@ -45,6 +49,7 @@ def junit_of_exploration(
 
 
 def _case_of_search(results: ExplorationResults) -> Case:
+    """Return the case of the search itself; violations are no errors of it."""
     if results.outcome is RunOutcome.INTERRUPTED:
         return Case(
             name=SEARCH_CASE, kind="error", type="interrupted", message="it was interrupted"
@@ -78,6 +83,7 @@ def _case_of_search(results: ExplorationResults) -> Case:
 
 
 def _case_of_check(check: str, findings: list[FoundGroup]) -> Case:
+    """Return the case of one check, a failure with all its findings; it passes without any."""
     if not findings:
         return Case(name=check)
     more = len(findings) - 1

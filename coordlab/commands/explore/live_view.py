@@ -1,7 +1,11 @@
 """The live view of an exploration.
 
-Without a terminal, the view prints a line for each new finding and each failure of coordlab itself,
-and every `LINE_EVERY_S` seconds a line with the progress.
+Without a terminal, the view prints a line for each new finding, a line when coordlab itself has
+failed in further runs, and every `LINE_EVERY_S` seconds a line with the progress.
+
+Of the tally (the totals over the runs): `groups` are the findings, each with the seeds whose
+violations have the same evidence; `broken` maps reasons of failures of coordlab itself to seeds;
+`lost` maps seeds that ended their worker to reasons; `differences` are seeds that gave two results.
 """
 
 from collections.abc import Iterator
@@ -42,6 +46,7 @@ class _SearchLines:
 
     def __init__(self) -> None:
         self._progress_s: float | None = None  # time of the last line with the progress
+        # Numbers of findings and of failed runs that the lines have told so far.
         self._groups = 0
         self._broken_runs = 0
 
@@ -118,6 +123,7 @@ def rechecks_text(tally: Tally) -> str:
 
 
 def _most_frequent(tally: Tally) -> list[FindingGroup]:
+    """Return the _MAX_GROUPS findings with the most runs."""
     return sorted(tally.groups.values(), key=lambda group: (-len(group.seeds), group.name))[
         :_MAX_GROUPS
     ]
@@ -132,6 +138,7 @@ def _group_line(group: FindingGroup) -> Text:
 
 
 def _newest_failure(tally: Tally) -> str:
+    """Return the last failure of coordlab itself, of the most serious kind that has occurred."""
     if tally.differences:
         return f"seed {tally.differences[-1].seed} is not deterministic"
     if tally.lost:

@@ -1,4 +1,13 @@
-"""The closing summary of an exploration: verdict, findings, unknown runs, commands to paste."""
+"""The closing summary of an exploration: verdict, findings, unknown runs, commands to paste.
+
+- Finding: all runs whose violations have the same evidence; one of them is its example.
+- Unknown: a run that proved nothing. Broken, lost: failures of coordlab itself.
+- Excuse: a permitted exception, for which a check did not report what it saw in a run.
+- Recheck: a seed played a second time, whose digest (a hash of its trace) must be the same.
+- Mark: a named rare situation that runs may reach. A pair: two marks reached in one run.
+- Mutated plan: a changed copy of a plan (its parent) that reached something rare. The lineage of a
+  mutated seed is what `replay` takes: it includes the seeds of its parents.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +32,7 @@ _MAX_FINDINGS = 20
 _MAX_SEEDS = 12
 _MAX_REASONS = 8
 _MAX_RARE = 8
+"""Limits of the entries that each part of the summary prints; results.json has them all."""
 
 
 def print_exploration(
@@ -167,7 +177,7 @@ def _print_failures(console: Console, results: ExplorationResults) -> None:
 
 
 def _print_marks(console: Console, results: ExplorationResults) -> None:
-    """Print how many coverage marks the search reached, and those that it never did."""
+    """Print how many coverage marks the search reached, and those that it never reached."""
     console.print()
     reached = len(results.marks) - len(results.marks_unreached)
     print_lines(console, [f"coverage marks reached: {reached} of {len(results.marks)}"])
@@ -216,6 +226,7 @@ def _print_guided(console: Console, results: ExplorationResults) -> None:
 
 def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
     """Compare runs of mutated plans with drawn ones: the rare and new marks in each run."""
+    # Drawn runs since the first mutated one; 1 if there is none, to divide by it.
     mutated, drawn = guided.mutated_runs, max(1, guided.drawn_runs_since)
     yield (
         f"{counted(mutated, 'run')} of plans mutated from {counted(guided.parents, 'plan')}; "
@@ -234,6 +245,7 @@ def _of_mutated(runs: int) -> str:
 
 
 def _is_unfinished(manifest: ExplorationManifest, results: ExplorationResults) -> bool:
+    """Return True if `--resume` would play more seeds; a search without a count has no end."""
     return manifest.count is None or results.seeds < manifest.count
 
 
@@ -245,4 +257,5 @@ def _seeds(seeds: tuple[int, ...], results: ExplorationResults) -> str:
 
 
 def _seed(seed: int, results: ExplorationResults) -> str:
+    """Return a seed, or the lineage of a mutated one."""
     return results.lineages.get(str(seed), str(seed))

@@ -3,6 +3,10 @@
 A question is a coroutine that sends requests as a client of the cluster. Both kinds of cluster run
 the same questions. With the answer they return the times of question and answer, and if required
 the rebalances in the trace so far.
+
+A Host is what a node uses to reach the network and the clock; the client of a question has one. A
+schedule is an experiment with a seed: together they determine a run in virtual time. A PastRun is
+the directory of a run, also of one in progress; the driver is the process that conducts the run.
 """
 
 import asyncio
@@ -90,7 +94,7 @@ class Where:
     """The options of every question: the cluster and broker to ask, and the form of the answer.
 
     Units: `at_us` and `timeout_us` are on the run's clock. `broker` None: the coordinator of each
-    group, as the brokers name it.
+    group, as the brokers name it. `force`: replay a schedule although other code wrote it.
     """
 
     run: Path | None
@@ -245,7 +249,7 @@ class ReplayedCluster(AskedCluster):
 
     def __init__(self, schedule: Schedule, at_us: int, *, force: bool) -> None:
         """Take a schedule. Raises: click.UsageError if other code wrote it, unless `force`."""
-        schedule.changes_since_stamp("ask", force=force)
+        schedule.changes_since_stamp("ask", force=force)  # raises; its result is not needed
         self._schedule = schedule
         self._at_us = at_us
 
@@ -255,7 +259,7 @@ class ReplayedCluster(AskedCluster):
         Raises: click.UsageError if the run ends before the moment.
         """
         played = _Played(self._schedule.experiment, self._schedule.seed, question, self._at_us)
-        with collecting_afterwards():
+        with collecting_afterwards():  # no garbage collection meanwhile: it would slow the run
             results = played.play()
         if played.failure is not None:
             raise played.failure
@@ -281,7 +285,7 @@ class _Played(Generic[T]):
 
     1. At the given moment, `_begin` starts the question in a task of the cluster.
     2. `_ask` stores the answer, or the exception of the question.
-    3. `_end_the_run` interrupts the run, which then heals and stops the cluster.
+    3. `_end_the_run` interrupts the run, which then heals its faults and stops the cluster.
     """
 
     def __init__(
@@ -289,6 +293,7 @@ class _Played(Generic[T]):
     ) -> None:
         self.log = RebalanceLog()
         self.answers: list[T] = []
+        """The answer, once it has arrived; a list, because the answer itself may be None."""
         self.asked_at_us: int | None = None
         self.answered_at_us: int | None = None
         self.failure: Exception | None = None
@@ -323,6 +328,7 @@ class _Played(Generic[T]):
 
     @property
     def _is_over(self) -> bool:
+        """True once the question has its answer, or has failed."""
         return self.answered_at_us is not None
 
     def _observe(self, row: TraceRow) -> None:
@@ -338,9 +344,9 @@ class _Played(Generic[T]):
         """Ask the question on a host of the replay, and then end the run."""
         try:
             self.answers.append(await self._question(host, self._spec))
-        except (HostDead, asyncio.CancelledError):
+        except (HostDead, asyncio.CancelledError):  # the run has ended before an answer
             raise
-        except Exception as error:  # an error of the question must not end the run as its own
+        except Exception as error:  # it must not count as a failure of the run: `ask` raises it
             self.failure = error
         self.answered_at_us = self._runtime.now_us()
         self._runtime.at(self.answered_at_us, _end_the_run)

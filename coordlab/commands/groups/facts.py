@@ -1,6 +1,7 @@
 """Results of the command `groups` as data: its JSON documents, and the rows of its tables.
 
-A broker is named by its id. An error is Kafka's name of it, for some errors with an explanation.
+A broker is named by its id. An error is Kafka's name of it, for some errors with an explanation; an
+`error` of None means success. The coordinator of a group is the broker that answered for it.
 """
 
 import msgspec

@@ -1,4 +1,9 @@
-"""The questions of each subcommand of `groups`: they call an AdminClient, and return facts."""
+"""The questions of each subcommand of `groups`: they call an AdminClient, and return facts.
+
+The AdminClient returns a ClientError in place of an answer for each group or partition that failed.
+It raises only what concerns a whole request. Facts are the documents of the command; their `error`
+is a text, None after success.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +39,8 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
 CONSUMER_PROTOCOL_TYPES = ("consumer", "")
-"""Groups of other types have no consumers; Kafka's tool leaves them out, too."""
+"""Groups of other types have no consumers; Kafka's tool leaves them out, too. "": no member has
+joined the group yet, so it may only have offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +104,7 @@ async def describe_groups(
 
 
 async def delete_groups(admin: AdminClient, groups: Sequence[str]) -> tuple[DeletedGroup, ...]:
-    """Delete groups. A group that stays because of its members is returned with these members."""
+    """Delete groups; a group with members stays, and its outcome names these members."""
     outcomes = await admin.delete_groups(tuple(dict.fromkeys(groups)))
     held = [
         group
@@ -232,6 +238,7 @@ async def _chosen(
     for chosen in topics:
         described = replicas.get(chosen.topic, {})
         number = 0 if isinstance(described, ClientError) else len(described)
+        # `number` is 0 for an unknown topic: each partition that was named is then an error.
         for index in range(number) if chosen.partitions is None else chosen.partitions:
             partition = TopicPartition(chosen.topic, index)
             if index < number:
@@ -263,7 +270,10 @@ async def _bounds(
 
 
 def _described(group: str, answer: GroupDescription | ClientError) -> GroupFacts:
-    """Return the facts of a group from its description, or the error of that."""
+    """Return the facts of a group from its description, or the error of the description.
+
+    Kafka describes a group that does not exist as Dead.
+    """
     if isinstance(answer, ClientError):
         return GroupFacts(group=group, error=_error_text(answer))
     return GroupFacts(
@@ -339,7 +349,7 @@ def _name(code: ErrorCode) -> str | None:
 
 
 def _error_text(error: ClientError) -> str:
-    """Return an error's name; if the client retried until it gave up, with the time of this."""
+    """Return an error's name; after retries, also the time after which the client gave up."""
     if isinstance(error, GaveUp):
         return f"{error.name}, still after {error.waited_us / 1e6:g} s"
     return error.name

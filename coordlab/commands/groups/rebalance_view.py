@@ -1,4 +1,9 @@
-"""Rebalances as lines of a terminal: time, coordinator, reason, changed members, length."""
+"""Rebalances as lines of a terminal: time, coordinator, reason, changed members, length.
+
+A rebalance takes a group from one generation to the next. Its length is that of its join phase plus
+its sync phase; a length is None while its end is not known, or if another rebalance came first. The
+log of rebalances is what a trace told about them so far.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -72,9 +77,9 @@ def _course(rebalance: Rebalance) -> str:
 
 
 def _why(rebalance: Rebalance, names: Mapping[str, str]) -> str:
-    """Return the reason and its member; without a member, the coordinator's sentence.
+    """Return the reason and its member, followed by the client's own reason if it gave one.
 
-    The client's own reason follows.
+    Without a member, return the reason and the coordinator's sentence.
     """
     if rebalance.member is None:
         return f"{rebalance.reason} ({rebalance.cause})"
@@ -88,4 +93,5 @@ def _name(member: str, names: Mapping[str, str]) -> str:
 
 
 def _because(causes: Sequence[str]) -> str:
+    """Return the causes of removals in brackets; "" without any."""
     return f" ({', '.join(causes)})" if causes else ""

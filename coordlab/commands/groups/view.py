@@ -1,6 +1,8 @@
 """Answers of `groups` as columns with the headings of Kafka's own tool.
 
-Lines are never broken at the console's width, because a broken member id cannot be copied.
+Lines are never broken at the console's width, because a broken member id cannot be copied. In the
+answers, an `error` of None means success, and other fields of None mean that a value is unknown or
+that there is none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -250,6 +252,7 @@ def _print_unstable(console: Console, group: GroupFacts) -> None:
 
 
 def _assignment(partitions: Sequence[TopicPartition]) -> str:
+    """Return partitions as in Kafka's tool, such as `payments(0,2), orders(1)`."""
     by_topic: dict[str, list[int]] = {}
     for partition in partitions:
         by_topic.setdefault(partition.topic, []).append(partition.partition)
@@ -271,6 +274,7 @@ def _broker(broker_id: int) -> str:
 
 
 def _partition(index: int) -> str:
+    """Return a partition's number; "-" for an error of a whole topic."""
     return NOTHING if index == WHOLE_TOPIC else str(index)
 
 

@@ -35,6 +35,7 @@ FOLDER = Path("experiments")
 """Folder in which `run` first looks for an experiment's name."""
 _PACKAGE = "coordlab.commands.init"
 _SUFFIXES = (".yaml", ".yml")
+# The line of an experiment file with its name, and the comment by which editors find its schema.
 _NAME_LINE = re.compile(r"^name:.*$", re.MULTILINE)
 _SCHEMA_LINE = re.compile(r"^# yaml-language-server: .*\n", re.MULTILINE)
 
@@ -153,7 +154,7 @@ def text_with_fault(new: NewFile, fault: str) -> str:
 def fault_plans() -> dict[str, dict[str, str]]:
     """Return the texts for each kind of fault: `question`, `expect`, `faults`, perhaps `before`.
 
-    `before` and `faults` are lines of YAML, the entries of a list.
+    `before` (faults that must come first) and `faults` are lines of YAML, the entries of a list.
     """
     text = (files(_PACKAGE) / "templates" / "faults.yaml").read_text("utf-8")
     plans: dict[str, dict[str, str]] = yaml.safe_load(text)["plans"]
@@ -185,7 +186,7 @@ def write_new(new: NewFile, text: str, *, force: bool) -> None:
 
 
 def published_schema() -> Path | None:
-    """Return the path of the JSON Schema, in the checkout or in the installation."""
+    """Return the path of the JSON Schema, in the checkout or in the installation; None without."""
     for path in (
         package_root() / "docs" / FILE_NAME,
         Path(sys.prefix) / "share" / "coordlab" / FILE_NAME,

@@ -6,7 +6,9 @@ earlier run's trace. The schedule is played twice:
 1. without messages in the trace, as the search plays it: a stamp's digest is of such a trace;
 2. with messages, into a run directory.
 
-Apart from the messages, both traces must be equal.
+Apart from the messages, both traces must be equal. A digest is a hash over the rows of a trace; a
+trail has digests of its beginnings, from which `parted_between` finds when two traces begin to
+differ. With --until or --break-at the schedule is played only once, with messages.
 """
 
 import sys
@@ -83,9 +85,9 @@ class Compared:
 
     - `same`: None if there is no stamp.
     - `said`: the result as a sentence.
-    - `parts_after_us`, `parts_before_us`: times between which the traces begin to differ. They come
-      from the stamp's trail, the digests of the trace's beginnings. `parts_before_us` None: the
-      traces differ only after the trail's end.
+    - `parts_after_us`, `parts_before_us`: times between which the traces begin to differ, found
+      from both trails. `parts_after_us` None: not known, because the traces are equal or the stamp
+      has no trail. `parts_before_us` None: as well, or they differ only after the trails' end.
     """
 
     same: bool | None
@@ -191,6 +193,7 @@ def _play_whole(
         RunOutcome.INTERRUPTED,
         RunOutcome.INTERNAL_ERROR,
     }
+    # Another trace than the stamp's is a failure of coordlab only if code and file are the same.
     broken = not is_one_run or (compared.same is False and not changed)
     if options.json:
         document = {
@@ -206,6 +209,7 @@ def _play_whole(
         summary = sum_up(console, directory.path, recording.results)
         print_summary(console, directory.manifest, recording.results, summary)
         _print_compared(console, compared, changed)
+        # `run` and a search judge one trace differently: `run` calls a missed fault unknown.
         if played.result.value != recording.results.verdict.value:
             print_lines(
                 console,
@@ -231,6 +235,7 @@ def _play_and_inspect(
     """Play the schedule into its directory, and inspect the cluster at the requested time."""
 
     def inspect(moment: Moment) -> bool:
+        """Show the moment; return True if the run goes on."""
         if options.break_at_us is not None:
             return debug(moment, console)
         print_state(console, moment)
@@ -293,6 +298,7 @@ def _print_compared(console: Console, compared: Compared, changed: tuple[str, ..
 
 def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Recording) -> None:
     """Print whether the trace up to the requested time equals that of the stamp."""
+    # The recording ends early, so its trail has fewer marks: no mark differs, or one does.
     interval = parted_between(stamp.trail, recording.trail)
     if interval is None:
         return

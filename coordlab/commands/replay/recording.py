@@ -1,6 +1,10 @@
 """Recorder: plays a run in virtual time into a directory, and calls an inspection at one moment.
 
 Data flow: schedule -> ExperimentRun -> run directory; at the requested time, Moment -> Inspection.
+
+A schedule is an experiment with a seed. The journal has an entry for each fault of the plan,
+with its times and nodes so far. A digest is a hash over the rows of a trace, its trail the digests of the trace's beginnings. A stamp, in a
+schedule's file, has those of an earlier run without messages in its trace.
 """
 
 from collections import deque
@@ -28,7 +32,8 @@ LAST_ROWS = 1_000
 class Moment:
     """The run at a time of its clock, before any event of that time.
 
-    `rows`: the last LAST_ROWS rows of the trace. `faults`: the journal so far.
+    `rows`: the last LAST_ROWS rows of the trace. `faults`: the journal so far. `stage`: the part of
+    the run, "" before its first.
     """
 
     runtime: VirtualRuntime
@@ -84,7 +89,7 @@ class Recorder:
     def play(self, *, at_us: int | None = None, inspect: Inspection | None = None) -> Recording:
         """Play the schedule; at `at_us` call `inspect`, and end the run if that returns False.
 
-        The recorded trace of such a run ends at `at_us`.
+        The recorded trace of a run that is ended so ends at `at_us`.
         """
         if at_us is not None and inspect is not None:
             self._runtime.at(at_us, lambda: self._inspect(inspect))

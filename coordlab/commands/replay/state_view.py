@@ -1,4 +1,8 @@
-"""States of groups, nodes and faults at one moment of a run, as lines of text."""
+"""States of groups, nodes and faults at one moment of a run, as lines of text.
+
+A status has what the live nodes know; a paused or dead node is missing in it. A claim is the state
+of a group in the memory of one broker that coordinates it: two brokers may do so in a split brain.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -31,7 +35,7 @@ def state_lines(status: ClusterStatus, faults: Sequence[JournalEntry]) -> Iterat
     for name, state in status.nodes.items():
         roles = "; ".join(_roles(name, state, status))
         yield f"  {name:<22} {state.value:<9} {roles}".rstrip()
-    yield "faults:" if faults else "no faults are planned"
+    yield "faults:" if faults else "no faults are planned"  # the journal has planned faults, too
     for fault in faults:
         yield f"  {fault.fault_id} on {fault.node or fault.target}: {fate(fault)}"
 

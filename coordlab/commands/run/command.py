@@ -1,7 +1,9 @@
 """`run`: plays an experiment into a run directory, and prints a verdict and a closing summary.
 
 This module has the options and connects other parts: the experiment and its checks (`chaos`), the
-runtime of the cluster (`cluster`), the figures and tables (`pipeline`).
+runtime of the cluster (`cluster`), the figures and tables (`pipeline`). A Playable is an experiment
+with everything that its runs need; `play_into` plays it into a run directory. A caveat is a remark
+on a run that passed, for instance that a partition had two owners for a while.
 """
 
 from dataclasses import dataclass
@@ -269,6 +271,7 @@ def _seed(options: RunOptions, experiment: Experiment) -> int:
 def _play(
     options: RunOptions, playable: Playable, directory: RunDirectory, console: Console
 ) -> Results:
+    """Play the experiment, with the live view unless `--json` is given."""
     if options.json:
         return play_into(directory, playable)
     name = playable.experiment.name
