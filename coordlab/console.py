@@ -18,6 +18,7 @@ from protocol.trace import TraceRow
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MIN_WIDTH = 20
+"""Columns that a wrapped line has at least, even on a narrower terminal."""
 NODE_WIDTH = 20
 KIND_WIDTH = 22
 _COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset", "api")
@@ -26,14 +27,14 @@ _COLUMN_WORDS = {"generation": "generation ", "leader_epoch": "epoch ", "offset"
 
 
 def clock_seconds(time_us: int | None) -> str:
-    """Return a time of the run's clock as seconds with milliseconds."""
+    """Return a time of the run's clock in seconds to the millisecond; "-" for None."""
     return "-" if time_us is None else f"{time_us / 1e6:.3f} s"
 
 
 def print_lines(console: Console, lines: Iterable[str], *, style: str = "") -> None:
     """Print lines; wrap a line that is too long, and indent its rest by two more columns.
 
-    A line's leading spaces indent all of it.
+    A line's leading spaces indent all of its parts.
     """
     for line in lines:
         text = line.lstrip()
@@ -74,6 +75,7 @@ def print_table(console: Console, table: RenderableType) -> None:
 
 def print_document(console: Console, document: object, *, indented: bool = False) -> None:
     """Print one JSON document: no colour, no wrapping."""
+    # `str`: for values that msgspec does not know, such as paths.
     encoded = msgspec.json.encode(document, enc_hook=str)
     if indented:
         encoded = msgspec.json.format(encoded, indent=2)

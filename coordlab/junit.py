@@ -8,8 +8,10 @@ A run is a test suite. It has one test case for each check, and the test case `r
 - a check that had nothing to judge is skipped;
 - `run` is an error if the verdict is unknown, the run was interrupted or coordlab itself failed.
 
-So all cases pass if and only if the verdict is pass. The document follows the schema that Jenkins
-publishes (junit-10.xsd). Its elements are in the order that stricter schemas demand.
+So all cases pass (or are skipped) if and only if the verdict is pass. The document follows the
+schema that Jenkins publishes (junit-10.xsd). Its elements are in the order that stricter schemas
+demand. A finding is a violation that a check reports; its story is the list of events that prove
+it, `led_to` the events before them.
 """
 
 import re
@@ -173,6 +175,7 @@ def _case_of_check(check: CheckReport) -> Case:
 
 
 def _violated(check: CheckReport) -> str:
+    """Return the message about a violated check: its first finding, and the number of others."""
     if not check.findings:
         return f"violated {check.findings_total} times"
     more = check.findings_total - 1
@@ -180,6 +183,7 @@ def _violated(check: CheckReport) -> str:
 
 
 def _stories(check: CheckReport) -> Iterable[str]:
+    """Yield the lines of all findings of a check."""
     for finding in check.findings:
         yield finding.summary
         if finding.led_to:
@@ -216,6 +220,7 @@ def _add_suite(root: ET.Element, suite: Suite) -> None:
     name = f"{_SUITE}.{_clean(suite.name)}"
     element = ET.SubElement(root, "testsuite", {"name": name, **_counts([suite])})
     if suite.started_at is not None:
+        # ISO 8601 without the fraction and the zone, as the schema demands.
         element.set("timestamp", suite.started_at[: len("2026-01-31T12:00:00")])
         element.set("hostname", suite.host)
     properties = ET.SubElement(element, "properties")

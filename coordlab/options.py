@@ -2,6 +2,9 @@
 
 A command that passes its options to other functions declares them as fields of a dataclass, with
 their types. `as_one` builds the dataclass from the values that click has converted.
+
+A run's name is its path below the folder of runs. A PastRun is the directory of a run, also of one
+in progress. A space is a file from which `explore` draws the experiments of its seeds.
 """
 
 import dataclasses
@@ -103,7 +106,7 @@ def space_option(seed: str = "a seed") -> Callable[[Command], Command]:
 
 
 def junit_option(contents: str) -> Callable[[Command], Command]:
-    """Return `--junit`, which names a file to write; `contents` ends the sentence of the help."""
+    """Return the option `--junit`, which names a file to write; `contents` ends its help text."""
     return click.option(
         "--junit",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -113,7 +116,7 @@ def junit_option(contents: str) -> Callable[[Command], Command]:
 
 
 def json_option(contents: str) -> Callable[[Command], Command]:
-    """Return `--json`, which prints `contents` as one JSON document instead of text."""
+    """Return the option `--json`; `contents` are the keys of the document, for its help text."""
     return click.option(
         "--json", is_flag=True, help=f"Print one JSON document instead: {contents}."
     )
@@ -143,7 +146,7 @@ def named_runs(names: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
     """
     if not names:
         return (latest_run(root),)
-    # Two names of one run, such as its directory and a link to it, count once.
+    # A run that has two of the names, such as its directory and a link to it, counts once.
     by_path = {past.path.resolve(): past for name in names for past in find_runs(name, root)}
     return tuple(by_path.values())
 
@@ -151,7 +154,8 @@ def named_runs(names: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
 def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
     """Return the run in directory `name`, or the run in `root` that `list` shows as `name`.
 
-    A name that several seeds share gives the runs of all of them.
+    The name of a `run --seeds`, which its seeds share, gives the runs of all of them. The directory
+    of an experiment gives its latest run.
     Raises: NotARun, with the closest known name.
     """
     for path in (name, root / name):

@@ -37,7 +37,7 @@ class Output:
 
     def __init__(self) -> None:
         self._error: OSError | None = None  # None: every write so far arrived
-        self._failed_stream = 1
+        self._failed_stream = 1  # 1 or 2, as in _NAMES; only with an error
         self._stderr = 2  # a copy of the real one, once both streams are dropped
 
     def take_over(self) -> None:
@@ -51,7 +51,10 @@ class Output:
             signal.signal(signal.SIGHUP, self._hang_up)
 
     def lose(self, stream: int, error: OSError) -> None:
-        """Drop what is printed from now on, and interrupt the command; the first time only."""
+        """Drop what is printed from now on, and interrupt the command; the first time only.
+
+        `stream`: 1 or 2, the file descriptor whose write failed with `error`.
+        """
         if self._error is not None:
             return
         self._error, self._failed_stream = error, stream
@@ -83,7 +86,7 @@ class Output:
             return code
         if self._error.errno in _CLOSED:
             return EXIT_OUTPUT_CLOSED
-        if self._failed_stream == 1:
+        if self._failed_stream == 1:  # a failure of standard error cannot be told to anyone
             message = f"{_NAMES[1]} cannot be written: {self._error.strerror}\n"
             with suppress(OSError):
                 os.write(self._stderr, message.encode())
@@ -92,7 +95,7 @@ class Output:
     def _watched(self, stream: TextIO, number: int) -> TextIO:
         """Return a stream like `stream` onto file descriptor `number`."""
         if not isinstance(stream, io.TextIOWrapper) or not _is_open(number):
-            return stream  # closed from the start, or replaced, as a test does to read it
+            return stream  # closed from the start, or replaced, as a test does to read the output
         stream.flush()
         return io.TextIOWrapper(
             io.BufferedWriter(_WatchedFile(number, self)),
@@ -103,6 +106,7 @@ class Output:
         )
 
     def _hang_up(self, _signal: int, _frame: FrameType | None) -> None:
+        """Handle SIGHUP as a write to the closed terminal."""
         self.lose(1, OSError(errno.EIO, os.strerror(errno.EIO)))
 
 
@@ -114,7 +118,7 @@ class _WatchedFile(io.FileIO):
         self._output = output
 
     def write(self, content: "ReadableBuffer", /) -> int:
-        """Write, and return the number of bytes taken."""
+        """Write, and return the number of bytes taken: all of them after an error."""
         size = memoryview(content).nbytes
         try:
             written = super().write(content)

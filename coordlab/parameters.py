@@ -1,4 +1,8 @@
-"""Types of values on the command line: durations, times, words, seeds, a time scale."""
+"""Types of values on the command line: durations, times, words, seeds, a time scale.
+
+click calls `convert` with the text from the command line, or with a default that may be a value
+already. `fail` raises click's error, which names the option and ends the command.
+"""
 
 import re
 from collections.abc import Sequence
@@ -16,6 +20,7 @@ MAX_SEEDS = 10_000
 """Limit of the seeds of one `run`, which keeps every trace; `explore` plays more seeds."""
 
 _SEEDS = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
+"""A seed, or `first..last`; 18 digits fit into 64 bits."""
 _SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
 
 
@@ -135,6 +140,7 @@ class Seeds(click.ParamType[tuple[int, ...]]):
                     param,
                     ctx,
                 )
+            # Before the range is built, which could be huge.
             if len(seeds) + last - first + 1 > MAX_SEEDS:
                 self.fail(
                     f"expected at most {MAX_SEEDS:,} seeds, got more in `{value}`", param, ctx
@@ -155,7 +161,7 @@ class TimeScale(click.ParamType[float]):
         try:
             scale = float(str(value))
         except ValueError:
-            scale = 0.0
+            scale = 0.0  # refused below, as every number outside of the limits
         if 1.0 <= scale <= MAX_TIME_SCALE:
             return scale
         self.fail(f"expected a number from 1 to {MAX_TIME_SCALE}, got `{value}`", param, ctx)

@@ -3,6 +3,12 @@
 They come from the JSON files of the run, and from the package `chaos`: promises, defaults, the
 experiment as a file. Facts of a missing or damaged JSON file are left out, and the report is
 written without them, because runs that failed or were killed need a report most.
+
+- Manifest: the file of a run that says what it is. `manifest.config` is the whole experiment as
+  plain data.
+- Journal: the file with an entry for each fault of the plan, with its times and nodes.
+- Losses: sentences on missing parts of the trace, and here on damaged files.
+- Promise: the sentence that a check verifies.
 """
 
 from collections.abc import Mapping
@@ -103,6 +109,7 @@ def _entries(
 
 
 def _planned(fault: PlannedFault) -> JournalEntry:
+    """Return the entry of a fault that was not injected."""
     kind = FAULT_KINDS.get(fault.fault)
     return JournalEntry.of(fault, momentary=kind is not None and kind.momentary)
 

@@ -1,4 +1,9 @@
-"""Schedules that `replay`, `diff` and `shrink` play: an experiment file, or a seed of a space."""
+"""Schedules that `replay`, `diff` and `shrink` play: an experiment file, or a seed of a space.
+
+A space is a file from which seeds draw experiments with their faults. A mutated seed changes the
+plan that an earlier seed has drawn, its parent; the lineage names both. `replay` in a file is the
+stamp: seed, code and digest of the run for which the file was written.
+"""
 
 import shlex
 from dataclasses import dataclass
@@ -21,7 +26,7 @@ class Schedule:
     """An experiment with its seed, which together determine a run in virtual time.
 
     - `words`: name the schedule on a command line.
-    - `stamp`: the digest of an earlier run; None if the file has none.
+    - `stamp`: digest and code of an earlier run of it; None if the file has none.
     - `path`: the file; None if the schedule was drawn from a space.
     """
 
@@ -42,7 +47,7 @@ class Schedule:
         return f"{PROGRAM} replay {self.name}"
 
     def changes_since_stamp(self, verb: str, *, force: bool) -> tuple[str, ...]:
-        """Return how code and Python differ from those of the stamp; () without a stamp.
+        """Return how code and Python differ from those of the stamp, as texts; () without a stamp.
 
         `verb`: what the command does with the schedule, for the message.
         Raises: click.UsageError if they differ, unless `force`.
@@ -83,5 +88,5 @@ def named_schedule(word: str, space: str) -> Schedule:
 
 
 def no_such_schedule(word: str, why: str) -> ExperimentError:
-    """Return an error with the reason why `word` cannot be played."""
+    """Return, not raise, an error with the reason why `word` cannot be played."""
     return ExperimentError([Problem(file=word, line=None, path="", message=why)])

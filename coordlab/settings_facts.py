@@ -10,6 +10,9 @@ There are three kinds of sections:
 The functions work on the plain data of a manifest, so they can also read runs of other versions. A
 setting that this version does not know has no default; a setting that the run's version did not
 know is left out.
+
+A struct is the class of a section, whose fields have the defaults. Late members join a group at a
+time of the plan; their definition may change settings of their group.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,10 +31,12 @@ LAB = "lab"
 TOP_SECTION = "experiment"
 """Section of settings at the top level of the file."""
 FROM_STEADY = "after the steady state"
+"""Text behind a time of late members, which counts from there."""
 NOT_SET = "not set"
 _NO_SETTINGS = frozenset({"version", "name", "question", "expect", "faults", "links"})
 """Top-level keys that are no settings; the report shows the plan elsewhere."""
 _MISSING = object()
+"""Stands for a setting that the group lacks; it equals no value."""
 _LAB_SECTIONS = frozenset({"cluster.links", "cluster.storage", "run"})
 _LAB_SETTINGS = frozenset({"isolate", "checks"})
 
@@ -88,12 +93,14 @@ def _settings(
     `struct`: the section's struct, which knows the defaults; None if this version has none.
     """
     known = {} if struct is None else {field.key: field for field in fields_of(struct)}
+    # (Values, struct, path) of each section below this one.
     below: list[tuple[Mapping[str, Any], type[msgspec.Struct] | None, str]] = []
     for name, value in values.items():
         field = known.get(name)
         inner = None if field is None else field.struct
         path = f"{section}.{name}" if section else name
         if isinstance(value, Mapping):
+            # A dict of sections, such as `groups`, which has a section for each name.
             if field is not None and get_origin(field.annotation) is dict:
                 below += [(nested, inner, f"{path}.{key}") for key, nested in value.items()]
             else:

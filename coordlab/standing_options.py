@@ -1,6 +1,7 @@
 """Options and errors of the commands that ask a standing cluster: inject, heal, status, down.
 
-A standing cluster is one that `coordlab up` keeps running. These commands import neither the runner
+A standing cluster is one that `coordlab up` keeps running. Its process answers the requests of
+these commands; it refuses one that cannot be carried out. These commands import neither the runner
 nor a runtime, so that they start fast: a person watches the cluster while typing them.
 """
 
@@ -51,6 +52,7 @@ class Refused(Exception):
 def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A]) -> A:
     """Send a request to the cluster `name` (None: the default cluster), and return its answer.
 
+    `expected`: the type of the answer. Prints a notice of each cluster of the folder that has died.
     Raises: NoCluster, SilentCluster; Refused if the cluster refuses the request.
     """
     try:
@@ -70,7 +72,7 @@ def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A
 
 
 def ends_with_refusal(command: Command) -> Callable[..., int]:
-    """Return the command with a handler of Refused that prints the problems and gives the code."""
+    """Return `command` with a handler of Refused: it prints the problems and returns their code."""
 
     @functools.wraps(command)
     def refused_or_done(*args: object, **kwargs: object) -> int:

@@ -4,6 +4,9 @@ A batch that is built here holds MessagePack. A batch of a real client is in Kaf
 Kafka's CRC (`protocol.records.kafka_format`). The CRC-32C covers every field except `base_offset`
 and `partition_leader_epoch`, as in Kafka's DefaultRecordBatch. So a leader, which sets these two
 fields of a producer's batch, need not compute the CRC again.
+
+`batch.kafka` is the header of a batch in Kafka's format; None for MessagePack. `batch.cleaned` is
+set by a cleaning (log compaction), which removes records: it has the offset deltas of those left.
 """
 
 import struct
@@ -94,6 +97,7 @@ def build_batch(
 def batch_crc(batch: RecordBatch) -> int:
     """Return the CRC-32C that `batch` must carry.
 
+    For MessagePack, the optional fields are covered after the records: base sequence, `cleaned`.
     Raises: struct.error if a field does not fit its width.
     """
     if batch.kafka is not None:
@@ -124,10 +128,12 @@ def check_batch(batch: RecordBatch) -> ErrorCode:
         crc = batch_crc(batch)
     except struct.error:  # a field too large for its width, which only a client can send
         return ErrorCode.CORRUPT_MESSAGE
+    # Only a cleaning may leave a batch without records.
     if crc != batch.crc or (batch.record_count < 1 and batch.cleaned is None):
         return ErrorCode.CORRUPT_MESSAGE
     if batch.kafka is not None:
         return ErrorCode.NONE if flags_match(batch, batch.kafka) else ErrorCode.CORRUPT_MESSAGE
+    # Of a compressed batch the count is not checked: that would need its codec.
     if not batch.compression and payload_record_count(batch.records) != batch.record_count:
         return ErrorCode.CORRUPT_MESSAGE
     return ErrorCode.NONE
@@ -181,7 +187,7 @@ def _cleaned_kafka_batch(
 ) -> RecordBatch:
     """Return a batch in Kafka's format with the bytes of the records that are left.
 
-    The bytes are kept instead of encoded again, because a Record lacks Kafka's record headers.
+    The bytes of each record are copied, not encoded again: a Record lacks Kafka's record headers.
     """
     payload = payload_of(batch, codecs)
     kept = frozenset(cleaned.offset_deltas)

@@ -1,6 +1,7 @@
 """Compaction: removes every record of a log whose key was written again later.
 
-A cleaning works on the log's batches below an end offset, in bounded steps, in two passes:
+A cleaning works on the log's batches below an end offset, in bounded steps, in two passes. (Batches
+below the end of the last cleaning are clean, the others dirty.)
 1. Map: read what was written since the last cleaning, and note the last offset of each key.
 2. Filter: for every batch from the start of the log, keep the records that the map does not
    replace.
@@ -39,7 +40,7 @@ Units: milliseconds since the epoch.
 class CompactionResult:
     """The effect of a cleaning, after which every batch below `end_offset` is clean.
 
-    Units: bytes as in fetch limits.
+    Units: bytes are the sizes that count for the limits of a Fetch.
     """
 
     end_offset: Offset
@@ -54,7 +55,7 @@ class Compaction:
 
     first_dirty_offset: end of the last cleaning; older batches have one record per key already.
     end_offset: at most the log's last stable offset, since an open transaction may yet abort.
-    now_ms: milliseconds since the epoch; tombstones and markers with an older horizon are removed.
+    now_ms: milliseconds since the epoch; tombstones and markers whose horizon has passed go.
     codecs: decompress and compress the batches.
     """
 
@@ -83,13 +84,15 @@ class Compaction:
             self._sources.append(batch)
         self._latest: dict[bytes, int] = {}  # key -> offset of its last record
         self._left: list[RecordBatch] = []
+        """The cleaned batches, which replace `_sources`."""
         # Progress of the two passes, as indexes into _sources. The map pass skips clean batches:
         # a key in them is replaced only by a record of a dirty batch.
         self._mapped = sum(batch.base_offset < first_dirty_offset for batch in self._sources)
         self._filtered = 0
         self._epoch = -1
+        """Leader epoch of the batch that was filtered last."""
         self._has_data: dict[int, bool] = {}
-        """Producer id -> whether a data batch of the transaction at this point is left."""
+        """Producer id -> True if its transaction has had a data batch since the last marker."""
 
     def step(self, max_bytes: int) -> bool:
         """Process about `max_bytes`, at least one batch; return True if both passes are done."""
@@ -121,6 +124,7 @@ class Compaction:
         # all before it are, too.
         if length and (len(storage) < length or storage.batch(length - 1) is not sources[-1]):
             return None
+        # Unchanged batches are the same objects; if all are, nothing needs to be written.
         if any(old is not new for old, new in zip(sources, left, strict=False)) or (
             len(left) != length
         ):
@@ -175,12 +179,15 @@ class Compaction:
             (offset, record)
             for offset, record in records_of(batch, self._codecs)
             if record.key is not None
-            and latest.get(record.key, -1) <= offset
+            and latest.get(record.key, -1) <= offset  # -1: the key was not written since
             and not (expired and record.value is None)
         ]
 
     def _ends_nothing(self, batch: RecordBatch) -> bool:
-        """Return True if `batch` is the marker of a transaction without a data batch left."""
+        """Return True if `batch` is the marker of a transaction without a data batch left.
+
+        Effect: the producer's next data batch begins another transaction.
+        """
         if decode_marker(batch) is None:
             return False
         return not self._has_data.pop(batch.producer_id, False)
@@ -189,6 +196,7 @@ class Compaction:
         """Add a batch with the records that are left to the cleaned batches, or leave it out."""
         begins_epoch = batch.partition_leader_epoch != self._epoch
         self._epoch = batch.partition_leader_epoch
+        # The horizon that an earlier cleaning has set.
         before_ms = NO_HORIZON if batch.cleaned is None else batch.cleaned.delete_horizon_ms
         if len(kept) == batch.record_count and horizon_ms == before_ms and kept:
             self._left.append(batch)  # nothing changes, so no new batch and CRC need be built
@@ -201,7 +209,7 @@ class Compaction:
             if batch.record_count == 0:
                 self._left.append(batch)
                 return
-            horizon_ms = NO_HORIZON
+            horizon_ms = NO_HORIZON  # nothing is left that could expire
         cleaned = Cleaned(tuple(offset - batch.base_offset for offset, _ in kept), horizon_ms)
         records = [record for _, record in kept]
         self._left.append(cleaned_batch(batch, cleaned, records, self._codecs))

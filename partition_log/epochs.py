@@ -4,7 +4,7 @@ The cache shows where a follower's log diverges from its leader's: the follower 
 its last batch, and the leader answers with the offset where this epoch ends in the leader's log.
 Source: Kafka `LeaderEpochFileCache`.
 DEVIATION: there is no `leader-epoch-checkpoint` file; a restart rebuilds the cache from the
-batches. It then lacks an epoch that wrote no batch, which nothing needs.
+batches. It then lacks an epoch that wrote no batch; nothing needs such an epoch.
 """
 
 from bisect import bisect_right
@@ -48,7 +48,9 @@ class LeaderEpochCache:
         )
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Record that `epoch` begins at `start_offset`; no change if it began earlier already.
+        """Record that `epoch` begins at `start_offset`; no change if it is known to begin earlier.
+
+        Epochs from `epoch` on, and those that begin at `start_offset` or later, are forgotten.
 
         Raises: SimulationError if `epoch` is negative.
         """
@@ -70,9 +72,9 @@ class LeaderEpochCache:
     def end_offset_for_epoch(self, requested: int, log_end_offset: Offset) -> EpochEntry:
         """Return the largest known epoch up to `requested`, and the offset where it ends.
 
-        - The latest epoch ends at `log_end_offset`.
-        - For an epoch older than all known epochs: this epoch, and the start of the oldest known
-          one.
+        An epoch ends where the next known one begins; the latest ends at `log_end_offset`.
+        - For an epoch older than all known epochs: the requested epoch itself, and the start of the
+          oldest known one.
         - For -1, or an epoch newer than all known epochs: UNDEFINED_EPOCH_END.
 
         Source: Kafka `LeaderEpochFileCache.endOffsetFor`.

@@ -6,6 +6,7 @@ itself makes both logs equal (KIP-595):
 2. The leader finds the offset where this epoch ends in the leader's log. If the follower's log ends
    later, the leader answers with the epoch and this offset (the diverging epoch), without records.
 3. The follower truncates its log to this offset, and fetches again.
+A follower whose log is empty names no epoch (-1).
 Source: Kafka `Partition.readRecords`, `AbstractFetcherThread`.
 """
 
@@ -48,7 +49,11 @@ def read_for_fetch(
     max_bytes: int,
     min_one_batch: bool,
 ) -> tuple[RecordBatch, ...] | ErrorCode:
-    """Return the batches for a Fetch, or OFFSET_OUT_OF_RANGE."""
+    """Return the batches for a Fetch, or OFFSET_OUT_OF_RANGE.
+
+    `up_to`: offset that is not passed, such as the high watermark for a consumer. `max_bytes`: what
+    the whole Fetch has left. `min_one_batch`: return one batch even if it is larger than that.
+    """
     if not log.log_start_offset <= request.fetch_offset <= log.log_end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     return log.read(
@@ -62,7 +67,10 @@ def read_for_fetch(
 def apply_fetched(
     log: PartitionLog, data: PartitionData, *, leader_epoch: LeaderEpoch
 ) -> FollowerFetchResult:
-    """Append the records of the leader's answer to a follower's `log`, or truncate the log."""
+    """Append the records of the leader's answer to a follower's `log`, or truncate the log.
+
+    Then take over the leader's high watermark, as far as the log reaches.
+    """
     if data.error_code is not ErrorCode.NONE:
         return FollowerFetchResult(error=data.error_code)
     # The high watermark in an answer with a diverging epoch is ignored: it is an offset of the
@@ -86,6 +94,7 @@ def truncation_offset(log: PartitionLog, diverging: EpochEndOffset) -> int:
 
     Source: Kafka AbstractFetcherThread.getOffsetTruncationState.
     """
+    # The largest epoch of this log up to the leader's, and where it ends in this log.
     epoch, end_offset = log.end_offset_for_epoch(diverging.epoch)
     if epoch == NO_LEADER_EPOCH:
         # Every epoch of this log is older than the leader's.

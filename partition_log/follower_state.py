@@ -1,7 +1,7 @@
 """FollowerState: the progress of one follower, as its leader knows it. Source: Kafka `Replica`.
 
 A follower is caught up if, within the last `replica.lag.time.max.ms`, it had every record that the
-leader's log had at that moment. Followers that are not caught up leave the in-sync replicas.
+leader's log had at some moment. Followers that are not caught up leave the in-sync replicas.
 """
 
 from protocol.ids import Offset
@@ -45,18 +45,21 @@ class FollowerState:
 
     def __init__(self) -> None:
         self._shared: SharedFetchTime | None = None
-        """While set, each new time in it is a fetch of this follower at the log end."""
+        """While set, its time is that of this follower's last fetch from the log end."""
         self.log_end_offset = UNKNOWN_OFFSET
         self.broker_epoch: int | None = None
         self._last_caught_up_time_us = NEVER_US
         self._last_fetch_time_us = NEVER_US
         self._last_fetch_leader_log_end_offset = UNKNOWN_OFFSET
+        """The leader's log end at the follower's last fetch."""
 
     def reset(
         self, *, now_us: int, leader_end_offset: Offset, is_new_leader: bool, is_in_isr: bool
     ) -> None:
         """Begin a leader epoch.
 
+        `is_new_leader`: the broker did not lead in the epoch before; what it knew of the follower
+        is forgotten. `is_in_isr`: the follower counts as caught up now.
         Source: Kafka Replica.resetReplicaState.
         """
         self.count_alone()
@@ -85,9 +88,9 @@ class FollowerState:
         self.count_alone()
         if fetch_offset >= leader_end_offset:
             self._last_caught_up_time_us = max(self._last_caught_up_time_us, now_us)
-        # The follower has reached the log end of its previous fetch, so it was caught up then.
-        # Without this case a follower of a busy leader would count as lagging: at every fetch the
-        # leader has newer records.
+        # The follower has by now what the leader's log had at its previous fetch, so it counts as
+        # caught up at that time. Without this case a follower of a busy leader would count as
+        # lagging: at every fetch the leader has newer records.
         elif fetch_offset >= self._last_fetch_leader_log_end_offset:
             self._last_caught_up_time_us = max(
                 self._last_caught_up_time_us, self._last_fetch_time_us
@@ -111,7 +114,7 @@ class FollowerState:
         self._shared = shared
 
     def count_alone(self) -> None:
-        """Stop sharing: keep the last shared time, ignore later ones."""
+        """Stop sharing: keep the last shared time, ignore later ones. Does nothing if unshared."""
         shared = self._shared
         if shared is not None:
             self._shared = None

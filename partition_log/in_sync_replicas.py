@@ -6,6 +6,13 @@ the *maximal* ISR, which is safe in both cases:
 - a replica that is being added counts already, since the controller may elect it from now on;
 - a replica that is being removed still counts, since the removal may be refused.
 So a leader that is cut off from the controller cannot shrink its ISR and commit records alone.
+
+- Committed ISR: the one that the controller has stored. To commit a record is another thing: to
+  raise the high watermark above it.
+- Eligible broker: may join an ISR; it is registered, and neither fenced nor shutting down. Its
+  broker epoch changes with each registration, that is with each restart.
+- `min_insync_check`: Kafka's check of min.insync.replicas, which an experiment may switch off to
+  show what it prevents.
 Source: docs/kafka/BEHAVIOUR.md 6.1, Kafka `Partition.PartitionState`, KIP-497.
 """
 
@@ -27,6 +34,7 @@ class InSyncReplicas:
     Attributes, to read only: `committed`, `maximal`, `in_flight` (None: nothing was proposed),
     `followers` (in assignment order, without the leader), `effective_min_isr`,
     `epoch_start_offset` (log end when the leader epoch began, -1 on a follower).
+    `effective_min_isr` is min.insync.replicas, but at most the number of replicas.
     """
 
     __slots__ = (
@@ -81,7 +89,7 @@ class InSyncReplicas:
 
         True: the follower is in the ISR and has fetched from the same log end before, so neither
         the ISR nor the high watermark can move. The time of the Fetch is recorded, unless `now_us`
-        is None.
+        is None: then the caller records it for many partitions at once.
         False: nothing is recorded, and the Fetch must be handled by `Partition.fetch`. This is also
         the result if `broker_epoch` is not that of the follower's last Fetch, or is outdated.
         """
@@ -138,8 +146,8 @@ class InSyncReplicas:
         """Raise the high watermark to the smallest log end that counts; return True if it moved.
 
         The log ends of the maximal ISR count. Those of caught-up, eligible followers count, too:
-        such a follower is about to join the ISR, for which it must reach the high watermark, and it
-        could not if the high watermark moved on with every record.
+        such a follower is about to join the ISR. For that it must reach the high watermark, which
+        would never happen if the high watermark moved on with every record.
         Source: Kafka Partition.maybeIncrementLeaderHW.
         """
         if self.is_under_min:
@@ -165,9 +173,9 @@ class InSyncReplicas:
 
         Source: Kafka Partition.maybeExpandIsr.
         """
-        # The high watermark alone is no proof: after an election it may lag behind records that
-        # the earlier leader acknowledged. All of those are below the start of this leader epoch,
-        # so the follower must have reached that too.
+        # A follower that has reached the high watermark may still lack committed records: after an
+        # election the high watermark may lag behind records that the earlier leader acknowledged.
+        # All of those are below the start of this leader epoch, which must be reached, too.
         follower = self.followers[broker]
         if (
             broker in self.committed
@@ -220,6 +228,7 @@ class InSyncReplicas:
     # -- followers --
 
     def _broker_epoch(self, broker: BrokerId) -> int:
+        """Return the broker epoch of a proposal's member: of its last fetch; -1 if unknown."""
         if broker == self._broker_id:
             return self.registered_epoch(broker)
         known = self.followers[broker].broker_epoch
@@ -233,6 +242,7 @@ class InSyncReplicas:
         registered = self._eligible.get(broker)
         if registered is None or follower.broker_epoch is None:
             return False
+        # -1: a Fetch of a version that names no broker epoch, which cannot be checked.
         return follower.broker_epoch in (-1, registered)
 
     def _is_caught_up(self, follower: FollowerState, now_us: int) -> bool:
@@ -241,7 +251,9 @@ class InSyncReplicas:
         )
 
     def _is_lagging(self, broker: BrokerId, now_us: int) -> bool:
+        """Return True for a member of the ISR that must leave it; never for the leader itself."""
         if broker == self._broker_id:
             return False
         follower = self.followers.get(broker)
+        # None: it is not among the replicas, so it has no fetches either.
         return follower is None or not self._is_caught_up(follower, now_us)

@@ -2,6 +2,13 @@
 
 The docstring of each check states what holds; the check raises InvariantViolation with the evidence
 where it does not.
+
+- ISR: the in-sync replicas that the controller has stored. Maximal ISR: these and those that a
+  proposal in flight adds. A proposal asks the controller for another ISR.
+- Recovery point: offset below which the log is flushed.
+- Unstable offset: one of a transaction without a marker, the batch that ends a transaction.
+- Epoch cache (`log.epochs`): the start offset of each leader epoch.
+- Compacted log: a cleaning has removed records, so its offsets have holes.
 """
 
 from collections.abc import Sequence
@@ -22,8 +29,9 @@ from protocol.records.control import decode_marker
 def check_log(log: PartitionLog) -> None:
     """Offsets are contiguous, leader epochs never fall, the high watermark is within the log.
 
-    A compacted log may have holes. The log's open transactions are those without a marker. Its
-    state of producers equals the state that a restarted broker would read from the batches.
+    A compacted log may have holes. The log knows as open exactly those transactions that have no
+    marker. Its state of producers equals the state that a restarted broker would read from the
+    batches.
 
     The check is slow, because it reads every batch. It is for tests, and for a log that was just
     opened.
@@ -89,9 +97,10 @@ def _name_of(partition: Partition) -> str:
 def check_agreement(logs: Sequence[PartitionLog], codecs: Codecs = NO_CODECS) -> None:
     """Any two replicas have the same batches below the smaller of their high watermarks.
 
-    Of a compacted log, they have the same last record of each key there, because each broker cleans
-    its own log. The invariant holds with clean elections only: after an unclean election, a replica
-    may have batches below its high watermark that the leader does not have.
+    Of a compacted log, they have at least the same last record of each key there; the batches may
+    differ, because each broker cleans its own log. The invariant holds with clean elections only:
+    after an unclean election, a replica may have batches below its high watermark that the leader
+    does not have.
     Raises: InvariantViolation.
     """
     for position, log in enumerate(logs):
@@ -107,7 +116,7 @@ def check_agreement(logs: Sequence[PartitionLog], codecs: Codecs = NO_CODECS) ->
 
 def _committed(log: PartitionLog, up_to: int, codecs: Codecs) -> object:
     """Return the part of a log that must be equal on all replicas, below offset `up_to`."""
-    batches = log.read(0, 2**62, up_to=up_to)
+    batches = log.read(0, 2**62, up_to=up_to)  # without a limit of bytes
     return last_records(log, up_to, codecs) if log.is_compacted else batches
 
 
@@ -205,7 +214,8 @@ def _check_epochs(log: PartitionLog) -> None:
 
 
 def _check_producers(log: PartitionLog) -> None:
-    # A cleaning removes batches that are still remembered, and expired producers are forgotten.
+    # Of a compacted log the state cannot be read again: a cleaning removes batches that are still
+    # remembered. Producers that only the batches know are legal: they have expired.
     if log.is_compacted or not log.producers:
         return
     read = ProducerStates()

@@ -142,7 +142,7 @@ def _entry_of(run: str) -> str:
 
 
 def _listed_run(past: PastRun) -> ListedRun:
-    """Return the facts of one run from its manifest, and from results and summary if it has them."""
+    """Return the facts of one run from its manifest, and from its results and summary if any."""
     manifest = past.manifest
     problem = None
     try:

@@ -4,6 +4,12 @@ A schedule is an experiment with its faults and a seed. `chaos.exploration.shrin
 smaller one; this module connects the search with command line, live view and file. The live view
 shows the part that is being left out, and the size of the schedule so far. Without a terminal, it
 prints one line for each smaller size.
+
+- Finding: a violation that a check reports. Its signature is what the smaller schedule must show,
+  too: the check, and the claim without names and numbers.
+- Stamp: the part of a finding's file that describes the run for which it was written.
+- Robustness: how many runs with other seeds of the network show the violation, too.
+- Story: the events that lead to the violation, as lines for the file.
 """
 
 import time
@@ -190,7 +196,10 @@ def shrink_command(options: ShrinkOptions) -> int:
 
 
 def _schedule(options: ShrinkOptions) -> Schedule:
-    """Return the schedule that the command line names, without the stamp of an earlier run.
+    """Return the schedule that the command line names.
+
+    Its experiment is without the stamp of an earlier run (`replay`), which would not fit a smaller
+    schedule; the schedule itself keeps the stamp.
 
     Raises: ExperimentError.
     """
@@ -211,6 +220,7 @@ def _output(options: ShrinkOptions, schedule: Schedule) -> Path:
 
 
 def _origin(schedule: Schedule) -> str:
+    """Return where the schedule comes from, in words for the file and the output."""
     if schedule.path is None:
         return f"seed {schedule.name}"
     return f"{schedule.path} with seed {schedule.seed}"
@@ -219,10 +229,11 @@ def _origin(schedule: Schedule) -> str:
 def finding_to_keep(
     played: PlayedRun, check: str | None, stamp: ReplayStamp | None
 ) -> PlayedFinding | None:
-    """Return the finding to keep: that of `check` if given, else of the stamp, else the earliest.
+    """Return the finding to keep; None if there is none. `check`: only findings of this check.
 
-    A finding of the stamp has its line, or at least its check: another version of coordlab may
-    describe the same violation in other words.
+    First comes the finding of the stamp: the one with the stamp's line, or at least with its check,
+    since another version of coordlab may describe the same violation in other words. Otherwise the
+    earliest finding is kept.
     """
     stamped_line = "" if stamp is None else stamp.finding or ""
     stamped_check = stamped_line.partition(":")[0]
@@ -282,7 +293,7 @@ def _print_shrunk(
 
 def shrink_view(console: Console, origin: str, *, shown: bool = True) -> LiveView[ShrinkProgress]:
     """Return the live view of shrinking the schedule that `origin` names."""
-    sizes: Sizes | None = None
+    sizes: Sizes | None = None  # those of the last line
 
     def lines(progress: ShrinkProgress) -> Iterator[str]:
         nonlocal sizes

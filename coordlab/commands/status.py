@@ -1,4 +1,8 @@
-"""`status`: shows a standing cluster, one that `up` started: brokers, groups, members, faults."""
+"""`status`: shows a standing cluster, one that `up` started: brokers, groups, members, faults.
+
+The process that runs the cluster answers. A group is listed once for each broker that acts as its
+coordinator. A member is a node of the cluster, or a client from outside (`node` None).
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,7 +99,7 @@ def _ids(brokers: tuple[int, ...]) -> str:
 
 
 def _fate(fault: JournalEntry) -> str:
-    """Return the state of a fault in words."""
+    """Return the state of a fault in words. A momentary fault has nothing that could be healed."""
     match fault.outcome:
         case FaultOutcome.PLANNED:
             return "planned"

@@ -1,4 +1,8 @@
-"""`validate`: errors and warnings of experiment files."""
+"""`validate`: errors and warnings of experiment files.
+
+A Problem is an error or a warning about one place in a file. A note is a fact that matters for the
+figures of a run. `ok` is True for a file without errors.
+"""
 
 from dataclasses import dataclass
 
@@ -56,6 +60,7 @@ def validate_command(experiments: tuple[str, ...], var: tuple[str, ...], json: b
 
 
 def _validate(name: str, var: tuple[str, ...]) -> _ValidatedFile:
+    """Check one file with the settings that `--var` replaces."""
     try:
         loaded = load_experiment(name, var)
     except ExperimentError as error:

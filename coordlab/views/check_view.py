@@ -1,6 +1,8 @@
 """The checks of a run on a terminal: outcome, what each check saw, and its findings.
 
-The story of a finding is the list of events that explain it.
+A finding is a violation that a check reports. Its story is the list of events that prove it;
+`led_to` has events before them. The figures of a check are what it saw, in numbers. results.json
+has the first findings of each check; `findings_total` counts all.
 """
 
 from collections.abc import Iterator
@@ -27,7 +29,7 @@ _NARROW = 70
 
 
 def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
-    """Print one row per check, then the findings: the first of each check with its story."""
+    """Print one row per check, then findings; the first finding of each check with its story."""
     if not checks:
         return
     console.print()

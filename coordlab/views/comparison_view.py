@@ -2,7 +2,8 @@
 
 A column is one run, or several runs with the same settings. Letters are the headings, so that
 columns stay narrow; a list above the tables explains the letters. Columns that do not fit into the
-width follow in a second table below.
+width follow in a further table below. A ComparisonRow is one figure, after one fault or (`fault`
+None) of the whole runs, with a text for each column. A place is the number of a column, from 0.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -110,6 +111,7 @@ def _fitting(
     left = width - used
     for place, letter in enumerate(letters):
         texts = (row.texts[place] or _MISSING for row in rows)
+        # In columns of the terminal, with the gap to the next one.
         needed = max([cell_len(letter), *map(cell_len, texts)]) + _GAP
         if fitting and needed > left:
             yield fitting

@@ -3,6 +3,13 @@
 On a terminal the view is a panel. Its size is bounded whatever the size of the cluster, and 40
 columns are enough: it names unusual brokers, groups and faults first, and counts the rest. Without
 a terminal, the view prints a line for each change of stage or fault, and for each finding.
+
+- Progress: the state of the whole run, which the runner gives to the view again and again.
+- Journal entry: a fault of the plan, with its times and the nodes that it hit. Its fate is its
+  state in words. One "by accident" is the loss of a machine, which no plan contains.
+- Quiet group: Stable, on exactly one coordinator. Fenced broker: registered, but not yet alive for
+  the controller.
+- Waiting for: conditions of the present stage that are not fulfilled yet.
 """
 
 from collections import Counter
@@ -66,6 +73,7 @@ class RunLines:
 
     def __init__(self) -> None:
         self._yielded_fates: dict[str, str] = {}
+        """The last fate that was told of each fault, by its id."""
         self._yielded_findings = 0
         self._stage = ""
 
@@ -220,12 +228,13 @@ def groups_view(status: ClusterStatus, width: int) -> RenderableType:
         members.setdefault(member.group_id, []).append(member)
     group_ids = list(dict.fromkeys((*status.groups, *members)))
     if len(group_ids) > _MAX_GROUPS:
+        # False, of groups that are not quiet, sorts before True.
         group_ids.sort(key=lambda group_id: _is_quiet(status.groups.get(group_id, ())))
     shown, hidden = group_ids[:_MAX_GROUPS], group_ids[_MAX_GROUPS:]
     rows = [
         (group_id, group, _members_see(members.get(group_id, ())))
         for group_id in shown
-        for group in (status.groups.get(group_id) or (None,))
+        for group in (status.groups.get(group_id) or (None,))  # a row also if no broker has it
     ]
     parts: list[RenderableType] = (
         [_group_table(rows, width)] if width >= _NARROW else list(map(_group_lines, rows))
@@ -322,8 +331,8 @@ def faults_view(faults: Sequence[JournalEntry], now_us: int, width: int) -> Rend
 def _notable(faults: Sequence[JournalEntry]) -> list[JournalEntry]:
     """Return the faults to show, in the plan's order.
 
-    Of too many: first the latest faults in force, then the next planned ones, then the latest that
-    are over.
+    Of more than _MAX_FAULTS: first the latest faults in force, then the next planned ones, then the
+    latest that are over.
     """
     if len(faults) <= _MAX_FAULTS:
         return list(faults)

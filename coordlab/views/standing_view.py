@@ -2,7 +2,8 @@
 
 On a terminal the view is a panel of brokers, groups, members, faults and findings, which is drawn
 anew. Elsewhere, the view prints a line for each change of a broker, a group, a fault or a stage,
-and for each finding.
+and for each finding. A progress is the state of the whole run; its faults are the entries of the
+journal. A word of a broker is its state, such as `up` or `fenced`.
 """
 
 from collections.abc import Iterator
@@ -52,6 +53,7 @@ def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> G
         if status.members or status.records_produced:
             parts.append(counts_line(progress))
         parts.append(groups_view(status, width) if status.groups else Text("no group", "dim"))
+        # Controllers and clients that are not up, then connections that brokers closed.
         absent = absent_line(status)
         if absent is not None:
             parts.append(absent)
@@ -86,7 +88,9 @@ class StandingLines:
     def __init__(self) -> None:
         self._run_lines = RunLines()
         self._brokers: dict[int, str] = {}
+        """Word of each broker in the last progress; `up` before the first, which has no line."""
         self._groups: dict[str, str] = {}
+        """Text of each group in the last progress."""
         self._refused: dict[str, None] = {}
         """Connections that a broker closed because of their bytes: texts with broker and reason."""
 

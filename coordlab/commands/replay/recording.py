@@ -2,9 +2,10 @@
 
 Data flow: schedule -> ExperimentRun -> run directory; at the requested time, Moment -> Inspection.
 
-A schedule is an experiment with a seed. The journal has an entry for each fault of the plan,
-with its times and nodes so far. A digest is a hash over the rows of a trace, its trail the digests of the trace's beginnings. A stamp, in a
-schedule's file, has those of an earlier run without messages in its trace.
+A schedule is an experiment with a seed. The journal has an entry for each fault of the plan, with
+its times and nodes so far. A digest is a hash over the rows of a trace, its trail the digests of
+the trace's beginnings. A stamp, in a schedule's file, has those of an earlier run without messages
+in its trace.
 """
 
 from collections import deque

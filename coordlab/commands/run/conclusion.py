@@ -1,4 +1,8 @@
-"""The steps after a run: print verdict and figures, make Spark's tables, write the report."""
+"""The steps after a run: print verdict and figures, make Spark's tables, write the report.
+
+The figures come from a summary of the trace. It is computed in memory here, or, for a trace with
+too many rows, from Spark's tables. A caveat is a remark on a run that passed.
+"""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -27,10 +31,11 @@ def conclude_run(
 ) -> Path | None:
     """Print verdict and figures, make the tables, and write the report.
 
-    Returns: the path of the report; None if none was written.
-    Raises: exceptions of the analysis and of the report.
+    Returns: the path of the report; None if none was written. A disk that refuses a write, and a
+    Ctrl-C, are printed only.
+    Raises: other exceptions of the analysis and of the report.
     """
-    # If Spark computes the figures next, only a small trace is summed up here, too.
+    # If Spark computes the figures next, only a small trace is summed up in memory, too.
     spark_follows = analyze and java_notice(directory.path) is None
     max_rows = ROWS_AT_ONCE if spark_follows else None
     summary = _sum_up(directory, results, console, max_rows=max_rows)
@@ -46,7 +51,7 @@ def conclude_run(
 def _sum_up(
     directory: RunDirectory, results: Results, console: Console, *, max_rows: int | None
 ) -> RunSummary | None:
-    """Compute the summary, and print the verdict with its caveats, which the summary has.
+    """Compute the summary; then print the verdict with its caveats, which come from the summary.
 
     A terminal shows the verdict in a status line while the summary is computed. The verdict is
     printed even if the summary fails.

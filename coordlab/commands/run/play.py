@@ -1,6 +1,10 @@
 """Plays one run of an experiment into its directory: trace, journal, results, manifest.
 
 Data flow: (Experiment, seed) -> run directory -> Results.
+
+An observer is called with each row of the trace. A CheckSuite has the checks of one run, and a
+digest is a hash over its rows. The manifest is the file of a run directory that says what the run
+is. `runtime` is VIRTUAL (one process, virtual time), LOCAL (one process, real time) or RAY.
 """
 
 from collections.abc import Sequence
@@ -39,7 +43,9 @@ class Playable:
 
     - `named`: the experiment's name or path on the command line.
     - `path`: the experiment's file.
-    - `time_limit_us`: on the run's clock.
+    - `overrides`: values of `--var`, which replace settings of the file.
+    - `trace`: False leaves the messages out of the trace.
+    - `time_limit_us`: on the run's clock; None: no limit.
     - `time_scale`: speed of the run's clock, as a multiple of real time.
     """
 
@@ -108,7 +114,7 @@ def play_into(
         trace_messages=playable.trace,
     )
     try:
-        with collecting_seldom():
+        with collecting_seldom():  # they would scan a large cluster again and again
             results = ExperimentRun(
                 experiment,
                 plan_of(experiment),
@@ -139,6 +145,7 @@ def _live_checks(playable: Playable, directory: RunDirectory) -> LiveChecks | No
     """
     if playable.runtime == VIRTUAL:
         return None
+    # The lag is run time: a faster clock needs more of it for the same real time.
     lag_us = round(WATERMARK_LAG_US * playable.time_scale)
     tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=lag_us)
     experiment = playable.experiment

@@ -1,6 +1,9 @@
 """SeedRuns: the results of several seeds of one experiment, with exit code, figures and documents.
 
-`seeds` plays the seeds, `seeds_view` prints the results.
+`seeds` plays the seeds, `seeds_view` prints the results. A figure is a number that each run prints
+at its end; over several seeds it has a median and a range. A measure is a time after a fault:
+"detect" until the controller's decision, "commit gap" and "processing gap" until a member's next
+commit or a partition's next batch. A caveat is a remark on a run that passed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,8 +47,8 @@ _STATE_BY_VERDICT = {
     Verdict.UNKNOWN: SeedState.UNKNOWN,
 }
 _CHOOSING_MEASURES = ("detect", "commit gap", "processing gap")
-"""Measures by which `SeedRuns.chosen` finds the median run; the first one that any run has
-counts."""
+"""Measures by which `SeedRuns.chosen` finds the median run: it uses the first one of them that any
+run has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,12 +151,14 @@ class SeedRuns:
 
     def figures(self, summaries: Sequence[RunSummary]) -> Comparison:
         """Return every figure that a run prints at its end, over all `summaries`."""
+        # Runs of one name are one column of the comparison: each cell has a median and a range.
         return compare_runs(summaries, names=[self.experiment] * len(summaries), in_full=True)
 
     def chosen(self, summaries: Mapping[int, RunSummary]) -> Chosen | None:
         """Return the run whose report is most useful; None if no seed is finished.
 
-        That is the first violated seed, else the median run. `summaries` are by seed.
+        That is the first violated seed, else the median run: by the longest value of a measure in
+        each run, or by the runs' lengths if no run has a measure. `summaries` are by seed.
         """
         violated = self.of(SeedState.VIOLATED)
         if violated:
@@ -178,7 +183,8 @@ class SeedRuns:
     def _median_run(self, values_us: Mapping[int, int | None]) -> tuple[SeedRun, int] | None:
         """Return the finished run with the median value, and this value; `values_us` by seed.
 
-        Of an even number of values the median is the lower one in the middle, which a run has.
+        Of an even number of values the median is the lower of the two in the middle, so that some
+        run has it.
         """
         known = {
             run.seed: value_us
@@ -225,6 +231,7 @@ class SeedRuns:
         return document([self._suite(run) for run in self.runs])
 
     def _suite(self, run: SeedRun) -> Suite:
+        """Return the suite of a seed; one with a single failed case if the run has no results."""
         name = f"{self.experiment}.seed-{run.seed}"
         if run.failure is None and run.past is not None and run.results is not None:
             return suite_of_run(run.past.manifest, run.results, run.past.path, name=name)

@@ -1,6 +1,9 @@
 """The work for one seed in a worker process: play it into its directory, and summarize its trace.
 
 Data flow: (SeedJob, seed) -> run directory, and a PlayedSeed as bytes for the main process.
+
+The main process gives each worker one item at a time, which is a seed, and gets bytes back. A
+Playable is an experiment with everything but the seed that determines a run.
 """
 
 import traceback
@@ -62,7 +65,10 @@ def decode_seed(answer: bytes) -> PlayedSeed:
 
 
 def _played(job: SeedJob, seed: int) -> PlayedSeed:
-    """Play one seed in a worker; an exception becomes the `failure` of the result."""
+    """Play one seed in a worker; an exception becomes the `failure` of the result.
+
+    A Ctrl-C outside of the run is no failure: the answer then has no summary.
+    """
     path: Path | None = None
     summary = None
     try:

@@ -4,6 +4,10 @@
 2. SeedRuns collects them, and they are printed, or written as JSON or JUnit.
 3. Spark makes the tables of all runs; then the report of one run and a page that compares all runs
    are written.
+
+A Playable is an experiment with everything but the seed that determines a run. A summary has the
+figures of one run; a worker computes it unless the trace has too many rows. All run directories of
+one command have names that begin with its `group`, a timestamp.
 """
 
 import os
@@ -93,6 +97,7 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
     pattern = folder / seeds_pattern(group)
     print_path(console, "run directories", pattern)
     analysed = _analyze(options, seed_runs, pattern, console)
+    # Without Spark's tables, print the figures of those runs that have a summary.
     if not complete and (analysed or summaries):
         shown = list((analysed or summaries).values())
         print_seed_figures(console, seed_runs.figures(shown), len(shown))
@@ -132,6 +137,7 @@ def _play(
 ) -> bool:
     """Play the seeds of `waiting`, and fill `runs`; return True if the user interrupted this.
 
+    `runs` has all seeds, as not played; `show` is called for each one that is finished.
     After a Ctrl-C no further seed begins. The runs in progress heal their clusters and end.
     """
     playing: set[int] = set()
@@ -171,6 +177,7 @@ def _seed_run(
 
 
 def _with_answer(unplayed: SeedRun, played: PlayedSeed) -> SeedRun:
+    """Return the run of a seed with a worker's answer, and with what its directory has."""
     run = replace(
         unplayed,
         failure=played.failure,
@@ -180,7 +187,10 @@ def _with_answer(unplayed: SeedRun, played: PlayedSeed) -> SeedRun:
 
 
 def _with_directory(run: SeedRun, path: Path) -> SeedRun:
-    """Return a run with the manifest and results in its directory, as far as they can be read."""
+    """Return a run with the manifest and results in its directory, as far as they can be read.
+
+    Results that exist and cannot be read are a failure, unless the run has one already.
+    """
     try:
         past = open_run(path)
     except NotARun:
@@ -232,7 +242,10 @@ class _SeedProgress:
 def _analyze(
     options: SeedsOptions, seed_runs: SeedRuns, pattern: Path, console: Console
 ) -> dict[int, RunSummary] | None:
-    """Make the tables of all finished runs; return None if they are unwanted or impossible now."""
+    """Make the tables of all finished runs, and return their summaries by seed.
+
+    None if the tables are not wanted, or impossible now. `pattern`: matches the run directories.
+    """
     past = _directories(seed_runs.finished)
     if not options.analyze or not past:
         return None
@@ -254,6 +267,7 @@ def _analyze(
 
 
 def _directories(runs: Sequence[SeedRun]) -> dict[int, PastRun]:
+    """Return the run directories by seed."""
     return {run.seed: run.past for run in runs if run.past is not None}
 
 

@@ -1,4 +1,11 @@
-"""Output of `run --seeds` on a terminal: verdicts, checks, and each figure with its range."""
+"""Output of `run --seeds` on a terminal: verdicts, checks, and each figure with its range.
+
+A figure is a number that each run prints at its end. Most are distributions within a run, with
+several statistics: p50, p90, max, and sum for counts; a figure with the statistic "" is one number.
+A ComparisonRow is one statistic of one figure, after one fault or (`fault` None) of the whole run.
+It has one cell here, with the median and the range over the seeds. A caveat is a remark on a run
+that passed.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,6 +31,7 @@ _GAP = 2
 _NAME_WIDTH = 22
 """Least width of the names of figures beside their ranges; a longer one takes two lines."""
 _WHERE_WIDTH = 10
+"""Width of the column with the number of seeds, such as "12 of 20", and its gap."""
 _CHOICES: dict[bool, tuple[tuple[Statistic, ...], ...]] = {
     False: (("p50", "p90", "max"), ("p50", "max"), ("max",)),
     True: (("p50", "p90", "max", "sum"), ("p50", "max", "sum"), ("max", "sum"), ("max",)),
@@ -50,7 +58,7 @@ _CHECK_COLUMNS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """One figure. `where`: the number of seeds that have it; "" if all do."""
+    """One figure, with a cell for each statistic. `where`: the seeds that have it; "" if all do."""
 
     name: str
     cells: tuple[str, ...]
@@ -78,7 +86,10 @@ def print_seed_runs(console: Console, seed_runs: SeedRuns) -> None:
 
 
 def _print_verdicts(console: Console, seed_runs: SeedRuns) -> None:
-    """Print the worst verdict and the number of seeds with each; then caveats of passed seeds."""
+    """Print the worst outcome and the number of seeds with each; then caveats of passed seeds.
+
+    After a Ctrl-C the word INTERRUPTED stands for the worst outcome, in its colour.
+    """
     total = counted(len(seed_runs.runs), "seed")
     by_state = {state: seed_runs.of(state) for state in SeedState if seed_runs.of(state)}
     worst = next(state for state in (*_EXPLAINED, *SeedState) if state in by_state)
@@ -135,6 +146,7 @@ def _same_gap_lines(figures: Comparison, fault: str) -> Iterator[str]:
     """
     longest = [row for row in figures.rows if row.group == "gap" and row.statistic == "max"]
     for gap in (row for row in longest if row.fault == fault):
+        # The faults with this gap, in order; at least `fault` itself has it.
         equal = (row.fault for row in longest if row.name == gap.name and row.cells == gap.cells)
         first = next(equal)
         if first != fault and gap.cells[0] is not None and gap.cells[0].high:
@@ -166,8 +178,9 @@ def _table(statistics: Sequence[str], lines: Sequence[_Line]) -> Table:
 def _statistics(
     console: Console, rows: Sequence[ComparisonRow], seeds: int
 ) -> tuple[Statistic, ...]:
-    """Return as many statistics as fit into the width.
+    """Return as many statistics as fit into the width: the first choice of _CHOICES that does.
 
+    If none fits, return the last choice.
     A long name may take two lines, but a range must not be broken.
     """
     present = {row.statistic for row in rows}

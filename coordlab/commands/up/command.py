@@ -3,6 +3,11 @@
 This module has the options and connects other parts: the run of a standing cluster
 (`chaos.standing`) and the runtime (`cluster`). Modules for the verdict and the report are imported
 when the run ends, so that the brokers serve as soon as possible.
+
+- Standing cluster: a run without a planned end, which accepts commands until `down`.
+- Claimed name: the cluster's name, which other commands find it by; `publish` tells them where it
+  is. `claimed.died`: clusters of this name whose process died without going down.
+- Mailbox: passes requests of other commands, and of Ctrl-C here, to the run.
 """
 
 import os
@@ -250,6 +255,7 @@ def _stand(
             )
 
         def announce(runtime: Runtime, _at_us: int) -> None:
+            """Tell other commands and the user that the brokers serve, and at which addresses."""
             bootstrap = runtime.bootstrap_servers()
             claimed.publish(run_directory=directory.path, bootstrap=bootstrap)
             lines = [f"bootstrap servers: {','.join(bootstrap)}"] if bootstrap else []
@@ -270,6 +276,7 @@ def _stand(
                 duration_us=options.duration_us,
                 progress=view,
                 on_serving=announce,
+                # A Ctrl-C while the brokers serve is the same as the command `down`.
                 while_serving=ask_on_first_ctrl_c(lambda: mailbox.ask(DownRequest())),
             )
         return _conclude(options, directory, stood, claimed, console)
