@@ -12,6 +12,7 @@ Colour = tuple[float, float, float, float]
 READABLE, READABLE_LARGE = 4.5, 3.0
 """WCAG 2.2's minimum (AA) for text, and for large text."""
 LARGE_PX, LARGE_BOLD_PX, BOLD = 24.0, 18.66, 700
+"""WCAG's large text: 18 pt, or 14 pt if its weight is at least BOLD."""
 
 _PAINTS = """(selector) => {
   const behind = new Map();  // the backgrounds of an element and of all around it, outermost last
@@ -73,6 +74,7 @@ def _needed_ratio(size_px: float, weight: float) -> float:
 def _ratio(text: str, behind: Sequence[str]) -> float:
     """Return the contrast of a colour on layers, the innermost first. Source: WCAG 2.2."""
     background: Colour = (255, 255, 255, 1)
+    # A page without a background of its own is white.
     for layer in reversed(behind):
         background = _over(_parsed(layer), background)
     lighter, darker = sorted(

@@ -1,8 +1,11 @@
 """Runs scenarios in one process and prints their trace digests as JSON: a child of the test.
 
+A digest is a hash over all rows of a run's trace: equal digests mean equal runs.
 `python -m tests.support.determinism --heap 5000 --gc off --order reversed` first fills the heap, so
 that objects have other addresses than in another process. It runs the scenarios in the given order,
-so that state that leaks from one run into the next changes a digest.
+so that state that leaks from one run into the next changes a digest. Nodes of a fake cluster only
+exchange heartbeats; a real cluster has the nodes of the product. `copy_messages` sends each message
+through the codec, as between processes.
 """
 
 import argparse
@@ -192,6 +195,7 @@ def digest_with_messages(name: str, seed: int) -> str:
     observer = TraceDigest()
     runtime = VirtualRuntime(
         to_cluster_spec(experiment),
+        # Only the rows of events count: the same digest as without message tracing.
         seed=seed,
         run_id="determinism",
         observers=(suite.observe, EventsOnly(observer)),

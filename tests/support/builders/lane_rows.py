@@ -1,4 +1,8 @@
-"""Rows of the tables that the lanes read, with the values of a quiet run as defaults."""
+"""Rows of the tables that the lanes read, with the values of a quiet run as defaults.
+
+A lane is a chart of the report's time line. Positional times are seconds of the run's clock, and a
+missing end (None) means that the run ended first, at 60 s. `changes` replace or add columns.
+"""
 
 from typing import Any
 
@@ -18,7 +22,10 @@ def _maybe_us(time_s: float | None) -> int | None:
 
 
 def tenure(broker: str, epoch: int, from_s: float, to_s: float, **changes: object) -> Row:
-    """Return a row of `coordinator_tenures`: `broker` coordinates __consumer_offsets-2."""
+    """Return a row of `coordinator_tenures`: `broker` coordinates __consumer_offsets-2.
+
+    end_reason: the default `run end` is right where `to_s` is the end of the run.
+    """
     return {
         "partition": OFFSETS_2,
         "leader_epoch": epoch,
@@ -45,7 +52,11 @@ def group(name: str = GROUP, partition: str | None = OFFSETS_2) -> Row:
 
 
 def load(leader: str, epoch: int, from_s: float, to_s: float, **changes: object) -> Row:
-    """Return a row of `broker_phases`: `leader` loads __consumer_offsets-2 because of crash-0."""
+    """Return a row of `broker_phases`: `leader` loads __consumer_offsets-2 because of crash-0.
+
+    The new leader is elected 0.1 s before it applies its leadership and begins the load, at
+    `from_s`.
+    """
     return {
         "fault": "crash-0",
         "partition": OFFSETS_2,
@@ -102,7 +113,10 @@ def state(name: str, from_s: float, to_s: float | None, **changes: object) -> Ro
 def rebalance(
     started_s: float, joined_s: float | None, stable_s: float | None, **changes: object
 ) -> Row:
-    """Return a row of `rebalances`: a join to `readers` on broker-2, from generation 1 to 2."""
+    """Return a row of `rebalances`: a join to `readers` on broker-2, from generation 1 to 2.
+
+    `joined_s` and `stable_s` None: no new generation began, or none was stored.
+    """
     return {
         "group": GROUP,
         "broker": "broker-2",
@@ -173,7 +187,10 @@ def ownership_overlap(
 
 
 def gap(kind: str, subject: str, from_s: float, to_s: float | None, **changes: object) -> Row:
-    """Return a row of `availability` around crash-0."""
+    """Return a row of `availability` around crash-0: the last success before, the first one after.
+
+    `kind` is group, member or partition, `subject` its name.
+    """
     return {
         "fault": "crash-0",
         "subject_kind": kind,

@@ -1,4 +1,9 @@
-"""Frames between nodes `a` and `b`, and link rules for them."""
+"""Frames between nodes `a` and `b`, and link rules for them.
+
+A frame is one message of a connection: its opening, a request, a response, its close. A link rule
+says what happens to the frames that its selector matches (cut, slow, ...). Unless a test says
+otherwise `a` is the client and `b` the server of connection 1.
+"""
 
 from cluster.host.frames import CloseFrame, OpenFrame, RequestFrame, ResponseFrame
 from cluster.links.rules import LinkEffect, LinkRule, Selector
@@ -95,7 +100,10 @@ def rule(
     apis: tuple[str, ...] = (),
     rule_id: str = "r",
 ) -> LinkRule:
-    """Return a rule, by default for all frames from `a` to `b`."""
+    """Return a rule, by default for all frames from `a` to `b`.
+
+    Empty `purposes` or `apis` match every purpose, or every API.
+    """
     selector = Selector(sources=sources, destinations=destinations, purposes=purposes, apis=apis)
     return LinkRule(rule_id=rule_id, selector=selector, effect=effect)
 

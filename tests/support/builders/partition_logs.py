@@ -15,18 +15,23 @@ PARTITION = offsets_partition(3)
 MS = 1_000
 SECOND = 1_000_000
 LAG_MAX_US = 30 * SECOND
+"""replica.lag.time.max.ms of every replica, in microseconds."""
 A, B, C = BrokerId(0), BrokerId(1), BrokerId(2)
 REPLICAS = (A, B, C)
 EVERYBODY = {A: BrokerEpoch(100), B: BrokerEpoch(101), C: BrokerEpoch(102)}
+"""The brokers that are registered and not fenced, with their broker epochs."""
 
 
 def records(*values: str) -> tuple[Record, ...]:
-    """Return one record for each value."""
+    """Return one record for each value; the value is the key, too, and the timestamp is 7 ms."""
     return tuple(Record(value.encode(), value.encode(), 7) for value in values)
 
 
 def batch(*values: str, base_offset: int = 0, leader_epoch: int = 0) -> RecordBatch:
-    """Return a batch with one record for each value."""
+    """Return a batch with one record for each value.
+
+    Without values: one record with the value "v".
+    """
     return build_batch(
         records(*(values or ("v",))), base_offset=base_offset, leader_epoch=leader_epoch
     )
@@ -39,7 +44,10 @@ def log(storage: LogStorage | None = None, *, high_watermark: int = 0) -> Partit
 
 
 def log_of_epochs(*epochs: int) -> PartitionLog:
-    """Return a log with one record for each epoch given, e.g. (0, 0, 2)."""
+    """Return a log with one record for each epoch given, e.g. (0, 0, 2).
+
+    A record's value is its offset and its epoch, such as "2@2".
+    """
     made = log()
     for epoch in epochs:
         made.append_as_leader(records(f"{made.log_end_offset}@{epoch}"), leader_epoch=epoch)
@@ -47,7 +55,7 @@ def log_of_epochs(*epochs: int) -> PartitionLog:
 
 
 def values(partition_log: PartitionLog, *, up_to: int | None = None) -> list[str]:
-    """Return the values of a log's records."""
+    """Return the values of a log's records, below the offset `up_to` (None: to the log's end)."""
     end = partition_log.log_end_offset if up_to is None else up_to
     batches = partition_log.read(partition_log.log_start_offset, 2**62, up_to=end)
     return [
@@ -99,7 +107,11 @@ def leader(
     min_insync_check: bool = True,
     message_max_bytes: int = 1_048_588,
 ) -> Partition:
-    """Return a replica that leads since `now_us`."""
+    """Return a replica that leads since `now_us`; its log is empty unless one is given.
+
+    Its followers have not fetched, so that the high watermark does not move unless `isr` is the
+    leader alone.
+    """
     made = replica(
         broker,
         partition_log,
@@ -165,7 +177,11 @@ def fetch_as(
     replica_epoch: int | None = None,
     max_bytes: int = 2**31,
 ) -> FetchResult:
-    """Fetch from `leading` as follower `broker` (-1: a consumer) whose log ends at `offset`."""
+    """Fetch from `leading` as follower `broker` (-1: a consumer) whose log ends at `offset`.
+
+    `last_fetched_epoch` -1: the follower's log is empty. `replica_epoch` None: the registered one.
+    The log and the partition are checked afterwards.
+    """
     known = EVERYBODY.get(BrokerId(broker), BrokerEpoch(-1))
     request = fetch_request(
         offset, leader_epoch=leader_epoch, last_fetched_epoch=last_fetched_epoch
@@ -183,7 +199,10 @@ def fetch_as(
 
 
 def replicate(leading: Partition, following: Partition, *, now_us: int = 0) -> FollowerFetchResult:
-    """Let `following` fetch once from `leading` and apply the answer."""
+    """Let `following` fetch once from `leading` and apply the answer.
+
+    Both logs and partitions are checked afterwards.
+    """
     request = following.fetch_position(1_048_576)
     answer = leading.fetch(
         request,

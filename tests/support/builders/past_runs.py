@@ -27,7 +27,7 @@ _TYPES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "array<string>": pa.list_(pa.string()),
 }
-EVENTS = 3
+EVENTS = 3  # rows of events in a run's directory
 
 
 def manifest(**changes: object) -> Manifest:
@@ -69,7 +69,10 @@ def results(
 def past_run(
     root: Path, of: Experiment | None = None, *, verdict: Verdict = Verdict.PASS
 ) -> RunDirectory:
-    """Write the directory of a run that ended: its JSON files, and EVENTS rows of events."""
+    """Write the directory of a run that ended: its JSON files, and EVENTS rows of events.
+
+    `of` None: a small experiment. Steady from 6 s, ended at 46 s.
+    """
     made_of = of or experiment()
     run = create_run_directory(
         root,

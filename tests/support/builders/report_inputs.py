@@ -17,7 +17,7 @@ from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry
 from results_schema.manifest import Manifest, RunStatus
 from results_schema.results import Results, RunOutcome, Verdict
 
-RUN = "a_run/2026-01-02T03-04-05.678Z"
+RUN = "a_run/2026-01-02T03-04-05.678Z"  # experiment and start
 SECOND_US = 1_000_000
 _TABLES = Path(__file__).parents[3] / "docs" / "TABLES.md"
 
@@ -26,7 +26,7 @@ def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the st
     """Return the facts of a run that ended well, without faults.
 
     Shape: `changes` are fields of RunFacts, Manifest and Results, and keys of the experiment;
-    without a verdict there are no results.
+    `verdict=None` leaves the results out. The run is steady from 6 s and ends at 60 s.
     """
     of_facts, of_manifest, of_config = (
         {name: changes.pop(name) for name in names if name in changes}
@@ -67,7 +67,7 @@ def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the st
 
 
 def journal_entry(**changes: Any) -> JournalEntry:  # noqa: ANN401 - any field of JournalEntry
-    """Return the entry of a broker's crash from 11.25 s to 36.25 s.
+    """Return the entry of the crash of broker-2 from 11.25 s to 36.25 s.
 
     Shape: `groups` and `partitions` are those of the blast radius.
     """
@@ -93,7 +93,7 @@ def journal_entry(**changes: Any) -> JournalEntry:  # noqa: ANN401 - any field o
 
 
 def run_summary(**changes: Any) -> RunSummary:  # noqa: ANN401 - any field of RunSummary
-    """Return the summary of a complete run without events."""
+    """Return the summary of a complete run without faults."""
     summary = RunSummary(
         run=RUN,
         directory=Path("runs") / RUN,
@@ -124,7 +124,7 @@ def report_input(
 
 
 def small_chart(**changes: Any) -> Chart:  # noqa: ANN401 - any field of Chart
-    """Return a chart of two bars on the time axis."""
+    """Return a chart of two bars on the time axis; one has a name that a page must escape."""
     from_s, to_s = time_params()
     spec = (
         alt.Chart(alt.NamedData("bars"))

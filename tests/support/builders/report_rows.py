@@ -1,4 +1,9 @@
-"""Table rows, as `docs/TABLES.md` describes them, and summaries made by hand."""
+"""Table rows, as `docs/TABLES.md` describes them, and summaries made by hand.
+
+By default they are about the fault crash-0: at 10 s broker-2, the coordinator of `readers`,
+crashes, and broker-0 takes over in leader epoch 1. Times are microseconds; `changes` replace or add
+columns.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +19,10 @@ OFFSETS = "__consumer_offsets-2"
 
 
 def broker_phase(*lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN401 - a column's
-    """Return a row of `broker_phases`: detect, publish, load wait and load, from 10 s on."""
+    """Return a row of `broker_phases`, from the lengths of detect, publish, load wait and load.
+
+    The phases follow each other from 10 s on; a missing length or None: the phase was not reached.
+    """
     row: Row = {
         "fault": "crash-0",
         "partition": OFFSETS,
@@ -34,7 +42,10 @@ def broker_phase(*lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN40
 
 
 def client_phase(consumer: str, *lengths_us: int | None, **changes: Any) -> Row:  # noqa: ANN401
-    """Return a row of `client_phases`: notice, rediscover and accept, from 10 s on."""
+    """Return a row of `client_phases`, from the lengths of notice, rediscover and accept.
+
+    The phases follow each other from 10 s on; a missing length or None: the phase was not reached.
+    """
     row: Row = {
         "fault": "crash-0",
         "group": GROUP,
@@ -75,7 +86,10 @@ def _chain(
 
 
 def gap(kind: str, subject: str, gap_us: int | None, **changes: Any) -> Row:  # noqa: ANN401
-    """Return a row of `availability`."""
+    """Return a row of `availability`.
+
+    `gap_us` None: the subject had no success again before the run ended.
+    """
     row: Row = {
         "fault": "crash-0",
         "subject_kind": kind,
@@ -107,7 +121,10 @@ def fault_row(**changes: Any) -> Row:  # noqa: ANN401
 
 
 def rebalance(**changes: Any) -> Row:  # noqa: ANN401
-    """Return a row of `rebalances`: a member's session expired after the crash."""
+    """Return a row of `rebalances`: a member's session expired after the crash.
+
+    It began 45 s after the crash, and took a second and 900 us.
+    """
     row: Row = {
         "group": GROUP,
         "broker": "broker-0",
@@ -163,6 +180,7 @@ def distribution(values: Sequence[int | None], *, bound_us: int = 0) -> Distribu
     return Distribution(
         samples=len(known),
         missing=len(values) - len(known),
+        # The nearest rank: -(-a // b) rounds up.
         percentiles={
             percent: known[-(-len(known) * percent // 100) - 1] for percent in PERCENTS if known
         },
@@ -178,7 +196,11 @@ def fault_summary(
     bound_us: int = 0,
     **changes: Any,  # noqa: ANN401 - any field of FaultSummary
 ) -> FaultSummary:
-    """Return the summary of a crash, measured from rows of tables, or by measures' names."""
+    """Return the summary of a crash.
+
+    tables: its figures are measured from these rows. values: its figures, by the measures' names.
+    bound_us: the error between clocks, for measures between nodes.
+    """
     fault = changes.get("fault", "crash-0")
     found: dict[str, list[int | None]] = {name: list(said) for name, said in (values or {}).items()}
     for measure in MEASURES:

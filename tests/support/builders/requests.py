@@ -49,7 +49,10 @@ def join_group(
     offers: tuple[JoinGroupRequestProtocol, ...] | None = None,
     reason: str | None = None,
 ) -> JoinGroupRequest:
-    """Return a JoinGroup; `offers` are its protocols."""
+    """Return a JoinGroup; `offers` are its protocols, `instance` the id of a static member.
+
+    An empty member id is that of a new member.
+    """
     return JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=session_timeout_ms,
@@ -122,7 +125,10 @@ def offset_commit(
     leader_epoch: int = -1,
     retention_time_ms: int = -1,
 ) -> OffsetCommitRequest:
-    """Return an OffsetCommit of offsets by (topic, partition)."""
+    """Return an OffsetCommit of offsets by (topic, partition).
+
+    Without a member and a generation it is the commit of a simple consumer.
+    """
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for (topic, index), offset in offsets.items():
         topics.setdefault(topic, []).append(
@@ -157,7 +163,7 @@ def txn_offset_commit(
     instance: str | None = None,
     metadata: str = "",
 ) -> TxnOffsetCommitRequest:
-    """Return a TxnOffsetCommit of offsets by (topic, partition)."""
+    """Return a TxnOffsetCommit of offsets by (topic, partition), for producer id `producer`."""
     plain = offset_commit(offsets, metadata=metadata)
     return TxnOffsetCommitRequest(
         transactional_id=f"tx-{producer}",

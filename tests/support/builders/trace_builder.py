@@ -23,7 +23,10 @@ _COLUMN_TYPES = dict(TRACE_COLUMNS)
 
 
 def parse_trace(text: str) -> list[TraceRow]:
-    """Return the events of a hand-written trace; `seq` follows the order of the lines."""
+    """Return the events of a hand-written trace; `seq` follows the order of the lines.
+
+    `seq` counts the lines of each incarnation of a node.
+    """
     written: dict[tuple[str, int], int] = {}
     rows = []
     for line in text.splitlines():
@@ -57,6 +60,7 @@ def _cells(assignments: Sequence[str]) -> TableRow:
         if name in _COLUMN_TYPES:
             cells[name] = value if _COLUMN_TYPES[name] == "string" else int(value)
         elif "," in value:
+            # A list: the comma at its end is for lists of one.
             detail[name] = [item for item in value.split(",") if item]
         elif value == "null":
             detail[name] = None
@@ -74,7 +78,10 @@ def write_run(
     files: int = 1,
     clock_error_us: int | None = None,
 ) -> Path:
-    """Write a run directory with the rows in `files`; `clock_error_us` None: no manifest."""
+    """Write a run directory with the rows in `files`; `clock_error_us` None: no manifest.
+
+    Rows are spread over the files in turn.
+    """
     (directory / "events").mkdir(parents=True)
     if clock_error_us is not None:
         (directory / "manifest.json").write_text(json.dumps({"clock_error_us": clock_error_us}))

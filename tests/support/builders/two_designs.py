@@ -1,4 +1,10 @@
-"""Inputs of a report on a run with a group on ZooKeeper and one with a coordinator."""
+"""Inputs of a report on a run with a group on ZooKeeper and one with a coordinator.
+
+The group `old` is on ZooKeeper, `new` has a coordinator. The run is steady from 10 s on; at 15 s
+(JOIN_US) a member joins each group, and at 60 s the run ends. An attempt is one try of a member on
+ZooKeeper to own its share: it reads a view (the members that it sees) and computes a plan (its
+partitions).
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +38,10 @@ def two_design_facts(
     new: int = 3,
     **changes: Any,  # noqa: ANN401 - any field of the structs in it
 ) -> RunFacts:
-    """Return the facts of a run in which the last member joins groups of `old` and `new`."""
+    """Return the facts of a run in which the last member joins groups of `old` and `new`.
+
+    `old` and `new` count that member.
+    """
     group = {"topics": ["t"], "late_members": [{"at": "5s", "members": 1}]}
     config = {
         "cluster": {"brokers": 1},
@@ -46,7 +55,7 @@ def two_design_facts(
 
 
 def owned(group: str, member: int, partition: int, from_us: int, to_us: int | None) -> Row:
-    """Return an interval of ownership that ended with a revocation."""
+    """Return an interval of ownership that ended with a revocation; None: it lasts to the end."""
     return {
         "group": group,
         "consumer": f"consumer-{group}-{member}",
@@ -142,4 +151,5 @@ def crash_of(member: str, injected_us: int = DEATH_US, healed_us: int | None = N
 
 def two_design_input() -> Any:  # noqa: ANN401 - see report_input
     """Return the whole input of such a run's report."""
+    # `_read` has the tables by name, as they were given.
     return report_input(two_design_facts(), tables=two_design_tables()._read)

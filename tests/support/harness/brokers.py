@@ -1,6 +1,7 @@
 """A cluster of controller and brokers in virtual time, and a client for single requests.
 
-A test plays a story: a coroutine that sends requests, waits, and changes the cluster.
+A test plays a story: a coroutine that gets the lab, sends requests, waits, and changes the cluster.
+The cluster has broker 0, 1 and 2 and the topic `orders` of three partitions.
 """
 
 from collections.abc import Callable, Coroutine
@@ -62,7 +63,11 @@ def broker_cluster(
     preload: tuple[PreloadSpec, ...] = (),
     guards: Guards | None = None,
 ) -> ClusterSpec:
-    """Return three brokers, `orders` and `__consumer_offsets`, three replicas each."""
+    """Return three brokers, `orders` and `__consumer_offsets`, three replicas each.
+
+    `preload` are commit records that are in an offsets partition before the run; `guards` are
+    checks of Kafka's that a test can switch off.
+    """
     settings = TopicConfig(min_insync_replicas=min_insync_replicas)
     base = cluster_of(
         TopicSpec(
@@ -112,7 +117,10 @@ class TestClient:
         timeout_us: int = TIMEOUT_US,
         api_version: int | None = None,
     ) -> AnyResponse:
-        """Send `request` to a broker and return its answer."""
+        """Send `request` to a broker, connecting to it if necessary, and return its answer.
+
+        `api_version` None: the newest.
+        """
         connection = self._connections.get(broker_id)
         if connection is None or connection.is_closed:
             connection = self._connections[broker_id] = self.host.connect(
@@ -262,6 +270,7 @@ class BrokerLab:
                 await self.runtime.stop()
 
         result = self.runtime.run(main())
+        # No node may have failed by itself.
         assert self.runtime.failures() == ()
         return result
 
@@ -278,7 +287,10 @@ class BrokerLab:
     async def until(
         self, condition: Callable[[ClusterStatus], bool], *, at_most_s: float = 30
     ) -> ClusterStatus:
-        """Check `condition` every 20 ms until it holds."""
+        """Check `condition` every 20 ms until it holds, and return the status for which it does.
+
+        Raises: TimeoutError after `at_most_s` of virtual time.
+        """
         deadline_us = self.runtime.now_us() + round(at_most_s * SECOND_US)
         while True:
             status = await self.runtime.status()

@@ -115,6 +115,7 @@ def visit(
 
 
 def _open(context: BrowserContext, url: str, fragment: str, media: Media) -> Visit:
+    """Open the page; from then on collect its messages, errors, and refused requests."""
     context.set_default_timeout(PAGE_TIMEOUT_MS)
     page = context.new_page()
     page.emulate_media(media=media)
@@ -136,6 +137,7 @@ def _open(context: BrowserContext, url: str, fragment: str, media: Media) -> Vis
     page.on("pageerror", lambda error: seen.errors.append(str(error)))
     page.on("crash", lambda _: seen.errors.append("the page crashed"))
     page.goto(f"{url}#{fragment}" if fragment else url)
+    # The page's script sets this when all of it has run.
     page.wait_for_function("document.documentElement.dataset.state === 'ready'")
     return seen
 

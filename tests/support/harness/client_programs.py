@@ -1,4 +1,8 @@
-"""Programs of real Kafka clients (`clients/`) beside a test, with their events and totals."""
+"""Programs of real Kafka clients (`clients/`) beside a test, with their events and totals.
+
+A family is one client library: librdkafka, kafka-python, or Java. A program prints one event a
+line, as JSON. A producer numbers its records from 0.
+"""
 
 import json
 import signal
@@ -102,6 +106,7 @@ class ClientProgram:
         return "\n".join([*last, *self._errors[-8:]])
 
     def _read_events(self) -> None:
+        # `process.stdout` ends with the program, and this thread with it.
         for line in self.process.stdout or ():
             event = json.loads(line)
             with self._lock:

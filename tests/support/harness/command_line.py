@@ -71,6 +71,7 @@ class CommandLine:
         try:
             yield process
         finally:
+            # What a command that has ended left behind stays: a test may look for it.
             if process.poll() is None:
                 process.kill()
                 process.communicate()
@@ -91,6 +92,7 @@ class CommandLine:
                 continue
             try:
                 variables = (entry / "environ").read_bytes().split(b"\0")
+            # The process has ended meanwhile, or belongs to another user.
             except OSError:
                 continue
             if wanted in variables:

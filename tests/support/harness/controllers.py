@@ -1,4 +1,8 @@
-"""A ControllerCore with a clock, without a host and a network; tests send the brokers' requests."""
+"""A ControllerCore with a clock, without a host and a network; tests send the brokers' requests.
+
+A core is the controller's state machine: requests and fired timers go in, replies, timers and trace
+events come out. ControllerLab keeps what comes out.
+"""
 
 from cluster.controller.core import ControllerCore
 from cluster.controller.metadata_image import (
@@ -41,7 +45,7 @@ from protocol.records.batch import decode_records
 from protocol.records.metadata import MetadataRecord, decode_metadata_record
 from protocol.trace import TraceEvent, TraceKind
 
-CONTROLLER = BrokerId(100)
+CONTROLLER = BrokerId(100)  # node id of the controller; brokers count from 0
 NO_BALANCING = BrokerConfig(auto_leader_rebalance_enable=False)
 
 
@@ -134,7 +138,10 @@ class ControllerLab:
         want_fence: bool = False,
         want_shut_down: bool = False,
     ) -> BrokerHeartbeatResponse:
-        """Send the heartbeat of a broker that has read the whole metadata log, by default."""
+        """Send the heartbeat of a broker that has read the whole metadata log, by default.
+
+        `offset` None: of the whole log; `epoch` None: the epoch that its registration gave it.
+        """
         response = self.replies[
             self.send(
                 BrokerHeartbeatRequest(
@@ -193,7 +200,9 @@ class ControllerLab:
             leader_epoch=leader_epoch,
             partition_epoch=partition_epoch,
             new_isr_with_epochs=tuple(
-                IsrBrokerState(member, (broker_epochs or {}).get(member, -1)) for member in new_isr
+                # -1: a broker that does not know the epoch of the member.
+                IsrBrokerState(member, (broker_epochs or {}).get(member, -1))
+                for member in new_isr
             ),
         )
         response = self.replies[
@@ -212,7 +221,10 @@ class ControllerLab:
     def elect_leaders(
         self, *partitions: TopicPartition, election_type: int = 0
     ) -> ElectLeadersResponse:
-        """Request elections as an administrator: of every partition if none is named."""
+        """Request elections as an administrator: of every partition if none is named.
+
+        `election_type` 0: the preferred leader; 1: unclean.
+        """
         named = tuple(ElectLeadersTopic(topic, (index,)) for topic, index in partitions)
         response = self.replies[
             self.send(
@@ -229,7 +241,10 @@ class ControllerLab:
     def reassign(
         self, name: TopicPartition, replicas: tuple[int, ...] | None
     ) -> ReassignablePartitionResponse:
-        """Request other replicas of one partition."""
+        """Request other replicas of one partition.
+
+        `replicas` None: cancel the reassignment.
+        """
         target = ReassignablePartition(partition_index=name.partition, replicas=replicas)
         response = self.replies[
             self.send(

@@ -32,6 +32,7 @@ class _File:
         return self.versions[-1]
 
     def after_power_loss(self, rng: random.Random) -> bytes:
+        """Return a content that the disk may have: a size between two versions, and mixed pages."""
         sizes = [len(version) for version in self.versions]
         size = rng.choice([*sizes, rng.randint(min(sizes), max(sizes))])
         page = rng.choice(PAGES)
@@ -57,7 +58,7 @@ class CrashingFiles(Files):
         """The names at the last sync of the directory."""
         self._renames: list[dict[Path, _File]] = []
         """All names after each change since."""
-        self._calls_left: int | None = None
+        self._calls_left: int | None = None  # None: the process is not killed
         self._write_fails = False
         self.torn_bytes = 0
         """Bytes that the last kill left of the write that it interrupted."""
@@ -166,6 +167,7 @@ class CrashingFiles(Files):
         del self._open[file]
 
     def _enter(self) -> None:
+        """Count a system call; raise Killed if the process is to die in it."""
         if self._calls_left is not None:
             self._calls_left -= 1
             if self._calls_left < 0:
@@ -175,6 +177,7 @@ class CrashingFiles(Files):
         super().write(file, content, position)
         known = self._open[file]
         old = known.content
+        # After a gap the file has zeros.
         known.versions.append(
             old[:position].ljust(position, b"\0") + content + old[position + len(content) :]
         )

@@ -1,6 +1,8 @@
 """An ensemble in virtual time, and clients of it on hosts of their own.
 
-Owns the cluster (servers of ZooKeeper, and an unused broker) and the events of its clients.
+Owns the cluster (servers of ZooKeeper) and the events of its clients. A session is a client's
+connection to the ensemble, which outlives a change of the server. The hosts of clients are those of
+producers, whose place in the cluster IdleNode takes.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -90,6 +92,7 @@ class EnsembleRun:
     async def serving(self, count: int | None = None) -> None:
         """Wait until `count` servers (all) serve clients."""
         wanted = len(self.servers) if count is None else count
+        # A minute at most, in steps of a tenth of a second.
         for _ in range(600):
             status = await self.runtime.status()
             if sum(server.is_serving for server in status.zookeepers.values()) >= wanted:

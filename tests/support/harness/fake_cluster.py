@@ -1,6 +1,8 @@
 """A small cluster of fake nodes on the virtual runtime: consumers send, brokers answer.
 
-For tests of the runtime itself; the brokers keep their requests on disk.
+For tests of the runtime itself; the brokers keep their requests on disk. A test compares two runs
+by their traces: everything that is random here is drawn from the host's generator, except in the
+two consumers with planted nondeterminism.
 """
 
 import random
@@ -95,7 +97,10 @@ class FakeBroker:
 
 
 class FakeConsumer:
-    """Sends heartbeats to one broker after another; a failed one is followed by a longer pause."""
+    """Sends heartbeats to one broker after another; a failed one is followed by a longer pause.
+
+    It sends five heartbeats on a connection, and then takes the next broker.
+    """
 
     def __init__(self, host: Host, cluster: ClusterSpec, spec: ConsumerSpec) -> None:
         self.host = host

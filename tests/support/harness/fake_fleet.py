@@ -1,4 +1,8 @@
-"""RayLives on a fleet of fake processes: no Ray, no signals; calls fail as a test demands."""
+"""RayLives on a fleet of fake processes: no Ray, no signals; calls fail as a test demands.
+
+RayLives starts, stops, kills and pauses nodes. A fleet has the processes in which nodes run; a
+handle calls a process, an agent acts on it from outside, on its machine.
+"""
 
 import asyncio
 import signal
@@ -45,6 +49,7 @@ class FakeProcessHandle(ProcessHandle):
         self.is_ended = False
 
     def end(self) -> None:
+        """Mark the process as ended."""
         self.is_ended = True
 
     async def control(self, state: ControlState, timeout_s: float) -> None:
@@ -77,6 +82,7 @@ class FakeProcessHandle(ProcessHandle):
         await self._call("stop")
 
     async def _call(self, name: str) -> None:
+        """Keep the call, and let it fail or hang as `trouble` demands."""
         self.calls.append(name)
         if name in self.trouble:
             error = self.trouble[name]
@@ -93,6 +99,7 @@ class FakeAgent(AgentHandle):
         self._fleet = fleet
 
     async def kill(self, process: ProcessRef, timeout_s: float) -> None:
+        # The call takes a turn of the event loop, as a real one does.
         await asyncio.sleep(0)
         if not any(p.listening.process == process and p.is_up for p in self._fleet.processes):
             raise ProcessLookupError("gone")

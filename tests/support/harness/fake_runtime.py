@@ -112,6 +112,7 @@ class FakeRuntime(Runtime):
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main`, which waits only for this runtime."""
+        # Nothing here really waits, so that one step ends the coroutine.
         try:
             main.send(None)
         except StopIteration as end:
@@ -172,6 +173,7 @@ class FakeRuntime(Runtime):
         return status
 
     def _report_group(self, group_id: str, status: ClusterStatus) -> None:
+        """Add a group to the status: all its members have joined, each with one partition."""
         group = self.experiment.groups[group_id]
         names = [consumer_name(group_id, index) for index in range(group.members_total)]
         started = [name for name in names if self.nodes[name] is not NodeState.NOT_STARTED]
@@ -347,6 +349,7 @@ class FakeRuntime(Runtime):
 
 
 def _nodes(experiment: Experiment) -> dict[NodeName, NodeState]:
+    """Return the first state of every node of an experiment: up, or not started."""
     spec = to_cluster_spec(experiment)
     nodes = {controller.name: NodeState.UP for controller in spec.controllers}
     nodes.update((broker.name, NodeState.UP) for broker in spec.brokers)

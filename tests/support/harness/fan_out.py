@@ -1,5 +1,9 @@
 """Workers for tests of the search: each works when it is awaited, and dies on demand.
 
+A search plays runs of many seeds on several workers: it gives a worker items, and waits for
+answers. An item is a seed that draws a schedule, or a lineage: a tuple of seeds, of which the first
+draws a schedule and each next one changes it.
+
 Their runs are made up: a run is a function of its seed alone, as a real one is.
 """
 
@@ -49,7 +53,7 @@ class ScriptedClock:
 
 
 class ScriptedWorkers:
-    """`size` workers that answer one after another, in turn; each wait returns one answer.
+    """`size` workers that answer in the order of their work; each wait returns one answer.
 
     Shape: `given` has the work of every worker, in order; `deadly` maps a seed to the
     number of workers that it still kills. `play_again` plays a seed that was played before. The

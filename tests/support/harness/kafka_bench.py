@@ -1,7 +1,7 @@
 """The bench of Kafka's GroupCoordinatorTest: its constants, its clock, its starting points.
 
-The scenarios that tests name (GC-..) are written for these numbers; `tick` moves the clock as
-Kafka's mock timer does. Source: BEHAVIOUR 10.0.
+Ids of scenarios such as GC-010 (docs/kafka/BEHAVIOUR.md, 10.1) are written for these numbers;
+`tick` moves the clock as Kafka's mock timer does. Source: BEHAVIOUR 10.0.
 """
 
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ REBALANCE_MS = 500
 DELAY_MS = 50
 MAX_SIZE = 4
 NEW_MEMBER_MS = 300_000
+# Protocols that a dynamic and a static member offer.
 P = protocols("range")
 PS = protocols("range", "roundrobin")
 PARTITION = 1
@@ -157,6 +158,7 @@ class KafkaBench(CoordinatorHarness):
             for instance in ("L", "F")
         ]
         self.tick(DELAY_MS + 1)
+        # A second member joined in the initial delay, which is then extended by as much again.
         self.tick(REBALANCE_MS + 1)
         leading, following = (self.join_response(join) for join in joins)
         assert (leading.error_code, leading.generation_id) == (ErrorCode.NONE, 1)
@@ -173,6 +175,7 @@ class KafkaBench(CoordinatorHarness):
     def awaiting_pending(self) -> Awaited:
         """Bring a group of two to a join phase that waits only for a third's pending id."""
         joins = [self.add() for _ in range(2)]
+        # As in `static_members`, the initial delay is extended once.
         self.tick(DELAY_MS + 1)
         self.tick(DELAY_MS + 1)
         ids = [self.join_response(join).member_id for join in joins]
@@ -189,6 +192,7 @@ class KafkaBench(CoordinatorHarness):
 
     def force(self, *states: GroupState) -> None:
         """Move the group through states, one after another, without their usual effects."""
+        # Forced states break the invariants.
         self.checks_invariants = False
         for state in states:
             self.group().transition_to(

@@ -39,6 +39,7 @@ class KafkaConnection:
         self, api: int, version: int, body: bytes = b"", *, correlation_id: int = 1
     ) -> None:
         """Write a request with a header of v1 and the client id `raw`."""
+        # \x00\x03raw: the client id, after its length.
         payload = b"%b%b%b\x00\x03raw%b" % (
             api.to_bytes(2, "big"),
             version.to_bytes(2, "big"),
@@ -83,7 +84,10 @@ class KafkaConnection:
 
 
 class ListeningCluster:
-    """One run. `rows` is filled when the run has ended."""
+    """One run; `settings` are Kafka's of the brokers, with `_` for `.`.
+
+    `rows` is filled when the run has ended.
+    """
 
     def __init__(self, run_dir: Path, *, brokers: int = 1, **settings: Any) -> None:  # noqa: ANN401 (values of settings)
         named = {name.replace("_", "."): value for name, value in settings.items()}
@@ -111,6 +115,7 @@ class ListeningCluster:
 
         async def run() -> None:
             await self.runtime.start()
+            # The brokers serve once one of them accepts a connection.
             (await self.connect()).close()
             await asyncio.wait_for(story(self), 2 * PATIENCE_S)
 

@@ -195,7 +195,10 @@ def _table_facts(rows: list[list[str]]) -> Iterator[str]:
 
 
 def _by_heading(headings: list[str], row: list[str]) -> list[str]:
-    """Return a row with its columns in the order of their headings, but for the first."""
+    """Return a row with its columns in the alphabetical order of their headings, but for the first.
+
+    A row that spans columns is unchanged.
+    """
     if len(row) != len(headings):
         return row
     others = sorted(zip(headings[1:], row[1:], strict=True), key=lambda pair: pair[0])
@@ -203,7 +206,10 @@ def _by_heading(headings: list[str], row: list[str]) -> list[str]:
 
 
 def _chart_facts(text: str) -> str:
-    """Return the number of rows of each of a chart's data, and a digest of all its numbers."""
+    """Return the number of rows of each of a chart's data, and a digest of all its numbers.
+
+    The numbers are sorted, so that the order of rows and columns has no effect.
+    """
     data = json.loads(text)["data"]
     found = []
     for name in sorted(data):

@@ -56,7 +56,11 @@ class EchoNode:
 
 @dataclass
 class Lab:
-    """Node processes of one run, their directory and the nodes in them."""
+    """Node processes of one run, their directory and the nodes in them.
+
+    A node process is the part of a process that hosts nodes; here all of them share one.
+    `directory` is the addresses of all nodes, which every process must know.
+    """
 
     run_dir: Path
     processes: dict[str, NodeProcess] = field(default_factory=dict)
@@ -64,7 +68,10 @@ class Lab:
     directory: dict[NodeName, ProcessAddress] = field(default_factory=dict)
 
     async def process(self, process_id: str, *, token: str = "secret") -> NodeProcess:
-        """Start a process."""
+        """Start a process.
+
+        Processes with another `token` refuse its connections.
+        """
         settings = RunSettings(
             run_id="run",
             seed=1,
