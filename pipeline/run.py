@@ -170,6 +170,7 @@ def _read_whole(
     reported = 0  # runs whose end `parts` knows already
 
     def count_up_to(done: int) -> None:
+        """Report the runs that are done beyond those reported already."""
         nonlocal reported
         parts.end(done - reported)
         reported = done
@@ -224,6 +225,7 @@ def _compute(
     """Compute every step, and keep its result in the store."""
 
     def carry_out(step: Step, frame: DataFrame) -> DataFrame:
+        """Store a step's result; a table is a part of the progress."""
         if step.result != "table":
             return store.carry_out(step, frame)
         parts.begin(step.name)

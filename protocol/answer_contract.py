@@ -165,6 +165,7 @@ def _names(message: object, path: _Path) -> Iterator[tuple[object, ...]]:
 
 
 def _violation(request: AnyRequest, response: AnyResponse, problem: str) -> InvariantViolation:
+    """Return the exception about a problem, with the beginnings of both messages."""
     return InvariantViolation(
         "an answer fits its request",
         f"{problem}; request {_beginning(request)}, response {_beginning(response)}",
@@ -249,6 +250,7 @@ def _initialized(request: InitProducerIdRequest, response: InitProducerIdRespons
 def _allocated(
     request: AllocateProducerIdsRequest, response: AllocateProducerIdsResponse
 ) -> Iterator[str]:
+    """Yield a problem if a block of producer ids has no id."""
     if response.producer_id_start < 0 or response.producer_id_len <= 0:
         yield "the block of producer ids is empty"
 
@@ -278,11 +280,13 @@ def _isr_altered(request: AlterPartitionRequest, response: AlterPartitionRespons
 def _registered(
     request: BrokerRegistrationRequest, response: BrokerRegistrationResponse
 ) -> Iterator[str]:
+    """Yield a problem if a registered broker has no epoch."""
     if response.broker_epoch < 0:
         yield "the broker has no epoch"
 
 
 def _found(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> Iterator[str]:
+    """Yield the keys whose answer has both a node and an error, or neither."""
     for found in response.coordinators:
         # Either an error or a node, never both or neither.
         if (found.error_code is ErrorCode.NONE) != (found.node_id >= 0):

@@ -73,6 +73,7 @@ class _Exchange:
 
     @property
     def last_us(self) -> int:
+        """Return the last known moment of the exchange."""
         sent_us = None if self.sent is None else self.sent.time_us
         ended_us = None if self.ended is None else self.ended.time_us
         moments = (sent_us, self.received_us, self.answered_us, ended_us)
@@ -155,13 +156,18 @@ class _Pairing:
         return [exchange for alike in self._by_request.values() for exchange in alike]
 
     def _add(self, client: str, server: str, row: TraceRow) -> _Exchange:
+        """Add an exchange that begins with `row`, and return it."""
         request = (client, server, str(row.api), row.correlation_id)
         alike = self._by_request.setdefault(request, [])
         alike.append(_Exchange(*request, place=len(alike)))
         return alike[-1]
 
     def _take_ends(self) -> None:
-        """Assign the clients' rows about answers and failures, and the coordinators they named."""
+        """Assign the clients' rows about answers and failures, and the coordinators they named.
+
+        A client writes COORDINATOR_FOUND after the answer that named the coordinator, and before it
+        sends its next FindCoordinator.
+        """
         kinds = (
             TraceKind.REQUEST_SENT,
             TraceKind.RESPONSE_RECEIVED,

@@ -96,6 +96,7 @@ def _follow(rows: Sequence[TraceRow]) -> list[TableRow]:
 def _give_up(
     held: dict[tuple[str, str], TableRow], place: tuple[str, str], at_us: int, how: str
 ) -> None:
+    """End the open interval of a place, a pair of group and partition, if there is one."""
     owned = held.pop(place, None)
     if owned is not None:
         owned["to_us"], owned["ended_by"] = at_us, how

@@ -114,6 +114,7 @@ def summary_of(files: RunFiles, rows: RunRows, trace: Trace | None) -> RunSummar
 
 
 def _summary_of(files: RunFiles, rows: RunRows, trace: Trace | None, error_us: int) -> RunSummary:
+    """Return the summary; `error_us` is the error between the clocks of the run's machines."""
     # Spark's tables have a column `run`, which the rows in memory lack.
     of_run = {"run": files.run}
     aggregates = {"bad_row_counts": [row | of_run for row in bad_row_counts_of(rows.bad)]}

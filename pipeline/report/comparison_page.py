@@ -103,6 +103,7 @@ def comparison_html(runs: Runs, output: Path) -> str:
 def _headline(
     facts: Sequence[RunFacts], comparison: Comparison, answers: tuple[tuple[str, Markup], ...]
 ) -> Headline:
+    """Return the first screen: the number of runs, and how many of them broke a promise."""
     experiments = list(dict.fromkeys(run.manifest.experiment for run in facts))
     title = (
         " and ".join(experiments)
@@ -131,6 +132,7 @@ def _extent(facts: Sequence[RunFacts], comparison: Comparison) -> str:
 
 
 def _figures_section(comparison: Comparison, runtimes: Iterable[str]) -> Section:
+    """Return the section of all figures: how to read them, a picture, a table for each fault."""
     parts: list[Part] = [
         Paragraph(
             html=render_line(
@@ -160,6 +162,7 @@ def _figures_section(comparison: Comparison, runtimes: Iterable[str]) -> Section
 
 
 def _chart(comparison: Comparison) -> Chart | None:
+    """Return the picture of the main figures; None if no run has any of them."""
     lines = figure_lines(comparison)
     if not lines.rows:
         return None
@@ -177,6 +180,7 @@ def _chart(comparison: Comparison) -> Chart | None:
 
 
 def _table(fault: str | None, rows: Sequence[ComparisonRow], comparison: Comparison) -> TextTable:
+    """Return the figures after one fault (None: those of whole runs), by column."""
     texts = [
         number(partial(_text_of, place), _heading(column.title))
         for place, column in enumerate(comparison.columns)
@@ -264,6 +268,7 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
 
 
 def _runs_section(runs: Runs, comparison: Comparison, folder: Path) -> Section:
+    """Return the list of runs, with a link to the report of each."""
     titles = {run: column.title for column in comparison.columns for run in column.runs}
     shown = runs[:MAX_RUNS_LISTED]
     more = len(runs) - len(shown)

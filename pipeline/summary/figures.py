@@ -146,6 +146,7 @@ class Distribution:
         return f"{self._shown(self.maximum, is_time=True)}{self.mark}"
 
     def _shown(self, value: int | None, *, is_time: bool) -> str:
+        """Return a value as text; "" for None."""
         if value is None:
             return ""
         return length_text(value, bound_us=self.bound_us) if is_time else f"{value:,}"

@@ -263,6 +263,7 @@ def owners_statement(both: Owners) -> Statement:
 
 
 def _side(consumers: tuple[str, ...], coordinator: tuple[str | None, int | None]) -> str:
+    """Return the members of one of two sets of owners, with the coordinator that assigned."""
     broker, epoch = coordinator
     number = counted(len(consumers), "member")
     assigned = "" if broker is None else f", assigned by {coordinator_with_epoch(broker, epoch)}"

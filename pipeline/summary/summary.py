@@ -185,6 +185,7 @@ def _distributions(
 
 
 def _distribution(row: AggregateRow, bound_us: int, *, disturbed: bool) -> Distribution:
+    """Return a measure as a Distribution; a percentile with too few samples is left out."""
     given = {percent: row[f"p{percent}"] for percent in PERCENTS}
     return Distribution(
         samples=row["samples"],

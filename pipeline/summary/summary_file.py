@@ -131,6 +131,7 @@ def _rows(path: Path) -> int | None:
 
 
 def _decode(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's own signature
+    """Return a Path from its text; every other type is one that msgspec knows itself."""
     if kind is Path:
         return Path(value)
     raise NotImplementedError(f"{kind} stands in no summary")

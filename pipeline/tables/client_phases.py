@@ -131,6 +131,7 @@ def _signals(events: DataFrame) -> DataFrame:
 
     `sent_us` of an answer is the moment at which the consumer sent the request; otherwise null.
     """
+    # Of the requests only JoinGroup and SyncGroup are kept, whose times begin with the request.
     asked = F.col("kind") == TraceKind.REQUEST_SENT.value
     timed = F.col("api").isin(_TIMED_APIS)
     written = of_kind(events, *_SIGNAL_KINDS, TraceKind.REQUEST_SENT).where(

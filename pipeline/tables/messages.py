@@ -126,6 +126,9 @@ def _exchanges(events: DataFrame) -> DataFrame:
     3. Of several rows of one kind for a request the first counts.
     Columns: those of the table; `begin_us`, `last_us`: first and last known moment of the exchange.
     """
+    # `sent_so_far` numbers the requests of a pair from 1; `own` is the number of the last request
+    # on the row's connection; `exchange` is the number of the request that the row is about, 0 for
+    # a client's row without a request before it.
     connection = Window.partitionBy(*_PAIR, "node", "incarnation", "purpose").orderBy("seq")
     pair = Window.partitionBy(*_PAIR).orderBy("time_us", "is_server", "node", "incarnation", "seq")
     is_sent, is_server = _is(TraceKind.REQUEST_SENT), F.col("is_server")

@@ -51,6 +51,7 @@ def analyze_by_run(
     large = [run for run in runs if run.rows > LARGE_ROWS]
 
     def run_jobs() -> dict[str, RunSummary | _Refused | None]:
+        """Run one job for the small runs and one for the large ones, and collect their results."""
         context.setJobGroup(tag, "whole runs")
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)

@@ -196,6 +196,7 @@ def _txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
 
 
 def _find_txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
+    """Find the first row about each transaction, that of the server that applied it first."""
     by_zxid: dict[int, tuple[int, TableRow]] = {}
     for row in trace.of(TraceKind.ZOOKEEPER_TXN_APPLIED):
         if row.offset is not None and row.offset not in by_zxid:

@@ -190,6 +190,7 @@ def _subject(row: Row) -> tuple[str, str, str]:
 
 
 def _gap_datum(run: ReportInput, row: Row, name: str) -> Datum:
+    """Return the bar of one gap, in the row `name`."""
     end_us = end_of(run, row["after_us"])
     length = duration_text(end_us - row["before_us"])
     label = length if row["after_us"] is not None else f"{length}, until the run ended"

@@ -110,6 +110,7 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
 
 
 def _layers(y: alt.Y, fills: Mapping[str, str]) -> list[alt.Chart]:
+    """Return the marks of the lane, those that lie on top last."""
     tenures, loads = LANE.marks("tenures", y), Marks("loads", y, _LOAD)
     vacant, stalled, twice = (
         Marks(name, y, (Tip("l", tip), *FROM_TO))
@@ -213,6 +214,7 @@ def _stalls(tenure: Row) -> list[tuple[int, int, str]]:
 
 
 def _load_datum(load: Row, row: str) -> Datum:
+    """Return the bar of one load: `n`, `k`: records and bytes read, `g`: the wait before it."""
     return span(
         load["load_started_us"],
         load["active_us"],

@@ -39,6 +39,7 @@ def _short_label(fault: JournalEntry) -> str:
 
 
 def _in_force(fault: JournalEntry) -> str | None:
+    """Return how long the fault was in force, as text; None if that is not known."""
     start, end = fault.in_force_from_us, fault.in_force_until_us
     known = start is not None and end is not None and not fault.momentary
     return duration_text((end or 0) - (start or 0)) if known else None
@@ -126,6 +127,7 @@ def _rows(faults: Sequence[JournalEntry], end_us: int) -> dict[str, str]:
 
 
 def _end(fault: JournalEntry, end_us: int) -> int:
+    """Return the end of a fault for the choice of its row."""
     if fault.momentary:
         return (fault.injected_at_us or 0) + 1  # two faults of one moment need two rows
     return end_us if fault.healed_at_us is None else fault.healed_at_us

@@ -131,6 +131,7 @@ def group_detail(run: ReportInput) -> Chart | None:
 
 
 def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt.Chart]:
+    """Return the marks of the lane; `where`: a Vega condition for the rows that are drawn."""
     states = LANE.marks("states", y, where)
     dead = LANE.marks("dead", y, where, (moment_tip("a", "at"),))
     return [
@@ -156,6 +157,7 @@ def _fills(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[str, list[Datum]]:
+    """Return the data `states` and `dead`; with `pick`, each row names its group in `p`."""
     data: dict[str, list[Datum]] = {"states": [], "dead": []}
     fills = broker_fills(run)
     for row in sorted(rows, key=lambda row: (row["group"], row["broker"], row["from_us"])):

@@ -205,6 +205,7 @@ def _add_leg(
 
 def _add_stub(drawn: Diagram, at_us: int, start: str, end: str, cells: Mapping[str, Cell]) -> None:
     """Add a message that never arrived: a short line that ends beside its sender's line."""
+    # Here `v` is the direction; it replaces the cell `v` of the exchange.
     down = drawn.nodes.index(end) > drawn.nodes.index(start)
     drawn.stubs.append(
         {**cells, "r": start, "a": axis_seconds(at_us), "v": "down" if down else "up"}
@@ -214,6 +215,7 @@ def _add_stub(drawn: Diagram, at_us: int, start: str, end: str, cells: Mapping[s
 def _line(
     start_us: int, end_us: int, start: str, end: str, cells: Mapping[str, Cell], leg: str
 ) -> Datum:
+    """Return a line or bar from the line of node `start` to that of `end`."""
     return {
         **cells,
         "r": start,

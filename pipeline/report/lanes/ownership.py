@@ -197,6 +197,7 @@ def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
 
 
 def _layers(y: alt.Y, fill: alt.Fill, prefix: str, where: str | None = None) -> list[alt.Chart]:
+    """Return the marks of the lane; `where`: a Vega condition for the rows that are drawn."""
     member = named_without("datum.m", prefix)
     processed = Tip("n", "processed", "records", 0)
     owners = LANE.marks("owners", y, where, (processed, *FROM_TO))
@@ -215,6 +216,7 @@ def _layers(y: alt.Y, fill: alt.Fill, prefix: str, where: str | None = None) -> 
 
 
 def _counts(run: ReportInput, owned: Sequence[Owned]) -> Chart:
+    """Return the lane as numbers of partitions over time."""
     return LANE.draw_counts(
         run,
         area_rows(owners_over_time(run, owned), list(COUNTS)),

@@ -141,6 +141,7 @@ def rebalance_detail(run: ReportInput) -> Chart | None:
 
 
 def _layers(y: alt.Y, where: str | None = None) -> list[alt.Chart]:
+    """Return the marks of the lane; `where`: a Vega condition for the rows that are drawn."""
     first = _FIRST if where is None else f"{_FIRST} && {where}"
     lost = LANE.marks("parts", y, f"{first} && datum.z != null", ())
     return [
@@ -171,6 +172,7 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
 
 
 def _labels(row: Row, prefix: str) -> tuple[str, str]:
+    """Return the long and the short label of a rebalance."""
     who = "" if row["consumer"] is None else f" of {row['consumer'].removeprefix(prefix)}"
     length = _length(row)
     lasted = [] if length is None else [length]

@@ -81,6 +81,7 @@ def _worst_first(row: Row) -> tuple[int, int, str, str]:
 
 
 def _by_partition(rows: list[Row]) -> TextTable:
+    """Return the folded table of single partitions, those with the longest times first."""
     shown = rows[:MAX_PARTITIONS]
     more = len(rows) - len(shown)
     measures = [number(partial(_cell, measure), measure.name) for measure in FELT_MEASURES]

@@ -124,6 +124,7 @@ def _owners(run: ReportInput) -> Iterator[Figure]:
 
 
 def _coordinators(both: Coordinators) -> Figure:
+    """Show a time with two coordinators."""
     return _duration(
         both.to_us - both.from_us,
         label="two coordinators at once",

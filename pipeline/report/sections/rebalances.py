@@ -90,6 +90,7 @@ def _chart(rows: Sequence[Row]) -> Chart | None:
 
 
 def _strip(reason: str, rows: Sequence[Row]) -> Strip:
+    """Return the strip of the rebalances of one reason: a dot for the length of each."""
     lengths = sorted(row["length_us"] for row in rows if row["length_us"] is not None)
     without = len(rows) - len(lengths)
     return Strip(
@@ -133,12 +134,14 @@ def _generations(row: Row) -> str:
 
 
 def _removed(row: Row) -> str | None:
+    """Return the removed members and the causes of their removal; None without any."""
     if not row["removed"]:
         return None
     return f"{listed(row['removed'])} ({listed(row['removed_because'])})"
 
 
 def _until_stable(row: Row) -> str:
+    """Return the length of a rebalance, or why it has none."""
     if row["length_us"] is not None:
         return duration_text(row["length_us"])
     return f"not stored ({row['store_error']})" if row["store_error"] else "never"

@@ -72,6 +72,7 @@ def _owner_parts(run: ReportInput, certain: Sequence[Episode]) -> Iterator[Part]
 
 
 def _tables(run: ReportInput) -> OverlapTables:
+    """Return the tables from which the steps towards two owners are derived."""
     owned: dict[tuple[str, str], list[Row]] = {}
     for row in run.tables.rows("ownership"):
         owned.setdefault((row["group"], row["partition"]), []).append(row)
@@ -124,6 +125,7 @@ def _owned_text(row: Row, tables: OverlapTables, side: str) -> str | None:
 
 
 def _coordinator_parts(run: ReportInput) -> Iterator[Part]:
+    """Yield a paragraph for each pair of coordinators that served a group at once."""
     for both in run.summary.coordinators[:MAX_EPISODES]:
         statement = coordinators_statement(both)
         yield Paragraph(html=render_line("two_at_once", "coordinators", statement, both))

@@ -123,6 +123,7 @@ def _size(cost: Cost) -> tuple[int, int, int]:
 
 
 def _row(option: str, mark: str, series: str, members: int, count: int, says: str) -> Row:
+    """Return the datum of one mark: `option` is the picked change, `says` its tooltip."""
     return {
         _PICKED: option,
         "mark": mark,

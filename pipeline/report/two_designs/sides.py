@@ -186,12 +186,14 @@ def of_design(sides: Sequence[GroupSide], design: Design) -> list[GroupSide]:
 
 
 def _all_members(tables: RunTables) -> set[str]:
+    """Return the nodes of the members of all groups of a run."""
     return {
         row["consumer"] for name in ("ownership", "zookeeper_attempts") for row in tables.rows(name)
     }
 
 
 def _fault_label(row: Row, hit_members: set[str]) -> str:
+    """Return the label of a fault's beginning."""
     if row["kind"] in _ENDS_MEMBERS and len(hit_members) == 1:
         return "1 member dies"
     node = sorted(hit_members, key=_stem_and_number)[0] if hit_members else row["node"]
