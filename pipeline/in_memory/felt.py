@@ -1,7 +1,7 @@
 """The tables `felt_partitions` and `felt_groups` in plain Python: times without service and lag.
 
-They hold what the users of a group notice of a run (feel). `pipeline.tables.felt` computes the same
-with Spark. The lag of a partition is the number of its records that wait for a group.
+Felt figures are those that users of a group notice. `pipeline.tables.felt` computes the same with
+Spark. The lag of a partition is the number of its records that wait for a group.
 All figures are measured from the steady state (or from the run's beginning, if the run never became
 steady) to the end.
 """

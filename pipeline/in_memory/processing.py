@@ -1,4 +1,4 @@
-"""The table `processing` in plain Python: the records that each member processed, counted singly.
+"""The table `processing` in plain Python: the records that each member processed.
 
 A record is repeated if a member of its group has processed it before, and shared if two owners of
 the partition processed it while both owned it. `pipeline.tables.processing` computes the same with

@@ -2,7 +2,7 @@
 
 A lane is a chart on the time axis that the lanes of a page share. The facts about a run come from
 its JSON files and checkers (`RunFacts`), everything else from the tables of its analysis. A fault
-by accident is none of the plan: a machine was away by itself.
+by accident is not in the run's plan: a machine was lost or disturbed.
 """
 
 from collections.abc import Callable, Sequence

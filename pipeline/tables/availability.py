@@ -1,9 +1,10 @@
 """The table `availability`: the time that each fault cost each member, partition and group.
 
 A gap is a time without service. It is open (`after_us` null) if it lasted until the run's end, and
-then `pending_us` is the first vain attempt in it. A row of `failovers` is a pair of a fault and a
-group: `moved` if the fault moved the group's coordinator, `later`: the coordinators after the move
-and when each became active, `until_us`: the next fault of the group, or the run's end.
+then `pending_us` is the moment at which the subject first missed something. A row of `failovers` is
+a pair of a fault and a group: `moved` if the fault moved the group's coordinator, `later`: the
+coordinators after the move and when each became active, `until_us`: the next fault of the group, or
+the run's end.
 """
 
 from pyspark.sql import Column, DataFrame

@@ -3,8 +3,8 @@
 Shapes are those of the newest version. The envelope's `api_version` determines the semantics: for
 example, a LeaveGroup below v3 has exactly one member. A number after the name of a request is its
 API key; versions in use are written as v0-v9. Between processes of this project, every struct is
-sent as an array of its fields; a request or a whole answer (`tag`) begins with its name. Source:
-Kafka's message schemas.
+sent as an array of its fields; a request or a whole answer (`tag`) begins with its name.
+Source: Kafka's message schemas.
 """
 
 import msgspec

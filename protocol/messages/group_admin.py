@@ -2,8 +2,8 @@
 
 Shapes are those of the newest version. A number after the name of a request is its API key;
 versions in use are written as v0-v5. Between processes of this project, every struct is sent as an
-array of its fields; a request or a whole answer (`tag`) begins with its name. Source: Kafka's
-message schemas.
+array of its fields; a request or a whole answer (`tag`) begins with its name.
+Source: Kafka's message schemas.
 """
 
 import msgspec

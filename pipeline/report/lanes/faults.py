@@ -1,9 +1,9 @@
 """The fault lane: the faults of the run with the nodes that they hit, and the run's parts.
 
 A fault has up to three parts: it is being injected, it is in force, it is being healed. A momentary
-fault, such as an election, has none. A fault by accident is none of the plan: a machine was away by
-itself. In the data, `r` is the name of a row, `p` the part, `x` marks an accident, `l` and `s` are
-the long and the short label; LANE's columns define the other keys.
+fault, such as an election, has none. A fault by accident is not in the run's plan: a machine was
+lost or disturbed. In the data, `r` is the name of a row, `p` the part, `x` marks an accident, `l`
+and `s` are the long and the short label; LANE's columns define the other keys.
 """
 
 from collections.abc import Sequence

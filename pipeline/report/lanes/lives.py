@@ -129,7 +129,7 @@ def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any
         for event in at_place:
             if part is not None and event.at_us > from_us:
                 rows.append(_row(place, part, life, from_us, event.at_us))
-            # A life begins with its start; that it then becomes ready begins no other one.
+            # A start begins a life. A process that was STARTING and is now ready is the same life.
             if event.part in _STARTS and part != STARTING:
                 life += 1
             part, from_us = event.part, event.at_us

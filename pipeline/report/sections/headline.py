@@ -49,7 +49,7 @@ MAX_REASONS = 3
 """Reasons for an unknown verdict in the notice; the others are folded."""
 _OVERRIDE = "--var"
 """The option of the command line that sets a value other than the experiment's."""
-# In both: the word on the screen, and its tone. `failed`: coordlab itself failed.
+# These two tables give the word on the screen and its tone. `failed`: coordlab itself failed.
 _WORD_OF_VERDICT: dict[Verdict, tuple[str, Tone]] = {
     Verdict.PASS: ("PASS", "good"),
     Verdict.VIOLATED: ("VIOLATED", "bad"),

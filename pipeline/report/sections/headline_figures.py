@@ -30,7 +30,7 @@ NUMBER = 4
 """Number of figures on the screen."""
 RUN_LENGTH = "of the run's clock"
 """Label of the run's length."""
-# By the kind of subject.
+# The keys are kinds of subjects.
 _WITHOUT = {"member": "an acknowledged commit", "partition": "a member that consumes them"}
 """What members and data partitions lacked whose gap had not ended when the run ended."""
 _DISTURBED = "a machine was away by accident then"

@@ -2,8 +2,8 @@
 
 Pure functions over rows of `ownership_overlaps`, `ownership`, `rebalances`, `tenure_overlaps`,
 `faults`, `client_phases` and `messages`. An episode is a time in which two sets of members owned
-the same partitions; each set was assigned by one coordinator in one leader epoch. The first side
-are the members that had the partitions already, the second those that got them, too. The summary
+the same partitions; each set was assigned by one coordinator in one leader epoch. The first side is
+the set that had the partitions already, the second side the set that got them, too. The summary
 counts episodes, too. A tenure is the time in which a broker is the coordinator in one leader epoch.
 The table `messages` is bounded: if it lacks an answer, the step of that answer is left out.
 """
