@@ -1,5 +1,8 @@
 """Finds in node code what no lint rule sees: hash(), id(), and the order of sets.
 
+Node code runs in virtual time, where one seed must give one trace in every process. The order of a
+set depends on hashes, and id() on addresses, which differ between processes.
+
 Types are not inferred: a name is a set if its module annotates or assigns it as one; an attribute
 is, if any of the modules does. A use without an order (len, sorted, any, another set) is allowed.
 """

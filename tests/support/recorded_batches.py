@@ -68,11 +68,13 @@ def _record() -> None:
         ("snappy", 2, -1, -1, -1, False, ordinary),
         ("lz4", 3, -1, -1, -1, False, ordinary),
         ("zstd", 4, -1, -1, -1, False, ordinary),
+        # The sequence numbers go past 2**31 - 1, after which they begin at 0.
         ("idempotent", 0, 4000, 3, 2**31 - 2, False, ordinary[:4]),
         ("transactional", 4, 2**40, 7, 0, True, ordinary[:3]),
         ("times back and forth", 0, -1, -1, -1, False, [(b"a", b"", 9), (b"a", b"1", 2**41)] * 2),
         ("nulls", 0, -1, -1, -1, False, [(None, b"v", 5), (b"k", None, 5), (None, None, 5)]),
         ("long", 0, -1, -1, -1, False, [(b"k" * 70, b"v" * 900, 1), (b"", b"v" * 64, 0)]),
+        # Offsets from 64 on need a varint of two bytes.
         ("many", 0, -1, -1, -1, False, [(None, b"%d" % n, 50 * n) for n in range(140)]),
     ]
     recorded = []

@@ -52,6 +52,7 @@ def load_or_compute(part: str, key: str, kind: type[T], compute: Callable[[], T]
     value = compute()
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".unfinished")
+    # Renamed when it is complete, so that an interruption leaves no half result.
     unfinished.write_bytes(msgspec.json.encode(value))
     unfinished.replace(path)
     return value

@@ -1,4 +1,8 @@
-"""Programs in sessions of their own, for tests of drivers: their start, output and end."""
+"""Programs in sessions of their own, for tests of drivers: their start, output and end.
+
+A driver is the process that conducts a run: it starts the nodes, and must end them when it is
+killed. A ProcessRef is a pid with its start time, so that a later process of the same pid differs.
+"""
 
 import json
 import os
@@ -17,14 +21,17 @@ from cluster.realtime.machine_processes import ProcessRef, is_alive, start_ticks
 ROOT = Path(__file__).resolve().parents[3]
 LEAVES_WITHIN_S = 10.0
 """Time within which a killed run must end, so that a user can start the next one."""
-PATIENCE_S = 60.0
+PATIENCE_S = 60.0  # longest wait on a busy machine
 
 
 @contextmanager
 def program(
     *arguments: str, cwd: Path, environment: dict[str, str | None] | None = None
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Run a program in a session of its own, which is ended in any case."""
+    """Run a program in a session of its own, which is ended in any case.
+
+    `environment` changes variables; None removes one.
+    """
     env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     for name, value in (environment or {}).items():
         env.pop(name, None)
@@ -97,6 +104,7 @@ def rays_own(session: int) -> list[ProcessRef]:
             name, _, rest = path.read_text().partition("(")[2].rpartition(")")
         except (FileNotFoundError, ProcessLookupError):
             continue
+        # `rest` begins with field 3, so that field 6 has index 3.
         if int(rest.split()[3]) == session and name in ("gcs_server", "raylet"):
             found.append(int(path.parent.name))
     return processes(found)
@@ -115,6 +123,7 @@ def left_after(refs: Sequence[ProcessRef]) -> list[ProcessRef]:
 @contextmanager
 def ray_head(tmp_path: Path, *, auth_mode: str | None) -> Iterator[str]:
     """Start a Ray head on this machine; yields its address."""
+    # The system chooses a free port; it is given to Ray after this socket is closed.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

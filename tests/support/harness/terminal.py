@@ -24,8 +24,10 @@ class TerminalCommand:
         self, folder: Path, *arguments: str, width: int, environment: dict[str, str]
     ) -> None:
         ours, theirs = pty.openpty()
+        # 50 rows of `width` columns; 0 pixels: unknown.
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
         variables = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
+        # Rich and others would take these for the terminal's size and colours.
         for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
             variables.pop(name, None)
         self._process = subprocess.Popen(
@@ -79,6 +81,7 @@ class TerminalCommand:
                 self._process.wait()
 
     def _read(self) -> bool:
+        """Read what the command has written; return False at its end. Raises: TimeoutError."""
         left = self._deadline - time.monotonic()
         ready, _, _ = select.select([self._ours], [], [], max(left, 0))
         if not ready:

@@ -65,16 +65,22 @@ class TransactionHarness:
         self.holds_appends = False
         self.holds_markers = False
         self.gives_producer_ids = True
+        """False: a request for a block of producer ids is refused."""
         self.held: list[Append] = []
+        """Appends that wait for `complete`, oldest first."""
         self.markers: list[SendMarkers] = []
+        """Markers that wait for `answer_markers`, oldest first."""
         self.trace: list[TraceEvent] = []
         self.responses: dict[RequestId, AnyResponse] = {}
         self._next_block = first_producer_id
         self._requests = count(1)
         self._deadlines: dict[str, tuple[int, int]] = {}
+        """Deadline and sequence number of each running timer, by its key."""
         self._timer_heap: list[tuple[int, int, str]] = []
+        """Every timer that was set; one that differs from its `_deadlines` entry is outdated."""
         self._sequence = count()
         self._acknowledge: list[Append] = []
+        """Appends to complete with success, in order, when the current Result is carried out."""
         self.execute(self.coordinator.start(self.now_us))
         self.coordinator.producer_ids_allocated(self._take_block(), BLOCK)
         if epoch is not None:
@@ -155,7 +161,10 @@ class TransactionHarness:
         epoch: int = -1,
         version: int | None = None,
     ) -> InitProducerIdResponse:
-        """Return the answer of an InitProducerId."""
+        """Return the answer of an InitProducerId.
+
+        `producer_id` and `epoch` -1: the client has none yet. `version` None: the newest.
+        """
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,
@@ -309,6 +318,7 @@ class TransactionHarness:
         return start
 
     def _complete(self, append: Append, error: ErrorCode) -> None:
+        """Write an append to the log, unless it fails, and report its completion."""
         base_offset = None
         if error is ErrorCode.NONE:
             base_offset = self.log[-1].next_offset if self.log else 0

@@ -1,4 +1,8 @@
-"""A producer that commits offsets in transactions, request by request, against virtual brokers."""
+"""A producer that commits offsets in transactions, request by request, against virtual brokers.
+
+A BrokerLab is three brokers in virtual time, with a client that sends single requests. `broker` is
+the broker to which a request is sent: the transaction's coordinator, or the group's for offsets.
+"""
 
 from collections.abc import Awaitable, Callable
 
@@ -47,7 +51,10 @@ RETRIABLE = (
 def transactional_cluster(
     *, config: BrokerConfig = NO_BALANCING, base: ClusterSpec | None = None
 ) -> ClusterSpec:
-    """Return three brokers with `__transaction_state` of three partitions beside the rest."""
+    """Return three brokers with `__transaction_state` of three partitions beside the rest.
+
+    `base` None: the cluster of `broker_cluster`.
+    """
     cluster = broker_cluster(config=config) if base is None else base
     state = TopicSpec(
         name=TRANSACTION_STATE,
@@ -172,7 +179,11 @@ class TransactionalClient:
 async def fetched(
     lab: BrokerLab, broker: int, group_id: str, *, partition: int = 0
 ) -> OffsetFetchResponsePartition | ErrorCode:
-    """Return the stable offset of a partition of `orders`, or the group's error."""
+    """Return the stable offset of a partition of `orders`, or the group's error.
+
+    An offset is stable if no open transaction has a commit of its partition; until then the
+    partition's answer has an error.
+    """
     response = await lab.client.call(
         broker,
         OffsetFetchRequest(
@@ -196,6 +207,7 @@ async def stable_offset(
     lab: BrokerLab, broker: int, group_id: str, *, partition: int = 0, at_most_s: float = 20
 ) -> int:
     """Return the offset once it is stable."""
+    # 50 attempts a second, 20 ms apart.
     for _ in range(round(at_most_s * 50)):
         answer = await fetched(lab, broker, group_id, partition=partition)
         if not isinstance(answer, ErrorCode) and answer.error_code is ErrorCode.NONE:

@@ -1,4 +1,8 @@
-"""A few virtual hosts on one network, without nodes: for tests of connections and hosts."""
+"""A few virtual hosts on one network, without nodes: for tests of connections and hosts.
+
+A host is what a node may touch: clock, timers, connections, storage, trace. A frame is one message
+of a connection.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -58,7 +62,10 @@ class HostLab:
         traced: bool = True,
         clock: NodeClock | None = None,
     ) -> VirtualHost:
-        """Return a new live host, attached to the network."""
+        """Return a new live host, attached to the network.
+
+        `traced` False: the host writes no rows of messages.
+        """
         host = VirtualHost(
             name=NodeName(name),
             incarnation=Incarnation(incarnation),

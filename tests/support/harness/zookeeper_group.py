@@ -1,7 +1,9 @@
 """A group on ZooKeeper in virtual time: an ensemble, brokers, producers, and its members.
 
 A test gives a scenario, a coroutine that changes the cluster, and then reads the rows: requests by
-operation, attempts, applied writes, processed records.
+operation, attempts, applied writes, processed records. An attempt is one try of a member to own its
+share of the partitions. The ensemble is the servers of ZooKeeper. `config` is that of all members,
+`configs` that of single ones by index.
 """
 
 import json
@@ -78,6 +80,7 @@ class GroupLab:
         self.servers = tuple(zookeeper_name(index) for index in range(1, servers + 1))
         self.rows: list[TraceRow] = []
         topic_names = tuple(f"t{index}" for index in range(topics))
+        # By default 5 records a second for each partition.
         rate = 5.0 * partitions if records_per_second is None else records_per_second
         spec = ClusterSpec(
             controllers=(ControllerSpec(node_id=100),),

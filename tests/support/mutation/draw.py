@@ -1,6 +1,7 @@
 """Draws mutants of a package by a seed: every place of every kind of change, then a sample.
 
-A change is made in the text, at the place that the syntax tree gives. Parts without an effect that
+A mutant is the package with one small change, such as `<` to `<=`; tests should fail with it. A
+change is made in the text, at the place that the syntax tree gives. Parts without an effect that
 other code sees are left alone: texts for people, docstrings, raised errors, checks of invariants.
 """
 
@@ -80,6 +81,7 @@ def every_mutant(package: Path, path: Path) -> Iterator[Drawn]:
 
 
 def _drawn(package: Path, path: Path, edit: _Edit) -> Drawn:
+    """Return the mutant of one edit; `before` and `after` are all lines that the edit touches."""
     source = path.read_bytes()
     changed = source[: edit.start] + edit.text.encode() + source[edit.end :]
     line = source.count(b"\n", 0, edit.start)
@@ -98,6 +100,7 @@ def _drawn(package: Path, path: Path, edit: _Edit) -> Drawn:
 
 
 def _edits(source: bytes) -> Iterator[_Edit]:
+    """Yield every edit of a file, in the order of its places. Offsets count bytes, as in `ast`."""
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -110,12 +113,14 @@ def _visible(node: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]]:
     """Yield the nodes whose change other code can see, with their scope, in file order."""
     if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)):
         return
+    # Rows of the trace are texts for people.
     if isinstance(node, ast.Call) and _called(node) == "TraceEvent":
         return
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         scope = f"{scope}.{node.name}" if scope else node.name
     yield node, scope
     for name, value in ast.iter_fields(node):
+        # Types have no effect at run time.
         if name in {"annotation", "returns", "decorator_list"}:
             continue
         for child in value if isinstance(value, list) else [value]:
@@ -177,4 +182,5 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]
 
 
 def _called(node: ast.Call) -> str:
+    """Return the name that a call names; "" if it is an attribute or an expression."""
     return node.func.id if isinstance(node.func, ast.Name) else ""

@@ -31,8 +31,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Tests to run with the packages unchanged, or with one file changed."""
 
     tests: tuple[str, ...]
-    path: str = ""
-    source: str = ""
+    path: str = ""  # of the changed file; empty: nothing is changed
+    source: str = ""  # the whole changed file
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,11 +92,13 @@ def _in_child(tests: Sequence[str]) -> bytes:
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS_MAX, CPU_SECONDS_MAX))
         with os.fdopen(writing, "wb") as answer:
             answer.write(msgspec.json.encode(_run_pytest(tests)))
+        # Without pytest's and Python's own endings, which belong to the parent.
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as answer:
         run = answer.read()
     os.waitpid(child, 0)
+    # A child that was killed has written nothing.
     return run or msgspec.json.encode(
         Run(code=pytest.ExitCode.TESTS_FAILED, output=f"over {CPU_SECONDS_MAX} s of CPU time")
     )

@@ -168,6 +168,7 @@ class JobFolder:
         Raises: RuntimeError if one of their tests fails without any change; no job is run then.
         """
         everything = dict.fromkeys(test for job in jobs for test in job.tests)
+        # One run of all tests without a change; each of them must pass.
         unchanged, *_ = self._run([Job(tests=tuple(everything))])
         if not unchanged.is_passed:
             raise RuntimeError(f"tests fail without a mutant:\n{unchanged.output}")

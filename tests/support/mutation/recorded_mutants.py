@@ -89,6 +89,7 @@ def main() -> None:
         for package in packages:
             write_sample(package)
         return
+    # "Stands nowhere any more": the mutant's line was rewritten or removed.
     lives = False
     for package in packages:
         fates = newly_alive(package)
@@ -102,7 +103,7 @@ def main() -> None:
         for recorded in fates.gone:
             print(f"  rewritten: {recorded.name}")
         lives |= bool(fates.alive)
-    sys.exit(lives)
+    sys.exit(lives)  # exit code 1 if a mutant lives
 
 
 def write_sample(package: str) -> None:
@@ -113,6 +114,7 @@ def write_sample(package: str) -> None:
     with RECORD.open("a", encoding="utf-8") as file:
         for mutant, is_killed in zip(drawn, killed, strict=True):
             alike = [candidate for candidate in known if _key(candidate) == _key(mutant)]
+            # Equal changes of one function differ in the text of the whole file.
             nth = next(n for n, candidate in enumerate(alike) if candidate.source == mutant.source)
             recorded = Recorded(
                 package=package,
@@ -196,10 +198,12 @@ def run_mutants(package: str, mutants: Sequence[Place]) -> list[bool]:
 
 
 def _is_killed_next(runs: Iterator[Run]) -> bool:
+    """Run the next mutant (`runs` is lazy) and return whether a test failed."""
     return not next(runs).is_passed
 
 
 def _runs(tests: tuple[str, ...], places: Sequence[Place]) -> Iterator[Run]:
+    """Yield the result of the tests on each mutant, one run at a time."""
     if not places:
         return
     jobs = [

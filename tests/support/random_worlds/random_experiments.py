@@ -1,4 +1,8 @@
-"""Any experiment that the structs allow, sensible or not, for property tests."""
+"""Any experiment that the structs allow, sensible or not, for property tests.
+
+An experiment is a msgspec Struct. The strategy follows its types: the fields of structs, the
+members of unions, and the bounds of numbers, texts and tuples (`Meta`).
+"""
 
 import types
 from functools import partial
@@ -10,7 +14,7 @@ from msgspec import Meta
 
 from chaos.experiment.structs import Experiment
 
-MAX_SIZE = 3
+MAX_SIZE = 3  # of lists and dictionaries: large ones would only be slow
 _YAML = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=12),
     lambda inner: (
@@ -63,6 +67,8 @@ def _made(struct: type[msgspec.Struct], given: dict[str, Any]) -> msgspec.Struct
 
 
 def _leaves(kind: object, metas: tuple[Meta, ...]) -> st.SearchStrategy[Any]:
+    """Return a strategy for a number, text, bool or None; for any other type, YAML values."""
+
     def bound(name: str) -> Any:  # noqa: ANN401 - a number or None
         return next(
             (getattr(each, name) for each in metas if getattr(each, name) is not None), None

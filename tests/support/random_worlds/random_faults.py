@@ -1,4 +1,8 @@
-"""Faults of a random trace: injected, with the driver's rows, and healed or not."""
+"""Faults of a random trace: injected, with the driver's rows, and healed or not.
+
+The driver is the process that injects faults; a fault misses if it finds no node to hit. Fields of
+the detail are left out at random: a reader of the trace must cope without them.
+"""
 
 from dataclasses import dataclass
 
@@ -88,6 +92,7 @@ class Faults:
         world.add(DRIVER, TraceKind.FAULT_MISSED, cause=name, detail=detail)
 
     def _write(self, fault: _Fault) -> None:
+        """Write the rows of a fault's injection, and mostly of its being in force."""
         world = self._world
         node = fault.nodes[0]
         led = [name for name, leader in self._brokers.leaders.items() if leader == node]
@@ -119,6 +124,7 @@ class Faults:
             )
 
     def _act(self, fault: _Fault, victim: str) -> None:
+        """Let the fault have its effects: a dead or paused node, elections, later its healing."""
         world, kind = self._world, fault.kind
         led = [name for name, leader in self._brokers.leaders.items() if leader == victim]
         if kind == "crash":
@@ -128,10 +134,12 @@ class Faults:
         elif kind == "controlled_shutdown":
             world.add(DRIVER, TraceKind.NODE_STOPPING, peer=victim)
             world.node_later(victim, 30_000, lambda: world.stop(victim))
+        # The victim's partitions get another leader, some of them two elections.
         if kind in ("crash", "pause", "cut", "clog", "controlled_shutdown", "leadership_move"):
             for partition in led:
                 for _ in range(world.rng.choice((1, 1, 2))):
                     delay_us = world.rng.choice((40_000, 900_000, 2_500_000))
+                    # `at` keeps this partition: the loop changes `partition` before the call.
                     world.later(delay_us, lambda at=partition: self._elect(at, victim))  # type: ignore[misc]
         if kind not in MOMENTARY and world.chance(0.85):
             length_us = world.rng.choice((200_000, 600_000, 3_000_000, 5_000_000))
@@ -143,6 +151,7 @@ class Faults:
             self._brokers.elect(partition)
 
     def _heal(self, fault: _Fault, victim: str) -> None:
+        """Undo a fault, and write its healing a little later."""
         world = self._world
         began_us = world.now_us
         life = world.lives[victim]
@@ -168,6 +177,7 @@ class Faults:
 
 
 def _groups() -> tuple[str, ...]:
+    """Return the groups of the consumers, each once."""
     return tuple(dict.fromkeys(CONSUMERS.values()))
 
 

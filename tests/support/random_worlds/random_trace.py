@@ -24,7 +24,9 @@ from tests.support.random_worlds.random_metrics import sample_metrics
 from tests.support.random_worlds.random_world import Life, World
 
 _STEPS_US = (0, 1, 900, 15_000, 15_000, 120_000, 400_000)
+"""Times between two events, drawn evenly: 0 gives simultaneous rows."""
 _SKEW_US = 4_000
+"""Largest difference of a node's clock from the run's."""
 
 
 def random_run(seed: int) -> list[TraceRow]:
@@ -51,6 +53,7 @@ def random_run(seed: int) -> list[TraceRow]:
     for index in range(len(brokers.epochs)):
         world.advance(rng.choice(_STEPS_US))
         brokers.elect(offsets_partition(index), leader=BROKERS[index])
+    # -1: the run never becomes steady.
     steady_at = rng.randint(20, 80) if rng.random() < 0.95 else -1
     fault_rate = rng.choice((0.0, 0.005, 0.01, 0.015, 0.03))
     for step in range(rng.randint(250, 700)):
@@ -72,6 +75,7 @@ def random_run(seed: int) -> list[TraceRow]:
 def _one_thing(
     world: World, brokers: Brokers, consumers: Consumers, faults: Faults, fault_rate: float
 ) -> None:
+    """Let one random event happen: mostly an act of a consumer, sometimes nothing."""
     rng = world.rng
     if rng.random() < fault_rate:
         faults.inject()
@@ -91,6 +95,7 @@ def _one_thing(
         spontaneous_election(world, brokers)
     elif chance < 0.928:
         moving = world.moving((*BROKERS, *CONSUMERS))
+        # Some nodes must be left.
         if len(moving) > 3:
             world.stop(rng.choice(moving))
     elif chance < 0.95:
@@ -100,6 +105,7 @@ def _one_thing(
 
 
 def _expire_random_member(world: World, brokers: Brokers) -> None:
+    """Let one coordinator of a random group expire a member's session, if it has any."""
     group = world.rng.choice(GROUPS)
     for broker in brokers.coordinators(group):
         held = broker.groups.get(group)

@@ -42,8 +42,10 @@ class World:
     grain_us: int = 1
     """Resolution of the clocks. A coarse one gives rows of several nodes the same time."""
     _calendar: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
+    """Time, number and action of each planned action; the number keeps the order of equal times."""
     _planned: int = 0
     _written: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Rows written by each incarnation of a node: the next one's `seq`."""
 
     def add(
         self,

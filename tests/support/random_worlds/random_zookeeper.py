@@ -1,7 +1,9 @@
 """Random traces of an ensemble and of consumers on it, for the tables of ZooKeeper.
 
 Servers apply one log, each at its own pace; sessions are opened, lost, silent and ended; consumers
-begin attempts that succeed, conflict, fail, are given up, or end with a death.
+begin attempts that succeed, conflict, fail, are given up, or end with a death. An attempt is one
+try of a consumer to own its share of the partitions. A zxid is the number of a transaction in the
+log.
 """
 
 import random
@@ -30,7 +32,7 @@ _APIS = (
     "Fetch",
 )
 _STEPS_US = (0, 1, 900, 15_000, 60_000, 400_000)
-_LAG_US = 300_000
+_LAG_US = 300_000  # longest time until a server applies a transaction
 
 
 def random_zookeeper_run(seed: int) -> list[TraceRow]:
@@ -58,6 +60,7 @@ class _Ensemble:
     def __init__(self, world: World) -> None:
         self._world = world
         self._rng = world.rng
+        # The upper 32 bits are the leader's epoch.
         self._zxid = world.rng.randint(1, 9) << 32
         self._open: dict[str, str | None] = {}  # session -> its client, if it was notified
         self._znodes: dict[str, str | None] = {}  # path -> session of an ephemeral
@@ -65,6 +68,7 @@ class _Ensemble:
 
     def act(self) -> None:
         """Let one event happen."""
+        # The more often an act is listed, the likelier it is.
         acts = (
             self._open_session,
             self._hear,
@@ -129,6 +133,7 @@ class _Ensemble:
         )
 
     def _end_session(self) -> None:
+        """End a session, mostly expired, mostly with a transaction that deletes its znodes."""
         if not self._open or self._rng.random() < 0.6:
             return
         session = self._rng.choice(list(self._open))
@@ -144,6 +149,7 @@ class _Ensemble:
             self._znodes = {path: owner for path, owner in self._znodes.items() if owner != session}
 
     def _write(self) -> None:
+        """Create, delete or change an owner node, or let a write fail."""
         if not self._open:
             return
         session = self._rng.choice(list(self._open))
@@ -161,6 +167,7 @@ class _Ensemble:
             self._apply(session, "error")
 
     def _commit_offset(self) -> None:
+        """Commit an offset of any group into a znode."""
         if not self._open:
             return
         session = self._rng.choice(list(self._open))
@@ -185,6 +192,7 @@ class _Ensemble:
         )
 
     def _fire(self) -> None:
+        """Let a server notify a client of a change, one of the latest transactions."""
         self._world.add(
             self._rng.choice(_SERVERS),
             TraceKind.ZOOKEEPER_WATCH_FIRED,
@@ -196,6 +204,7 @@ class _Ensemble:
     # -- consumers -------------------------------------------------------------------------------
 
     def _ask(self) -> None:
+        """Let a client send a request to a server."""
         client = self._rng.choice([*_CONSUMERS, _CLIENT_WITHOUT_GROUP])
         if self._world.lives[client].alive:
             self._world.add(

@@ -15,7 +15,7 @@ from tests.support.builders.rows import Rows
 GROUP = "g"
 _CONSUMERS = ("c-0", "c-1", "c-2", "c-3")
 _PARTITIONS = ("t-0", "t-1", "t-2")
-_OWN_ENDS = {
+_OWN_ENDS = {  # ends that the owner itself reports, and their names in the tables
     TraceKind.PARTITIONS_REVOKED: "revoked",
     TraceKind.PARTITIONS_LOST: "lost",
 }
@@ -45,7 +45,10 @@ class Owned:
 
 
 def random_owners(seed: int) -> list[TraceRow]:
-    """Return a random trace of members that start, stop, pause and process, in time order."""
+    """Return a random trace of members that start, stop, pause and process, in time order.
+
+    Members own partitions regardless of each other, so that overlaps are frequent.
+    """
     rng = random.Random(seed)
     rows = Rows()
     time_us = 1_000_000
@@ -105,16 +108,19 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
     paused_at: dict[str, int] = {}
 
     def close(node: str, partition: str, at_us: int, why: str) -> None:
+        """End an ownership, if there is one."""
         interval = current.pop((node, partition), None)
         if interval is not None:
             interval.to_us, interval.ended_by = at_us, why
 
     def close_all(node: str, at_us: int, why: str) -> None:
+        """End all ownerships of a node."""
         for owner, partition in list(current):
             if owner == node:
                 close(node, partition, at_us, why)
 
     def resumed(node: str, at_us: int) -> None:
+        """End a node's pause, if it is paused."""
         if node in paused_at:
             pauses.append((node, paused_at.pop(node), at_us))
 
@@ -177,6 +183,7 @@ def _processed(rows: Sequence[TraceRow]) -> _Processed:
 
 def _overlap(owned: Owned, processed: _Processed, end_us: int) -> None:
     """Add each overlap of two owners, with the number of records that both processed in it."""
+    # Of each pair, `first` became owner first; the overlap begins with the ownership of `second`.
     in_order = sorted(owned.intervals, key=lambda interval: (interval.from_us, interval.consumer))
     for index, first in enumerate(in_order):
         for second in in_order[index + 1 :]:
@@ -200,7 +207,10 @@ def _overlap(owned: Owned, processed: _Processed, end_us: int) -> None:
 
 
 def _process(owned: Owned, processed: _Processed) -> None:
-    """Count the records of each partition and consumer, and those that were processed before."""
+    """Count the records of each partition and consumer, and those that were processed before.
+
+    A record that its own or another consumer processed before is repeated.
+    """
     seen: dict[tuple[str, int], None] = {}
     for _, consumer, partition, offset in processed:
         counts = owned.processing.setdefault((partition, consumer), {"records": 0, "repeated": 0})
