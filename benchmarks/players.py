@@ -35,7 +35,8 @@ for line in sys.stdin:
 """Program of a process: it plays the seeds and lineages of each line, and prints CPU seconds.
 
 A seed is a number. A lineage is a tuple of numbers: a seed, and those of the mutations of its
-schedule, one after another. Seed 0 is played first, to fill caches, and is not timed.
+schedule, one after another. `coordlab` is imported first, because it installs the finder of
+compiled modules. Seed 0 is played first, to fill caches, and is not timed.
 """
 
 

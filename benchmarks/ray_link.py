@@ -189,6 +189,7 @@ def _measure(run_dir: str) -> tuple[Measurement, ...]:
     ray.get([end.set_directory.remote(directory) for end in (server, client)])
 
     def interleaved(calls: tuple[Callable[[], Any], Callable[[], Any]]) -> list[list[float]]:
+        """Return the measured values of two calls, one list for each, called in turn."""
         samples: list[list[float]] = [[], []]
         for round_number in range(ROUNDS + 1):
             for values, call in zip(samples, calls, strict=True):

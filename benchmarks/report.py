@@ -129,6 +129,8 @@ def _measure_opening(program: Path, report: Path, bare: Path) -> tuple[Measureme
     def against_bare(
         name: str, figure: Callable[[Opened], float], goal: str = "", met: bool | None = None
     ) -> Measurement:
+        """Return the Measurement of one figure of the report, in seconds, against the bare page."""
+        # From milliseconds.
         values = [figure(page) / 1_000 for page in pages]
         baselines = [value / 1_000 for value in bares]
         return Measurement(

@@ -24,7 +24,8 @@ from benchmarks.recorded_page import replace_section
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "PLANTED_BUGS.md"
 SHRINK_CPU_MAX_S = 30.0
-"""Above SHRINK_CPU_S, because the shrinker ends only after the run that it has begun."""
+"""Limit for a bug that counts as found. Above SHRINK_CPU_S, because the shrinker ends only after
+the run that it has begun."""
 OPERATIONS = "Bugs that only rollouts show"
 ABSENT = "The same bugs in another space"
 _KNOWN = {**BUGS, **OPERATION_BUGS}

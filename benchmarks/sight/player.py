@@ -253,6 +253,8 @@ def _played_or_broken(job: Callable[[], PlayedChild]) -> PlayedChild:
 
 
 def _job(space: str, seed: int, number: int, is_at_import: bool) -> Callable[[], PlayedChild]:
+    """Return the function with which a child process plays a seed with one mutant on."""
+
     def play_mutant() -> PlayedChild:
         probes.switch_on(number)
         if is_at_import:

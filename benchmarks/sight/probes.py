@@ -90,6 +90,7 @@ def differing() -> set[int]:
 
 
 def _is_equal(mutated: Callable[[], object], sound: object) -> bool:
+    """Return True if the mutated form surely has the same value; an exception: it has not."""
     try:
         other = mutated()
     except Exception:

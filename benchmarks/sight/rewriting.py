@@ -173,6 +173,7 @@ def _widened(sound: ast.Module, mutated: ast.Module, path: _Path) -> _Path:
 
 
 def _is_without_effects(node: ast.AST) -> bool:
+    """Return True if evaluating the expression can change nothing, however often it is done."""
     if isinstance(node, ast.Call):
         return (
             isinstance(node.func, ast.Name)

@@ -150,6 +150,7 @@ class Administration(Checker):
                     del self._elections[fault_id]
 
     def _refused(self, row: TraceRow) -> None:
+        """Judge an election that was refused; other faults that hit nothing are no orders."""
         order = self._elections.pop(row.cause or "", None)
         if order is None:
             return
@@ -166,6 +167,7 @@ class Administration(Checker):
     # -- shutdowns -----------------------------------------------------------------------------
 
     def _stopped(self, row: TraceRow) -> None:
+        """Judge a broker that ended its shutdown (rule 1); report one partition at most."""
         order = self._shutdowns.pop(row.node, None)
         if order is None:
             return
@@ -189,6 +191,7 @@ class Administration(Checker):
             return
 
     def _killed(self, row: TraceRow) -> None:
+        """Report a broker that was killed in a shutdown that should have ended (rule 2)."""
         order = self._shutdowns.pop(row.peer or "", None)
         if order is None or not order.was_whole:
             return

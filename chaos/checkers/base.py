@@ -135,6 +135,7 @@ class Checker(ABC):
         partition: str | None,
         causes: Sequence[TraceRow],
     ) -> Finding:
+        """Return a finding with its evidence and the events that led to it, both in time order."""
         rows = in_time_order(evidence)
         led_to = self._led_to(rows, group=group, partition=partition)
         return Finding(

@@ -329,6 +329,7 @@ class NeedlessRebalance(Checker):
     # -- steps of a group ---------------------------------------------------------------------
 
     def _observe_group(self, group: _Group, group_id: str, row: TraceRow) -> None:
+        """Follow a row of a broker about a group; judge removals and rebalances."""
         is_its_coordinator = row.node == self._coordinators.coordinator(group_id)
         match row.kind:
             case TraceKind.GROUP_LOADED | TraceKind.MEMBER_ADDED:

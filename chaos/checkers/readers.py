@@ -190,6 +190,7 @@ class Readers(Checker):
     def _judge_partition(
         self, group_id: str, partition: str, read: _Read, quiet_us: int, now: TraceRow
     ) -> None:
+        """Report a partition that has had no reader, or was not read, for longer than the bound."""
         expected = self.context.groups[group_id]
         if expected.application_us >= expected.max_poll_interval_us:
             return  # the application is too slow for its own settings
@@ -227,6 +228,7 @@ class Readers(Checker):
     # -- progress -----------------------------------------------------------------------------
 
     def _observe_produced(self, row: TraceRow) -> None:
+        """Note the acknowledged end of a partition; readers that had read all have to read now."""
         partition = row.partition or ""
         end = (row.offset or 0) + detail_of(row).get("count", 1)
         self._written[partition] = max(end, self._written.get(partition, 0))
@@ -236,6 +238,7 @@ class Readers(Checker):
                 read.unread = row
 
     def _observe_progress(self, row: TraceRow, offset: int, *, has_read: bool) -> None:
+        """Note a group's next offset. The reader's time begins anew if more records wait."""
         read = self._reads.get(row.group or "", {}).get(row.partition or "")
         if read is None:
             return
@@ -276,6 +279,7 @@ class Readers(Checker):
     # -- the run ------------------------------------------------------------------------------
 
     def _observe_stage(self, row: TraceRow) -> None:
+        """Begin to judge at the steady state, note the healing, end before the nodes stop."""
         match detail_of(row).get("stage"):
             case "steady":
                 self._began = True

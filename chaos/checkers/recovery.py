@@ -268,6 +268,7 @@ class Recovery(Checker):
         return max(healed_us, self._whole_since_us, *(row.time_us for row in rows if row))
 
     def _unfinished_transactions(self) -> Iterator[_Open]:
+        """Yield the waits of condition 3: transactions without an end."""
         for transaction in self._transactions.open.values():
             if self._cannot_end_transactions(transaction.partition):
                 continue
@@ -301,6 +302,7 @@ class Recovery(Checker):
         )
 
     def _unstable_offsets(self) -> Iterator[_Open]:
+        """Yield the waits of condition 4: offsets without their marker, of ended transactions."""
         for (group_id, producer_id), row in self._transactions.unstable.items():
             expected = self.context.groups.get(group_id)
             state = self._transactions.last_state(producer_id)
@@ -323,6 +325,7 @@ class Recovery(Checker):
             )
 
     def _silent_producers(self) -> Iterator[_Open]:
+        """Yield the waits of condition 5: producers with no record acknowledged since healing."""
         if self._healed is None:
             return
         for producer in self._silent.values():

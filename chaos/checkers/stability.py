@@ -148,6 +148,7 @@ class Stability(Checker):
         return settled_us if row.time_us > settled_us else None
 
     def _judge_election(self, row: TraceRow, since_us: int | None) -> None:
+        """Note an election; report a leader that changed, except to the preferred one."""
         partition, leader = row.partition or "", row.peer or ""
         before = self._leaders.get(partition, "")
         self._leaders[partition] = leader
@@ -164,6 +165,7 @@ class Stability(Checker):
             self._report_loss(row, since_us, what)
 
     def _judge_isr(self, row: TraceRow, since_us: int | None) -> None:
+        """Note a new ISR; report replicas that left it."""
         partition = row.partition or ""
         now = tuple(detail_of(row).get("isr", ()))
         before = self._in_sync.get(partition, ())

@@ -117,6 +117,7 @@ class OneOwnerProcesses(_Unpromised):
             self._assigned(row.group, (row.node, row.incarnation), row)
 
     def _assigned(self, group: str, owner: Owner, row: TraceRow) -> None:
+        """Open an overlap with each other owner of a partition that a member was assigned."""
         for partition in self._owners.owned_by(owner):
             self._assignments += 1
             for other, older in self._owners.of(group, partition).items():
@@ -171,6 +172,7 @@ class OneOwnerProcesses(_Unpromised):
         self._open.clear()
 
     def _count(self, overlap: _Overlap, ended_us: int) -> None:
+        """Add an overlap that has ended to the figures, if both owners processed records in it."""
         if overlap.both_us is None:  # one owner was idle: no harm
             return
         # max: by the clocks of two nodes, the second assignment may seem to be the older.
@@ -261,6 +263,7 @@ class PositionsNeverGoBack(_Unpromised):
         *,
         may_go_back: bool,
     ) -> None:
+        """Compare an offset with the last one of the same store; report it if it is lower."""
         group, partition, store = key
         self._commits += 1
         before = self._last.get(key)

@@ -110,6 +110,7 @@ class ZooKeeper(Checker):
     # -- one sequence -------------------------------------------------------------------------
 
     def _judge_transaction(self, row: TraceRow) -> None:
+        """Judge a transaction that a server applied, by the ensemble's sequence and the tree."""
         self._seen["transactions_applied"] += 1
         zxid = row.offset or 0
         server = self._servers.setdefault(row.node, _Server())
@@ -132,6 +133,7 @@ class ZooKeeper(Checker):
     # -- accepted sessions --------------------------------------------------------------------
 
     def _observe_client_state(self, row: TraceRow) -> None:
+        """Judge the server of a client that connected: it must have applied what that had seen."""
         detail = detail_of(row)
         for pair in [pair for pair in self._fired if pair[1] == row.node]:
             del self._fired[pair]  # events of the previous connection never arrive
@@ -165,6 +167,7 @@ class ZooKeeper(Checker):
     # -- events -------------------------------------------------------------------------------
 
     def _judge_event(self, row: TraceRow) -> None:
+        """Judge an event that a client received, by the row of the watch that the server fired."""
         self._seen["events"] += 1
         fired = self._fired.get((row.peer or "", row.node))
         if not fired:
@@ -186,6 +189,7 @@ class ZooKeeper(Checker):
     # -- reads of owner nodes -----------------------------------------------------------------
 
     def _judge_conflict(self, row: TraceRow) -> None:
+        """Report an owner node that a claim met, but that did not exist at the answer's zxid."""
         path = owner_path(row.group or "", row.partition or "")
         znode = self._tree.at(path, row.offset or 0)
         owner = detail_of(row)["owner"]

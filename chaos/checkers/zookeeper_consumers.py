@@ -123,6 +123,7 @@ class ZooKeeperConsumers(Checker):
                 pass
 
     def _observe_transaction(self, row: TraceRow) -> None:
+        """Note a change of a group's members: a node below `ids` that came or went."""
         if not self._tree.is_news:
             return
         detail = detail_of(row)
@@ -142,6 +143,7 @@ class ZooKeeperConsumers(Checker):
         self._seen["changes_of_members"] += 1
 
     def _observe_consumer(self, consumer: _Consumer, row: TraceRow) -> None:
+        """Follow the steps of one consumer; the last case is a commit."""
         match row.kind:
             case TraceKind.NODE_STARTED:
                 self._consumers[row.node] = _Consumer(consumer.group)
@@ -183,6 +185,7 @@ class ZooKeeperConsumers(Checker):
     # -- views and releases -------------------------------------------------------------------
 
     def _observe_view(self, consumer: _Consumer, row: TraceRow) -> None:
+        """Judge a view by rules 1 and 2; in real time keep it for the end."""
         self._seen["views"] += 1
         consumer.view = row
         began, since = consumer.attempt, consumer.since
@@ -239,6 +242,7 @@ class ZooKeeperConsumers(Checker):
     # -- commits ------------------------------------------------------------------------------
 
     def _judge_commit(self, consumer: _Consumer, row: TraceRow) -> None:
+        """Report a commit that began after its partition was lost with the session (rule 4)."""
         self._seen["commits"] += 1
         lost = consumer.lost
         if lost is None or detail_of(row)["begun_us"] < lost.node_time_us:

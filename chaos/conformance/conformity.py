@@ -123,6 +123,7 @@ def judge_run(transcript: Transcript, rules: ComparisonRules, *, seed: int) -> F
 
 
 def _all_broken(transcript: Transcript, seed: int, why: str) -> FileConformity:
+    """Return a result in which every request is BROKEN, for the reason `why`."""
     steps_by_api: dict[str, int] = {}
     for step in transcript.requests:
         steps_by_api[step.api] = steps_by_api.get(step.api, 0) + 1
@@ -149,6 +150,7 @@ def _all_broken(transcript: Transcript, seed: int, why: str) -> FileConformity:
 
 
 def _play_and_compare(transcript: Transcript, rules: ComparisonRules, seed: int) -> FileConformity:
+    """Play a transcript, compare each answer with Kafka's, and count the steps."""
     played = play_transcript(transcript, rules, seed=seed)
     # `kafka` is the recorded version, on which some orders depend. `bindings` has our ids for the
     # symbols that stand for generated ids in the recording.

@@ -124,6 +124,7 @@ def _known_settings() -> frozenset[str]:
 
 
 def _config(transcript: Transcript) -> BrokerConfig:
+    """Return the brokers' settings, without those that this project does not have."""
     known = _known_settings()
     settings = {name: value for name, value in transcript.config.items() if name in known}
     try:

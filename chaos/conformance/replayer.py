@@ -84,6 +84,7 @@ class _Replay:
         """Time on the run's clock that is the scenario's time 0."""
         self._played = PlayedTranscript(
             steps=[PlayedStep(step=step) for step in transcript.requests],
+            # With the symbols that only lists contain: no step's answer gives their ids.
             bindings=Bindings(
                 name for name, symbol in transcript.symbols.items() if symbol.first is None
             ),
@@ -118,6 +119,7 @@ class _Replay:
         return self._played
 
     async def _play(self, clients: ClientMachine) -> None:
+        """Wait until the cluster is as the recorded one was, then play each step at its time."""
         transcript = self._transcript
         first = first_coordinator(transcript)
         actions = Actions(
@@ -180,12 +182,13 @@ class _Replay:
             wait_ms = wait_of(step.outcome or "") or 0
         else:
             wait_ms = step.answered_ms - step.at_ms + self._rules.tolerance_ms
-        one_more_ms = US_PER_MS  # an answer exactly at the limit still counts
+        one_more_ms = US_PER_MS  # in microseconds; an answer exactly at the limit still counts
         return played.sent_us + round(wait_ms * US_PER_MS) + one_more_ms
 
     # -- steps --
 
     async def _act(self, actions: Actions, step: ActionStep) -> None:
+        """Carry out an action; a failure is noted, and the replay continues."""
         if step.action == "kill_broker":
             # This action takes effect at the recorded end, other actions between beginning and end.
             await self._until(self._at_us(step.done_ms))
@@ -202,6 +205,7 @@ class _Replay:
             self._start_us = self._runtime.now_us() - round(step.done_ms * US_PER_MS)
 
     def _send(self, clients: ClientMachine, played: PlayedStep) -> None:
+        """Send a request with our ids in place of symbols, or note why it cannot be sent."""
         step = played.step
         if not is_known(step.api, step.version):
             played.not_implemented = f"{step.api} v{step.version}"
@@ -224,6 +228,7 @@ class _Replay:
         clients.send(address, request, step.version, partial(self._take_outcome, played))
 
     def _take_outcome(self, played: PlayedStep, outcome: AnyResponse | str) -> None:
+        """Note the answer, or the end without one, and the ids that the answer gives."""
         played.ended_us = self._runtime.now_us()
         step = played.step
         if isinstance(outcome, str):

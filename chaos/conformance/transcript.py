@@ -261,6 +261,7 @@ def read_transcript(path: Path) -> Transcript:
 
 
 def _rules(index: _Index) -> ComparisonRules:
+    """Return the rules of an index, whose notes are texts such as "by name (4.1 only ...)"."""
     return ComparisonRules(
         ignore=frozenset(index.ignore),
         unordered={
@@ -280,6 +281,7 @@ def _config(config: dict[str, bool | int | float | str]) -> Iterator[tuple[str, 
 
 
 def _step(raw: msgspec.Raw, *, is_action: bool) -> Step:
+    """Return one step, decoded. Raises: msgspec.DecodeError, ValueError."""
     if is_action:
         return msgspec.json.decode(raw, type=ActionStep)
     step = msgspec.json.decode(raw, type=_RawRequest)
@@ -332,6 +334,7 @@ def _value(value: object, path: str) -> PlainValue:
 def _problems_of(
     path: Path, step: Step, symbols: dict[str, Symbol], previous: Step | None
 ) -> Iterator[Problem]:
+    """Yield the problems of one step, which comes after the step `previous`."""
     place = f"step {step.n}"
     if previous is not None and step.n <= previous.n:
         yield _problem(path, place, f"comes after step {previous.n}")

@@ -172,6 +172,7 @@ class FaultsInForce:
     def _note_past(
         self, began: TraceRow, ended_us: int, *, concerned_members_only: bool = False
     ) -> None:
+        """Add a fault to the past ones, and note the time at which things changed."""
         self._past.append(PastFault(began=began, ended_us=ended_us))
         del self._past[:-KEPT_FAULTS]
         self._changed_us = ended_us

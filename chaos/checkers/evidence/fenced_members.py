@@ -71,6 +71,7 @@ class FencedMembers:
                     self._group_step(self._groups[row.group], row)
 
     def _group_step(self, group: _Group, row: TraceRow) -> None:
+        """Note the ids that are given, loaded or Stable, and members that are fenced."""
         member = row.member or ""
         match row.kind:
             case TraceKind.MEMBER_ADDED:

@@ -84,6 +84,7 @@ class ForgottenCommits:
                 pass
 
     def _note_state(self, row: TraceRow) -> None:
+        """Note the times of a transaction; at its end, look for offsets that got no end."""
         detail = detail_of(row)
         producer_id, state = detail["producer_id"], detail["to"]
         known = self._producers.setdefault(producer_id, _Producer())

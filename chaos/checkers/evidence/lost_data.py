@@ -75,6 +75,7 @@ class LostData:
                 replicas.damaged[row.peer] = row
 
     def _note_decision(self, row: TraceRow, partition: str) -> None:
+        """Note a new ISR; note a loss if its only member, a damaged broker, was elected."""
         replicas = self._replicas.setdefault(partition, _Replicas())
         replicas.in_sync = tuple(
             broker_name(BrokerId(broker)) for broker in detail_of(row).get("isr", ())

@@ -86,6 +86,7 @@ class OpenTransactions:
                 pass
 
     def _note_state(self, row: TraceRow) -> None:
+        """Note a transaction's new state; a state that is not open ends it."""
         detail = detail_of(row)
         transactional_id, state = detail["transactional_id"], detail["to"]
         self._last[detail["producer_id"]] = row

@@ -78,6 +78,7 @@ class Replicas:
                 pass
 
     def _note_decision(self, row: TraceRow, partition: str) -> None:
+        """Note the leader and the ISR after an election or a change of the ISR."""
         known = self._partitions.get(partition)
         leader = UNKNOWN_LEADER if known is None else known.leader
         if row.kind == TraceKind.LEADER_ELECTED:

@@ -106,6 +106,7 @@ class Undisturbed:
                 pass
 
     def _note_life(self, node: str, row: TraceRow, *, lives: bool) -> None:
+        """Note the start or the end of a consumer's process."""
         if node not in self._group_of:
             return
         group = self._groups[self._group_of[node]]

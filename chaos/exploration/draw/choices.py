@@ -201,6 +201,7 @@ def _spot(path: str, base: Item, here: str) -> Spot | Problem:
 
 
 def _count_problems(within: Item, counts: tuple[int, ...], here: str) -> Iterator[Problem]:
+    """Yield the numbers of items to keep that are below the least, or above the present number."""
     parts = len(within.children())
     # The draw of a fault begins with the draw of a group, so one group is the least.
     least = 1 if here == "counts.groups" else 0

@@ -196,6 +196,7 @@ def _offsets_args(draw: FaultDraw, kind: FaultKind, group: str) -> dict[str, Any
 
 
 def _link_fault(draw: FaultDraw, kind: FaultKind) -> FaultDefinition:
+    """Draw a fault of links: its ends, its duration and its arguments."""
     from_, to, links = _ends(draw)
     if draw.chance("swapped", 0.5):  # for a fault in one direction, the ends are not symmetric
         from_, to = to, from_

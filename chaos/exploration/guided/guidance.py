@@ -84,6 +84,7 @@ class Guidance:
         return range(first, first + self._block)
 
     def _finish_seed(self, seed: int, run: RunSeen | None) -> None:
+        """Note the result of a seed; None if it was lost."""
         if seed in self._runs:
             return  # `_unfinished` must count a seed once
         self._runs[seed] = run

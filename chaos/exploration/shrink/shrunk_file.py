@@ -156,6 +156,7 @@ def _name(name: str) -> str:
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
+    """Return a text as lines of the comment; lines after the first begin with `indent`."""
     return textwrap.wrap(
         text,
         _WIDTH,
