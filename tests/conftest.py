@@ -91,7 +91,7 @@ def _group_of(item: pytest.Item) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def checked_rows() -> Iterator[None]:
-    """Refuse every trace row whose kind or detail is not declared, of the hosts in this process."""
+    """Let hosts of this process raise at a row with a field that its kind does not declare."""
     from cluster.host import base_host
     from cluster.virtual import runtime as virtual_runtime
     from tests.support.checked_stamp import checked_stamp

@@ -70,7 +70,10 @@ BROKEN_FILES = {
 def test_bad_arguments_exit_254_and_leave_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
-    """Usage errors have exit code 254: Click's own code, 2, means an UNKNOWN verdict here."""
+    """Usage errors have exit code 254.
+
+    The code that the library Click gives them, 2, means here that a run's verdict is UNKNOWN.
+    """
     outputs = []
     for arguments in REFUSED:
         assert run_cli(arguments) == EXIT_BAD_ARGUMENTS, arguments

@@ -32,6 +32,7 @@ class Metadata:
     partition_epoch: int = 0
     isr: tuple[BrokerId, ...] = REPLICAS
     unfenced: dict[BrokerId, BrokerEpoch] = field(default_factory=dict)
+    """Brokers that are not fenced, with the epochs of their registrations."""
     version: int = 0  # number of changes so far
 
 
@@ -45,7 +46,7 @@ class Broker:
     checkpoint: int = 0  # the high watermark on the disk
     partition: Partition | None = None  # None: crashed
     version: int = -1  # of the metadata that the broker has applied
-    parked: set[int] = field(default_factory=set)  # end offsets of appends with acks=all
+    parked: set[int] = field(default_factory=set)  # end offsets of unanswered acks=all appends
     fetched: tuple[FetchPartition, PartitionData] | None = None  # a Fetch whose answer is in flight
     proposal: IsrProposal | None = None  # not sent yet
     answer: tuple[IsrProposal, AlterPartitionPartitionResponse] | None = None  # in flight

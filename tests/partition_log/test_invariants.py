@@ -34,6 +34,7 @@ UNSTABLE = "the first unstable offset begins the oldest transaction without a ma
 
 
 def above_the_log(log: PartitionLog) -> None:
+    """Move the high watermark above the log end, 4."""
     log.high_watermark = Offset(9)
 
 
@@ -58,6 +59,7 @@ def batch_damaged(log: PartitionLog) -> None:
 
 
 def epoch_forgotten(log: PartitionLog) -> None:
+    """Drop the later epochs from the cache, not their batches."""
     log.epochs.truncate_from_end(1)
 
 
@@ -70,14 +72,17 @@ def epochs_out_of_order(log: PartitionLog) -> None:
 
 
 def transaction_forgotten(log: PartitionLog) -> None:
+    """Forget the open transaction of the last batch."""
     log.producers = ProducerStates()
 
 
 def flush_forgotten(log: PartitionLog) -> None:
+    """Set flush.messages to 1 on a log with unflushed records."""
     log.flush_interval_messages = 1
 
 
 def transaction_invented(log: PartitionLog) -> None:
+    """Note a transaction whose first batch, at 1, is not in the log."""
     log.producers.appended(replace(batch(base_offset=1), producer_id=9, is_transactional=True))
 
 
@@ -126,10 +131,12 @@ def removed_from_the_replicas(partition: Partition) -> None:
 
 
 def member_not_counted(partition: Partition) -> None:
+    """Leave members of the ISR out of the maximal ISR."""
     partition._in_sync.maximal = (A,)
 
 
 def stranger_counted(partition: Partition) -> None:
+    """Leave B and C out of the ISR, so that the maximal ISR counts strangers."""
     partition._in_sync.committed = (A,)
 
 

@@ -120,7 +120,8 @@ def test_broker_that_died_without_a_controller_is_fenced_a_session_after_its_res
 def test_broker_restarted_without_a_controller_is_unfenced_when_there_is_one() -> None:
     """The broker first gets DUPLICATE_BROKER_REGISTRATION, until its former session ends.
 
-    A restarted controller begins that session anew, so the broker registers 9 s after its restart.
+    A restarted controller begins that session anew, so the broker registers 9 s after the
+    controller's restart.
     """
 
     async def lose_both(runtime: VirtualRuntime) -> None:

@@ -127,8 +127,9 @@ def at_s(
 def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
     """The old side starts a rebalance every 5 s and never distributes an assignment.
 
-    Its SyncGroups wait for an append that no follower acknowledges; after offsets.commit.timeout.ms
-    all are answered REBALANCE_IN_PROGRESS and the members join again.
+    Its SyncGroups wait for an append that no follower acknowledges; after
+    offsets.commit.timeout.ms, 5 s, all are answered REBALANCE_IN_PROGRESS and the members join
+    again.
     """
     rows, status = play((OLD,), OTHERS)
     old = at_s(rows, "generation_started", OLD)

@@ -156,6 +156,7 @@ def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> No
     assert led.isr == (1, 2)
     assert (followed.leader, followed.leader_epoch, followed.partition_epoch) == (1, 0, 1)
     assert followed.isr == (1, 2)
+    # Leaders in epoch 0 are those of the topic's creation.
     elected = [e for e in lab.events(TraceKind.LEADER_ELECTED) if e.leader_epoch == 1]
     assert [(e.partition, e.peer) for e in elected] == [("orders-0", "broker-1")]
     assert elected[0].detail == {"isr": [1, 2], "reason": "broker fenced"}
@@ -175,7 +176,10 @@ def test_fencing_is_one_batch_of_the_log() -> None:
 
 
 def test_last_member_of_an_isr_remains_in_it_without_a_leader() -> None:
-    """No clean leader exists: the partition waits for the replica with every record."""
+    """Without a live member of the ISR there is no clean leader.
+
+    The partition waits for the last member, which has every acknowledged record.
+    """
     lab = running_lab()
     lab.advance_ms(SESSION_MS)  # all three sessions end; broker 2 is fenced last
     assert lab.partition(P0).leader == NO_LEADER
@@ -201,7 +205,7 @@ def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
     """With the setting, data may be lost, and the ISR becomes the elected replica alone."""
     config = BrokerConfig(auto_leader_rebalance_enable=False, unclean_leader_election_enable=True)
     lab = running_lab(config=config)
-    keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
+    keep_alive(lab, 1, 2, duration_ms=SESSION_MS)  # broker 1 leads now
     lab.alter_partition(P0, (1,), by=1)
     keep_alive(lab, 2, duration_ms=SESSION_MS)  # broker 1, the whole ISR, is fenced
     assert lab.partition(P0).leader == 2
@@ -209,7 +213,7 @@ def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
 
 
 def test_clean_election_leaves_a_partition_without_leader_instead_of_losing_data() -> None:
-    """The default setting, in the situation of the test above."""
+    """The default setting, in the situation of the test above: the whole ISR is fenced."""
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
     lab.alter_partition(P0, (1,), by=1)

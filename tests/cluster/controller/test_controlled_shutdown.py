@@ -43,6 +43,7 @@ def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced
     assert (lab.partition(P0).leader, lab.partition(P0).leader_epoch) == (1, 1)
     assert [lab.partition(name).isr for name in (P0, P1, P2)] == [(1, 2), (1, 2), (2, 1)]
     assert len(lab.storage) == batches + 1
+    # One record for the broker, and one for each partition, whose ISR has changed.
     written = [type(record) for record in lab.records()[-4:]]
     assert written == [BrokerRegistrationChangeRecord] + [PartitionChangeRecord] * 3
     # Broker 0 led one of the three partitions.

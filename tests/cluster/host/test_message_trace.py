@@ -87,7 +87,7 @@ OTHER = OffsetFetchRequestGroup(group_id="other", member_id="n", member_epoch=8)
 def test_row_of_a_request_has_the_group_columns_of_its_api(
     request_body: AnyRequest, columns: tuple[str | None, str | None, int | None]
 ) -> None:
-    """Of several groups or members the row has the first; administrators' requests have none.
+    """Of several groups or members the row has the first; an OffsetDelete has none of them.
 
     A request without a generation, such as JoinGroup, has None in that column.
     """

@@ -1,8 +1,9 @@
 """Two link gates with a line between them: order and completeness under any rules.
 
-A link gate is a node's part of the network's faults: its rules cut (drop), clog (hold back) or slow
-the frames that it sends and receives. Each request is a FindCoordinator or a Heartbeat; rules may
-apply only to one purpose of connections, or only to heartbeats.
+A link gate is a node's part of the network's faults: its rules cut, clog or slow the links. A cut
+or a clog holds frames until the rule is withdrawn; after a cut, of a connection that one end has
+closed in the meantime, only the close arrives. Each request is a FindCoordinator or a Heartbeat;
+rules may apply only to one purpose of connections, or only to heartbeats.
 """
 
 import random

@@ -1,7 +1,9 @@
 """SessionGuard ends the processes that a killed driver leaves of its Ray, and no others.
 
 The guard is a process of its own. It reads from a pipe whose other end the driver holds: if the
-driver is killed, the pipe ends without the byte that an orderly end writes.
+driver is killed, the pipe ends without the byte that an orderly end writes. The driver is the
+process that started Ray; a raylet is Ray's daemon on a machine, and starts Ray's other processes,
+such as agents; a session is one life of that Ray, with a folder of its own.
 """
 
 import os
@@ -16,6 +18,7 @@ from cluster.ray.session_guard import SessionGuard, processes_of
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs Linux's /proc")
 
+# A program that opens the file of its argument, says so, and waits until its input ends.
 HOLD = "import sys; file = open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
 
 
@@ -92,7 +95,7 @@ def test_killed_driver_leaves_no_agent_and_no_folder(
     killed = subprocess.run(
         [sys.executable, "-c", code, str(session)], check=False, capture_output=True, text=True
     )
-    assert killed.returncode == -9, killed.stderr
+    assert killed.returncode == -9, killed.stderr  # -9: ended by SIGKILL
     assert agent.wait(30) == -9
     assert [process.poll() for process in others] == [None, None]
     # The guard removes the folder last. Its parent is dead, so it may stay a zombie for a while.

@@ -102,10 +102,12 @@ def with_pair(body: Callable[[Pair], Awaitable[None]], *, token_of_b: str = TOKE
 
 
 def frame(number: int, *, reason: str = "") -> CloseFrame:
+    """Return a frame that is recognised by its number; `reason` makes it larger."""
     return CloseFrame(source=A, destination=B, connection_id=number, by_client=True, reason=reason)
 
 
 def packed(message: object) -> bytes:
+    """Return a message as it is on the wire."""
     payload = msgspec.msgpack.encode(message)
     return struct.pack(">I", len(payload)) + payload
 
@@ -113,6 +115,7 @@ def packed(message: object) -> bytes:
 def hello(
     *, token: str = TOKEN, target: str = "b", version: int = LINK_VERSION, caller: str = "raw"
 ) -> bytes:
+    """Return a Hello on the wire, by default one that `b` accepts, from a process `raw`."""
     return packed(
         Hello(version=version, token=token, process_id=caller, target_process_id=target, nodes=())
     )

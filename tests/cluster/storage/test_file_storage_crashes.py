@@ -2,7 +2,8 @@
 
 A disk has logs, each with a flush mark (the length up to which the log is synced), and checkpoints.
 At a crash point the writes stop; then the process is dead, or the machine has lost power, which may
-take any unsynced write. The storage opened afterwards must have a prefix of the writes.
+take any unsynced write; or an experiment's power loss cuts each log to its mark. The storage opened
+afterwards must have a prefix of the writes.
 """
 
 from collections.abc import Callable, Sequence

@@ -34,7 +34,7 @@ def row(time_us: int, *, node: str = "broker-0", seq: int = 0, incarnation: int 
             group="g",
             partition="orders-3",
             generation=7,
-            offset=1 << 40,
+            offset=1 << 40,  # more than 32 bits
             detail={"records": 3, "name": "ü"},
         ),
         run="r",

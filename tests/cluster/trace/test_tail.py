@@ -79,7 +79,8 @@ def test_tail_follows_files_that_appear_later(tmp_path: Path) -> None:
 def test_tail_drops_and_counts_rows_behind_its_watermark(tmp_path: Path) -> None:
     """A process that is stopped between stamping a row and flushing it writes the row too late.
 
-    Checkers need rows in the order of time, so such rows are dropped and counted: two of three.
+    Checkers need rows in the order of time, so such rows are dropped and counted: two of three. The
+    lag is 1 s, so the watermark of the poll at 20 s is at 19 s.
     """
     tail = TraceTail(tmp_path)
     punctual, stopped = writer(tmp_path, "broker-0"), writer(tmp_path, "broker-1")

@@ -126,7 +126,10 @@ class World:
         self.connections: list[tuple[VirtualHost, ClientConnection]] = []
         self.asked: list[Asked] = []
         self.served: dict[tuple[NodeName, int, int], list[int]] = {}
-        """Requests in the order in which they were served, by client, connection and server."""
+        """Numbers of requests in the order in which they were served.
+
+        By client, its connection id and the incarnation of the server.
+        """
         for node in NODES:
             self.start(node)
 
@@ -279,6 +282,7 @@ STEPS = st.lists(
             PAIR,
             st.sampled_from(((), PURPOSES[:1])),
         ),
+        # Microseconds: within an instant, about a latency, and longer than each timeout.
         st.builds(Wait, st.sampled_from((0, 0, 150, 400, 2_000, 12_000, 40_000))),
     ),
     max_size=60,
@@ -351,7 +355,8 @@ def test_every_request_of_a_live_client_has_exactly_one_outcome(steps: list[Step
 BEHIND_A_CUT = (SetRules((B,), (rule(Cut(), sources=(A, B), destinations=(A, B)),)), Wait(40_000))
 
 
-# Behind the cut, the server learns of the end of a connection late: after its client's death.
+# A fixed case beside the drawn ones. B alone has the rule, and its connections time out behind it;
+# the server learns of the end of a connection late: after its client's death.
 @example([*BEHIND_A_CUT, Act(B, "crash")])
 @given(STEPS)
 def test_after_healing_a_connection_works_or_is_closed_at_both_ends(steps: list[Step]) -> None:

@@ -74,6 +74,8 @@ def test_znode_keeps_versions_owner_and_the_zxids_of_its_changes() -> None:
     writer.write(SetDataRequest(path="/owners/t", data="b"), session)
     writer.write(CreateRequest(path="/owners/t/0", data="me", ephemeral=True), session)
 
+    # Zxids of the creation, of the last change of the data, and of the last change of the children;
+    # `version` counts changes of the data, `cversion` those of the children.
     assert writer.database.tree.stat("/owners/t") == Stat(
         czxid=Zxid(2), mzxid=Zxid(3), pzxid=Zxid(4), version=1, cversion=1
     )

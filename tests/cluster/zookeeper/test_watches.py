@@ -85,6 +85,7 @@ def test_watch_registered_again_fires_at_once_if_its_path_has_changed_since() ->
     tree.set_data("/t", "new", Zxid(5))
     tree.create("/ids/c", "", NO_SESSION, Zxid(6))
     watches = WatchTable()
+    # Watches of `getData`, of `exists` on a missing path, and of `getChildren`.
     request = SetWatchesRequest(
         relative_zxid=Zxid(4),
         data_watches=("/t", "/quiet", "/gone"),

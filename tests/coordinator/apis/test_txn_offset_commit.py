@@ -133,7 +133,10 @@ def test_verification_guard_is_passed_to_the_append() -> None:
 
 
 def test_transactional_commit_without_a_replica_is_answered_not_coordinator() -> None:
-    """The append fails as on a broker without a replica. MM-41: commit without a replica."""
+    """The append fails as on a broker without a replica.
+
+    MM-41: commit without a replica
+    """
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(txn_offset_commit({FOO: 1}))
@@ -167,7 +170,7 @@ def test_transactional_commit_without_a_group_id_is_refused() -> None:
 def test_transaction_abortable_is_sent_only_to_versions_that_have_it() -> None:
     """TRANSACTION_ABORTABLE came with v4 (BEHAVIOUR 0.1); older versions get INVALID_TXN_STATE.
 
-    `tells_abortable` asks the log for the former error.
+    `tells_abortable` is True for a client that knows the error.
     """
     h = CoordinatorHarness()
     h.holds_verifications = True
@@ -200,7 +203,7 @@ def test_load_applies_group_records_of_a_transactional_batch_at_once() -> None:
     )
     h.write_records(
         Record(encode_group_metadata_key("group"), encode_group_metadata_value(value), 1),
-        Record(b"\x00\x07\x91\xa1x", b"\x00\x00", 1),  # key version 7, which no release has
+        Record(b"\x00\x07\x91\xa1x", b"\x00\x00", 1),  # key version 7: unknown to this coordinator
         producer_id=P,
         is_transactional=True,
     )

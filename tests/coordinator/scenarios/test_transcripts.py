@@ -75,6 +75,7 @@ def test_given_step_prints_the_state_alone(differing_file: StoryFile) -> None:
     _, second = differing_file.stories
     player = new_player(differing_file)
     (step,) = second.played(player.play).steps
+    # A line for the group, and one for the timers; no line for the answer to the join.
     assert [line.split()[0] for line in step.output] == ["group", "timers:"]
 
 
@@ -90,7 +91,10 @@ def test_two_stories_of_one_name_are_refused(tmp_path: Path) -> None:
     "line", ["jion", "join sesion=5", "coordinator group.max.sise=4", "hold on"]
 )
 def test_unknown_word_in_a_command_is_refused(differing_file: StoryFile, line: str) -> None:
-    """An ignored word would silently play another story than the one written."""
+    """An ignored word would silently play another story than the one written.
+
+    The words here are a command, a setting of a command, one of the scene, and a wrong argument.
+    """
     with pytest.raises(UnknownWord):
         new_player(differing_file).play((line,))
 

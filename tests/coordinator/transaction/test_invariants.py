@@ -44,6 +44,7 @@ def _remove_the_abort_timer(h: TransactionHarness) -> None:
 
 
 def _add_a_timer_under_another_key(h: TransactionHarness) -> None:
+    """Add a timer of TX; the key of such a timer has the transactional id."""
     h.coordinator._shared.in_flight.timers["x"] = CompletionTimer(TX)
 
 

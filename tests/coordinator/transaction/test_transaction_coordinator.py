@@ -7,7 +7,9 @@ TransactionMarkerChannelManagerTest.
 `h` is a TransactionHarness: a transaction coordinator with a log, timers and producers' requests.
 `h.init()` sends InitProducerId for TX, `h.add_offsets(0)` begins a transaction of producer 0,
 `h.end(0)` commits it. While `h.holds_appends` or `h.holds_markers`, appends or markers wait for
-`h.complete` or `h.answer_markers`. `h.failover()` is another coordinator that has loaded the log.
+`h.complete` or `h.answer_markers`. `h.init(None)` is a producer without transactions, and
+`h.verify(0)` asks whether the transaction is open. `h.failover()` is another coordinator that has
+loaded the log.
 """
 
 import pytest

@@ -2,7 +2,8 @@
 
 Spark, which needs Java, computes the tables of a run from its events; the report is made of the
 tables. `past_run` writes a run without tables, `analysed_run` one with them. The commit gap is the
-longest time of a member without an acknowledged commit; `S` is a second in microseconds.
+time of a member from its last acknowledged commit before a fault to its first one after it; `S` is
+a second in microseconds.
 """
 
 import json

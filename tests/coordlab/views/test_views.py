@@ -25,6 +25,7 @@ GROUP = "orders-readers"
 
 
 def console(*, terminal: bool = False) -> Console:
+    """Return a console of 200 columns that is a file, or behaves as a terminal."""
     return Console(file=io.StringIO(), width=200, force_terminal=terminal, no_color=True)
 
 
@@ -35,6 +36,7 @@ def text_of(shown: Console) -> str:
 
 
 def status(coordinator: int | None = 2) -> ClusterStatus:
+    """Return the cluster's status; `coordinator` is the one that both members know."""
     return ClusterStatus(
         brokers_alive={BrokerId(0): True, BrokerId(2): False},
         brokers_fenced={BrokerId(0): False, BrokerId(1): True, BrokerId(2): False},

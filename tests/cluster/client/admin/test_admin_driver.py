@@ -2,7 +2,7 @@
 
 `make_lab(n)` makes `lab`, with `n` scripted brokers. `broker.answer(Request, a, b)` scripts the
 answers to its next requests of that type; None leaves a request unanswered. Without a script a
-broker answers without errors and names broker 0 as every group's coordinator. A lookup is a
+broker answers without errors and names broker 0 as the coordinator of GROUP. A lookup is a
 FindCoordinator; it goes to any broker.
 """
 

@@ -36,7 +36,10 @@ class Story:
 
 
 def play(spec: ClusterSpec, *, crash_coordinator: bool, after_us: int) -> Story:
-    """Let the group become stable, kill the coordinator or the leading member, and wait."""
+    """Let the group become stable, kill the coordinator or the leading member, and wait `after_us`.
+
+    Without `crash_coordinator` the victim is the member that leads generation 1.
+    """
     story = Story()
     runtime = VirtualRuntime(
         spec, seed=7, run_id="test", observers=(story.rows.append,), trace_messages=False

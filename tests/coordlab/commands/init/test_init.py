@@ -66,7 +66,7 @@ def test_commented_lines_have_the_defaults() -> None:
     as_written = load_experiment("mine.yaml").experiment
     uncommented = load_experiment("whole.yaml").experiment
 
-    assert len(COMMENTED_OUT.findall(text)) > 20
+    assert len(COMMENTED_OUT.findall(text)) > 20  # the pattern still finds the lines
     assert uncommented.groups["readers"].config.group_instance_id == "readers-{index}"
     assert uncommented.checks == ("fencing", "durable_commits")
     # These two examples are the only commented lines that are not defaults.
@@ -89,6 +89,7 @@ def test_defaults_quoted_in_comments_are_those_of_the_settings() -> None:
 
     quoted, unset = (load_experiment(f"{name}.yaml").experiment for name in ("quoted", "unset"))
 
+    # Six settings of the file have another value than Kafka's default.
     assert len(QUOTED_DEFAULT.findall(whole)) == whole.count("Default:") == 6
     assert all(default != value for default, _, value in QUOTED_DEFAULT.findall(whole))
     assert quoted == unset

@@ -1,8 +1,9 @@
 """Several seeds of one experiment, played together: exit code, representative run, figures, JUnit.
 
-The figures of a run are durations of its phases: `detect`, up to the fencing of a dead broker,
-`join`, `commit gap`. The representative run is the one whose report is shown for all. `S` is a
-second in microseconds, and `past` a run that has written its directory.
+Figures of a run are, for example, `detect`, the time from a crash to the controller's decision, and
+`commit gap`, that from a member's last acknowledged commit to its next one. The representative run
+is the one whose report is shown for all. `S` is a second in microseconds, and `past` a run that has
+written its directory.
 """
 
 import io
@@ -137,7 +138,10 @@ def test_each_figure_is_a_median_with_its_range() -> None:
 
 
 def test_figure_that_is_zero_in_all_seeds_is_shown() -> None:
-    """A missing row would not answer whether records wait or are processed again."""
+    """A missing row would not answer whether records wait or are processed again.
+
+    A zero of another figure, such as `without an owner`, is left out.
+    """
     zero = Spread(samples=2, missing=0, p50=0, p90=None, maximum=0, total=0)
     names = ("without an owner", "no processing despite records", "records processed again")
     group = FeltGroup(
