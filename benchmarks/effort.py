@@ -27,6 +27,7 @@ from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.space import load_space
 
 SEEDS = 100
+"""Number of seeds, 0 to 99; the record has a number for each of them."""
 GROWN = 1.03
 """Ratio to the recorded sum above which a count may have grown."""
 SURE = 3.0

@@ -24,6 +24,7 @@ from scripts.compiled import build, missing_for_build
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = (12, 100, 400, 1_000)
+"""Numbers of members, and of partitions; 12 is that of the experiment itself."""
 GOALS = {400: 1.0}
 """Least speed for a number of members: 400 members must not be slower than real time."""
 

@@ -24,6 +24,7 @@ from pipeline.run import analyze, session_for
 from tests.support.worlds.report_runs import Recipe, make_run
 
 SIZES = (10, 100)
+"""Numbers of runs that are analysed together."""
 GOAL_SIZE, GOAL_RATIO = 100, 8.0
 """Number of runs, and largest ratio of its analysis to its scan."""
 GOAL_GB = 4.0

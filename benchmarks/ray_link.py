@@ -41,7 +41,7 @@ IN_FLIGHT = 512
 """Requests in flight: on the link, spread over CONNECTIONS, or as actor calls."""
 GOAL_RATE, GOAL_ROUND_TRIP = 20, 0.25
 """Least ratio of the rates, and largest ratio of the round trips."""
-TIMEOUT_US = 60_000_000
+TIMEOUT_US = 60_000_000  # so long that no request here times out
 SERVER, CLIENT = NodeName("server"), NodeName("client")
 REQUEST = HeartbeatRequest(group_id="orders-readers", generation_id=7, member_id="m" * 50)
 

@@ -33,6 +33,7 @@ from tests.support.worlds.report_runs import RECIPES, Recipe, make_run
 
 ROOT = Path(__file__).resolve().parent.parent
 ROUNDS, PROCESS_ROUNDS = 7, 3
+"""Rounds within this process, and rounds that start processes, which take longer."""
 INTERACTIVE_S, MADE_S, LARGEST_MB = 2.0, 30.0, 10.0
 """Goals: time until interactive, time of `analyze` and `report` together, size of the report."""
 CRASH = Recipe(experiment="coordinator_crash")

@@ -26,6 +26,7 @@ ROUNDS = 9
 HEARTBEAT_US = 3_000_000
 REQUEST_TIMEOUT_US = 30_000_000
 SESSION_TIMEOUT_US = 45_000_000
+"""These three times are Kafka's defaults."""
 CALLBACKS_GOAL = 0.6
 """Least ratio of VirtualLoop's events a second to those of the bare loop."""
 

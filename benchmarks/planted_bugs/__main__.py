@@ -27,6 +27,7 @@ from chaos.exploration.space import load_space
 ABSENT_FROM = "standard"
 ABSENT_SEEDS = 2_000
 _PRINT_EVERY = 20
+"""Number of seeds after which --absent prints a line."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -45,6 +45,7 @@ def _watch_lost_at_reconnection(stack: ExitStack) -> None:
         connection: Connection,
         answer: AnyResponse | Disconnected | RequestTimedOut,
     ) -> None:
+        # The client sets these watches again when its session is accepted: now there are none.
         for watches in (self._data_watches, self._exist_watches, self._child_watches):
             watches.clear()
         connect_answered(self, connection, answer)
@@ -108,6 +109,7 @@ def _claims_before_release(stack: ExitStack) -> None:
     claim = Rebalancer._claim
     kept: dict[Rebalancer, tuple[TopicPartition, ...]] = {}
 
+    # In place of `_release`, which comes before the claim: the owner nodes stay.
     async def keep(self: Rebalancer) -> None:
         kept[self] = tuple(self.registry)
         self.registry = {}

@@ -49,6 +49,7 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 MS = 1_000
+"""Microseconds of a millisecond."""
 START_US = 20_000_000
 """Time from the start to the steady state without latency and loads. Measured: below 8 s."""
 SETTLING_US = 10_000_000

@@ -76,7 +76,7 @@ class Stability(Checker):
         self._elected_us: dict[str, int] = {}  # partition -> when its present leader was elected
         # partition -> replicas that were in the ISR at the election and have not left since
         self._elected_with: dict[str, tuple[int, ...]] = {}
-        self._unfenced: dict[str, None] = {}
+        self._unfenced: dict[str, None] = {}  # brokers
         self._replicas = self.evidence.replicas
         self._clients = {
             *(consumer for group in context.groups.values() for consumer in group.consumers),
@@ -87,7 +87,7 @@ class Stability(Checker):
         self._is_steady = False
         self._over = False
         self._reported: dict[tuple[str, str], None] = {}  # kind and node, each reported once
-        self._judged = 0
+        self._judged = 0  # rows of the run's stages: without them nothing was judged
 
     def judge(self, row: TraceRow) -> None:
         """Judge a loss; remember faults, elections and the ISR.

@@ -3,8 +3,7 @@
 No consumer promises that the members of a group agree, nor that every partition is read. An attempt
 is one try to own a share of the partitions: release, read a view of the members, compute, claim (an
 ephemeral owner node for each partition). A zxid is the number of a transaction of ZooKeeper; it is
-the `offset` of a row.
-Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
+the `offset` of a row. Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
 
 1. An attempt computes from a view that the consumer has read in this attempt (ZK-43): the children
    of `ids` at one zxid, which is no older than the newest zxid that the consumer had seen when the

@@ -39,6 +39,7 @@ from protocol.messages.transaction import (
 from protocol.partitioner import partition_for
 
 POLL_INTERVAL_US = 2_000
+"""Interval at which a broker is asked whether it serves by now."""
 WAIT_MAX_US = 60_000_000
 """Limit of the wait for a new coordinator, or for a broker that starts again."""
 PROBE = "probe"

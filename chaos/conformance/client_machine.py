@@ -16,6 +16,7 @@ from protocol.api import AnyRequest, AnyResponse
 from protocol.ids import broker_name
 
 SETUP_TIMEOUT_US = 10_000_000
+"""Time after which an attempt to connect is given up."""
 REQUEST_TIMEOUT_US = 86_400_000_000
 """A day, which no scenario lasts: like the recorder, the client waits until the scenario's end."""
 HANDSHAKE_US = 1_000

@@ -13,6 +13,7 @@ from chaos.experiment.struct_walk import without_defaults
 from chaos.experiment.structs import Experiment, GroupDefinition
 
 _WIDTH = 90
+"""Columns of a line, after which PyYAML breaks long lists and texts."""
 _FOLDED = ("question", "expect")
 """Keys whose values are sentences. A long one is folded: written over several lines, as `>`."""
 
