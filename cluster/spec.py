@@ -1,4 +1,10 @@
-"""ClusterSpec: the plain data from which every runtime builds the same nodes."""
+"""ClusterSpec: the plain data from which every runtime builds the same nodes.
+
+An offsets partition is a partition of `__consumer_offsets`. Guards are checks of Kafka's that an
+experiment can switch off; JavaSwitches turn on single behaviours of Kafka's Java coordinator.
+A consumer on ZooKeeper is Kafka's old consumer, whose group divides the partitions through znodes
+instead of a coordinator.
+"""
 
 from typing import Annotated, Literal
 
@@ -80,8 +86,8 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
 class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One consumer of a group, and the behaviour of its application.
 
-    - `poll_timeout_ms`: timeout of each poll.
     - `index`: number of the consumer in its group.
+    - `poll_timeout_ms`: timeout of each poll.
     - `process_us`: time for processing one record, plus a random time below `process_spread_us`.
     - `commit_interval_ms`: interval of the asynchronous commits, of which one is in flight at a
       time; None: the application never commits.

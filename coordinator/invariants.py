@@ -161,6 +161,7 @@ def waiting_requests(
 
 
 def _check_counts(group: Group) -> None:
+    """The counts that a group keeps agree with its members."""
     awaiting = sum(member.awaiting_join is not None for member in group.members.values())
     _require(
         awaiting == group.members_awaiting_join,
@@ -179,6 +180,7 @@ def _check_counts(group: Group) -> None:
 
 
 def _check_ids(group: Group) -> None:
+    """Leader, static members, pending ids and timer keys agree with the members' ids."""
     _require(
         group.leader_id in group.members if group.members else group.leader_id is None,
         "leader_is_member",
@@ -206,6 +208,7 @@ def _check_ids(group: Group) -> None:
 
 
 def _check_state(group: Group) -> None:
+    """An Empty group has no members, a generation has some; each wait fits the state."""
     state = group.state
     if state is GroupState.EMPTY:
         _require(not group.members, "empty_group", f"{group.group_id}: {list(group.members)}")
@@ -230,6 +233,7 @@ def _check_state(group: Group) -> None:
 
 
 def _check_parked(group: Group) -> None:
+    """Requests are parked, and members new, only in the states that allow it."""
     state = group.state
     for member in group.members.values():
         _require(
@@ -254,6 +258,7 @@ def _check_parked(group: Group) -> None:
 
 
 def _check_held(shard: Shard, timers: Mapping[str, CoordinatorTimer]) -> None:
+    """Every held answer has a timer, and waits for a record that is not committed yet."""
     above = shard.above_high_watermark
     for key in above.held:
         _require(
@@ -269,6 +274,7 @@ def _check_held(shard: Shard, timers: Mapping[str, CoordinatorTimer]) -> None:
 
 
 def _check_timers(group: Group, timers: Mapping[str, CoordinatorTimer]) -> None:
+    """Every wait of a group ends: for a member or pending id, a join phase, or SyncGroups."""
     waiting = [m.member_id for m in group.members.values() if not m.outlives_session_timeout]
     for member_id in (*waiting, *group.pending_members):
         _require(

@@ -217,6 +217,7 @@ def _counts(suites: Sequence[Suite]) -> dict[str, str]:
 
 
 def _add_suite(root: ET.Element, suite: Suite) -> None:
+    """Add the element of a suite, with its counts, properties and cases."""
     name = f"{_SUITE}.{_clean(suite.name)}"
     element = ET.SubElement(root, "testsuite", {"name": name, **_counts([suite])})
     if suite.started_at is not None:
@@ -232,6 +233,7 @@ def _add_suite(root: ET.Element, suite: Suite) -> None:
 
 
 def _add_case(suite: ET.Element, case: Case, *, classname: str, took: str) -> None:
+    """Add the element of a case; `took`: seconds of the whole run, which the case `run` gets."""
     element = ET.SubElement(
         suite,
         "testcase",

@@ -246,6 +246,7 @@ class InSyncReplicas:
         return follower.broker_epoch in (-1, registered)
 
     def _is_caught_up(self, follower: FollowerState, now_us: int) -> bool:
+        """Return True if the follower was at the log end within replica.lag.time.max.ms."""
         return follower.is_caught_up(
             leader_end_offset=self._log.log_end_offset, now_us=now_us, lag_max_us=self._lag_max_us
         )

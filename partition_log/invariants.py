@@ -138,6 +138,7 @@ def last_records(
 
 
 def _check_offsets(log: PartitionLog) -> None:
+    """High watermark and recovery point are within the log; flush.messages is kept."""
     start, end = log.log_start_offset, log.log_end_offset
     if not 0 <= start <= log.high_watermark <= end:
         raise InvariantViolation(
@@ -159,6 +160,7 @@ def _check_offsets(log: PartitionLog) -> None:
 
 
 def _check_batches(log: PartitionLog) -> None:
+    """Batches are in order, without holes unless the log is compacted, and whole."""
     next_offset: int = log.log_start_offset
     epoch: int = NO_LEADER_EPOCH
     for index in range(len(log.storage)):
@@ -193,6 +195,7 @@ def _check_batches(log: PartitionLog) -> None:
 
 
 def _check_epochs(log: PartitionLog) -> None:
+    """The epoch cache increases, and has the first batch of each epoch in the log."""
     entries = log.epochs.entries()
     for entry, successor in pairwise(entries):
         if entry.epoch >= successor.epoch or entry.offset >= successor.offset:
@@ -214,6 +217,7 @@ def _check_epochs(log: PartitionLog) -> None:
 
 
 def _check_producers(log: PartitionLog) -> None:
+    """The log knows of each producer what its batches say."""
     # Of a compacted log the state cannot be read again: a cleaning removes batches that are still
     # remembered. Producers that only the batches know are legal: they have expired.
     if log.is_compacted or not log.producers:
@@ -232,6 +236,7 @@ def _check_producers(log: PartitionLog) -> None:
 
 
 def _check_open_transactions(log: PartitionLog) -> None:
+    """The first unstable offset is that of the oldest transaction without a marker."""
     began: dict[int, int] = {}  # producer id -> offset of its open transaction
     for index in range(len(log.storage)):
         batch = log.storage.batch(index)

@@ -61,7 +61,7 @@ class RealtimeRuntime(Runtime):
         self._run_dir = run_dir.resolve()
         self._observers = tuple(observers)
         self._clock = RunClock.starting_now(time_scale=time_scale)
-        self._driver_rows = 0
+        self._driver_rows = 0  # number of rows so far, which is the next row's `seq`
         self._driver_trace = FrameTraceWriter(frames_path(self._run_dir / "trace", DRIVER, 0))
         self._failures: list[str] = []
         self._lost: dict[str, str] = {}

@@ -41,6 +41,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 HostedNodeBuilder = Callable[[Host], HostedNode]
+"""Makes a node on a Host, which is the node's access to clock, network and disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,7 @@ class NodeService:
         return process.listener_address(name)
 
     async def crash_node(self, name: NodeName) -> None:
-        """End one of several nodes, as a kill of its process would."""
+        """End a node that shares its process with others, as if its own process were killed."""
         self._alive().crash_node(name)
 
     async def pause_node(self, name: NodeName, order: int) -> None:
@@ -164,7 +165,8 @@ class NodeService:
     ) -> int:
         """Close the server ends of the connections `names`, and those of silent clients.
 
-        A silent client's process cannot close its own ends. Returns: the number of its connections.
+        Returns: the number of the silent clients' connections; the others were counted by their
+        clients.
         """
         return self._alive().reset_server_ends(reset, set(names), silent_clients)
 
@@ -208,7 +210,9 @@ class AgentService:
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
         self._machine_dir = Path()
+        """Folder of this machine's files; set by `prepare`."""
         self._shares_files = False
+        """True if the driver sees these files without fetching them."""
 
     async def prepare(self, run_dir: str, marker: str) -> str:
         """Return the directory for this machine's files.

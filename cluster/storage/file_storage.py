@@ -320,5 +320,6 @@ def _mark_path(log_path: Path) -> Path:
 
 
 def _partition_of(path: Path) -> TopicPartition:
+    """Return the partition of a log file, which is named `<topic>-<partition>.log`."""
     topic, _, partition = path.name.removesuffix(_LOG_SUFFIX).rpartition("-")
     return TopicPartition(topic, int(partition))

@@ -88,4 +88,5 @@ def parse_log(content: bytes) -> LogContent:
 
 
 def _frame_crc(length: int, payload: bytes) -> int:
+    """Return the CRC-32C over the payload's length and the payload."""
     return int(google_crc32c.extend(google_crc32c.value(_LENGTH.pack(length)), payload))

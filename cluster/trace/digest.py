@@ -65,6 +65,7 @@ class TraceDigest:
         return " ".join((f"{self._step_us // FIRST_STEP_US}s", *self._marks))
 
     def _hash_chunk(self) -> None:
+        """Add the waiting rows to the hash, however many they are."""
         self._hash.update(_encode(self._chunk))
         self._rows_hashed += len(self._chunk)
         self._chunk.clear()

@@ -49,6 +49,7 @@ class HostTimer(LoopTimer):
         self._host = host
 
     def _run(self) -> None:
+        """Make the call at its time; while the host is paused, keep it for later."""
         host = self._host
         if not host.fires_timers:
             host.keep_timer(self)  # does nothing if the host is dead
@@ -242,6 +243,7 @@ class VirtualHost(BaseHost):
 
 
 def _close_coroutine(coroutine: Any) -> None:  # noqa: ANN401  # typeshed: a generator or a coroutine
+    """Run the cleanup of a coroutine that will never be resumed."""
     for _ in range(MAX_CLOSE_ATTEMPTS):
         try:
             coroutine.close()

@@ -118,6 +118,7 @@ class VirtualLives(NodeLives[VirtualLife]):
             self._check_one(name, life, thoroughly=thoroughly)
 
     def _check_one(self, name: NodeName, life: VirtualLife, *, thoroughly: bool) -> None:
+        """Have a node check itself, if it is up and can. Raises: InvariantViolation."""
         node = life.self_checking
         if life.host is None or node is None:
             return
@@ -284,6 +285,7 @@ class VirtualLives(NodeLives[VirtualLife]):
         return host
 
     def _schedule_exit(self, life: VirtualLife, host: VirtualHost) -> None:
+        """End the process of a node that has finished its shutdown."""
         # Through the loop, not directly: the node's last step calls this and is still running.
         host.after(0, self._exit, life, host)
 

@@ -178,6 +178,7 @@ class VirtualNetwork:
         return link
 
     def _new_link(self, source: NodeName, destination: NodeName) -> Link:
+        """Return a link with its own random stream."""
         racks = (self._racks.get(source), self._racks.get(destination))
         # A node without a rack, such as a client, has no surcharge for another rack.
         return Link(

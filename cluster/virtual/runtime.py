@@ -220,6 +220,7 @@ class VirtualRuntime(VirtualLives, Runtime):
     def _build_host(
         self, name: NodeName, incarnation: Incarnation, storage: MemoryStorage, clock: NodeClock
     ) -> VirtualHost:
+        """Return the host of an incarnation, ready to take frames."""
         host = VirtualHost(
             name=name,
             incarnation=incarnation,
@@ -233,6 +234,7 @@ class VirtualRuntime(VirtualLives, Runtime):
             traces_messages=self._trace_messages,
             on_failure=self._node_failed,
             log=self._log,
+            # A restarted node has not run before: each timer ticks first after a whole period.
             has_run_before=self._starts_aged and incarnation == 0,
         )
         self._network.attach(host)
@@ -241,6 +243,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         return host
 
     def _node_failed(self, host: VirtualHost, what: str, error: BaseException) -> None:
+        """Record that task or callback `what` of a node died, and end the run by NodeTaskFailed."""
         failure = f"{host.name} incarnation {host.incarnation}: {what} died: {error!r}"
         self._failures.append(failure)  # first, since an observer of the row below may raise
         host.trace(TraceEvent(kind=TraceKind.TASK_FAILED, detail={"exception": failure}))

@@ -67,6 +67,7 @@ def draw_first_tick_us(seed: int, node: NodeName, timer: str, period_us: int) ->
 
 
 def _start_us(spec: NodeSpec, cluster: ClusterSpec, seed: int) -> int:
+    """Return the start time of one node, as `draw_starts` describes it."""
     if isinstance(spec, ControllerSpec | ZooKeeperSpec):
         return 0
     brokers_us = min(cluster.broker_config.broker_heartbeat_interval_ms * 1_000, SPAN_MAX_US)

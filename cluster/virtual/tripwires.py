@@ -140,6 +140,7 @@ def _check(name: str, caller: FrameType) -> None:
 
 
 def _trip_message(name: str, module: str, frame: FrameType, libraries: list[str]) -> str:
+    """Return the message; `libraries`: modules between the caller and the function, inner first."""
     by_way_of = f", by way of {', '.join(reversed(libraries))}" if libraries else ""
     place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
     return (

@@ -60,7 +60,9 @@ class Cursor:
 
 
 Reader = Callable[[Cursor], Any]
+"""Reads one value at the cursor and moves the cursor behind it. Raises: MalformedRequest."""
 Writer = Callable[[bytearray, Any], None]
+"""Appends the bytes of one value."""
 
 # -- primitive types ----------------------------------------------------------------------------
 
@@ -69,6 +71,7 @@ _FORMATS[64] = struct.Struct(">q")
 
 
 def _int_reader(bits: int) -> Reader:
+    """Return a reader of integers; it does not copy the bytes, as `Cursor.take` would."""
     unpack, size = _FORMATS[bits].unpack_from, bits // 8
 
     def read(cursor: Cursor) -> int:

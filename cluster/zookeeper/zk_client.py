@@ -227,6 +227,7 @@ class ZkClient:
     # -- the event thread ------------------------------------------------------------------------
 
     def _open(self) -> ZooKeeperHandle:
+        """Begin a new session."""
         return ZooKeeperHandle(
             self._host,
             self._servers,

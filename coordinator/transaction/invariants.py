@@ -60,6 +60,7 @@ def check_transactions(shared: TransactionShared) -> None:
 
 
 def _check_ids(owned: OwnedPartition, shared: TransactionShared) -> None:
+    """Each id is in its partition, what is pending goes on, and an open transaction has begun."""
     under_way = {pending.transactional_id for pending in shared.in_flight.appends.values()}
     for name, metadata in owned.transactions.items():
         _require(
@@ -95,6 +96,7 @@ def _check_ids(owned: OwnedPartition, shared: TransactionShared) -> None:
 
 
 def _check_timers(shared: TransactionShared) -> None:
+    """Both periodic timers run, and the key of each CompletionTimer names its id."""
     timers = shared.in_flight.timers
     for kind, ids in (
         (AbortTimer, "transactions over their timeout"),

@@ -212,6 +212,7 @@ def _schedule(options: ShrinkOptions) -> Schedule:
 
 
 def _output(options: ShrinkOptions, schedule: Schedule) -> Path:
+    """Return the path of the file to write."""
     if options.output is not None:
         return options.output
     if schedule.path is not None:

@@ -56,6 +56,7 @@ def _table_of(checks: tuple[CheckReport, ...]) -> Table:
 
 
 def _lines_of(check: CheckReport) -> Iterator[str]:
+    """Yield what a row of the table has, one below the other, for a narrow terminal."""
     yield f"{_words(check.check)}: {check.outcome.words}"
     yield from (f"  {text}" for text in ("; ".join(check_figures(check)), check.note) if text)
 

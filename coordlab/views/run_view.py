@@ -295,6 +295,7 @@ def _group_table(rows: Sequence[_Row], width: int) -> Table:
 
 
 def _group_lines(row: _Row) -> Text:
+    """Return one line for a row of the table, for a narrow terminal."""
     group_id, group, members_see = row
     if group is None:
         line = Text.assemble(f"{group_id}: ", ("no broker coordinates it", "red"))
@@ -369,6 +370,7 @@ def _fault_table(faults: Sequence[JournalEntry], now_us: int, width: int) -> Tab
 
 
 def _fault_line(fault: JournalEntry, now_us: int) -> Text:
+    """Return one line for a row of the table, for a narrow terminal."""
     outcome = fate(fault)
     hit = "" if fault.node is None else f", hit {fault.hit}"
     injected = _injected(fault, now_us)

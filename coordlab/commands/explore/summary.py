@@ -111,6 +111,7 @@ def _virtual_time(time_us: int) -> str:
 
 
 def _rechecks_line(rechecks: Rechecks) -> str:
+    """Return how many seeds were played twice, and how many of them gave the same trace."""
     line = (
         f"{counted(rechecks.runs, 'seed')} played twice ({rechecks.in_another_process:,} in "
         f"another process): {rechecks.equal:,} gave the same"
@@ -121,6 +122,7 @@ def _rechecks_line(rechecks: Rechecks) -> str:
 
 
 def _print_finding(console: Console, finding: FoundGroup, results: ExplorationResults) -> None:
+    """Print a finding: its seeds, its example, the events of its evidence, commands to paste."""
     console.print()
     head = Text(finding.name, style="bold red")
     word = "seed" if len(finding.seeds) == 1 else "seeds"
@@ -154,6 +156,7 @@ def _print_effort(console: Console, results: ExplorationResults) -> None:
 
 
 def _print_failures(console: Console, results: ExplorationResults) -> None:
+    """Print the failures of coordlab itself: broken runs, lost seeds, seeds with two results."""
     lines = [
         f"in {counted(broken.runs, 'run')} ({_seeds(broken.seeds, results)}): {broken.reason}"
         for broken in results.broken[:_MAX_REASONS]

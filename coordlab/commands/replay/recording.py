@@ -138,6 +138,7 @@ class Recorder:
         self._progress = progress
 
     def _observe(self, row: TraceRow) -> None:
+        """Record a row, unless the inspection has ended the run."""
         if self._is_over:
             return  # rows of healing and stopping the cluster are not recorded
         self._rows.append(row)

@@ -154,6 +154,7 @@ def _same_gap_lines(figures: Comparison, fault: str) -> Iterator[str]:
 
 
 def _print_group(console: Console, group: str, rows: Sequence[ComparisonRow], seeds: int) -> None:
+    """Print the figures of one group, such as the phases or the gaps, under its heading."""
     console.print(Text(GROUP_HEADINGS[group], style="underline"))
     # Figures with one number per run (statistic "") have a table of their own.
     for statistics in (_statistics(console, rows, seeds), ("",)):
@@ -163,6 +164,7 @@ def _print_group(console: Console, group: str, rows: Sequence[ComparisonRow], se
 
 
 def _table(statistics: Sequence[str], lines: Sequence[_Line]) -> Table:
+    """Return a table of figures; a column with the number of seeds only if some lack a figure."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, _GAP, 0, 0))
     table.add_column("")
     for statistic in statistics:
