@@ -1,4 +1,9 @@
-"""Commands of a transcript that are requests of clients to one broker."""
+"""Commands of a transcript that are requests of clients to one broker.
+
+A transcript is a text file of commands and their printed results. A command has a name, words and
+settings (`acks=1`); a reader takes the settings that it knows, and the rest is an error. Of
+the defaults, `acks` -1 is acks=all, and the key type 0 is a group.
+"""
 
 from collections.abc import Callable
 
@@ -56,13 +61,14 @@ def _read(command: Command) -> AnyRequest:
 
 
 def _find_coordinator(command: Command) -> AnyRequest:
+    """`find_coordinator group`, `find_coordinator tx type=1`: of a group, of a transaction."""
     return FindCoordinatorRequest(
         key_type=command.number("type", 0), coordinator_keys=tuple(command.words)
     )
 
 
 def _list_offsets(command: Command) -> AnyRequest:
-    """`list_offsets orders-0 -2`: the first offset; -1: the last."""
+    """`list_offsets orders-0 -2`: the first offset; -1: the log's end."""
     partition = read_partition(command.words[0])
     position = ListOffsetsPartition(
         partition_index=partition.partition, timestamp=int(command.words[1])
@@ -72,10 +78,12 @@ def _list_offsets(command: Command) -> AnyRequest:
 
 
 def _metadata(command: Command) -> AnyRequest:
+    """`metadata orders`; without words of all topics."""
     return MetadataRequest(topics=tuple(command.words) or None)
 
 
 def _delete_topics(command: Command) -> AnyRequest:
+    """`delete_topics orders`."""
     return DeleteTopicsRequest(topic_names=tuple(command.words))
 
 

@@ -1,5 +1,8 @@
 """Collects transcripts as tests: each story of a `scenarios/*.txt` is one.
 
+A transcript is a text file. Its scene is the commands that every story begins with; a story is a
+list of steps, each with commands and their printed results. A player carries the commands out.
+
 `--rewrite` writes the results of the commands into the file, for a person to review as a diff.
 """
 
@@ -61,9 +64,11 @@ class TranscriptItem(pytest.Item):
         Raises: TranscriptDiffers.
         """
         player = new_player(self._story_file)
+        # The scene's results are not compared.
         player.play(self._story_file.scene)
         played = self._story.played(player.play)
         player.close()  # not after a failure: a story that hangs could not be stopped, either
+        # Equal results in every step.
         if played == self._story:
             return
         if self.config.getoption("--rewrite"):

@@ -1,9 +1,10 @@
 """Plays the stories of a group coordinator: each command prints its results as lines.
 
-A command prints, in this order: the time, if it has moved (`@500`); replies, appends and trace
-events of each input; the groups that changed; the timers, if they changed; the offsets partitions,
-if they changed. Unprinted parts are unchanged. A step that begins with `given` prints only the
-resulting state: another story shows the steps to it.
+A story is a list of steps, each with commands and their printed results. A command prints, in this
+order: the time, if it has moved (`@500`); replies, appends and trace events of each input; the
+groups that changed; the timers, if they changed; the offsets partitions, if they changed. Unprinted
+parts are unchanged. A step that begins with `given` prints only the resulting state: another story
+shows the steps to it.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +38,11 @@ GIVEN = "given"
 
 
 class CoordinatorPlayer:
-    """One story: a coordinator, and its state when it was last printed."""
+    """One story: a coordinator, and its state when it was last printed.
+
+    `_h` is the coordinator's harness, which carries out its effects and keeps a line of each. The
+    bench is a harness with the settings of Kafka's own tests.
+    """
 
     def __init__(self) -> None:
         self._h: PrintingCoordinator = PrintingCoordinator()
@@ -71,6 +76,7 @@ class CoordinatorPlayer:
         return lines
 
     def _begin(self, harness: PrintingCoordinator) -> None:
+        """Continue with a new coordinator; its present state counts as printed."""
         self._h = harness
         self._h.take_lines()
         self._groups, self._timers, self._partitions = {}, [], []
@@ -79,6 +85,7 @@ class CoordinatorPlayer:
     # -- commands --
 
     def _request(self, command: Command) -> list[str]:
+        """Send a request; `#3 waits` is printed if it has no answer yet."""
         client_id = command.text("client", NEW_CLIENT_ID)
         version = command.settings.pop("version", None)
         body = read_request(command)
@@ -89,6 +96,7 @@ class CoordinatorPlayer:
         return lines if request_id in self._h.responses else [f"#{request_id} waits", *lines]
 
     def _coordinator(self, command: Command) -> list[str]:
+        """`coordinator partitions=2 owned=0,1`, or `coordinator kafka_bench`; `owned=-`: none."""
         if command.words == ["kafka_bench"]:
             self._begin(PrintingBench())
             return []
@@ -108,10 +116,12 @@ class CoordinatorPlayer:
         return []
 
     def _advance(self, command: Command) -> list[str]:
+        """`advance 500`: 500 ms pass; each timer fires at its own time."""
         self._h.advance(float(command.words[0]))
         return self._until_now()
 
     def _tick(self, command: Command) -> list[str]:
+        """`tick 500`: the clock jumps by 500 ms, as in Kafka's tests; then timers fire, late."""
         self._h.tick(int(command.words[0]))
         return self._until_now()
 
@@ -122,6 +132,7 @@ class CoordinatorPlayer:
         return lines if now in lines else [*lines, now]
 
     def _hold(self, command: Command) -> list[str]:
+        """`hold appends`, `hold verifications`: they wait until `complete` or `verify`."""
         self._set_holding(command, is_holding=True)
         return []
 
@@ -139,19 +150,23 @@ class CoordinatorPlayer:
                 raise UnknownWord(f"{command.name} what? appends or verifications")
 
     def _complete(self, command: Command) -> list[str]:
+        """`complete`, `complete NOT_COORDINATOR index=1`: end the oldest held append, the next."""
         self._h.complete(_error(command), index=command.number("index", 0))
         return self._h.take_lines()
 
     def _verify(self, command: Command) -> list[str]:
+        """`verify`, `verify INVALID_TXN_STATE`: end a held verification; `guard=-`: without one."""
         guard = command.optional("guard", "1")
         self._h.verify(_error(command), guard=None if guard is None else int(guard))
         return self._h.take_lines()
 
     def _commit_everything(self, _command: Command) -> list[str]:
+        """Move the high watermark to the log's end, so that held appends complete."""
         self._h.commit_everything()
         return self._h.take_lines()
 
     def _high_watermark(self, command: Command) -> list[str]:
+        """`high_watermark 3`: the log is committed up to offset 3."""
         self._h.report_high_watermark(int(command.words[0]), command.number("partition", 0))
         return self._h.take_lines()
 
@@ -160,6 +175,7 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _end_transaction(self, command: Command) -> list[str]:
+        """`end_transaction 7 commit`: write the marker of producer 7; or `abort`."""
         producer_id, outcome = command.words
         partitions = tuple(map(int, command.parts("partitions"))) or (0,)
         is_commit = {"commit": True, "abort": False}[outcome]
@@ -167,6 +183,7 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _load(self, command: Command) -> list[str]:
+        """`load epoch=1`: load a partition from its log, in chunks of batches."""
         partition = command.number("partition", 0)
         ignored = self._h.load(
             partition,
@@ -190,6 +207,7 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _unload(self, command: Command) -> list[str]:
+        """`unload epoch=1`; `epoch=-`: without one."""
         epoch = command.optional("epoch", "0")
         ignored = self._h.unload(
             command.number("partition", 0), None if epoch is None else int(epoch)
@@ -210,6 +228,7 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _expire_offsets(self, _command: Command) -> list[str]:
+        """Remove the offsets that have expired by now."""
         self._h.execute(self._h.coordinator.expire_offsets(self._h.now_us))
         return self._h.take_lines()
 
@@ -235,6 +254,7 @@ class CoordinatorPlayer:
     # -- whole groups; the steps to them are not printed --
 
     def _stable_group(self, command: Command) -> list[str]:
+        """`stable_group 3`: of three members."""
         size = int(command.words[0])
         group_id = command.text("group", "group")
         session_timeout_ms = command.number("session", 10_000)
@@ -269,7 +289,7 @@ class CoordinatorPlayer:
     # -- state --
 
     def _changes(self) -> list[str]:
-        """Return the lines of all parts that have changed since they were last printed."""
+        """Return the lines of all parts that changed, and count the present state as printed."""
         coordinator = self._h.coordinator
         groups = {}
         for summary in coordinator.groups():
@@ -291,6 +311,7 @@ class CoordinatorPlayer:
         return lines
 
     def _served(self) -> Iterator[str]:
+        """Yield each offsets partition that the coordinator owns, loads, or failed to load."""
         for partition in range(self._h.num_partitions):
             if self._h.coordinator.is_owned(partition):
                 yield f"{partition} owned"
@@ -316,6 +337,7 @@ def take_settings(kind: type[ConfigT], settings: dict[str, str]) -> ConfigT:
 
 
 def _error(command: Command) -> ErrorCode:
+    """Return the error that the command's only word names; NONE without one."""
     (name,) = command.words or ["NONE"]
     return ErrorCode[name]
 
@@ -327,6 +349,7 @@ def _ignored(what: str, ignored: LoadIgnored | None) -> list[str]:
 
 
 def _timeouts(command: Command) -> dict[str, int]:
+    """Take the timeouts of a member, in milliseconds, as the bench's arguments."""
     names = {"session": "session_timeout_ms", "rebalance": "rebalance_timeout_ms"}
     return {
         name: int(command.settings.pop(key))

@@ -1,4 +1,9 @@
-"""Commands of a transcript that are requests of groups."""
+"""Commands of a transcript that are requests of groups.
+
+A transcript is a text file of commands and their printed results. A command has a name, words and
+settings (`group=g`); a reader takes the settings that it knows, and the rest is an error. In an
+optional setting, `-` stands for None.
+"""
 
 from collections.abc import Callable
 
@@ -84,6 +89,7 @@ def _sync(command: Command) -> GroupRequest:
 
 
 def _heartbeat(command: Command) -> GroupRequest:
+    """`heartbeat m-1 2`: in generation 2."""
     member_id, generation_id = command.words
     return heartbeat(
         member_id,
@@ -125,6 +131,7 @@ def _commit(command: Command) -> GroupRequest:
 
 
 def _txn_commit(command: Command) -> GroupRequest:
+    """`txn_commit m-1 2 foo-0=97 producer=7 epoch=0`: a commit within a transaction."""
     member_id, generation_id = command.words or ("", "-1")
     return txn_offset_commit(
         dict(read_offsets(command)),
@@ -139,6 +146,7 @@ def _txn_commit(command: Command) -> GroupRequest:
 
 
 def _fetch(command: Command) -> GroupRequest:
+    """`fetch foo-0 stable=yes`; without words of all partitions."""
     return offset_fetch(
         *(read_partition(word) for word in command.words),
         group_id=command.text("group", GROUP),
@@ -147,6 +155,7 @@ def _fetch(command: Command) -> GroupRequest:
 
 
 def _offset_delete(command: Command) -> GroupRequest:
+    """`offset_delete foo-0 foo-1`."""
     topics: dict[str, list[int]] = {}
     for word in command.words:
         partition = read_partition(word)
@@ -168,6 +177,7 @@ def _describe(command: Command) -> GroupRequest:
 
 
 def _list(command: Command) -> GroupRequest:
+    """`list states=Stable,Empty types=classic`."""
     return ListGroupsRequest(
         states_filter=tuple(command.parts("states")), types_filter=tuple(command.parts("types"))
     )

@@ -1,6 +1,8 @@
 """Messages, records, trace events and state as the lines of a transcript.
 
-Fields at their defaults are left out. Times are milliseconds since the story began: `@500`.
+A transcript is a text file of commands and their printed results, for a person to review. Fields at
+their defaults are left out. Times are milliseconds since the story began: `@500`. Bytes are
+printed as the topics of a subscription, or quoted.
 """
 
 import re
@@ -48,7 +50,7 @@ def message_lines(head: str, message: msgspec.Struct) -> list[str]:
 
 
 def append_lines(append: Append, offset: int | None) -> list[str]:
-    """Return an append and its records; `offset` is None while it is held."""
+    """Return an append and its records; `offset` is where it was written, None if it was not."""
     words = [f"append to __consumer_offsets-{append.partition}"]
     words.append("held" if offset is None else f"at {offset}")
     if append.required_acks != ACKS_ALL:
@@ -76,6 +78,7 @@ def record_lines(record: Record) -> list[str]:
             name += "" if group == GROUP else f" of {group!r}"
         case _:
             name = repr(key)
+    # A record from before the story has a time of its own.
     if record.timestamp_ms < EPOCH_MS:
         name += f" {time_text(record.timestamp_ms)}"
     if record.value is None:
@@ -109,7 +112,10 @@ def trace_text(event: TraceEvent) -> str:
 
 
 def group_lines(group: Group) -> dict[str, str]:
-    """Return a group's state: a line for itself (under ""), each member, each offset, by name."""
+    """Return a group's state: a line for itself (under ""), each member, each offset, by name.
+
+    The names are keys by which a player finds the lines that changed.
+    """
     words = [f"{group_name(group.group_id)} {group.state.value} generation={group.generation_id}"]
     named = {
         "type": group.protocol_type,
@@ -169,6 +175,7 @@ def value_text(value: object, name: str = "") -> str:
 
 
 def _struct_text(message: msgspec.Struct) -> str:
+    """Return a struct within a line: its fields in braces."""
     plain, nested = _fields(message)
     lists = [f"{name}={value_text(rows)}" for name, rows in nested]
     return f"{{{' '.join((*plain, *lists))}}}"
@@ -192,6 +199,7 @@ def _fields(
 
 
 def _delayed_join(group: Group) -> str | None:
+    """Return the wait of the group's join phase: that of a new group with its two times, or yes."""
     match group.delayed_join:
         case None:
             return None
@@ -207,6 +215,7 @@ def _member_text(group: Group, member: Member, instances: dict[str, str]) -> str
     if member.group_instance_id is not None:
         mapped = instances.get(member.group_instance_id)
         words.append(f"instance={member.group_instance_id}")
+        # An instance id may be mapped to another member, which has replaced this one.
         words += [] if mapped == member.member_id else [f"mapped_to={mapped}"]
     if (member.client_id, member.client_host) != ("client", "consumer-0"):
         words.append(f"client={member.client_id}@{member.client_host}")
@@ -244,6 +253,7 @@ def _offsets(offsets: GroupOffsets) -> Iterator[tuple[str, str]]:
         name = f"transaction of producer {producer_id}"
         yield name, f"{name} is open"
     for partition in offsets.latest_partitions():
+        # Only what differs from the committed offset: a write that is not committed yet.
         latest = offsets.latest(partition)
         if latest is not None and latest != offsets.get(partition):
             yield f"written {partition}", f"written {partition} {value_text(latest)}"

@@ -111,6 +111,7 @@ def _story(lines: list[str]) -> Story:
     title, *rest = lines
     if not title.endswith(" =="):
         raise NotATranscript(f"expected `== name ==`, got {title!r}")
+    # Comments directly below the name describe the story.
     end = next((n for n, line in enumerate(rest) if not line.startswith("#")), len(rest))
     return Story(
         name=title[3:-3],

@@ -1,8 +1,9 @@
 """Plays the stories of a transaction coordinator: each command prints its results.
 
-A command prints the time, if it has moved (`@500`); replies, appends, markers and trace events of
-each input; the transactional ids that changed; the timers, if they changed. A step that begins with
-`given` prints only the resulting state.
+A story is a list of steps, each with commands and their printed results. A command prints the time,
+if it has moved (`@500`); replies, appends, markers and trace events of each input; the
+transactional ids that changed; the timers, if they changed. A step that begins with `given` prints
+only the resulting state.
 """
 
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class _Printing(TransactionHarness):
         super().__init__(**settings)  # type: ignore[arg-type]  # those of the class above
 
     def _carry_out(self, result: TransactionResult) -> None:
+        """Carry out a Result, and keep the time, if it has moved, and a line of each effect."""
         if self.now_us != self._printed_us:
             self._printed_us = self.now_us
             self.lines.append(f"@{(self.now_us - EPOCH_US) / 1_000:g}")
@@ -81,6 +83,7 @@ class TransactionPlayer:
         self._h.coordinator.check_invariants()
 
     def _carry_out(self, line: str) -> list[str]:
+        """Execute a command and return its own lines, or else those of the harness."""
         command = read_command(line)
         carry_out = COMMANDS.get(command.name)
         if carry_out is None:
@@ -170,11 +173,13 @@ class TransactionPlayer:
     # -- everything else --
 
     def _advance(self, command: Command) -> list[str]:
+        """`advance 500`: 500 ms pass."""
         self._h.advance(int(command.words[0]))
         lines, now = self._h.take_lines(), f"@{(self._h.now_us - EPOCH_US) / 1_000:g}"
         return lines if now in lines else [*lines, now]
 
     def _hold(self, command: Command) -> None:
+        """`hold appends`, `hold markers`, `hold producer_ids`: the last ones are then refused."""
         self._set_holding(command.words[0], is_holding=True)
 
     def _release(self, command: Command) -> None:
@@ -192,6 +197,7 @@ class TransactionPlayer:
                 raise UnknownWord(f"hold what? {what}")
 
     def _complete(self, command: Command) -> None:
+        """`complete`, `complete NOT_COORDINATOR`: end the oldest held append."""
         self._h.complete(ErrorCode[(command.words or ["NONE"])[0]])
 
     def _answer_markers(self, command: Command) -> None:
@@ -218,6 +224,7 @@ class TransactionPlayer:
     # -- state --
 
     def _changes(self) -> list[str]:
+        """Return the lines of the ids and timers that changed; their state counts as printed."""
         coordinator = self._h.coordinator
         known = (coordinator.metadata(name) for name in self._names())
         printed = [_metadata_text(metadata) for metadata in known if metadata is not None]

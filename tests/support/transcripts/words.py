@@ -16,6 +16,7 @@ from protocol.wire.consumer_protocol import (
 )
 
 EMPTY = "''"
+"""Word that stands for an empty text."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"(?:[^\s']|'[^']*')+")
 _PART = re.compile(r"(?:[^,']|'[^']*')+")
@@ -61,7 +62,10 @@ class Command:
 
 
 def read_command(line: str) -> Command:
-    """Return the words of a line."""
+    """Return the words of a line.
+
+    `key=value` is a setting, any other word a word; quotes keep spaces together.
+    """
     name, *rest = _WORD.findall(line)
     command = Command(name, [])
     for word in rest:
@@ -74,7 +78,10 @@ def read_command(line: str) -> Command:
 
 
 def read_bytes(text: str) -> bytes:
-    """Return the bytes of a word."""
+    """Return the bytes of a word.
+
+    Text outside of quotes is the topics of a subscription, separated by `+`.
+    """
     if text.startswith("'"):
         return text[1:-1].encode().decode("unicode_escape").encode("latin-1")
     return encode_subscription(ConsumerProtocolSubscription(topics=tuple(text.split("+"))))
@@ -109,7 +116,10 @@ def read_offsets(command: Command) -> Iterator[tuple[tuple[str, int], int]]:
 
 
 def number_uuids(text: str, numbers: dict[str, int]) -> str:
-    """Return a text with a number for each uuid, in the order of their first occurrence."""
+    """Return a text with a number for each uuid, in the order of their first occurrence.
+
+    `numbers` is extended, so that a uuid has one number in the whole story.
+    """
 
     def number(found: re.Match[str]) -> str:
         return str(numbers.setdefault(found[0], len(numbers) + 1))

@@ -3,6 +3,8 @@
 Shares no code with the pipeline and the checkers, so that an error of theirs is not repeated here.
 It reads every row in memory, and knows only the experiment `coordinator_crash` (one kill, one
 group). The acceptance tests and the soak check the bounds of a run with it, on each runtime.
+`play_*` run any experiment. A checker judges one promise of a run; a suite is all checkers of an
+experiment.
 """
 
 from collections.abc import Sequence
@@ -127,7 +129,7 @@ def coordinator_failover(
     Raises: AssertionError if the trace has no such kill, naming the missing row.
     """
     partition = str(offsets_partition(group_partition(experiment, group)))
-    killed = _first(rows, TraceKind.FAULT_INJECTED, 0)
+    killed = _first(rows, TraceKind.FAULT_INJECTED, 0)  # of the fault: the kill
     victim = killed.peer or ""
     killed_us = killed.time_us
     fenced = _first(rows, TraceKind.BROKER_FENCED, killed_us, peer=victim)
@@ -202,6 +204,8 @@ def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -
         f"{partition}: acknowledged {acknowledged.get(partition)}, "
         f"at the end {at_the_end.get(partition)}"
         for partition in partitions
+        # A partition that was not read at the end (-2) is reported, even if it has no acknowledged
+        # commit (-1).
         if at_the_end.get(partition, -2) < acknowledged.get(partition, -1)
     ]
 
@@ -209,6 +213,7 @@ def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -
 def _member(
     rows: Sequence[TraceRow], node: str, victim: str, killed_us: int, fenced_us: int
 ) -> MemberFailover:
+    """Return the failover of one member from its own rows."""
     own = [row for row in rows if row.node == node]
     commits = [row for row in own if row.kind == TraceKind.OFFSETS_COMMITTED]
     # The dead broker's last acknowledgements may arrive after the kill.
@@ -259,6 +264,7 @@ def _first(
 
 
 def _listed(value: object) -> list[object]:
+    """Return a value of a detail if it is a list, and otherwise an empty one."""
     return value if isinstance(value, list) else []
 
 
@@ -317,7 +323,10 @@ def play_ray(
     observers: Sequence[RowObserver],
     time_scale: float = 1.0,
 ) -> Results:
-    """Run an experiment by its own runner on a local Ray, or on the one that a fixture started."""
+    """Run an experiment by its own runner on a local Ray, or on the one that a fixture started.
+
+    `time_scale` 2: the clock of the run is twice as fast as that of the machine.
+    """
     from cluster.ray.runtime import RayRuntime  # importing Ray takes a second
 
     suite = CheckSuite(context_of(experiment), experiment.checks)

@@ -1,6 +1,8 @@
 """All runs whose tables and reports are tested, analysed together by Spark.
 
-Hand-written ones (tests/pipeline/traces), random traces, and the runs of `report_runs`.
+Hand-written ones (tests/pipeline/traces; called stories), random traces, and the runs of
+`report_runs`. `analysed.table(run, name, columns)` reads a table by the columns that identify its
+rows.
 """
 
 from collections.abc import Sequence
@@ -77,7 +79,10 @@ def analyse_together(spark: SparkSession, base: Path) -> Analysis:
     second_path = stories["crash"] / "events" / ".."  # a run named twice is analysed once
     random_directories = [run.directory for run in random_runs]
     summaries = analyze(
-        [*stories.values(), second_path, *random_directories], spark=spark, whole_run_rows=0
+        # `whole_run_rows=0`: Spark's transforms read every run.
+        [*stories.values(), second_path, *random_directories],
+        spark=spark,
+        whole_run_rows=0,
     )
     played = make_runs(base / "played")
     played_summaries = analyze(list(played.values()), spark=spark)
@@ -106,6 +111,7 @@ def _write_stories(base: Path) -> dict[str, Path]:
         "talk": _write_story(base, "talk"),
         "crowd": write_run(base / "crowd" / "1", crowd()),
         "spoiled": _spoiled_run(base / "spoiled" / "1"),
+        # A run directory without events.
         "empty": base / "crash" / "2",
         "broken": _broken_run(base / "crash" / "3"),
     }

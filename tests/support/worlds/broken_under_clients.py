@@ -1,5 +1,8 @@
 """Real clients that produce and consume while faults are injected into their cluster.
 
+A family is one client library. Each program (`clients/`) prints its events; `owned`, `consumed` and
+`acknowledged` are computed from them. The producer's record number n has the value `writer:n`.
+
 Three faults, one after the other, in the middle of producing and fetching: the crash of the group's
 coordinator, a move of a partition's leader, the crash and return of the controller. What must hold:
 - every acknowledged record is read back where the acknowledgement says;
@@ -30,7 +33,7 @@ CLUSTER = (
     *("--var", "cluster.config.broker.heartbeat.interval.ms=300"),
     *("--var", f"topics.{TOPIC}.config.min.insync.replicas=2"),
 )
-IDEMPOTENCE = {
+IDEMPOTENCE = {  # the option of each family; the keys are the names of the families
     "librdkafka": ("--set", "enable.idempotence=true"),
     "kafka-python": ("--set", "enable_idempotence=true"),
     "java": ("--set", "enable.idempotence=true"),
@@ -75,10 +78,12 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
             "two members share the partitions",
             *consumers,
         )
+        # Without a `--count` of its own (0) the producer sends until it is stopped.
         producer = programs.start(
             *("produce", TOPIC, "writer"),
             *("--count", "0", "--rate", str(RATE), *IDEMPOTENCE[family]),
         )
+        # Half a second's records.
         wait_until(lambda: len(producer.acknowledged()) > RATE // 2, "records flow", producer)
         for fault in FAULTS:
             ordered = command_line.run("inject", *fault)
@@ -87,6 +92,7 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
         wait_until(lambda: len(producer.acknowledged()) > before + RATE, "records flow", producer)
         assert producer.stop(timeout_s=90.0) == 0, producer.story()
         acknowledged = producer.acknowledged()
+        # Every record that was sent is acknowledged.
         assert sorted(acknowledged) == list(range(producer.events("produced")[0]["sent"]))
         wait_until(
             lambda: len(set(_values(consumers))) >= len(acknowledged),
@@ -137,6 +143,7 @@ class StoredRecord(NamedTuple):
 def _check_what_is_stored(family: str, folder: Path) -> None:
     """Check that no number of a producer, and no record, is stored twice, with the exceptions."""
     records = _stored_records(folder)
+    # All but the value: no two records may have the same producer id, epoch and sequence.
     numbers = Counter(record._replace(value=b"") for record in records)
     assert max(numbers.values()) == 1, numbers.most_common(3)
     copies: dict[bytes, list[StoredRecord]] = {}
@@ -147,6 +154,7 @@ def _check_what_is_stored(family: str, folder: Path) -> None:
         assert not duplicates, duplicates[0]
     for same_value in duplicates:
         assert len({record.partition for record in same_value}) == 1, same_value
+        # Each copy was sent under another producer epoch (RENUMBERING_FAMILIES).
         epochs = {record.producer_epoch for record in same_value}
         assert len(epochs) == len(same_value), same_value
 

@@ -1,7 +1,9 @@
 """Compares runs of an experiment in real time with runs of the same file in virtual time.
 
-`make soak` uses it for each runtime in real time. Each run is reduced to its milestones, which are
-kept in a file so that an interrupted soak goes on, and compared at the end.
+`make soak` uses it for each runtime in real time. Each run is reduced to its milestones (events of
+the group, and their times after the fault), which are kept in a file so that an interrupted soak
+goes on, and compared at the end. `load_or_compute` returns the kept result of a key, or computes it
+now.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ from tests.support.worlds.failover import Failover, failover_of
 from tests.support.worlds.story import Milestones, differences, milestones_of, phases_of
 
 GROUP = "orders-readers"
-RUNS = 5
+RUNS = 5  # of each experiment, on each side of the comparison
 SHIFT_MS = 600
 """Delay of each run's faults, in even steps.
 
@@ -144,6 +146,7 @@ def _run_virtually(name: str, number: int) -> ComparedRun:
 def _compared(
     name: str, experiment: Experiment, results: Results, rows: Sequence[TraceRow]
 ) -> ComparedRun:
+    """Reduce a finished run to the data that is kept."""
     return ComparedRun(
         verdict=results.verdict,
         reasons=results.reasons,

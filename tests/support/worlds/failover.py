@@ -1,7 +1,8 @@
 """One failover in the figures of docs/kafka/MEASURED_FAILOVER.md, from the rows alone.
 
 Shares no code with the pipeline and the checkers, so that it can be compared with them. The module
-`acceptance` computes more facts, but only of the experiment `coordinator_crash`.
+`acceptance` computes more facts, but only of the experiment `coordinator_crash`. A tenure is the
+time in which one broker coordinates the group's offsets partition, in one leader epoch.
 """
 
 import itertools
@@ -76,6 +77,7 @@ def failover_of(
     )
     members = range(experiment.groups[group].members)
     gaps = _gaps(rows, [str(consumer_name(group, i)) for i in members], since_us, until_us)
+    # A member resumes with the commit that ends its gap.
     resumed_us = sorted(end for _, end in gaps)
     group_rows = [row for row in rows if row.group == group and since_us <= row.time_us < until_us]
     return Failover(
@@ -95,10 +97,12 @@ def failover_of(
 
 
 def _first(rows: Sequence[TraceRow], kind: TraceKind) -> TraceRow | None:
+    """Return the first row of a kind."""
     return next((row for row in rows if row.kind == kind), None)
 
 
 def _between(since_us: int, row: TraceRow | None) -> int | None:
+    """Return the time from a moment to a row; None without the row."""
     return None if row is None else row.time_us - since_us
 
 

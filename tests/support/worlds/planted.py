@@ -1,4 +1,8 @@
-"""Small real runs in virtual time, for bugs that are planted in the code under test."""
+"""Small real runs in virtual time, for bugs that are planted in the code under test.
+
+A test plants a bug by a node of its own (`build`), by patching code, or by switching a guard off (a
+check of Kafka's). A checker judges one promise; its report has its findings.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,7 +60,8 @@ def small(
 ) -> Experiment:
     """Return an experiment of three brokers, one topic of two partitions and one group.
 
-    Shape: `config` adds settings of the brokers.
+    Shape: `config` adds settings of the brokers; `after_faults` is how long the run goes on after
+    the last fault was injected or healed.
     """
     return experiment(
         cluster={

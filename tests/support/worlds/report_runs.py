@@ -1,4 +1,7 @@
-"""Real runs in virtual time for the report: small, violated, interrupted, with 1,000 members."""
+"""Real runs in virtual time for the report: small, violated, interrupted, with 1,000 members.
+
+A recipe is an experiment with overrides of its file; a run directory has everything about one run.
+"""
 
 import gc
 from collections.abc import Iterator, Mapping
@@ -108,6 +111,7 @@ def make_run(root: Path, recipe: Recipe) -> Path:
             results = played.execute()
     finally:
         writer.close()
+    # 0: passed, 1: violated, 2: unknown, 130: interrupted; others are errors of the lab.
     if results.exit_code not in {0, 1, 2, 130}:
         raise RuntimeError(f"{name} ended with {results.exit_code}: {results.reasons}")
     directory.manifest.digest = digest.hexdigest()

@@ -1,8 +1,8 @@
 """A rolling bounce in the figures of docs/kafka/MEASURED_BOUNCE.md, from the rows alone.
 
-A rolling bounce restarts the members of a group one after the other. Shares no code with the
-pipeline and the checkers: the figures are those that the measurement of real Kafka took in the
-rebalance callbacks of its consumers.
+A rolling bounce restarts the members of a group one after the other, here by the fault `rollout` of
+the experiment. Shares no code with the pipeline and the checkers: the figures are those that the
+measurement of real Kafka took in the rebalance callbacks of its consumers.
 """
 
 import itertools
@@ -98,6 +98,8 @@ def _change(rows: Sequence[TraceRow], began_us: int, end_us: int) -> Change:
             if row.kind == TraceKind.PARTITIONS_REVOKED:
                 given_up[partition] = row.time_us
             else:
+                # A partition that nobody revoked, as of a group's first assignment, was unowned for
+                # 0 us here.
                 unowned_us += row.time_us - given_up.pop(partition, row.time_us)
                 handed_out += 1
                 last_us = row.time_us

@@ -1,8 +1,9 @@
 """The story of a run as milestones: events of one group, and their time after the fault.
 
 Computed from the rows in plain Python, without the pipeline and the checkers, in one way for every
-experiment, so that real time and virtual time can be compared. Where many members have the same
-event (each marks its coordinator unknown), the milestone is the median of their times.
+experiment, so that real time and virtual time can be compared. A tenure is the time in which one
+broker coordinates the group's offsets partition, in one leader epoch. Where many members have the
+same event (each marks its coordinator unknown), the milestone is the median of their times.
 """
 
 import itertools
@@ -71,6 +72,7 @@ def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
     Each begins at the milestone before the long wait; its length is the median of its lengths.
     """
     phases = []
+    # Milestones count from the fault, which is none itself.
     before = "fault"
     for name in medians(runs):
         length_us = _length_us(runs, before, name)
@@ -179,6 +181,7 @@ class _MilestoneFinder:
             for row in self._after:
                 if row.kind == kind and row.group == self._group:
                     first.setdefault(row.node, self._since(row))
+            # One member alone is no milestone of "members".
             if len(first) > 1:
                 found[what] = median_low(sorted(first.values()))
         resumed = [end for start, end in self._commit_gaps() if end - start >= PHASE_MIN_US]
@@ -207,6 +210,7 @@ class _MilestoneFinder:
                 commits.setdefault(row.node, []).append(self._since(row))
         gaps = []
         for times in commits.values():
+            # A gap after the fault may have begun before it.
             pairs = [(start, end) for start, end in itertools.pairwise(times) if end > 0]
             if pairs:
                 gaps.append(max(pairs, key=lambda pair: pair[1] - pair[0]))
