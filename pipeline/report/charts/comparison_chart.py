@@ -66,7 +66,10 @@ def figure_lines(comparison: Comparison) -> Lines:
 def _fault_lines(
     fault: str, rows: Sequence[ComparisonRow], titles: Sequence[str]
 ) -> tuple[list[dict[str, Any]], int, list[int]]:
-    """Return the data of one fault, its height in pixels, and all values in it."""
+    """Return the data of one fault, its height in pixels, and all values in it.
+
+    A figure without p50 and max, because no run has it, is left out.
+    """
     top = 0
     data: list[dict[str, Any]] = []
     values: list[int] = []
@@ -99,7 +102,9 @@ def _line(
 ) -> list[dict[str, Any]]:
     """Return one column's marks for one figure: its name, the line, the rings and the dot.
 
-    The ends of the line are added to `all_values`, from which the axis is computed.
+    `middle`, `longest`: the figure's cells for p50 and max. The line reaches from the least p50 of
+    a run to the greatest max of a run. Its ends are added to `all_values`, from which the axis is
+    computed.
     """
     y = top + _LINE_Y
     name_row = {

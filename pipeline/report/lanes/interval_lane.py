@@ -157,6 +157,7 @@ def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> 
     row_counts: dict[str, int] = {}
     for row in rows:
         row_counts[row["group"]] = row_counts.get(row["group"], 0) + 1
+    # Once the limit is exceeded, `room` stays negative, so no smaller group takes the place.
     options, room = [], limit
     for group in sorted(in_number_order(row_counts), key=lambda group: -row_counts[group]):
         room -= row_counts[group]
