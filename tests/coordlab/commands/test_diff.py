@@ -110,6 +110,7 @@ def test_difference_from_a_passing_run_begins_at_the_first_different_step(
 ) -> None:
     """Under another network seed all rows differ from the first message on; steps do not."""
     failing = Path("failing.yaml")
+    # 4711 is a seed, which draws another schedule from the default space.
     assert run_cli(["diff", str(failing), "4711"]) == EXIT_VIOLATED
 
     output = capsys.readouterr().out

@@ -93,6 +93,7 @@ def test_move_to_the_present_leader_succeeds_and_changes_nothing() -> None:
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.ask_as_admin(move_leader, P0, BrokerId(0))
+        # Two partitions whose preferred leaders lead.
         await lab.runtime.ask_as_admin(elect_preferred_leaders, [P0, offsets_partition(1)])
         return (await lab.runtime.status()).partitions[P0].leader_epoch
 

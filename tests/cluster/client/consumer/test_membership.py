@@ -301,6 +301,7 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     lab.run_for(3 * SECOND)
     assert lab.committed == {0: 5, 1: 5}
+    # Positions of the last JoinGroup and of the last OffsetCommit among all requests.
     kinds = [type(request) for request in broker.requests]
     last_join = len(kinds) - 1 - kinds[::-1].index(JoinGroupRequest)
     last_commit = len(kinds) - 1 - kinds[::-1].index(OffsetCommitRequest)

@@ -152,6 +152,7 @@ def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
     """
     claimed = f"/consumers/{GROUP}/owners/t0/3"
 
+    # The visitor's session stands for that of the dead predecessor, which had the same consumer id.
     async def scenario(lab: GroupLab) -> None:
         visitor = lab.visitor()
         await lab.runtime.shut_down(member_name(0))
