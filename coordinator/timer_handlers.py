@@ -48,6 +48,7 @@ def expire(turn: Turn, timer: GroupTimer) -> None:
         case SessionTimer():
             _expire_session(turn, timer.group, timer.member_id)
         case PendingMemberTimer():
+            # Still pending: no member has joined with the id meanwhile.
             if timer.member_id in timer.group.pending_members:
                 remove_pending_member(
                     turn, timer.group, timer.member_id, cause=RemovalCause.SESSION_EXPIRY

@@ -181,8 +181,7 @@ class VirtualHost(BaseHost):
     def trace(self, event: TraceEvent) -> None:
         """Stamp `event` and pass the row to the run's observers.
 
-        Raises: HostDead, also when an observer ended this incarnation because of the row (a fault
-        of the plan may wait for a row).
+        Raises: HostDead, also when an observer ended this incarnation because of the row.
         """
         if not self.alive:
             raise self._dead()

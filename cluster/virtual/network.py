@@ -69,8 +69,8 @@ class Link:
     def draw_arrival_us(self, now_us: int) -> int:
         """Draw the arrival time of a frame that leaves now: never before an earlier frame's."""
         arrival_us = now_us + self._base_us + int(self._random() * self._jitter_us)
-        # `tail` is below 1 for one frame in `tail_one_in`, and then even between 0 and 1. Such a
-        # frame is late by that part of `_tail_us`: it is in the long tail of the latencies.
+        # `tail` is below 1 for one frame in `tail_one_in`, and then spread evenly from 0 to 1. Such
+        # a frame is late by that part of `_tail_us`: it is in the long tail of the latencies.
         tail = self._random() * self._tail_one_in
         if tail < 1.0:
             arrival_us += int(tail * self._tail_us)

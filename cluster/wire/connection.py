@@ -146,7 +146,7 @@ class WireConnection(asyncio.Protocol):
         self.exchange = None
         if frame is not None and self._transport is not None and not self.is_closed:
             self._transport.write(frame)
-        # Without these three there is nothing to do: no next request, no end, no paused reading.
+        # To serve the next request, to end the connection, or to read the socket again.
         if self._unread or self._is_at_end or not self._is_reading:
             self._schedule()
 

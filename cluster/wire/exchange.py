@@ -87,8 +87,8 @@ class Exchange:
     def answer_bytes(self, response: AnyResponse, cluster_id: str) -> bytes:
         """Return the frame of an answer: size, correlation id, message.
 
-        The broker's answer has no cluster id, and no fields that only clients' versions need: they
-        are added here.
+        The broker's answer lacks the cluster id, and what only Kafka clients need (see the methods
+        that are called here): both are added.
         """
         if isinstance(response, MetadataResponse):
             response = msgspec.structs.replace(response, cluster_id=cluster_id)

@@ -106,8 +106,8 @@ class Following:
             self._log.append(txn)
         self._log.enter_epoch(self.epoch)
         self._ask(AckNewLeaderRequest(), result)
-        # The history needs no commit of its own. The leader takes this as the newest transaction of
-        # this log, when it counts the logs that have a transaction of its epoch.
+        # Tells the leader where this log ends. When the leader commits a transaction of its epoch,
+        # for which it counts the logs that have it, it commits the history in front of it as well.
         self._ask(AckRequest(zxid=self._log.last_zxid), result)
 
     def up_to_date(self, response: AckNewLeaderResponse, now_us: int) -> None:

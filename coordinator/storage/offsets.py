@@ -70,7 +70,7 @@ class GroupOffsets:
 
     @property
     def has_offsets(self) -> bool:
-        """True if the group has any offset, finished or not; an Empty group without one goes."""
+        """True if the group has any offset, finished or not; an Empty group needs one to stay."""
         if self._written:
             return True
         return bool(self._committed) or bool(self._pending) or bool(self._transactional)
@@ -264,8 +264,9 @@ class GroupOffsets:
         return tuple(name for name in partitions if self._committed.pop(name, None) is not None)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-        """Remove all offsets of `partitions`, unfinished ones too; return the committed ones.
+        """Remove all offsets of `partitions`, unfinished ones too.
 
+        Returns: the partitions that had a committed or written offset, and so need a tombstone.
         A transaction without offsets left stays open until its marker, as in Kafka.
         """
         removed = []

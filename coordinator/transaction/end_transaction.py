@@ -67,9 +67,9 @@ def end_transaction(
     """Append the decision and return None, or return the error to answer at once.
 
     That error may be NONE: a repeated request, whose transaction has ended already. `request_id` is
-    answered after the append; None if no client waits. `is_from_client` is True for
-    a client's EndTxn, False for the abort of an abandoned transaction; then `producer_epoch` is the
-    epoch that fences the producer.
+    answered after the append; None if no client waits. `is_from_client` is True for a client's
+    EndTxn, False for the abort of an abandoned transaction; then `producer_epoch` is the epoch that
+    fences the producer, and the client that waits has sent an InitProducerId.
     """
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
@@ -151,7 +151,7 @@ def abort_timed_out(turn: TransactionTurn) -> None:
                     step.producer_epoch,
                     is_commit=False,
                     request_id=None,
-                    api_version=0,
+                    api_version=0,  # of no effect without a request
                 )
 
 
@@ -168,7 +168,7 @@ def _answer_by_state(metadata: TransactionMetadata, *, is_commit: bool) -> Error
     """Return the answer in a state without an open transaction to end; None in Ongoing.
 
     A repeated request for the decision that was made is no error, because the answer to the first
-    request may have got lost.
+    request may have got lost. While its markers are being written, the client must ask again.
     """
     match metadata.state:
         case TransactionState.ONGOING:

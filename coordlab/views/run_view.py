@@ -6,9 +6,9 @@ a terminal, the view prints a line for each change of stage or fault, and for ea
 
 - Progress: the state of the whole run, which the runner gives to the view again and again.
 - Journal entry: a fault of the plan, with its times and the nodes that it hit. Its fate is its
-  state in words. One "by accident" is the loss of a machine, which no plan contains.
-- Quiet group: Stable, on exactly one coordinator. Fenced broker: registered, but not yet alive for
-  the controller.
+  state in words. An entry "by accident" is the loss or silence of a machine, which no plan has.
+- Quiet group: Stable, on exactly one coordinator. Fenced broker: one that runs, and that the
+  controller does not take for alive.
 - Waiting for: conditions of the present stage that are not fulfilled yet.
 """
 

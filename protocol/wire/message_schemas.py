@@ -2,8 +2,8 @@
 
 The structs in `protocol.messages` have the shape of the newest version only; a schema describes
 every version, for each API of which several versions are used. In a field's definition, a number is
-the first version with the field, a second number the last one; see `fields`. A `_lift_` function
-converts a request of an older structure, a `_lower_` function an answer. The row of an API in
+the first version with the field, a second number the last one; see `fields`. A `_lift_...` function
+converts a request of an older structure, a `_lower_...` function an answer. The row of an API in
 `protocol.api` names its schema. `transaction_schemas` has the APIs of transactions.
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """

@@ -39,8 +39,8 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
 CONSUMER_PROTOCOL_TYPES = ("consumer", "")
-"""Groups of other types have no consumers; Kafka's tool leaves them out, too. "": no member has
-joined the group yet, so it may only have offsets."""
+"""Groups of other types have no consumers; Kafka's tool leaves them out, too. "" is the type of a
+group that no member has joined: it only stores offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -298,7 +298,8 @@ def _print_compared(console: Console, compared: Compared, changed: tuple[str, ..
 
 def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Recording) -> None:
     """Print whether the trace up to the requested time equals that of the stamp."""
-    # The recording ends early, so its trail has fewer marks: no mark differs, or one does.
+    # The recording ends early, so its trail usually has fewer marks than the stamp's. None: the
+    # trails are equal. No second time: the marks of the recording are equal. Else one differs.
     interval = parted_between(stamp.trail, recording.trail)
     if interval is None:
         return

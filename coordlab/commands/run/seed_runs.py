@@ -2,8 +2,9 @@
 
 `seeds` plays the seeds, `seeds_view` prints the results. A figure is a number that each run prints
 at its end; over several seeds it has a median and a range. A measure is a time after a fault:
-"detect" until the controller's decision, "commit gap" and "processing gap" until a member's next
-commit or a partition's next batch. A caveat is a remark on a run that passed.
+"detect" that until the controller's decision, "commit gap" that of a member without an acknowledged
+commit, "processing gap" that of a partition whose records no member processes. A caveat is a remark
+on a run that passed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
