@@ -284,6 +284,7 @@ def test_settings_of_the_lab_are_separate_from_kafkas() -> None:
         "lab.groups.readers"
     }
     assert (lab["lab"], lab["lab.groups.readers"]) == ({"checks"}, {"isolate"})
+    # Sections with names of Kafka's settings alone are those whose name ends in KAFKA, ".config".
     kafkas = {
         *(field.encode_name for struct in KAFKAS for field in msgspec.structs.fields(struct)),
     }

@@ -31,7 +31,11 @@ VERSIONS = [
     for api, offered in OFFERED.items()
     for version in range(offered.oldest, offered.newest + 1)
 ]
-"""A Produce before v3 has the same fields, and is read: its answer must name the partitions."""
+"""Every offered version of every API.
+
+A Produce before v3 is read like a newer one, although its record formats are refused, because the
+answer must name its partitions.
+"""
 
 
 def their_class(api: Api, suffix: str) -> Any:  # noqa: ANN401 (kafka-python has no types)
@@ -92,6 +96,7 @@ def their_message(cls: Any, fields: tuple[WireField, ...], plain: dict[str, Any]
             data_class = known[field.name].data_class
             value = [their_message(data_class, field.fields, item, v) for item in value]
         values[field.name] = value
+    # Fields that kafka-python has in this version, and our table of fields has not.
     left_out = [
         name for name, field in known.items() if field.for_version_q(v) and name not in values
     ]
@@ -182,6 +187,7 @@ def expected_of(fields: tuple[WireField, ...], message: Any, version: int) -> di
         # kafka-python makes sets of these, under names of its own.
         if field.is_in(version) and not field.name.endswith("authorized_operations"):
             is_plain = isinstance(message, dict)
+            # `absent` is written for a field that our message lacks.
             value: Any = (
                 message[field.name] if is_plain else getattr(message, field.name, field.absent)
             )

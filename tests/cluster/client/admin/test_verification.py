@@ -43,7 +43,7 @@ def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: 
     (request,) = lab.brokers[1].of_type(OffsetFetchRequest)
     assert isinstance(request, OffsetFetchRequest)
     assert request.require_stable
-    assert request.groups[0].topics is None
+    assert request.groups[0].topics is None  # all topics
     assert [
         (row.partition, row.offset, row.cause, row.peer) for row in lab.of_kind("offsets_fetched")
     ] == [

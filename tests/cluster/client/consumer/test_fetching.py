@@ -138,7 +138,7 @@ def test_fetch_from_the_wrong_leader_refreshes_metadata_and_continues_at_the_rig
     node = lab.consumer(commit_interval_ms=None)
     lab.run_for(SECOND)
     asked = sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers)
-    lab.brokers[0].answer(FetchRequest, *[fetch_error(code)] * 2)
+    lab.brokers[0].answer(FetchRequest, *[fetch_error(code)] * 2)  # for two Fetches
     lab.leader, lab.leader_epoch, lab.high_watermark = 1, 1, 4
     lab.run_for(2 * SECOND)
     assert sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers) > asked

@@ -3,9 +3,9 @@
 An exploration, or search, plays seeds; each draws an experiment's plan of faults from a space. A
 finding is a broken promise, and findings of one check and claim form a group such as `fencing-1`. A
 coverage mark is a named rare situation that runs should reach. A mutated run has the changed plan
-of an earlier seed; its lineage has the seeds. A recheck plays a seed twice, in two processes.
-`passed`, `violated` and `inconclusive` make runs; "fencing" is the check of a violated one by
-default.
+of an earlier seed; its lineage has the seeds. A recheck plays a seed twice, in two processes. An
+excuse is a case in which a promise legally did not hold. `passed`, `violated` and `inconclusive`
+make runs; "fencing" is the check of a violated one by default.
 """
 
 import io
@@ -167,6 +167,7 @@ def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: 
         "coordlab itself failed; this says nothing about Kafka",
         "in 1 run (9): KeyError: 'x'",
         "seed 10 ended its worker twice: the worker was killed",
+        # The made-up runs of a seed have one digest, also where their results differ.
         "seed 1 is not deterministic: digest 0001 by here:1, 0001 by here:2; what differs: result,",
         "unknown in 1 run (8): no steady state within Ns",
         "excused in 1 run: liveness: all members are dead",
