@@ -66,11 +66,13 @@ FORMS: dict[str, type[MemoryDisk] | type[FileDisk]] = {"memory": MemoryDisk, "fi
 
 @pytest.fixture(params=list(FORMS))
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
+    """Return a disk of each form, in turn."""
     return FORMS[request.param](tmp_path)
 
 
 @pytest.fixture
 def storage(disk: Disk) -> Storage:
+    """Return the storage of a broker's first incarnation."""
     return disk.boot()
 
 
@@ -91,7 +93,10 @@ def test_log_that_was_never_written_is_empty(storage: Storage) -> None:
 
 
 def test_log_returns_batches_as_they_were_appended(storage: Storage) -> None:
-    """The log reads by position and searches by base offset."""
+    """The log reads by position and searches by base offset.
+
+    `log.batch(n)` is the n-th batch, whatever its offset.
+    """
     log = storage.log(PARTITION)
     appended = [batch("a", "b", base_offset=0), batch("c", base_offset=2, leader_epoch=4)]
     for appended_batch in appended:
@@ -104,6 +109,7 @@ def test_opening_a_log_twice_gives_one_log(storage: Storage) -> None:
     """The second caller sees the appends of the first."""
     storage.log(PARTITION).append(batch())
     assert len(storage.log(PARTITION)) == 1
+    # Another partition has a log of its own.
     assert len(storage.log(TopicPartition("other", 0))) == 0
 
 
@@ -217,7 +223,9 @@ def test_power_loss_is_reported_once_with_the_lost_batches(disk: Disk) -> None:
         (OTHER, 0, 1),
     ]
     assert {recovery.cause for recovery in recoveries} == {RecoveryCause.POWER_LOSS}
-    assert all(recovery.cut_bytes > 0 for recovery in recoveries)
+    assert all(
+        recovery.cut_bytes > 0 for recovery in recoveries
+    )  # their number depends on the form
     assert storage.take_recoveries() == ()
     assert disk.boot().take_recoveries() == ()
 

@@ -1,6 +1,9 @@
 """The codec of envelopes: a decoded request or response equals the encoded one.
 
 An envelope is what one node sends another: a request or a response with its header.
+
+The codec is MessagePack by msgspec, which decodes into the given type; `Api` has the request and
+the response of each API.
 """
 
 import typing

@@ -189,7 +189,10 @@ def test_request_is_built_from_the_fields_of_its_version() -> None:
 def test_request_of_an_old_version_is_converted_to_the_newest(
     api: str, version: int, plain: PlainMessage, built: msgspec.Struct
 ) -> None:
-    """Old versions have one member, key, transaction or group, where the newest has a list."""
+    """Old versions have one member, key, transaction or group, where the newest has a list.
+
+    `plain` has the fields of the old version, `built` is the message of the newest.
+    """
     assert request_from_plain(api, version, plain) == built
 
 
@@ -271,9 +274,9 @@ def test_missing_field_of_a_nested_object_is_refused_with_its_path() -> None:
 
 def test_versions_without_a_schema_are_refused() -> None:
     """The schemas have OffsetCommit from v2 on and JoinGroup up to v9; they lack ShareFetch."""
-    assert not is_known("OffsetCommit", 1)
-    assert not is_known("JoinGroup", 10)
-    assert not is_known("ShareFetch", 0)
+    assert not is_known("OffsetCommit", 1)  # below the first version of the schema
+    assert not is_known("JoinGroup", 10)  # above the last one
+    assert not is_known("ShareFetch", 0)  # no schema at all
     with pytest.raises(SimulationError, match="no JoinGroup v10"):
         request_from_plain("JoinGroup", 10, {})
 

@@ -45,6 +45,8 @@ def load_or_compute(part: str, key: str, kind: type[T], compute: Callable[[], T]
     """Return the result that this code computed for `key` before, or compute it now and keep it.
 
     Shape: `kind` is a type that msgspec can write as JSON and read again.
+
+    The file is `.soak/<part>/<id of the code>/<key>.json`.
     """
     path = _path_of(part, key)
     if path.exists():
@@ -64,6 +66,7 @@ def has_result(part: str, key: str) -> bool:
 
 
 def _path_of(part: str, key: str) -> Path:
+    """Return the file of a result; its folder names the code."""
     return KEPT / part / code_id() / f"{key}.json"
 
 
@@ -74,6 +77,7 @@ def code_id(paths: tuple[str, ...] = CODE) -> str:
     By default that is the code that runs experiments.
     """
     digest = hashlib.sha256()
+    # `ls-files -s` prints the hashes of committed files, `diff HEAD` all changes since.
     for command in (["ls-files", "-s", "--"], ["diff", "HEAD", "--"]):
         done = subprocess.run(["git", *command, *paths], cwd=ROOT, capture_output=True, check=True)
         digest.update(done.stdout)
@@ -107,6 +111,7 @@ def say_failovers(failovers: Sequence[Failover]) -> None:
 
 
 def _say_runs(what: str, values_us: Sequence[int | None]) -> None:
+    """Print the median and the range of a figure that each run has at most once."""
     ascending = sorted(value for value in values_us if value is not None)
     if ascending:
         middle = _ms(percentile(ascending, 50))
@@ -114,6 +119,7 @@ def _say_runs(what: str, values_us: Sequence[int | None]) -> None:
 
 
 def _say_members(what: str, values_us: Sequence[Sequence[int]]) -> None:
+    """Print percentiles of a figure that each run has for several members."""
     ascending = sorted(value for values in values_us for value in values)
     if ascending:
         p50, p90 = percentile(ascending, 50), percentile(ascending, 90)

@@ -1,4 +1,8 @@
-"""The sections about the run itself: its settings, and how to run it again."""
+"""The sections about the run itself: its settings, and how to run it again.
+
+The page lists settings that differ from Kafka's default, then settings of the experiment, and folds
+those that equal the default.
+"""
 
 from pipeline.report.charts.chart import Paragraph, Section, TextTable
 from pipeline.report.facts import SettingFact
@@ -69,6 +73,7 @@ def test_replay_has_the_command_the_other_runtime_and_the_origin_of_the_run() ->
     facts = run_facts(digest="abc", versions={"python": "3.11.7"}, experiment_yaml="name: <x>\n")
     section = replay_section(report_input(facts))
     html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))
+    # The command that repeats the run, as its manifest has it, and the same with the other runtime.
     assert facts.manifest.replay in html
     assert facts.manifest.replay.replace("--runtime virtual", "--runtime ray") in html
     assert "name: &lt;x&gt;" in html

@@ -2,6 +2,9 @@
 
 An accident is a machine that did not answer for a while, or was lost, without a planned fault. The
 driver writes it into the journal of faults. A marked figure proves nothing about Kafka.
+
+Runs are random traces (`random_run`); `felt` has the effects on the users of groups over the whole
+run. A mark is an asterisk.
 """
 
 from dataclasses import replace
@@ -80,6 +83,7 @@ def test_machine_that_is_lost_is_away_until_the_end(tmp_path: Path) -> None:
     )
     (away,) = disturbances_of(tmp_path)
     assert (away.from_us, away.until_us) == (7 * S, None)
+    # However late: the machine never comes back.
     assert is_disturbed([away], 900 * S, 901 * S)
 
 
@@ -172,7 +176,7 @@ def test_comparison_marks_the_column_of_the_disturbed_run(directory: Path) -> No
 def test_caveats_of_a_disturbed_run_are_marked(directory: Path) -> None:
     """A machine that was away may be the cause of an effect on a group, despite a PASS."""
     plain, marked = summary_with(directory), summary_with(directory, accident(0, None))
-    assert caveats_of(plain)
+    assert caveats_of(plain)  # not empty: the loop compares something
     for before, after in zip(caveats_of(plain), caveats_of(marked), strict=True):
         assert MARK in after
         assert after.replace(MARK, "") == before

@@ -7,7 +7,11 @@ Both traces are commented text files with times in seconds. The expected rows fo
 - `traces/stuck.txt`: `broker-1`, the coordinator, is cut off from 10 s on, so that it cannot store
   the assignment of a rebalance. Apart from that, ownership ends in all ways that exist.
 
-Numbers in brackets name sections of docs/kafka.
+`analysed.table(run, name, columns)` returns a table's rows by the values of these columns. An
+ownership is the time in which a member has a partition, a tenure that in which a broker coordinates
+an offsets partition; an overlap is the time in which two owners, or two coordinators, are so at
+once. Members are named by their node (`c-0`) and their member id (`c-0-a`). Numbers in brackets
+name sections of docs/kafka.
 """
 
 from collections.abc import Sequence
@@ -41,6 +45,7 @@ def test_ownership_of_a_split_brain_names_the_coordinator_and_the_end(
     No SyncGroup of c-3 is traced, so the coordinator and its epoch are unknown (None).
     """
     rows = analysed.table("split", "ownership", "partition", "consumer")
+    # `position` is where the member began to read: `committed`, `earliest` or `latest`.
     columns = ("member", "generation", "coordinator", "leader_epoch", "position", "start_offset")
     assert _rows(rows, *columns) == {
         ("t-0", "c-0"): ["c-0-a", 1, "broker-2", 0, "earliest", 0],
@@ -234,6 +239,8 @@ def test_client_phases_of_a_split_count_the_commits_that_timed_out(analysed: Ana
         "c-0": ["REQUEST_TIMED_OUT", 3, 2, 1, 2],
         "c-1": [None, None, None, None, 0],
     }
+    # `longest_wait_us`: the longest wait for an answer of the old coordinator; `late_heartbeats`:
+    # heartbeats that it answered after the new one was active.
     waits = ("notice_us", "longest_wait_us", "late_heartbeats")
     assert _rows(rows, *waits) == {
         "c-0": [5_100_000, 5_100_000, 1],  # from the fault at 10 s to the first timeout at 15.1 s

@@ -240,6 +240,7 @@ def test_faults_have_their_blast_radius_and_window(analysed: AnalysedRuns) -> No
         "node": "broker-2",
         "injected_us": 12_000_000,
         "healed_us": 30_000_000,
+        # The end of the run: no later fault hit a node.
         "until_us": 40_000_000,
         "groups": ["group-1"],
         "partitions": [P2, "orders-2"],

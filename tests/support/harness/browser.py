@@ -78,6 +78,7 @@ def find_chromium() -> Path | None:
 @contextmanager
 def chromium(program: Path) -> Iterator[Browser]:
     """Start a headless Chromium; it ends with the block."""
+    # Chromium does not start for root with its sandbox; containers often run as root.
     as_root = ("--no-sandbox",) if os.geteuid() == 0 else ()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -106,6 +107,7 @@ def visit(
         has_touch=screen.touch,
         is_mobile=screen.touch,
         color_scheme=scheme,
+        # No animations, for which a test would have to wait.
         reduced_motion="reduce",
     )
     try:
@@ -122,6 +124,7 @@ def _open(context: BrowserContext, url: str, fragment: str, media: Media) -> Vis
     seen = Visit(page=page)
 
     def only_the_page(route: Route) -> None:
+        # The page itself, with any fragment.
         if route.request.url.partition("#")[0] == url:
             route.continue_()
             return

@@ -84,19 +84,19 @@ class FakeRuntime(Runtime):
         self.leader = BrokerId(0)
         """Leader of every partition that is not in `partitions`."""
         self.group_state = "Stable"
-        self.nobody_joined = False
-        self.commits_stand_still = False
+        self.nobody_joined = False  # True: the groups are not in the status
+        self.commits_stand_still = False  # True: no commit is acknowledged any more
         self.waiting: tuple[WaitingRequest, ...] = ()  # of every member
-        self.first_commit = 1
+        self.first_commit = 1  # commits that each member had acknowledged at time 0
         self.committed: dict[TopicPartition, Offset] | None = None
         """Committed offsets; None: every partition has offset 7."""
         self.tool_failures: list[str] = []
         self.machines_away: list[MachineEvent] = []
-        self.lost_traces: tuple[NodeName, ...] = ()
+        self.lost_traces: tuple[NodeName, ...] = ()  # nodes without a trace
         self.crash_fails_with: Exception | None = None
         self.power_fails_with: Exception | None = None
         self.stopped = False
-        self.statuses_asked = 0
+        self.statuses_asked = 0  # number of status queries
         self._started_at_us: dict[NodeName, int] = {}
         self._incarnations: dict[NodeName, int] = {}
         self._observer = observer
@@ -123,6 +123,7 @@ class FakeRuntime(Runtime):
     async def sleep(self, delay_us: int) -> None:
         """Advance the clock, and carry out the script's events on the way."""
         until = self.time_us + delay_us
+        # The keys are listed first, so that a script may add others for a later sleep.
         for time_us in sorted(self.at):
             if time_us <= until:
                 self.time_us = max(self.time_us, time_us)
@@ -200,6 +201,7 @@ class FakeRuntime(Runtime):
                 generation=1,
                 state="STABLE",
                 coordinator=leader,
+                # Member number n has partition n of the group's first topic.
                 assigned=(TopicPartition(group.topics[0], index),),
                 # A record every 100 ms since its start, and a commit every 200 ms.
                 records_consumed=(self.time_us - self._started_at_us.get(name, 0)) // 100_000,
@@ -283,6 +285,7 @@ class FakeRuntime(Runtime):
         """Keep the request or order, and answer it as scripted."""
         function: Any = question
         values: list[Any] = [*args, *kwargs.values()]
+        # An order may come with its arguments bound.
         if isinstance(function, partial):
             values += function.keywords.values()
             function = function.func
@@ -301,6 +304,7 @@ class FakeRuntime(Runtime):
     ) -> dict[TopicPartition, Offset]:
         """Return the scripted committed offsets."""
         self.acts.append(f"read offsets of {group_id}")
+        # As the real request does, trace each partition without a commit (offset -1).
         if self.committed is not None:
             for partition in partitions:
                 if partition not in self.committed:

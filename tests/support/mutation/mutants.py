@@ -1,6 +1,9 @@
 """Mutants of `coordinator`: small changes that must make the tests of a scenario fail.
 
 A mutant is applied in a copy of the packages and their tests, never in the checkout.
+
+A scenario has an id such as GC-010 and a test that names it. A survivor is a mutant with which
+every test passes. A job is a list of tests to run with one file changed.
 """
 
 import os
@@ -94,6 +97,8 @@ def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
     ]
     runs = run_jobs(folder, changed)
     for mutant, run in zip(mutants, runs, strict=True):
+        # Neither passed nor failed: for example an import that fails, which proves nothing about
+        # the tests.
         if not run.is_passed and not run.is_failed:
             raise RuntimeError(f"{mutant.name}: its tests cannot be run:\n{run.output}")
     return [mutant for mutant, run in zip(mutants, runs, strict=True) if run.is_passed]
@@ -123,6 +128,7 @@ def drawn_survivors(folder: Path, drawn: Sequence[Drawn]) -> list[Drawn]:
     quick = (TESTS, *ignored)
     slow = tuple(f"{TESTS}{name}" for name in SLOW_TESTS)
     alive = list(drawn)
+    # The slow tests run only for mutants that survive the quick ones.
     for tests in (quick, slow):
         if not alive:
             break
@@ -140,6 +146,7 @@ def run_jobs(folder: Path, jobs: Sequence[Job]) -> list[Run]:
 
     Raises: RuntimeError if one of their tests fails without any change; no job is run then.
     """
+    # pytest needs its settings and fixtures, too.
     copy = JobFolder(folder, copied=(*COPIED, "pyproject.toml", "tests/conftest.py"))
     return list(copy.run(jobs))
 
@@ -151,6 +158,7 @@ class JobFolder:
         """Copy the tracked files below these paths into `folder`; by default all of them."""
         self._folder = folder
         listed = subprocess.run(
+            # Also new files that are not committed, but no ignored ones.
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *copied],
             cwd=ROOT,
             capture_output=True,

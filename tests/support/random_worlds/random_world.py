@@ -63,6 +63,7 @@ class World:
         incarnation = 0 if life is None else life.incarnation
         seq = self._written.get((node, incarnation), 0)
         self._written[node, incarnation] = seq + 1
+        # The node's clock: its skew, never below 0, rounded down to its resolution.
         time_us = max(0, self.now_us + self.skew_us.get(node, 0)) // self.grain_us * self.grain_us
         self.rows.append(
             stamp(
@@ -89,7 +90,10 @@ class World:
         return self.rng.choice((0, 1, self.rng.randint(2, 3_000), self.rng.randint(0, longest_us)))
 
     def later(self, delay_us: int, act: Callable[[], None]) -> None:
-        """Execute an action after a delay, whichever nodes are alive then."""
+        """Execute an action after a delay, whichever nodes are alive then.
+
+        Actions of one time are executed in the order in which they were planned.
+        """
         self._planned += 1
         heapq.heappush(self._calendar, (self.now_us + delay_us, self._planned, act))
 
@@ -135,7 +139,10 @@ class World:
         self.add(node, TraceKind.NODE_STARTED, detail={"role": role})
 
     def kill(self, node: str) -> None:
-        """Kill a node's process, also a paused one."""
+        """Kill a node's process, also a paused one.
+
+        The driver writes the row: a killed process writes none.
+        """
         self.lives[node].alive = self.lives[node].paused = False
         self.add(DRIVER, TraceKind.NODE_KILLED, peer=node)
 

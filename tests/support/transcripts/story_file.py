@@ -66,6 +66,7 @@ class StoryFile:
 
     def text(self) -> str:
         """Return the whole file."""
+        # Each part is separated from the next by an empty line.
         parts = ["\n".join(self.comments) + "\n"]
         if self.scene:
             parts.append("\n".join(self.scene) + "\n")
@@ -108,6 +109,7 @@ def _split(lines: list[str]) -> list[list[str]]:
 
 
 def _story(lines: list[str]) -> Story:
+    """Return the story of its lines, the title first. Raises: NotATranscript."""
     title, *rest = lines
     if not title.endswith(" =="):
         raise NotATranscript(f"expected `== name ==`, got {title!r}")
@@ -132,6 +134,8 @@ def _blocks(lines: list[str]) -> list[list[str]]:
 
 
 def _step(block: list[str]) -> Step:
+    """Return the step of a block of lines. Raises: NotATranscript if it has no command."""
+    # A new step has no rule and no results yet: playing adds both.
     rule_index = block.index(RULE) if RULE in block else len(block)
     commands = tuple(line for line in block[:rule_index] if not line.startswith("#"))
     if not commands:
