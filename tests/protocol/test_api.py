@@ -63,7 +63,10 @@ def test_each_row_has_messages_of_its_own() -> None:
 
 
 def test_label_is_kafkas_printed_name() -> None:
-    """Traces and reports print what Kafka's logs print."""
+    """Traces and reports print what Kafka's logs print.
+
+    The label is the name of the row in camel case.
+    """
     assert Api.JOIN_GROUP.label == "JoinGroup"
     assert Api.ADD_PARTITIONS_TO_TXN.label == "AddPartitionsToTxn"
     for api in Api:
@@ -85,7 +88,10 @@ def test_docstring_of_a_request_names_key_and_versions_of_its_row(api: Api) -> N
 
 
 def error_paths(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
-    """Return the path of each field that holds an error, the outer ones first."""
+    """Return the path of each field that holds an error, the outer ones first.
+
+    Shape: dotted names, such as `topics.partitions.error_code`.
+    """
     hints = typing.get_type_hints(struct)
     for name, hint in hints.items():
         if hint in (ErrorCode, KeeperError):

@@ -2,6 +2,9 @@
 
 Two readers that share only the last step compute both from one trace, so each checks the other. The
 comparison covers whole summaries, field by field, and every row of every table.
+
+A summary has the figures of one run; drawn runs are of schedules of faults that seeds draw from a
+space.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,6 +55,7 @@ def test_summaries_of_drawn_virtual_runs_equal_sparks(spark: SparkSession, tmp_p
         }
         in_memory += compared(spark, tmp_path, traces, clock_error_us=0)
     say_summaries("drawn runs in virtual time", in_memory)
+    # Most runs have faults and rebalances, so that there is something to compare.
     assert sum(bool(summary.faults) for summary in in_memory) > DRAWN // 2
     assert sum(fault.rebalance_count for run in in_memory for fault in run.faults) > DRAWN // 2
 

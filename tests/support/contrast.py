@@ -72,7 +72,10 @@ def _needed_ratio(size_px: float, weight: float) -> float:
 
 
 def _ratio(text: str, behind: Sequence[str]) -> float:
-    """Return the contrast of a colour on layers, the innermost first. Source: WCAG 2.2."""
+    """Return the contrast of a colour on layers, the innermost first. Source: WCAG 2.2.
+
+    The text's own colour may be translucent, too.
+    """
     background: Colour = (255, 255, 255, 1)
     # A page without a background of its own is white.
     for layer in reversed(behind):
@@ -93,7 +96,10 @@ def _parsed(colour: str) -> Colour:
 
 
 def _over(above: Colour, below: Colour) -> Colour:
-    """Return the colour of a translucent layer above an opaque one."""
+    """Return the colour of a translucent layer above an opaque one.
+
+    `above` is drawn with its alpha; the result is opaque.
+    """
     alpha = above[3]
     red, green, blue = (
         alpha * a + (1 - alpha) * b for a, b in zip(above[:3], below[:3], strict=True)

@@ -6,6 +6,9 @@ that objects have other addresses than in another process. It runs the scenarios
 so that state that leaks from one run into the next changes a digest. Nodes of a fake cluster only
 exchange heartbeats; a real cluster has the nodes of the product. `copy_messages` sends each message
 through the codec, as between processes.
+
+A planted source is one that is not deterministic on purpose: a test shows that the comparison finds
+it.
 """
 
 import argparse
@@ -122,6 +125,8 @@ def digest(
     """Run a cluster whose broker crashes and restarts half way; return the trace's digest.
 
     The broker is the group's coordinator, or the first one if the group has none.
+
+    seed: of the run's random streams. run_us: length of the run in virtual time.
     """
     observer = TraceDigest()
     runtime = VirtualRuntime(
@@ -250,7 +255,10 @@ SCENARIOS: dict[str, Callable[[], str]] = {
 
 
 def fill_heap(count: int) -> None:
-    """Allocate `count` objects of many sizes and free every third, which leaves holes."""
+    """Allocate `count` objects of many sizes and free every third, which leaves holes.
+
+    JUNK keeps the rest for the life of the process.
+    """
     JUNK.extend([None] * (i % 37) if i % 2 else {i: str(i), "name": (i,)} for i in range(count))
     del JUNK[::3]
 

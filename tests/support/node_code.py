@@ -43,7 +43,10 @@ def node_files(root: Path) -> list[Path]:
 
 
 def unordered(sources: dict[str, str]) -> list[str]:
-    """Return `file:line: what` for each place whose outcome depends on addresses or hashes."""
+    """Return `file:line: what` for each place whose outcome depends on addresses or hashes.
+
+    sources: the text of each module, by its name.
+    """
     trees = {name: ast.parse(text) for name, text in sources.items()}
     attributes = {name for tree in trees.values() for name in _set_attributes(tree)}
     return [
@@ -54,7 +57,10 @@ def unordered(sources: dict[str, str]) -> list[str]:
 
 
 def _set_attributes(tree: ast.Module) -> Iterator[str]:
-    """Yield the attributes that a module declares as sets, in a class or on self."""
+    """Yield the attributes that a module declares as sets, in a class or on self.
+
+    An attribute counts in all modules, because the type of an object is not known.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             for statement in node.body:
@@ -96,7 +102,10 @@ def _is_set_type(annotation: ast.expr | None) -> bool:
 
 
 def _makes_set(node: ast.expr | None, names: Iterable[str], attributes: Iterable[str]) -> bool:
-    """Return True if an expression is known to be a set."""
+    """Return True if an expression is known to be a set.
+
+    `names` and `attributes` are those that are known to be sets.
+    """
     match node:
         case ast.Set() | ast.SetComp():
             return True
@@ -122,6 +131,7 @@ class _Finder:
     def __init__(self, tree: ast.Module, attributes: set[str]) -> None:
         self._tree = tree
         self._attributes = attributes
+        # Names count in the whole module, in whichever function they are declared.
         self._names = {name for node in ast.walk(tree) for name in self._declared(node)}
         # Syntax nodes have no equality of their own, so that they are kept by their addresses.
         self._orderless_arguments = {

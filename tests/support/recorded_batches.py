@@ -3,6 +3,8 @@
 Only the reading of the file uses the lab's own code: the batches are an independent reading of
 Kafka's format. To record them anew, run this file with a Python that has kafka-python and its
 codecs (crc32c, lz4, python-snappy, zstandard): it writes the file beside the tests.
+
+-1 as producer id, epoch and sequence: the producer is not idempotent.
 """
 
 import json

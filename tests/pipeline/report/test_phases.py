@@ -4,6 +4,9 @@ The broker chain is detect, publish, load wait, load. The client chain is notice
 accept, join, sync. The two overlap in time. `broker_phase` and `client_phase` make table rows of
 the fault crash-0 from the lengths of the phases, in that order; a missing length or None means that
 the phase was not needed or not reached. `gap` is a time without service.
+
+A chain is drawn as one strip for each phase, and its table has the figures of the terminal's
+summary.
 """
 
 import re
@@ -56,7 +59,10 @@ def tables(fault: str = "crash-0") -> dict[str, list[Row]]:
 
 
 def built(*faults: FaultSummary, rows: dict[str, list[Row]]) -> Section:
-    """Return the section of a run with these faults."""
+    """Return the section of a run with these faults.
+
+    `rows` are the tables, by name.
+    """
     found = phases_section(report_input(run_facts(), run_summary(faults=faults), rows))
     assert found is not None
     return found
@@ -186,7 +192,10 @@ def test_sentence_of_the_gap_names_members_that_never_recovered() -> None:
 
 
 def test_table_below_a_chart_has_the_terminals_figures() -> None:
-    """The report must not compute its own numbers."""
+    """The report must not compute its own numbers.
+
+    HEADER names the columns of the terminal; the table shows some of them.
+    """
     fault = fault_summary(tables())
     table = figures_table(fault, "client")
     columns = [HEADER.index(heading) for heading in table.headings[1:]]
@@ -268,6 +277,7 @@ def test_many_faults_share_charts_with_one_selection_and_an_overview() -> None:
     overview = shown["phases-overview"]
     assert overview.table is not None
     assert len(overview.table.rows) == 200
+    # The reader can pick 60 of the 200 faults (MAX_PICKED of the section), which bounds the data.
     assert sum(len(found) for chart in shown.values() for found in chart.data.values()) < 10_000
 
 

@@ -5,6 +5,9 @@ the second coordinator from 19 s on. Sessions end there at 64 s, so that `c-6` b
 partitions that `c-0` and `c-5` own until 93 s. A tenure is the time in which a broker is the active
 coordinator of an offsets partition; an overlap is the time in which there are two owners, or two
 coordinators.
+
+`built` makes the section from rows of the tables, `words` its text. Offsets partition, group and
+brokers of the story are those of the builders.
 """
 
 import re
@@ -57,7 +60,10 @@ def overlap(partition: str, first: str, second: str, **changes: Any) -> Row:  # 
 
 
 def owned(row: Row, side: str, from_us: int, to_us: int, ended_by: str, **changes: Any) -> Row:  # noqa: ANN401
-    """Return the interval of `ownership` that is one side of an overlap."""
+    """Return the interval of `ownership` that is one side of an overlap.
+
+    `side` is `first` or `second`; `ended_by` says how the ownership ended.
+    """
     return {
         "group": row["group"],
         "partition": row["partition"],
@@ -225,6 +231,7 @@ def test_answers_that_ended_the_overlap_are_named_with_their_times() -> None:
     steps = [line for line in words(found).splitlines() if re.match(r"9[23]\.\d{3} s ", line)]
     assert steps[0].startswith("92.000 s c-0, c-5: NOT_COORDINATOR from the old coordinator")
     assert "c-0 is the first to lose its partitions: Heartbeat is answered" in steps[1]
+    # c-5 is the last to lose its partitions, 7 us after c-0.
     assert steps[2].endswith(
         "Heartbeat is answered UNKNOWN_MEMBER_ID by broker-0. One owner again."
     )

@@ -74,7 +74,10 @@ def test_batch_of_a_real_client_is_read_and_reproduced_byte_for_byte(
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
 def test_leader_changes_only_base_offset_and_leader_epoch(recorded: RecordedBatch) -> None:
-    """Neither field is covered by the CRC, so the client's CRC remains valid."""
+    """Neither field is covered by the CRC, so the client's CRC remains valid.
+
+    The placed batch equals the client's but for these bytes.
+    """
     (batch,) = decode_batches(recorded.data)
     placed = encode_batch(place_batch(batch, base_offset=2**40, leader_epoch=9))
     assert placed[:8] == (2**40).to_bytes(8, "big")
@@ -98,7 +101,10 @@ def test_batches_are_read_up_to_a_truncated_one() -> None:
 def test_own_batch_reads_the_same_in_kafkas_format(
     records: tuple[Record, ...], compression: int
 ) -> None:
-    """A real consumer can read the batches of the lab's producers."""
+    """A real consumer can read the batches of the lab's producers.
+
+    The numbers 0 to 4 are the codecs: none, gzip, snappy, lz4, zstd.
+    """
     batch = place_batch(
         build_batch(records, compression=compression, codecs=CODECS, producer_id=5),
         base_offset=1_000,
@@ -192,7 +198,10 @@ def test_log_append_time_is_the_time_of_each_record() -> None:
 def test_damaged_batch_is_refused_with_kafkas_error(
     name: str, data: bytes, error: ErrorCode
 ) -> None:
-    """Magic 0 and 1 are Kafka's old formats, which this broker does not read."""
+    """Magic 0 and 1 are Kafka's old formats, which this broker does not read.
+
+    `length` counts the bytes behind itself, at least the 49 of the header.
+    """
     assert refusal(data) is error
 
 

@@ -28,7 +28,10 @@ BYTES = st.none() | st.binary(max_size=70) | st.sampled_from([b"x" * 8_180, b"y"
 
 
 def scanned(payload: bytes, count: int) -> object:
-    """Return the result of a scan; None for an error."""
+    """Return the result of a scan; None for an error.
+
+    `count` is the number of records that the batch's header claims.
+    """
     try:
         return scan_records(payload, count)
     except ValueError:
@@ -52,7 +55,10 @@ def expected_scan(payload: bytes, count: int) -> object:
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
 def test_scan_equals_a_full_reading(recorded: RecordedBatch) -> None:
-    """With a wrong number of records both fail."""
+    """With a wrong number of records both fail.
+
+    The recorded batches are those of real clients.
+    """
     (batch,) = decode_batches(recorded.data)
     payload, count = payload_of(batch, CODECS), batch.record_count
     expected = expected_scan(payload, count)

@@ -47,6 +47,9 @@ class CrashingFiles(Files):
     """The system calls of a machine's processes, one after the other, on the files of a directory.
 
     Starts with an empty directory.
+
+    A name and a content become durable separately: `sync_directory` for names, `fdatasync` for
+    contents.
     """
 
     def __init__(self, directory: Path, rng: random.Random) -> None:
@@ -66,7 +69,10 @@ class CrashingFiles(Files):
     # -- acts on the machine --
 
     def kill_in(self, calls: int) -> None:
-        """Kill the process in the system call after the next `calls`."""
+        """Kill the process in the system call after the next `calls`.
+
+        `kill_in(0)`: in the next one.
+        """
         self._calls_left = calls
         self.torn_bytes = 0
 

@@ -50,6 +50,9 @@ class GroupLab:
 
     Without `starts_apart` all others start at one moment. `has_visitor` adds a host without a node,
     for a client of the ensemble that is no member.
+
+    `brokers_register` makes the brokers register in ZooKeeper; `process_us` is the time that a
+    member works on a record.
     """
 
     def __init__(
@@ -138,7 +141,10 @@ class GroupLab:
         self._started = self.names if late_from is None else self.names[:late_from]
 
     def run(self, scenario: Callable[["GroupLab"], Awaitable[None]]) -> "GroupLab":
-        """Start all nodes, wait until the group is settled, carry out `scenario`, stop."""
+        """Start all nodes, wait until the group is settled, carry out `scenario`, stop.
+
+        The cluster serves for another second before the scenario begins.
+        """
 
         async def main() -> None:
             await self.runtime.start(apart=self._starts_apart)
@@ -156,7 +162,10 @@ class GroupLab:
         return (await self.runtime.status()).members
 
     async def settled(self, names: Sequence[NodeName], timeout_us: int = 120 * SECOND) -> None:
-        """Wait until each of `names` owns its computed share."""
+        """Wait until each of `names` owns its computed share.
+
+        A member is STABLE when it owns its share.
+        """
         deadline_us = self.runtime.now_us() + timeout_us
         while self.runtime.now_us() < deadline_us:
             status = await self.status()

@@ -130,7 +130,10 @@ def write_sample(package: str) -> None:
 
 
 def newly_alive(package: str) -> Fates:
-    """Run the recorded mutants of a package that were killed, wherever they are now."""
+    """Run the recorded mutants of a package that were killed, wherever they are now.
+
+    "Killed" means that a test fails with the mutant.
+    """
     killed_before = [
         recorded for recorded in read_record() if recorded.package == package and recorded.is_killed
     ]
@@ -163,6 +166,8 @@ def find(recorded: Recorded, known: Sequence[tuple[str, Sequence[Drawn]]]) -> Pl
     """Return the place of the mutant in the present code; None if its line was removed.
 
     Its scope may have another name, if only one place with its line is left.
+
+    `known` has the mutants of each package; the first package in it is the one of the record.
     """
     for folder, mutants in known:
         alike = [

@@ -50,6 +50,8 @@ RECIPES: Mapping[str, Recipe] = {
     "violated": Recipe(
         experiment="split_brain_ownership",
         overrides=(
+            # With this guard off a commit is acknowledged before it is replicated, which breaks a
+            # promise.
             "cluster.guards.high_watermark_gate=false",
             "groups.orders-readers.commit_interval_ms=500",
             "producers[0].records_per_second=12",
@@ -130,7 +132,10 @@ def pause_garbage_collector() -> Iterator[None]:
 
 
 class CtrlC:
-    """Receives the progress of a run, and raises KeyboardInterrupt after a time in steady state."""
+    """Receives the progress of a run, and raises KeyboardInterrupt after a time in steady state.
+
+    `after_us` None: never.
+    """
 
     def __init__(self, after_us: int | None) -> None:
         self._after_us = after_us

@@ -108,7 +108,10 @@ def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Mileston
 
 
 def _length_us(runs: Sequence[Milestones], start: str, end: str) -> int | None:
-    """Return the median length from `start` to `end` over the runs that reached both."""
+    """Return the median length from `start` to `end` over the runs that reached both.
+
+    `start` may be "fault", the moment from which milestones count.
+    """
     lengths = [
         run[end] - (0 if start == "fault" else run[start])
         for run in runs
@@ -135,7 +138,10 @@ class _MilestoneFinder:
         self._rows = rows
 
     def find_leaderships(self) -> Milestones:
-        """Find the times at which each tenure was decided, became active, and ended."""
+        """Find the times at which each tenure was decided, became active, and ended.
+
+        An epoch is counted from the one before the fault, +1 for the next.
+        """
         names = {
             TraceKind.LEADER_ELECTED: "elected",
             TraceKind.LOAD_COMPLETED: "active",
