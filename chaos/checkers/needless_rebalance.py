@@ -1,9 +1,9 @@
 """Needless rebalance: the failover of a Stable group whose members all survive needs no rebalance.
 
 The new coordinator loads members and generation from the log, and accepts the members' next
-heartbeat or commit. Real Kafka does so, too (docs/kafka/MEASURED_FAILOVER.md, section 6; sections
-of docs/kafka/BEHAVIOUR.md are cited as BEHAVIOUR). A zombie, below, is a coordinator that does not
-know yet that it was replaced.
+heartbeat or commit. Real Kafka does so, too (docs/kafka/MEASURED_FAILOVER.md, section 6). A
+zombie, below, is a coordinator that does not know yet that it was replaced. Citations name sections
+of docs/kafka/BEHAVIOUR.md.
 
 Judged are faults that hit only servers, while a group and its members are Stable and nothing has
 happened to a member in this generation. The group is watched from the fault to the next rebalance

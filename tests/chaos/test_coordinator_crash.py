@@ -2,7 +2,7 @@
 
 The experiment kills the coordinator of a group with 12 members. A guard is a check of Kafka's that
 an experiment can switch off; `high_watermark_gate` lets an append be acknowledged only once the
-high watermark has passed it. Citations (MEASURED_FAILOVER, BEHAVIOUR) name files of docs/kafka.
+high watermark has passed it. Citations name files of docs/kafka.
 """
 
 from collections.abc import Callable

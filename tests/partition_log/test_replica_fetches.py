@@ -5,7 +5,7 @@ A, B and C are the brokers 0, 1 and 2, registered with the broker epochs 100, 10
 min.insync.replicas 2. `fetch_as(leading, B, 1)` fetches as broker B, whose log ends at offset 1;
 `last_fetched_epoch` is the leader epoch of B's last batch. `log_of_epochs(0, 0, 2)` is a log with
 one record per number: two of leader epoch 0, one of 2. LAG_MAX_US is replica.lag.time.max.ms, 30 s.
-BEHAVIOUR is docs/kafka/BEHAVIOUR.md.
+Rules are those of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest

@@ -1,7 +1,7 @@
 """The consumer protocol's bytes equal those of Kafka's own classes.
 
 A consumer sends its subscription with JoinGroup, and gets its assignment with SyncGroup; both begin
-with a version of two bytes. BEHAVIOUR is docs/kafka/BEHAVIOUR.md.
+with a version of two bytes. Rules are those of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest

@@ -1,7 +1,7 @@
 """Metrics of the coordinator under Kafka's names, sampled into the trace.
 
 Source: docs/kafka, BEHAVIOUR 8.3. A sample is a row METRICS, whose detail has figures by name. Ids
-such as MM-67 are scenarios of Kafka's own tests (BEHAVIOUR, section 10).
+such as MM-67 are scenarios of Kafka's own tests (BEHAVIOUR 10).
 """
 
 import json

@@ -2,7 +2,7 @@
 
 `lab` is a cluster of three brokers in virtual time; `lab.client.call(2, request)` returns the
 answer of broker 2. A preload is commit records that are in an offsets partition before the run.
-Ids such as MM-36 are scenarios of Kafka's own tests (docs/kafka, BEHAVIOUR, section 10).
+Ids such as MM-36 are scenarios of Kafka's own tests (docs/kafka, BEHAVIOUR 10).
 """
 
 import msgspec
