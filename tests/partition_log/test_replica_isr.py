@@ -128,6 +128,7 @@ def test_shrink_changes_nothing_until_answered() -> None:
     leading, _ = shrinking()
     assert leading.isr == leading.maximal_isr == REPLICAS
     info = leading.append_records(records("x"), required_acks=-1, now_us=LAG_MAX_US)
+    # B has the record now; C is still in the maximal ISR, and has not.
     fetch_as(leading, B, 2, last_fetched_epoch=1, now_us=LAG_MAX_US + 2)
     assert leading.check_acknowledged(info.next_offset) is None
     # While its proposal is in flight, the leader makes no other.
@@ -209,6 +210,7 @@ def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
     leading, _ = expanding()
     assert (leading.isr, leading.maximal_isr) == ((A, B), REPLICAS)
     info = leading.append_records(records("x"), required_acks=-1, now_us=LAG_MAX_US * 2)
+    # B, which is in the ISR, has the record; C, which is only proposed, has not.
     fetch_as(leading, B, 2, last_fetched_epoch=1, now_us=LAG_MAX_US * 2)
     assert leading.check_acknowledged(info.next_offset) is None
     fetch_as(leading, C, 2, last_fetched_epoch=1, now_us=LAG_MAX_US * 2)
@@ -220,6 +222,7 @@ def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
     leading = leader(partition_log=log_of_epochs(0), isr=(A,))
     assert fetch_as(leading, B, 1, last_fetched_epoch=0).proposal is not None
     info = leading.append_records(records("x"), required_acks=-1, now_us=0)
+    # The committed ISR has one member, and min.insync.replicas is 2.
     assert info.error is ErrorCode.NOT_ENOUGH_REPLICAS
 
 

@@ -45,6 +45,7 @@ def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
     say_exploration(results)
 
     assert results["findings"] == []
+    # Runs in which the tool failed, seeds without a result, rechecked seeds with another digest.
     assert (results["broken"], results["lost"], results["rechecks"]["different"]) == ([], {}, [])
     # An unfinished search fails the test, so that nobody takes it for a result.
     if results["seeds"] < DRAWN:

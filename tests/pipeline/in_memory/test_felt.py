@@ -2,9 +2,11 @@
 
 A line of a trace is: seconds, node, kind, columns; `partitions=t-0,` is a list of one. Each run is
 steady from 1 s and ends at 20 s; figures count this time only. Of a partition, `unowned_us` is the
-time without an owner, `waited_us` the time in which records waited and no member worked on any. Of
-a group, `moved` counts partitions that got another owner, `came_back` those that returned to an
-earlier one, `sent_away` members that were removed although they ran and could be reached.
+time without an owner, `waited_us` the time in which records waited and no member worked on any, the
+lag is the number of records produced and not processed yet, and `repeated` counts records that were
+processed before. Of a group, `moved` counts partitions that got another owner, `came_back` those
+that returned to an earlier one, `sent_away` members that were removed although they ran and could
+be reached.
 """
 
 import pytest

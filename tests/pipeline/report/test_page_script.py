@@ -2,7 +2,8 @@
 
 A lane is a chart on the page's time axis. `visit` opens a file in the browser and collects the
 page's errors (`problems`); `shown_range` returns the range of the time axis in seconds; the page's
-object `window.coordlab` has the script's functions.
+object `window.coordlab` has the script's functions. `golden.check` compares a text with the
+recorded file of that name.
 """
 
 from collections.abc import Iterator

@@ -3,7 +3,9 @@
 The stories are the traces `traces/talk.txt` and `traces/crash.txt`, with times in seconds; `crowd`
 is made by a function. `analysed.table(run, name, columns)` returns a table's rows by the values of
 these columns. In `talk` broker-1 coordinates group g until 40 s and broker-2 after it; the fault
-crash-0 at 20 s kills c-1.
+crash-0 at 20 s kills c-1. Of an exchange, `named` is the coordinator that an answer names,
+`repeats` the number of equal exchanges that the row stands for, `purpose` the use of the
+connection.
 """
 
 import pytest

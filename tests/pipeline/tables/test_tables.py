@@ -345,6 +345,7 @@ def test_summary_of_a_crash_has_the_lines_of_its_story(analysed: AnalysedRuns) -
     ]
     assert (fault.partitions_moved, fault.members) == (1, 2)
     assert (fault.members_kept, fault.members_kept_id) == (1, 1)  # consumer-0
+    # No commit timed out at the old coordinator, and it named itself to no member.
     assert (fault.left_after, fault.told_by_old) == ((), 0)
 
 
@@ -357,7 +358,10 @@ def test_summary_of_two_faults_keeps_them_apart(analysed: AnalysedRuns) -> None:
 
 
 def test_metrics_have_one_row_a_value_with_nulls_for_nan(analysed: AnalysedRuns) -> None:
-    """A row is one value of one metric; a NaN, such as the maximum of no loads, is null."""
+    """A row is one value of one metric; a NaN, such as the maximum of no loads, is null.
+
+    A metric of a broker keeps Kafka's name.
+    """
     rows = analysed.table("crash", "metrics", "node", "incarnation", "sampled_us", "metric")
     assert {key: row["value"] for key, row in rows.items()} == {
         ("broker-0", 0, 5_000_000, "NumGroups"): 0,

@@ -53,6 +53,7 @@ def parse_trace(text: str) -> list[TraceRow]:
 
 
 def _cells(assignments: Sequence[str]) -> TableRow:
+    """Return the columns that the words `name=value` fill; other names are fields of the detail."""
     cells: TableRow = {}
     detail: dict[str, object] = {}
     for assignment in assignments:

@@ -100,6 +100,7 @@ def two_design_tables(**tables: Sequence[Row]) -> RunTables:
         {
             "group": group,
             "partition": f"t-{number}",
+            # t-1 was without an owner for 0.2 s.
             "unowned_us": number * 200_000,
             "waited_us": 0,
         }
@@ -112,12 +113,14 @@ def two_design_tables(**tables: Sequence[Row]) -> RunTables:
     rows["zookeeper_watches"] = [
         {"group": "old", "fired_us": JOIN_US + 5_000},
         {"group": "old", "fired_us": JOIN_US + 6_000},
+        # Before the join, so that it does not count for the join.
         {"group": "old", "fired_us": STEADY_US},
     ]
     rows["zookeeper_operations"] = [
         {"group": "old", "effect": "read", "from_us": JOIN_US, "requests": 54},
         {"group": "old", "effect": "write", "from_us": JOIN_US + 100_000, "requests": 18},
         {"group": "old", "effect": "session", "from_us": JOIN_US, "requests": 7},
+        # Before the join, too.
         {"group": "old", "effect": "read", "from_us": STEADY_US, "requests": 99},
     ]
     rows["coordinator_requests"] = [

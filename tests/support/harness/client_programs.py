@@ -106,6 +106,7 @@ class ClientProgram:
         return "\n".join([*last, *self._errors[-8:]])
 
     def _read_events(self) -> None:
+        """Keep each event, until the program closes its output."""
         # `process.stdout` ends with the program, and this thread with it.
         for line in self.process.stdout or ():
             event = json.loads(line)

@@ -108,6 +108,7 @@ class FakeAgent(AgentHandle):
         await asyncio.sleep(0)
 
     async def send_signal(self, process: ProcessRef, signal_number: signal.Signals) -> None:
+        """Do nothing: a fake process has no signals."""
         await asyncio.sleep(0)
 
 
@@ -128,6 +129,7 @@ class FakeFleet(Fleet):
         self.handles: list[FakeProcessHandle] = []
 
     async def start_process(self, plan: ProcessPlan) -> FleetProcess:
+        """List a process, whose pid and port are its number."""
         handle = FakeProcessHandle(self.trouble)
         self.handles.append(handle)
         number = len(self.handles)
@@ -146,6 +148,7 @@ class FakeFleet(Fleet):
         return process
 
     async def cut_disk(self, process_name: str, node: NodeName) -> None:
+        """Do nothing: no process has a disk."""
         await asyncio.sleep(0)
 
     async def end(self, process: FleetProcess) -> None:

@@ -115,11 +115,13 @@ class _Reader(HTMLParser):
             self.data[self._script] = self.data.get(self._script, "") + data
 
     def _taken(self) -> str:
+        """Return the text read since the last call, without times and folders of this machine."""
         text = _PATH.sub("", _STARTED.sub("STARTED", " ".join(self._text.split())))
         self._text = ""
         return text
 
     def _flush(self) -> None:
+        """Add the text read so far to the section, unless it is a cell's."""
         text = self._taken()
         if text and self._cells is None:
             parts = self.sections[-1].parts
@@ -182,6 +184,7 @@ def facts_of_page(html: str) -> str:
 
 
 def _facts_in(part: str | list[list[str]]) -> list[str]:
+    """Return the facts in a paragraph; those of tables and charts are taken elsewhere."""
     return _FACT.findall(part) if isinstance(part, str) and not part.startswith("[chart ") else []
 
 
@@ -220,5 +223,6 @@ def _chart_facts(text: str) -> str:
 
 
 def _digest(value: object) -> str:
+    """Return a short hash that changes with any part of a value."""
     text = json.dumps(value, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -147,5 +147,5 @@ async def closed(connection: Connection) -> None:
 
 
 async def settle() -> None:
-    """Give sockets and timers of a few milliseconds the time to act."""
+    """Give sockets and timers of a few milliseconds the time to act: 50 ms."""
     await asyncio.sleep(0.05)

@@ -111,6 +111,7 @@ def _edits(source: bytes) -> Iterator[_Edit]:
 
 def _visible(node: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]]:
     """Yield the nodes whose change other code can see, with their scope, in file order."""
+    # Texts of errors and formatted texts are for people; a changed import only fails.
     if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)):
         return
     # Rows of the trace are texts for people.
@@ -167,6 +168,8 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]
             yield _Edit(*span(node), f"ErrorCode.{other}")
         case ast.Name(id=name) if name in _FUNCTIONS:
             yield _Edit(*span(node), _FUNCTIONS[name])
+        # A call whose result is not used, and below an assignment to a field: without it an effect
+        # is missing.
         case ast.Expr(value=ast.Call()):
             yield _Edit(*span(node), "pass")
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]) | ast.AugAssign():

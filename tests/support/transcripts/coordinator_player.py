@@ -171,6 +171,7 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _lose_leadership(self, command: Command) -> list[str]:
+        """`lose_leadership`: another broker leads the partition now; no unload yet."""
         self._h.lose_leadership(command.number("partition", 0))
         return self._h.take_lines()
 
@@ -233,11 +234,13 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _delete_partitions(self, command: Command) -> list[str]:
+        """`delete_partitions foo-0`: a topic's partitions are deleted."""
         deleted: tuple[TopicPartition, ...] = tuple(map(read_partition, command.words))
         self._h.execute(self._h.coordinator.partitions_deleted(deleted, self._h.now_us))
         return self._h.take_lines()
 
     def _shut_down(self, _command: Command) -> list[str]:
+        """End the coordinator, as its broker does when it stops."""
         self._h.coordinator.shut_down()
         return []
 
@@ -278,11 +281,13 @@ class CoordinatorPlayer:
         return self._quietly()
 
     def _bench(self) -> KafkaBench:
+        """Return the harness as Kafka's bench. Raises: UnknownWord if it is another one."""
         if not isinstance(self._h, KafkaBench):
             raise UnknownWord("only the bench of Kafka's tests has such a group")
         return self._h
 
     def _quietly(self) -> list[str]:
+        """Drop the lines of the steps that led to the group."""
         self._h.take_lines()
         return []
 
@@ -343,6 +348,7 @@ def _error(command: Command) -> ErrorCode:
 
 
 def _ignored(what: str, ignored: LoadIgnored | None) -> list[str]:
+    """Return the line of a load or unload that the coordinator ignored; none if it did not."""
     if ignored is None:
         return []
     return [f"{what} ignored: {value_text(ignored.reason)} known_epoch={ignored.known_epoch}"]

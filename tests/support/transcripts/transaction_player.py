@@ -205,6 +205,7 @@ class TransactionPlayer:
         self._h.answer_markers(ErrorCode[(command.words or ["NONE"])[0]])
 
     def _load(self, command: Command) -> None:
+        """`load epoch=1`: load the partition from its log."""
         self._h.load(command.number("epoch", 0))
 
     def _unload(self, _command: Command) -> None:
@@ -252,6 +253,7 @@ class TransactionPlayer:
 
 
 def _append_lines(append: Append, *, is_held: bool) -> list[str]:
+    """Return an append and its records."""
     held = " held" if is_held else ""
     lines = [f"append to __transaction_state-{append.partition}{held}"]
     for record in append.records:
@@ -266,6 +268,7 @@ def _append_lines(append: Append, *, is_held: bool) -> list[str]:
 
 
 def _markers_text(markers: SendMarkers) -> str:
+    """Return the line of markers that the coordinator sends: what is decided, and where."""
     outcome = "commit" if markers.is_commit else "abort"
     names = ",".join(map(str, markers.partitions))
     again = " again" if markers.is_retry else ""
@@ -277,6 +280,7 @@ def _markers_text(markers: SendMarkers) -> str:
 
 
 def _metadata_text(metadata: TransactionMetadata) -> str:
+    """Return the state of a transactional id, which begins with the id."""
     pending = "" if metadata.pending_state is None else f" pending={metadata.pending_state.value}"
     failed = " failed_epoch_fence" if metadata.has_failed_epoch_fence else ""
     partitions = ",".join(map(str, metadata.topic_partitions)) or "none"

@@ -111,6 +111,7 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
 
 
 def _values(consumers: list[ClientProgram]) -> list[str]:
+    """Return the value of every record that the consumers have read."""
     return [value for consumer in consumers for value in consumer.consumed().values()]
 
 
