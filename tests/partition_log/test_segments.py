@@ -26,6 +26,7 @@ def written(*times_ms: int) -> PartitionLog:
 
 
 def size_of(log: PartitionLog) -> int:
+    """Return the size of a batch, which all batches of the log have."""
     return log.storage.batch(0).size_in_bytes
 
 

@@ -219,6 +219,7 @@ def test_power_loss_is_reported_once_with_the_lost_batches(disk: Disk) -> None:
         (recovery.partition, recovery.log_end_offset, recovery.cut_batches)
         for recovery in recoveries
     ] == [
+        # In the order of the partitions' names, and not of the writes.
         (PARTITION, 2, 3),  # 2 of 5 batches were flushed
         (OTHER, 0, 1),
     ]

@@ -26,6 +26,7 @@ from tests.support.worlds.failover import Failover, failover_of
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 
 GROUP = "orders-readers"
+# Number of seeds of each experiment, from 0.
 SEEDS = {
     "coordinator_crash": 200,
     "coordinator_crash_static": 20,

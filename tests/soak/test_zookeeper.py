@@ -186,6 +186,7 @@ def test_measured_deaths_agree_with_the_predicted_ones(members: int) -> None:
 
 
 def _compare(costs: Sequence[Change], measured: Measured, timeouts_us: Sequence[int]) -> None:
+    """Check that measured medians lie in the range of the seeds, and a timeout near their median."""
     names = ["failed", "conflicts", "notifications", "reads"]
     if measured.timeout_us != measured.stable_us:
         names.append("stable_us")
@@ -199,6 +200,7 @@ def _compare(costs: Sequence[Change], measured: Measured, timeouts_us: Sequence[
 
 
 def _tell(what: str, costs: Sequence[Change]) -> None:
+    """Print the range of each cost in the record of the soak."""
     say(f"**{what}**: {len(costs)} seeds")
     say(f"until stable, s: {_range([cost.stable_us / 1e6 for cost in costs])}")
     for name in ("failed", "conflicts", "notifications", "reads", "writes"):
@@ -206,5 +208,6 @@ def _tell(what: str, costs: Sequence[Change]) -> None:
 
 
 def _range(values: Sequence[float]) -> str:
+    """Return the median and, in brackets, the smallest and the largest value."""
     ordered = sorted(values)
     return f"{ordered[len(ordered) // 2]:g} ({ordered[0]:g}-{ordered[-1]:g})"

@@ -16,6 +16,7 @@ SEEDS = range(40)
 
 
 def log_of(rows: list[TraceRow]) -> RebalanceLog:
+    """Return a log that has read the rows."""
     log = RebalanceLog()
     log.observe_all(rows)
     return log
@@ -43,6 +44,7 @@ class Story:
         self.rows: list[TraceRow] = []
 
     def add(self, kind: TraceKind, *, node: str = "broker-1", **columns: object) -> "Story":
+        """Add a row of broker-1, or of `node`, a second after the one before."""
         event = TraceEvent(kind=kind, **columns)  # type: ignore[arg-type]  # a test's own words
         time_us = (len(self.rows) + 1) * 1_000_000
         self.rows.append(

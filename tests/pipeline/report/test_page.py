@@ -1,4 +1,7 @@
-"""The report as a file: complete, usable offline, with all texts of a run escaped."""
+"""The report as a file: complete, usable offline, with all texts of a run escaped.
+
+A section of the report is a function of the run's data; a chart has a specification and named data.
+"""
 
 import json
 import re

@@ -35,6 +35,7 @@ def _broken(*findings: Finding, total: int | None = None) -> CheckReport:
 
 
 def _finding(*evidence: TraceRow) -> Finding:
+    """Return a violation of `durable_commits` at 20 s with these rows as evidence."""
     return Finding(
         check="durable_commits",
         summary="offset 92 was <lost>",
@@ -44,6 +45,7 @@ def _finding(*evidence: TraceRow) -> Finding:
 
 
 def _html(section: Section | None) -> str:
+    """Return the paragraphs of a section as HTML."""
     assert section is not None
     return "".join(part.html for part in section.parts if isinstance(part, Paragraph))
 

@@ -63,6 +63,7 @@ def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - an
         "broker_phases": [broker_phase(7_790_000, 30_000, 5_000, 5_000)],
         "ownership": ownership,
     }
+    # The builders' rows are about a fault of this id, whatever its kind.
     facts = run_facts(faults=(journal_entry(fault_id="crash-0", **values | fault),))
     summary = run_summary(faults=(fault_summary(tables),))
     reason = why_not_consumed(report_input(facts, summary, tables))

@@ -21,11 +21,13 @@ def _setting(
 
 
 def _tables(section: Section | None) -> list[TextTable]:
+    """Return the tables of a section."""
     assert section is not None
     return [part for part in section.parts if isinstance(part, TextTable)]
 
 
 def _configuration(*settings: SettingFact) -> list[TextTable]:
+    """Return the tables of the section about a run's settings."""
     return _tables(configuration_section(report_input(run_facts(settings=settings))))
 
 

@@ -23,6 +23,7 @@ S = 1_000_000
 
 
 def spread(total: int, longest: int) -> Spread:
+    """Return the spread of a figure over 200 partitions: its sum and its largest value."""
     return Spread(samples=200, missing=0, p50=0, p90=0, maximum=longest, total=total)
 
 
@@ -70,6 +71,7 @@ def rollout(*, ready: int, fired_at_us: int = 10 * S) -> JournalEntry:
 
 
 def crash() -> JournalEntry:
+    """Return another fault of the run, which is no deploy."""
     return JournalEntry(
         fault_id="crash-0",
         fault="crash",

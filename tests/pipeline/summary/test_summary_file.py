@@ -88,6 +88,7 @@ def _write(directory: Path, *, rows: int = 3) -> RunSummary:
 
 
 def _write_rows(directory: Path, rows: int) -> None:
+    """Write the one file of events, with so many rows."""
     table = pa.table({"time_us": list(range(rows))})
     pq.write_table(table, directory / "events" / "part-0.parquet")
 

@@ -13,6 +13,8 @@ from protocol.wire.fields import bytes_field, int_field, str_field, struct_array
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of the list in Value."""
+
     name: str
     rank: int = -1
 

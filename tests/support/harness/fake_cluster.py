@@ -124,6 +124,7 @@ class FakeConsumer:
                     await self.host.sleep(10 * MS + self.host.rng.randrange(10 * MS))
                     request = HeartbeatRequest(
                         group_id=self.spec.group_id,
+                        # The number of answers so far, so that the requests differ.
                         generation_id=self.acknowledged,
                         member_id=self.spec.name,
                     )

@@ -79,7 +79,7 @@ class ScriptedWorkers:
         self._play_again = play_again or play
         self._deadly = dict(deadly or {})
         self._on_wait = on_wait
-        self._lives = size
+        self._lives = size  # workers that were ever started
         self._names = [WorkerName(f"worker:{number}") for number in range(size)]
         self._busy: dict[WorkerName, Items] = {}
         self._played: dict[int, None] = {}

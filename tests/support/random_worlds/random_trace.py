@@ -81,6 +81,8 @@ def _one_thing(
         faults.inject()
         return
     chance = rng.random()
+    # The limits are cumulative: 74 % acts of consumers, 10 % records produced, 6 % expiries, and so
+    # on.
     if chance < 0.74:
         moving = world.moving(tuple(CONSUMERS))
         if moving:

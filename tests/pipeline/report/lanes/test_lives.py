@@ -57,6 +57,7 @@ def start(place: str, at: int | None, ready: int | None, **more: Any) -> dict[st
 
 
 def parts(*entries: JournalEntry, place: str) -> list[tuple[str, int, int, int]]:
+    """Return the parts of one place, in order."""
     return [
         (row["part"], row["life"], row["from_us"] // S, row["to_us"] // S)
         for row in lives_of(entries, 60 * S)

@@ -22,6 +22,7 @@ _CLIENT, _BROKER = "consumer-1", "broker-2"
 
 
 def _chart(*rows: Row, **tables: list[Row]) -> Chart:
+    """Return the diagram of crash-0 with these exchanges; `tables` are further tables."""
     facts = run_facts(faults=(journal_entry(),))
     (chart,) = messages.lanes(report_input(facts, tables={"messages": list(rows), **tables}))
     compiled_without_warnings(chart)

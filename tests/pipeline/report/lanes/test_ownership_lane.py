@@ -29,6 +29,7 @@ def _many(partitions: int) -> list[Datum]:
 
 
 def _lane_and_rows(tables: dict[str, list[Datum]]) -> tuple[Chart, Chart]:
+    """Return the lane of a run with these tables, and its detail."""
     run = report_input(tables=tables)
     chart, detail = ownership_lane(run), ownership_detail(run)
     assert chart is not None
