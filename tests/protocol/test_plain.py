@@ -103,7 +103,7 @@ def test_answer_without_content_is_written_in_every_version(api: Api, schema: Ap
         ),
     }.get(api.label, api.response())
     for version in api.versions:
-        # The rows name only answers of the union.
+        # The type of `api.response` is wider than AnyResponse, but `Api` has only members of it.
         plain = response_to_plain(api.label, version, typing.cast(AnyResponse, empty))
         assert set(plain) == set(fields_in(schema.response_fields, version))
 

@@ -186,7 +186,7 @@ def test_measured_deaths_agree_with_the_predicted_ones(members: int) -> None:
 
 
 def _compare(costs: Sequence[Change], measured: Measured, timeouts_us: Sequence[int]) -> None:
-    """Check that measured medians lie in the range of the seeds, and a timeout near their median."""
+    """Check that measured medians lie in the seeds' range, and a timeout near their median."""
     names = ["failed", "conflicts", "notifications", "reads"]
     if measured.timeout_us != measured.stable_us:
         names.append("stable_us")

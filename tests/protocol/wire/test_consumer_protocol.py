@@ -83,8 +83,8 @@ def test_subscribed_topics_are_read_with_the_fields_of_version_0() -> None:
     assert decode_subscribed_topics(data) == ("t0", "t1")
 
 
-@pytest.mark.parametrize("length", range(12))
 # The whole subscription has 14 bytes, so the longest prefix here ends within its last field.
+@pytest.mark.parametrize("length", range(12))
 def test_truncated_subscription_is_a_consumer_protocol_error(length: int) -> None:
     """No prefix is a valid subscription, and no other exception escapes."""
     data = encode_subscription(ConsumerProtocolSubscription(topics=("ab",)), 0)[:length]
