@@ -142,13 +142,13 @@ def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_appe
     info = leading.append_records(records("a"), required_acks=-1, now_us=0)
     for broker in (B, C):
         fetch_as(leading, broker, 1, last_fetched_epoch=1)
+    # This newer metadata names an ISR of A alone.
     leading.make_leader(
         leader_epoch=1,
         partition_epoch=2,
         replicas=REPLICAS,
         isr=(A,),
         now_us=SECOND,
-        # This newer metadata names an ISR of A alone.
     )
     outcome = leading.check_acknowledged(info.next_offset)
     assert outcome is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -159,13 +159,13 @@ def test_high_watermark_does_not_move_below_min_insync_replicas() -> None:
     """Records appended before the ISR shrank, or with acks=1, wait until it has grown again."""
     leading = leader()
     info = leading.append_records(records("a"), required_acks=-1, now_us=0)
+    # As before, metadata shrinks the ISR to A, but B and C have not fetched "a" yet.
     change = leading.make_leader(
         leader_epoch=1,
         partition_epoch=2,
         replicas=REPLICAS,
         isr=(A,),
         now_us=SECOND,
-        # As before, metadata shrinks the ISR to A, but B and C have not fetched "a" yet.
     )
     assert change.new_high_watermark is None
     assert leading.check_acknowledged(info.next_offset) is None

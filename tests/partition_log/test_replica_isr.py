@@ -104,8 +104,10 @@ def test_shrink_keeps_a_follower_that_follows_a_busy_leader() -> None:
 
 
 def test_shrink_drops_a_follower_that_fetches_but_falls_behind() -> None:
-    # B keeps asking for offset 1, and the log ends at 3.
-    """Fetches alone are not enough: each must reach the log end of the Fetch before."""
+    """Fetches alone are not enough: each must reach the log end of the Fetch before.
+
+    B keeps asking for offset 1, and the log ends at 3.
+    """
     leading = leader(isr=(A, B), replicas=(A, B), partition_log=log_of_epochs(0, 0, 0))
     for step in range(LAG_MAX_US // SECOND + 2):  # for longer than 30 s
         fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=step * SECOND)

@@ -200,9 +200,9 @@ def digest_with_messages(name: str, seed: int) -> str:
     observer = TraceDigest()
     runtime = VirtualRuntime(
         to_cluster_spec(experiment),
-        # Only the rows of events count: the same digest as without message tracing.
         seed=seed,
         run_id="determinism",
+        # Only the rows of events count: the same digest as without message tracing.
         observers=(suite.observe, EventsOnly(observer)),
         copy_messages=True,
     )

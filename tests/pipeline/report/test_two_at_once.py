@@ -186,8 +186,8 @@ def test_section_explains_the_cause_step_by_step_in_time_order() -> None:
         "11.000",
         "19.000",
         "26.000",
-        # Two steps at 91 s: the healing, and the old coordinator's unload 1 us later.
         "64.000",
+        # Two steps at 91 s: the healing, and the old coordinator's unload 1 us later.
         "91.000",
         "91.000",
         "93.000",

@@ -78,7 +78,7 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
             "two members share the partitions",
             *consumers,
         )
-        # Without a `--count` of its own (0) the producer sends until it is stopped.
+        # With `--count 0` the producer sends until it is stopped.
         producer = programs.start(
             *("produce", TOPIC, "writer"),
             *("--count", "0", "--rate", str(RATE), *IDEMPOTENCE[family]),

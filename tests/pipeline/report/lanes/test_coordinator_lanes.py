@@ -47,6 +47,7 @@ def test_fault_lane_of_a_crash_has_its_parts() -> None:
 
 def test_labels_of_momentary_faults_end_where_the_next_begins() -> None:
     """Many orders of an administrator share a row, where their names would overlap."""
+    # MAX_ROWS + 1 = 31 faults, at 10 to 40 s: too many for a row each.
     moments = [
         journal_entry(
             fault_id=f"delete_group-{index}",
@@ -60,7 +61,6 @@ def test_labels_of_momentary_faults_end_where_the_next_begins() -> None:
     assert chart is not None
     ends = cells(chart, "points", "a", "b")
     assert ends[:2] == [(10.0, 11.0), (11.0, 12.0)]
-    # MAX_ROWS + 1 = 31 faults, at 10 to 40 s: too many for a row each.
     assert ends[-1] == (40.0, 60.0)  # the last label may extend to the end of the run
 
 
