@@ -40,7 +40,7 @@ Units: milliseconds since the epoch.
 class CompactionResult:
     """The effect of a cleaning, after which every batch below `end_offset` is clean.
 
-    Units: bytes are the sizes that count for the limits of a Fetch.
+    Units: bytes are sums of `size_in_bytes`: the compressed records and Kafka's batch header.
     """
 
     end_offset: Offset
@@ -85,9 +85,11 @@ class Compaction:
         self._latest: dict[bytes, int] = {}  # key -> offset of its last record
         self._left: list[RecordBatch] = []
         """The cleaned batches, which replace `_sources`."""
-        # Progress of the two passes, as indexes into _sources. The map pass skips clean batches:
-        # a key in them is replaced only by a record of a dirty batch.
-        self._mapped = sum(batch.base_offset < first_dirty_offset for batch in self._sources)
+        # The map pass begins after the clean batches: a key in them is replaced only by a record of
+        # a dirty batch.
+        clean_batches = [one for one in self._sources if one.base_offset < first_dirty_offset]
+        # Progress of the two passes: index in `_sources` of the next batch to map or to filter.
+        self._mapped = len(clean_batches)
         self._filtered = 0
         self._epoch = -1
         """Leader epoch of the batch that was filtered last."""
@@ -118,23 +120,23 @@ class Compaction:
 
         Raises: OSError.
         """
-        sources, left, storage = self._sources, self._left, self._log.storage
+        sources, cleaned_batches, storage = self._sources, self._left, self._log.storage
         length = len(sources)
         # A truncation removes batches at the end. So if the last source batch is still in the log,
         # all before it are, too.
         if length and (len(storage) < length or storage.batch(length - 1) is not sources[-1]):
             return None
         # Unchanged batches are the same objects; if all are, nothing needs to be written.
-        if any(old is not new for old, new in zip(sources, left, strict=False)) or (
-            len(left) != length
+        if any(old is not new for old, new in zip(sources, cleaned_batches, strict=False)) or (
+            len(cleaned_batches) != length
         ):
-            self._log.replace_prefix(length, left)
+            self._log.replace_prefix(length, cleaned_batches)
         return CompactionResult(
             end_offset=Offset(self._end_offset),
             records_before=sum(batch.record_count for batch in sources),
-            records_after=sum(batch.record_count for batch in left),
+            records_after=sum(batch.record_count for batch in cleaned_batches),
             bytes_before=sum(batch.size_in_bytes for batch in sources),
-            bytes_after=sum(batch.size_in_bytes for batch in left),
+            bytes_after=sum(batch.size_in_bytes for batch in cleaned_batches),
         )
 
     def _map(self, batch: RecordBatch) -> None:
@@ -156,6 +158,7 @@ class Compaction:
         expired = horizon_ms != NO_HORIZON and self._now_ms >= horizon_ms
         if batch.is_control:
             kept = records_of(batch)
+            # Called for every control batch: it also notes that the transaction has ended.
             if self._ends_nothing(batch):
                 if expired:
                     kept = []
@@ -186,11 +189,15 @@ class Compaction:
     def _ends_nothing(self, batch: RecordBatch) -> bool:
         """Return True if `batch` is the marker of a transaction without a data batch left.
 
-        Effect: the producer's next data batch begins another transaction.
+        Effect: `_has_data` forgets the transaction, since the producer's next data batch begins
+        another one.
         """
+        # None: the batch has another control record, such as a leader change, or an earlier
+        # cleaning has removed the marker. Neither ends a transaction, so neither gets a horizon.
         if decode_marker(batch) is None:
             return False
-        return not self._has_data.pop(batch.producer_id, False)
+        has_data = self._has_data.pop(batch.producer_id, False)
+        return not has_data
 
     def _keep(self, batch: RecordBatch, kept: list[tuple[int, Record]], horizon_ms: int) -> None:
         """Add a batch with the records that are left to the cleaned batches, or leave it out."""
@@ -198,18 +205,22 @@ class Compaction:
         self._epoch = batch.partition_leader_epoch
         # The horizon that an earlier cleaning has set.
         before_ms = NO_HORIZON if batch.cleaned is None else batch.cleaned.delete_horizon_ms
+        # 1. The batch keeps all its records and its horizon: no new batch and CRC need be built.
         if len(kept) == batch.record_count and horizon_ms == before_ms and kept:
-            self._left.append(batch)  # nothing changes, so no new batch and CRC need be built
+            self._left.append(batch)
             return
+        # 2. The batch keeps no record.
         if not kept:
             # An empty batch stays if a restarted replica needs its header: for the start of a
             # leader epoch, or for the last epoch of a producer.
             if not (begins_epoch or self._transactions.is_last_of_producer(batch)):
                 return
+            # An earlier cleaning has emptied the batch already, so it stays as it is.
             if batch.record_count == 0:
                 self._left.append(batch)
                 return
             horizon_ms = NO_HORIZON  # nothing is left that could expire
+        # 3. The batch lost records or got a horizon, or its header alone is kept: build a new one.
         cleaned = Cleaned(tuple(offset - batch.base_offset for offset, _ in kept), horizon_ms)
         records = [record for _, record in kept]
         self._left.append(cleaned_batch(batch, cleaned, records, self._codecs))

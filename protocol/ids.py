@@ -1,8 +1,4 @@
-"""Types of ids, epochs and offsets. With them, mypy finds an id that is passed for another one.
-
-A core is a state machine without I/O, such as the group coordinator, whose requests to its node
-(appends, replies) carry ids.
-"""
+"""Types of ids, epochs and offsets. With them, mypy finds an id that is passed for another one."""
 
 from functools import cache
 from typing import NamedTuple, NewType
@@ -28,9 +24,12 @@ GenerationId = NewType("GenerationId", int)
 """Number of completed join phases of a group; -1 for a member without a generation."""
 ProducerId = NewType("ProducerId", int)
 RequestId = NewType("RequestId", int)
-"""Id of a request within one broker incarnation; a later Reply names it."""
+"""Id of a request within one broker incarnation; the Reply that answers the request names it."""
 AppendId = NewType("AppendId", int)
-"""Id of an append that a core requested; the AppendCompleted names it."""
+"""Id of an append that a coordinator requested from its broker.
+
+When the append has ended, an AppendCompleted with this id reports the result to the coordinator.
+"""
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -71,7 +70,10 @@ METADATA_PARTITION = TopicPartition(CLUSTER_METADATA, 0)
 
 @cache
 def broker_name(broker_id: int) -> NodeName:
-    """Return the host name of broker `broker_id`."""
+    """Return the host name of broker `broker_id`.
+
+    A plain int is accepted, too, since configurations and loops count brokers.
+    """
     # Cached because clients call this with every request; a run has few brokers.
     return NodeName(f"broker-{broker_id}")
 

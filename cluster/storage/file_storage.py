@@ -1,14 +1,16 @@
 """FileStorage: a broker's disk as real files, for node processes that can really be killed.
 
-Each partition has an append-only file (`log_file`). `append` writes to the page cache before it
-returns, so `kill -9` loses at most a torn last frame, which is cut off when the file is opened. A
-power loss keeps the part of a log below its flush mark (`flush_marks`). After a kill,
-`cut_to_flush_marks` cuts the logs as a power loss would. Batches are also kept in memory: reads
-never touch the file after it was opened.
+- Frame: one batch with its length and checksum. Each partition has an append-only file of frames
+  (`log_file`).
+- Flush mark: the byte position in a log up to which a power loss keeps the log. It is stored in a
+  file of its own (`flush_marks`).
+- Recovery (`LogRecovery`): the report of what was cut off a log, and why.
+- Cleaning: log compaction. It replaces the oldest batches by fewer or shorter ones.
 
-A frame is one batch with its length and checksum. The flush mark of a log is a byte position,
-stored in a file of its own. A recovery (`LogRecovery`) reports what was cut off a log, and why. A
-cleaning is log compaction: it replaces the oldest batches by fewer or shorter ones.
+`append` writes to the page cache before it returns, so `kill -9` loses at most a torn last frame,
+which is cut off when the file is opened. A power loss is simulated after a kill:
+`cut_to_flush_marks` cuts each log at its flush mark. Batches are also kept in memory: reads never
+touch the file after it was opened.
 """
 
 from collections.abc import Sequence
@@ -52,15 +54,20 @@ class FileLogStorage(LogStorage):
         self._batches = log.batches
         self._positions = log.positions
         self._flushed_length = log.length_at(self._mark.position)
+        """Number of batches below the flush mark: those that survive a power loss."""
         self._synced_length = 0
-        """Number of batches that this process has synced; what an earlier one did is unknown."""
+        """Number of batches that this process has synced to the disk.
+
+        `write_back` moves the flush mark without a sync, so that this number can be the lower one.
+        Syncs of an earlier process are unknown.
+        """
         self._is_named_on_disk = False
         """True once this process has synced the directory, with the names of log and mark file."""
         self.recovery: LogRecovery | None = None
         """Bytes cut off when the file was opened; None if it was undamaged."""
         torn_bytes = len(content) - log.end
-        # `_cut` also lowers a flush mark above the valid log: it would count later appends as
-        # flushed.
+        # `_cut` also lowers a flush mark that is above the end of the valid log. Otherwise batches
+        # appended later, below that mark, would count as flushed before they are.
         if torn_bytes or self._mark.position > log.end:
             self._cut(log.end)
         if torn_bytes:
@@ -101,7 +108,7 @@ class FileLogStorage(LogStorage):
     def truncate(self, length: int) -> None:
         """Keep the first `length` batches; returns once the disk has the cut.
 
-        Raises: SimulationError if there are fewer; OSError.
+        Raises: SimulationError if there are fewer, which is a bug of the caller; OSError.
         """
         if not 0 <= length <= len(self._batches):
             raise SimulationError(f"cannot keep {length} batches of {len(self._batches)}")
@@ -117,9 +124,9 @@ class FileLogStorage(LogStorage):
 
         Order, for a crash in between:
         1. The new file is written and synced.
-        2. The new file takes the name. If the process dies here, the old flush mark remains. That
-           position in the new file has at least as many batches in front of it as in the old one,
-           since a cleaning makes them only shorter.
+        2. The new file takes the name. If the process dies here, the flush mark still has the
+           position that it had in the old file. This loses no flushed batch: a cleaning makes
+           batches only shorter, so all that were below this position still are.
         3. The flush mark moves to the end of the new file.
         Raises: SimulationError if there are fewer than `length`; OSError, either before any change
         or after the new file has taken the name.
@@ -170,8 +177,10 @@ class FileLogStorage(LogStorage):
     def write_back(self) -> None:
         """Move the flush mark to the end, without a sync. Raises: OSError.
 
-        DEVIATION: a process cannot see what the kernel has written back, so the caller's model
-        decides when to call this. Only simulated power losses use the mark.
+        Called when the kernel would have written the page cache to the disk by itself.
+        DEVIATION from a real disk: a process cannot see what the kernel has written back, so
+        `LogFlusher` decides it by the cluster's StorageModel. Only simulated power losses use the
+        mark.
         """
         self._mark.move(self._positions[-1], sync=False)
         self._flushed_length = len(self._batches)

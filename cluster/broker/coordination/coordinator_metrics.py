@@ -45,7 +45,7 @@ class CoordinatorMetrics:
         self._sensors = {name: SampledSensor() for name in _SENSORS}
         self._load_time = SampledSensor()
         self._last_commit: int | None = None
-        """Correlation id of the last counted commit: that of its append."""
+        """Correlation id of the append that was counted last for the sensor offset-commit."""
 
     def start(self) -> None:
         """Take a sample every interval from now on; an interval of 0 means never."""
@@ -55,10 +55,11 @@ class CoordinatorMetrics:
         """Count an event of COUNTED_GROUP_EVENTS."""
         match event.kind:
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
-                # An append has one event per offset, all with its correlation id. Like the Scala
-                # coordinator, count appends, not offsets. Events of a transaction's marker have no
-                # correlation id: the append of the transaction's offsets was counted before.
-                # The events of one append follow each other, so the last id is enough.
+                # Count appends, not offsets, like the Scala coordinator. A commit appends all its
+                # offsets at once, but is traced as one event per offset. These events follow each
+                # other and carry the append's correlation id: only the first one is counted.
+                # The events at a transaction's end have no correlation id. They are not counted,
+                # because the append of these offsets, while they were pending, was.
                 if event.correlation_id not in {None, self._last_commit}:
                     self._last_commit = event.correlation_id
                     self._record("offset-commit")
@@ -84,6 +85,7 @@ class CoordinatorMetrics:
             "partition-load-time-max": _or_none(self._load_time.max(now_ms)),
             "partition-load-time-avg": _or_none(self._load_time.average(now_ms)),
         }
+        # Rates are rounded as in every metric of the trace; the load times above are not.
         for name, sensor in self._sensors.items():
             values[f"{name}-rate"] = round(sensor.rate(now_ms), DECIMALS)
             values[f"{name}-count"] = sensor.count

@@ -1,9 +1,11 @@
 """The node of a consumer on ZooKeeper: its connector, and an application with a stream per topic.
 
-The application processes the records of its streams; it commits nothing itself. If the start fails,
-it closes the connector and starts another one, as the programs did with which Kafka was measured.
-A connector is one life of Kafka's high-level consumer, with a session of its own. It puts chunks,
-ranges of records of one partition, into the queue of each stream.
+A connector is one life of Kafka's high-level consumer, with a ZooKeeper session of its own. It puts
+chunks, ranges of records of one partition, into the queue of each stream.
+
+The application processes the records of its streams; it commits nothing itself. If a connector
+cannot start, the application closes it and starts another one. The programs with which the old
+consumer of Kafka was measured did the same (docs/kafka/MEASURED_ZOOKEEPER.md).
 Ids such as ZK-35 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
@@ -32,7 +34,8 @@ class ZooKeeperConsumerNode:
     def __init__(self, host: Host, cluster: ClusterSpec, spec: ZooKeeperConsumerSpec) -> None:
         self._host = host
         self._spec = spec
-        # In virtual time the start's cost is modelled; on Ray it takes real time anyway.
+        # Where time is simulated, the duration of the start is, too. On Ray, nodes are real
+        # processes, and a start takes its real time.
         self._start_us = cluster.costs.zookeeper_consumer_start_us if host.simulates_costs else 0
         self._work = RecordWork(host, spec.process_us, spec.process_spread_us)
         self._servers = tuple(server.name for server in cluster.zookeepers)
@@ -91,7 +94,7 @@ class ZooKeeperConsumerNode:
                 # KeeperException: another session still has the registration (ZK-36).
                 self._host.log(f"createMessageStreams: {error}")
                 if self._is_stopping:
-                    return
+                    return  # `shut_down` closes this connector, which it found in `_connector`
                 await self._close(connector)
                 await self._host.sleep(self._spec.restart_ms * _MS)
             else:
@@ -118,7 +121,7 @@ class ZooKeeperConsumerNode:
                 # Kafka advances the offset before the application has processed the record, so a
                 # commit may include a record that is still being processed (ZK-35).
                 chunk.info.consumed_offset = offset + 1
-                work_us = self._work.draw_us(1)
+                work_us = self._work.draw_us(1)  # time to process this one record
                 await self._host.sleep(work_us)
                 self._processed(connector, chunk, offset, offset, work_us)
 

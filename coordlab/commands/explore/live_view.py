@@ -1,11 +1,19 @@
-"""The live view of an exploration.
+"""The live view of an exploration, a search that plays many random runs.
 
-Without a terminal, the view prints a line for each new finding, a line when coordlab itself has
-failed in further runs, and every `LINE_EVERY_S` seconds a line with the progress.
+Each run is drawn from a number, its seed. Worker processes play the runs. A finding is a broken
+promise. Runs whose findings show the same problem form one group, and count as one finding.
 
-Of the tally (the totals over the runs): `groups` are the findings, each with the seeds whose
-violations have the same evidence; `broken` maps reasons of failures of coordlab itself to seeds;
-`lost` maps seeds that ended their worker to reasons; `differences` are seeds that gave two results.
+Without a terminal, the view prints a line for each new finding, a line when coordlab (the tool
+itself, "the lab") has failed in further runs, and a line with the progress every `LINE_EVERY_S`
+seconds.
+
+The tally has the totals over the runs:
+- `groups`: the findings, each with the seeds of its runs.
+- `broken`: why coordlab failed in a run -> the seeds of these runs.
+- `lost`: seed of a run that ended the process of its worker -> why the process ended.
+- `differences`: seeds that gave two results when they were played twice.
+- `results`: number of runs by result. UNKNOWN is a run that proves nothing, for example because the
+  cluster did not become steady.
 """
 
 from collections.abc import Iterator
@@ -26,6 +34,7 @@ _MAX_GROUPS = 8
 """Findings that the panel shows; the summary has them all."""
 _MAX_REASONS = 3
 _MINUTE_S = 60
+_HOUR_MIN = 60
 
 
 def exploration_view(
@@ -42,22 +51,27 @@ def exploration_view(
 
 
 class _SearchLines:
-    """Yields the lines to print for a new progress: new findings, lab failures, the progress."""
+    """Yields the lines to print for a new progress.
+
+    They tell of new findings, of failures of coordlab, and of the progress.
+    """
 
     def __init__(self) -> None:
         self._progress_s: float | None = None  # time of the last line with the progress
-        # Numbers of findings and of failed runs that the lines have told so far.
-        self._groups = 0
-        self._broken_runs = 0
+        # Numbers of findings and of failed runs that were printed so far.
+        self._printed_groups = 0
+        self._printed_broken_runs = 0
 
     def __call__(self, progress: SearchProgress) -> Iterator[str]:
         tally = progress.tally
-        for group in list(tally.groups.values())[self._groups :]:
+        for group in list(tally.groups.values())[self._printed_groups :]:
+            # The seed that was played first: the group is new. The panel names the group's best
+            # example instead, which a later run may replace.
             yield _timed(progress, f"{group.name}: {group.finding.summary} (seed {group.seeds[0]})")
-        self._groups = len(tally.groups)
-        if tally.broken_runs > self._broken_runs:
-            self._broken_runs = tally.broken_runs
-            yield _timed(progress, f"the lab itself failed: {_newest_failure(tally)}")
+        self._printed_groups = len(tally.groups)
+        if tally.broken_runs > self._printed_broken_runs:
+            self._printed_broken_runs = tally.broken_runs
+            yield _timed(progress, f"the lab itself failed: {_most_serious_failure(tally)}")
         if self._progress_s is None or progress.elapsed_s - self._progress_s >= LINE_EVERY_S:
             self._progress_s = progress.elapsed_s
             yield _timed(progress, progress_text(progress))
@@ -113,6 +127,8 @@ def progress_text(progress: SearchProgress) -> str:
 
 def marks_text(tally: Tally) -> str:
     """Return the number of coverage marks (situations to reach) that were reached, of all."""
+    # Some marks are possible only in some spaces, for example with groups on ZooKeeper. Such a set
+    # of marks counts as expected once a run has reached one of them.
     expected = len(expected_marks(reached_marks(tally)))
     return f"coverage marks {expected - len(unreached(tally))}/{expected}"
 
@@ -137,7 +153,7 @@ def _group_line(group: FindingGroup) -> Text:
     )
 
 
-def _newest_failure(tally: Tally) -> str:
+def _most_serious_failure(tally: Tally) -> str:
     """Return the last failure of coordlab itself, of the most serious kind that has occurred."""
     if tally.differences:
         return f"seed {tally.differences[-1].seed} is not deterministic"
@@ -154,7 +170,7 @@ def _ending(stop: Stop) -> str:
 def _duration(seconds: float) -> str:
     if seconds < _MINUTE_S:
         return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), _MINUTE_S)
-    if minutes < _MINUTE_S:
-        return f"{minutes} min {rest:02} s"
-    return f"{minutes // _MINUTE_S} h {minutes % _MINUTE_S:02} min"
+    minutes, rest_s = divmod(round(seconds), _MINUTE_S)
+    if minutes < _HOUR_MIN:
+        return f"{minutes} min {rest_s:02} s"
+    return f"{minutes // _HOUR_MIN} h {minutes % _HOUR_MIN:02} min"

@@ -1,5 +1,7 @@
-"""From an experiment to the cluster that every runtime builds, and to the plan.
+"""An experiment file is translated to the specification of a cluster and to a plan of its faults.
 
+A runtime (simulated in virtual time, or real processes on Ray) builds the cluster from the
+specification. The plan has the times at which faults begin and end.
 `experiment()` has three brokers, an offsets topic with two partitions, the topic orders with two
 partitions, and the group readers with two members.
 """
@@ -46,6 +48,7 @@ def test_cluster_has_the_offsets_topic_and_equal_members() -> None:
         "consumer-readers-0",
         "consumer-readers-1",
     ]
+    # Ids of controllers begin at 100, so that no broker has the same id.
     assert spec.controllers[0].name == "controller-100"
 
 
@@ -82,7 +85,11 @@ def test_cluster_with_transactions_has_their_topic() -> None:
 
 
 def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
-    """The costs are those of a load in virtual time; each switch is one trait of Java's."""
+    """Costs are simulated times of the coordinator's work, here of loading a group's records.
+
+    Kafka has two group coordinators, in Scala and in Java. A switch gives the coordinator one trait
+    of the Java one, here: after a failed load of a partition, it refuses the partition's groups.
+    """
     spec = to_cluster_spec(
         experiment(
             cluster={
@@ -99,7 +106,10 @@ def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
 
 
 def test_preloaded_log_is_in_the_groups_own_partition() -> None:
-    """A large log makes the group's failover slow only in the group's own partition."""
+    """A large log makes the group's failover slow only in the group's own partition.
+
+    A coordinator that loads an unreadable log fails: experiments need this failure, too.
+    """
     preload = {"group": "readers", "commit_records": 1_000, "unreadable": True}
     spec = to_cluster_spec(experiment(offsets_log=[preload]))
 

@@ -1,6 +1,9 @@
 """Run directories: unique, readable while they are written and after an interruption.
 
+The driver is the process that plays the run and writes its directory; the manifest names its
+process id and machine. `replay` of a manifest is the command that plays the run again.
 The experiment of the tests is named `small`; the folder `small` has its runs, and a link `latest`.
+The plan of `small` has one fault, `crash-0`.
 """
 
 from pathlib import Path
@@ -25,10 +28,10 @@ from tests.support.harness.programs import pid_of_ended_process
 
 
 def create(root: Path, of: Experiment | None = None) -> RunDirectory:
-    """Create the directory of a run, as the run does."""
-    made_of = of or experiment()
+    """Create the directory of a run, as the run does; "again" stands for the replay command."""
+    played = of or experiment()
     return create_run_directory(
-        root, made_of, plan_of(made_of), seed=7, runtime="virtual", replay="again"
+        root, played, plan_of(played), seed=7, runtime="virtual", replay="again"
     )
 
 
@@ -55,11 +58,11 @@ def test_manifest_has_all_that_reproduces_the_run(tmp_path: Path) -> None:
 
 
 def test_run_of_a_dead_process_reads_as_incomplete(tmp_path: Path) -> None:
-    """Its driver was killed before it wrote an end into the manifest."""
+    """The driver was killed, so the manifest still says that the run is running."""
     run = create(tmp_path)
     assert not open_run(run.path).incomplete
     assert open_run(run.path).is_running
-    assert open_run(run.path).is_here
+    assert open_run(run.path).is_here  # the driver is on this machine: its pid can be checked
 
     run.manifest.pid = pid_of_ended_process()
     run.write_manifest()

@@ -1,9 +1,10 @@
-"""SessionGuard ends the processes that a killed driver leaves of its Ray, and no others.
+"""SessionGuard ends the Ray processes that outlive a killed driver, and no other processes.
 
-The guard is a process of its own. It reads from a pipe whose other end the driver holds: if the
-driver is killed, the pipe ends without the byte that an orderly end writes. The driver is the
-process that started Ray; a raylet is Ray's daemon on a machine, and starts Ray's other processes,
-such as agents; a session is one life of that Ray, with a folder of its own.
+- Driver: the process that started Ray.
+- Raylet: Ray's daemon on a machine. It starts Ray's other processes, such as agents.
+- Session: the time from a start of Ray to its end. It has a folder of its own.
+- Guard: a process of its own, which reads from a pipe whose other end the driver holds. An orderly
+  end of the driver writes a byte. If the driver is killed, the pipe ends without this byte.
 """
 
 import os
@@ -107,6 +108,6 @@ def test_killed_driver_leaves_no_agent_and_no_folder(
 
 def test_orderly_end_kills_no_process(session: Path, agent: "subprocess.Popen[str]") -> None:
     """At an orderly end Ray itself ends its processes, so the guard has nothing to do."""
-    SessionGuard(session).close()
+    SessionGuard(session).close()  # returns when the guard has ended
     assert agent.poll() is None
     assert session.exists()

@@ -1,7 +1,7 @@
 """The live panel of a run: bounded for any size of the cluster, readable without colour.
 
 The panel is a frame that is drawn again and again; it shows the stage, brokers, groups and faults.
-All progress here is of the time 100 s.
+In all these tests the run's clock shows NOW_S.
 """
 
 import io
@@ -17,6 +17,10 @@ from results_schema.journal import FaultOutcome, JournalEntry
 
 SECOND = 1_000_000
 WIDTHS = (40, 80, 120)
+NOW_S = 100
+# Lines of the panel, from 0: the first one has the names of experiment and runtime.
+STAGE_LINE = 1
+BROKERS_LINE = 2
 
 
 def lines_of(progress: Progress, width: int) -> list[str]:
@@ -58,7 +62,10 @@ def members(group_id: str, count: int, coordinator: int) -> dict[NodeName, Membe
 def status(
     groups: dict[str, list[GroupStatus]], brokers: int = 3, down: tuple[int, ...] = ()
 ) -> ClusterStatus:
-    """Return a status in which each group has twenty members, of broker 0 as coordinator."""
+    """Return a status in which each group has twenty members, which take broker 0 for coordinator.
+
+    `groups` has the coordinators' own view, which may differ from that of the members.
+    """
     ids = [BrokerId(n) for n in range(brokers)]
     return ClusterStatus(
         brokers_alive={broker: broker not in down for broker in ids},
@@ -71,6 +78,7 @@ def status(
 
 
 def fault(number: int, outcome: FaultOutcome = FaultOutcome.PLANNED, **more: int) -> JournalEntry:
+    """Return repetition `number` of the experiment's first fault, `crash-0`, with fields `more`."""
     entry = JournalEntry(
         fault_id=f"crash-0.{number}",
         fault="crash",
@@ -88,14 +96,14 @@ def progress(
     faults: tuple[JournalEntry, ...] = (),
     stage: str = "faults",
 ) -> Progress:
-    return Progress(stage=stage, time_us=100 * SECOND, status=now, faults=faults)
+    return Progress(stage=stage, time_us=NOW_S * SECOND, status=now, faults=faults)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_present_stage_is_visible_without_colour(stage: str) -> None:
     """The present stage is in brackets; a narrow terminal shows no other stage."""
-    assert f"[{stage}]" in lines_of(progress(stage=stage), 80)[1]
-    assert lines_of(progress(stage=stage), 40)[1].startswith(f"{stage} (stage ")
+    assert f"[{stage}]" in lines_of(progress(stage=stage), 80)[STAGE_LINE]
+    assert lines_of(progress(stage=stage), 40)[STAGE_LINE].startswith(f"{stage} (stage ")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -119,6 +127,7 @@ def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
     groups["group-49"] = [group(1), group(2)]
     lines = lines_of(progress(status(groups)), width)
     text = "\n".join(lines)
+    # Even 40 columns wide, where a group needs two lines or more, the frame fits a tall terminal.
     assert len(lines) <= 45
     assert "group-48" in text
     assert "group-49" in text
@@ -128,22 +137,25 @@ def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
 def test_many_brokers_are_counted_by_state() -> None:
     """A hundred times `up` would hide the two brokers that are down."""
     lines = lines_of(progress(status({}, brokers=100, down=(7, 8))), 80)
-    assert " ".join(lines[2].split()) == "brokers 98 up: 0 to 6, 9 to 99 2 down: 7 and 8"
+    assert " ".join(lines[BROKERS_LINE].split()) == "brokers 98 up: 0 to 6, 9 to 99 2 down: 7 and 8"
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
-    """Eight of 1,000 faults are shown: the last past ones, that in force, and the next ones.
+    """Eight of 1,000 faults are shown: the last 4 past ones, that in force, and the next 3.
 
-    The others are counted: 86 past and 906 planned.
+    The others are counted: 86 of the 90 past faults, and 906 of the 909 planned ones.
     """
     done = FaultOutcome.HIT
     over = [fault(n, done, fired_at_us=n * SECOND, healed_at_us=n * SECOND + 1) for n in range(90)]
-    in_force = fault(90, done, fired_at_us=99 * SECOND)
-    to_come = [fault(n, planned_at_us=(n + 10) * SECOND) for n in range(91, 1_000)]  # from 101 s
+    in_force = fault(90, done, fired_at_us=(NOW_S - 1) * SECOND)
+    first = 91  # planned one second from now; each further one, a second later
+    to_come = [
+        fault(n, planned_at_us=(NOW_S + 1 + n - first) * SECOND) for n in range(first, 1_000)
+    ]
     lines = lines_of(progress(faults=(*over, in_force, *to_come)), width)
     text = " ".join(" ".join(lines).split())
-    assert len(lines) <= 30
+    assert len(lines) <= 30  # the lines of a usual terminal
     for word in ("broker(90)", "in force", "1.000 s ago", "broker(91)", "in 1.000 s"):
         assert word in text, word
     assert "and 992 more faults: 86 healed, 906 planned" in text
