@@ -1,7 +1,11 @@
 """docs/PLANTED_BUGS.md: the result of each planted bug, as a table.
 
-The page has three parts: the table and a section for each of BUGS, the section OPERATIONS about
-OPERATION_BUGS, and the section ABSENT, which says that no seed of another space shows the latter.
+A space is a file from which each seed draws a schedule: a cluster, its groups and its faults.
+The page has three parts, in this order:
+1. The table and a section for each of BUGS.
+2. OPERATIONS: the same for OPERATION_BUGS, which only the rollouts of the space `operations` show.
+3. ABSENT: how many seeds of another space, without rollouts, were played with OPERATION_BUGS
+   planted, and that none of them shows one of these bugs.
 """
 
 from collections.abc import Sequence
@@ -40,12 +44,13 @@ The bugs were [written down](../benchmarks/planted_bugs/README.md) before the se
 is planted in the real code. Seeds 0 to {SEEDS - 1} of its space (`standard`; for bugs of ZooKeeper
 and of its consumers `zookeeper`) are played in order, until one fails with the bug and passes
 without it: "seeds needed". If more than {FEW_FAULTS} faults were injected before it failed, up to
-{SCHEDULES} such seeds are collected. The seed that failed after the fewest faults is shrunk, from
-its earliest finding, for at most {SHRINK_CPU_S:g} s of CPU. If more than {FAULTS_MAX} faults are
-left, another seed is shrunk, {TRIES} in all. The shrunk plan must pass without the bug. During the
-shrinking, a run waits for groups that do not come back for a shorter time; the shrunk plan also
-fails with the full time.
-Robustness is the number of other network seeds with which the shrunk plan fails. Rules cite
+{SCHEDULES} such seeds are collected. The seed that failed after the fewest faults is shrunk for at
+most {SHRINK_CPU_S:g} s of CPU, to a plan that still breaks the promise that its run broke first. If
+more than {FAULTS_MAX} faults are left, another seed is shrunk, {TRIES} in all. The shrunk plan must
+pass without the bug. To save time, the runs of the shrinking wait less long than others for groups
+that do not come back; the shrunk plan also fails with the full wait.
+Robustness: a seed also draws the delays of the network. The shrunk plan is played with other delays
+than those of its own seed; the column says with how many of them it fails, too. Rules cite
 [BEHAVIOUR.md](kafka/BEHAVIOUR.md) and [ZOOKEEPER_CONSUMER.md](kafka/ZOOKEEPER_CONSUMER.md) (ZK).
 """
 
@@ -88,20 +93,21 @@ def write_page(hunts: Sequence[Hunted]) -> None:
 
 
 def write_operations(hunts: Sequence[Hunted]) -> None:
-    """Write the section about OPERATION_BUGS, the last of the page."""
+    """Write the section about OPERATION_BUGS; the rest of the page is kept."""
     lines = [
         f"## {OPERATIONS}",
         "",
         f"Commit {commit()}; {machine()}; space `operations`.",
         "Each bug is in the orderly close of a consumer. No fault of the space `standard` closes a",
-        "consumer in this way, so none of its seeds reaches the bugs (a test checks its faults).",
+        "consumer in this way, so none of its seeds reaches the bugs (a test checks the faults of",
+        "`standard`).",
         "",
         *_TABLE_HEAD,
-        *(_row(each) for each in hunts),
+        *(_row(hunted) for hunted in hunts),
         "",
     ]
-    for each in hunts:
-        lines += [line.replace("## ", "### ", 1) for line in _story(each)]
+    for hunted in hunts:
+        lines += [line.replace("## ", "### ", 1) for line in _story(hunted)]
     section = "\n".join(lines).rstrip() + "\n"
     written = replace_section(PAGE.read_text(encoding="utf-8"), OPERATIONS, section)
     PAGE.write_text(written, encoding="utf-8")
@@ -170,6 +176,7 @@ def _story(hunted: Hunted) -> list[str]:
         lines += [f"Seed {hunted.seed}: {hunted.summary}.", ""]
     if shrunk is not None:
         after = shrunk.after
+        # `shrunk.end`: why the shrinking ended.
         lines += [
             f"Seed {hunted.shrunk_seed} was shrunk to {after.brokers} brokers, {after.groups} "
             f"groups, {after.members} members ({shrunk.end}):",

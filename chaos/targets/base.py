@@ -4,6 +4,9 @@ A target names a role and an argument, for example `coordinator-of(readers)`. Wh
 role may change during a run, so a role is resolved to nodes only when its fault fires. The check of
 a target needs only the experiment, before the run. A group on ZooKeeper (`coordination: zookeeper`)
 computes its assignment itself and has no coordinator.
+
+A near miss is a word or target that was probably meant instead of a wrong one, for "did you mean
+...?". A `Miss` is something else: a correct target that hits no node at the moment.
 """
 
 import random
@@ -72,7 +75,11 @@ class Unknown:
 
 
 class TargetKind(ABC):
-    """One role. `syntax` is its form in a file, `doc` its text in the reference pages."""
+    """A kind of target: one role, with any argument.
+
+    `name` is the role's name, `syntax` the form of its targets in a file, `doc` their text in the
+    reference pages.
+    """
 
     name: str
     syntax: str
@@ -120,7 +127,10 @@ def check_has_coordinator(role: str, group_id: str, experiment: Experiment) -> U
 
 
 def target_text(role: str | None, argument: str | None) -> str | None:
-    """Return `role(argument)`, `role` for an empty argument, or None if one of the two is None."""
+    """Return `role(argument)`, `role` for an empty argument, or None if one of the two is None.
+
+    Callers that correct a wrong word pass the result of `near_miss`: None if no word is similar.
+    """
     if role is None or argument is None:
         return None
     return f"{role}({argument})" if argument else role

@@ -5,9 +5,10 @@ requests with an older epoch are refused from then on. If a transaction of the p
 it is aborted first; until it is, the new producer gets CONCURRENT_TRANSACTIONS and asks again.
 
 - KIP-360: a producer may name the id and epoch that it believes to have, to get the next epoch.
-- Step: a change of one transactional id; pending until its append has completed.
-- Turn: the handling of one input. `turn.write` appends a step with its purpose, here
-  `NewProducerEpoch`, by which `new_epoch_written` continues.
+- Step: a change of one transactional id, as a `Transition`; pending until its append has completed.
+- Turn: the handling of one input. `turn.write` appends a step and keeps its purpose, here a
+  `NewProducerEpoch` with the request to answer. When the append has completed, the purpose is
+  passed to `new_epoch_written`, which answers.
 - PREPARED: the states in which the end of a transaction is decided, but not complete.
 - Producer ids come from the controller in blocks; `ids.take()` returns None until one has arrived.
 Source: Kafka `TransactionCoordinator.handleInitProducerId`, `prepareInitProducerIdTransit`;
@@ -87,6 +88,8 @@ def _begin(
     if isinstance(step, ErrorCode):
         return step
     if step.state is TransactionState.PREPARE_EPOCH_FENCE:
+        # A transaction of the predecessor is open. When its abort is appended, `end_transaction`
+        # answers the request with CONCURRENT_TRANSACTIONS, so that the producer asks again.
         return end_transaction(
             turn,
             transactional_id,
@@ -160,6 +163,8 @@ def _is_valid(metadata: TransactionMetadata, producer_id: int, producer_epoch: i
     The epoch is checked later, in `prepare_new_epoch`.
     """
     return (
+        # This request has created the metadata: no producer can be fenced. The producer comes back
+        # after its id has expired, and gets the new id.
         metadata.producer_epoch == NO_PRODUCER_EPOCH
         or producer_id == metadata.producer_id
         # The producer's epochs were used up and it got a new id, but that answer was lost.

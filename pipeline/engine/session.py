@@ -1,4 +1,7 @@
-"""Spark sessions: quiet, local by default, leaving nothing in the working directory."""
+"""Spark sessions: quiet, local by default, leaving nothing in the working directory.
+
+A session analyses runs: experiments that were played, each with a trace of events (rows).
+"""
 
 import os
 import signal
@@ -25,8 +28,8 @@ LOCAL_MASTER = "local[2]"
 TEMP_PREFIX = "coordlab-spark-"
 """Prefix of the names of sessions' temporary folders."""
 LOCAL_SHUFFLE_PARTITIONS = 2
-"""Shuffle partitions of a local session. A run has some 100,000 rows: more partitions would only
-cost their scheduling.
+"""Shuffle partitions of a local session. The trace of one run has some 100,000 rows (events): more
+partitions would only cost their scheduling.
 """
 _JVM_EXIT_S = 20
 """Time in which the JVM must exit by itself; then it is killed."""
@@ -153,8 +156,8 @@ def spark_session(
 def _keeping_sigint() -> Iterator[None]:
     """Restore the process's handler of SIGINT, which the start of Spark replaces.
 
-    Spark's handler is not needed: on a KeyboardInterrupt `table_graph` cancels the jobs, and
-    `spark_session` then ends the session.
+    Spark's handler cancels all jobs. It is not needed: on a KeyboardInterrupt, the code that waits
+    for jobs (`table_graph.compute`) cancels them, and `spark_session` then ends the session.
     """
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -200,9 +203,9 @@ def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[s
         }
     if not short_work:
         settings |= LONG_WORK
-    if local and not short_work:
-        settings |= {"spark.driver.memory": "2g"}
-    if local and short_work:
+        if local:
+            settings["spark.driver.memory"] = "2g"
+    elif local:  # a session elsewhere keeps the settings of its cluster
         settings |= _SHORT_WORK  # replaces LOCAL_SHUFFLE_PARTITIONS by 1
         settings["spark.driver.extraClassPath"] = os.pathsep.join(_first_jars())
     return settings
@@ -243,7 +246,7 @@ def _jvm(settings: dict[str, str], log: Path) -> Iterator[JavaGateway]:
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:
-    """End the JVM by closing its standard input, on which PySpark's launcher makes it exit."""
+    """End the JVM: PySpark's launcher has told it to exit when its standard input is closed."""
     if process is None or process.stdin is None:
         return
     process.stdin.close()

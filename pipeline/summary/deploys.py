@@ -1,8 +1,11 @@
 """The cost of a deploy: rebalances, times without service and repeated records of its group.
 
 A deploy is a rollout, the replacement of a group's members one after another; it counts as one of
-the run's faults, which are listed in its journal. The felt figures are those that users notice.
-Pure functions compute the cost from both, as values and plain text.
+the run's faults, which the journal lists. The felt figures are those that users of a group notice,
+such as the time in which records waited; a spread (`felt.Spread`) has one such figure over the
+partitions of a group. Pure functions compute the cost from the journal and the felt figures, as
+values and plain text.
+
 The felt figures cover the whole run from the steady state on. So only a group with a single rollout
 has a cost, and the text names other faults of the run, which may have contributed.
 """
@@ -51,11 +54,13 @@ class DeployCost:
     moved: int = 0
     partitions: int = 0
     others: tuple[str, ...] = ()
-    disturbed: bool = False  # a machine was away by accident in the time that these figures cover
+    disturbed: bool = False
+    """True if a machine of the Ray cluster was lost or did not answer, without a planned fault, in
+    the time that these figures cover."""
 
     @property
     def mark(self) -> str:
-        """MARK if a machine was away in the time that these figures cover."""
+        """The sign after a figure that such a machine may have changed: " *", else ""."""
         return MARK if self.disturbed else ""
 
 
@@ -63,7 +68,9 @@ def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[Deplo
     """Return the cost of each group's deploy; none for a group that was deployed twice."""
     if felt is None:
         return ()
+    # `resolved` has the progress of a rollout. Without an outcome, no rollout began.
     rollouts = [fault for fault in faults if fault.fault == ROLLOUT and "outcome" in fault.resolved]
+    # A rollout affects one group.
     groups = [rollout.blast_radius.groups[0] for rollout in rollouts if rollout.blast_radius.groups]
     others = tuple(
         dict.fromkeys(
@@ -86,6 +93,7 @@ def _cost(entry: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, .
     replaced = entry.resolved.get("replaced")
     successors = cast(list[Mapping[str, Any]], replaced if isinstance(replaced, list) else [])
     ready = [successor for successor in successors if successor.get("ready_at_us") is not None]
+    # The rollout has begun, so this is also the time of its injection.
     began_us = entry.fired_at_us
     ended_us = max((successor["ready_at_us"] for successor in ready), default=None)
     return DeployCost(
@@ -106,13 +114,19 @@ def _cost(entry: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, .
 
 
 def _total(felt: FeltGroup, name: str) -> int:
+    """Return the sum of a felt figure over partitions; 0 if no partition has a value."""
     spread = felt.spreads.get(name)
-    return (spread.total if spread is not None else None) or 0
+    if spread is None or spread.total is None:
+        return 0
+    return spread.total
 
 
 def _longest(felt: FeltGroup, name: str) -> int:
+    """Return the largest value of a felt figure; 0 if no partition has a value."""
     spread = felt.spreads.get(name)
-    return (spread.maximum if spread is not None else None) or 0
+    if spread is None or spread.maximum is None:
+        return 0
+    return spread.maximum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,18 +267,20 @@ def _comparison(
     measure: CostMeasure, first: str, one: DeployCost, second: str, other: DeployCost
 ) -> str:
     """Return a sentence: which of two deploys cost less by this measure, and how much less."""
-    low, high = measure.value_of(one), measure.value_of(other)
-    better, least, most = first, one, other
-    if high < low:
-        low, high, better, least, most = high, low, second, other, one
-    less, more = measure.text(least), measure.text(most)
+    if measure.value_of(other) < measure.value_of(one):
+        better, cheaper, dearer = second, other, one
+    else:
+        better, cheaper, dearer = first, one, other
+    low, high = measure.value_of(cheaper), measure.value_of(dearer)
+    less, more = measure.text(cheaper), measure.text(dearer)
     if high <= low * _CLOSE:
         return f"{measure.name}: no difference, {less}"
     factor = ""
     if low:
         times = high / low
-        factor = f" ({times:.{0 if times >= _ROUND_TIMES else 1}f} times less)"
-    less_each, more_each = measure.text_per_member(least), measure.text_per_member(most)
+        decimals = 0 if times >= _ROUND_TIMES else 1
+        factor = f" ({times:.{decimals}f} times less)"
+    less_each, more_each = measure.text_per_member(cheaper), measure.text_per_member(dearer)
     per_member = ""
     if less_each is not None and more_each is not None:
         per_member = f"; for each replaced member {less_each} against {more_each}"

@@ -1,6 +1,7 @@
 """The reference page of traces, from the table of kinds in `protocol.trace_schema`.
 
-The page has the columns of a row, its kinds, the fields of each kind's detail, and the causes.
+The page has the columns of a row, its kinds, the fields of each kind's detail, and the causes: the
+enums with the values of the column `cause`, which says why something happened.
 The detail of a row is a small JSON object, described by a subclass of Detail; a row of metrics has
 a plain dict of numbers instead. STAMP are the columns that every row has.
 """
@@ -54,8 +55,12 @@ def _columns(schema: KindSchema) -> str:
     cells = []
     for name, meaning in schema.columns.items():
         if name == "cause":
+            # Names of enums, which have sections below; then the meaning, for causes that are in
+            # no enum, may be "".
             words = [causes.__name__ for causes in schema.causes]
-            cells.append(f"`cause`: {', '.join(filter(None, (*words, meaning)))}")
+            if meaning:
+                words.append(meaning)
+            cells.append(f"`cause`: {', '.join(words)}")
         elif name != "detail":
             cells.append(f"`{name}`: {meaning}" if meaning else f"`{name}`")
     return "; ".join(cells)
@@ -74,7 +79,7 @@ def _fields(detail: type[Detail]) -> str:
     _, components = msgspec.json.schema_components((detail,))
     properties = components[detail.__name__]["properties"]
     rows = [
-        (f"`{field.key}`", values_text(_whole(properties[field.key], components)), field.doc)
+        (f"`{field.key}`", values_text(_resolve_ref(properties[field.key], components)), field.doc)
         for field in fields_of(detail)
     ]
     return f"### {detail.__name__}\n\n{summary_of(detail)}\n\n" + table(
@@ -82,7 +87,7 @@ def _fields(detail: type[Detail]) -> str:
     )
 
 
-def _whole(entry: Schema, components: Schema) -> Schema:
+def _resolve_ref(entry: Schema, components: Schema) -> Schema:
     """Return the component that an entry refers to (an enum is one), or the entry itself."""
     name = str(entry.get("$ref", "")).rpartition("/")[2]
     component: Schema = components.get(name, entry)

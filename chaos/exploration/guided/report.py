@@ -1,8 +1,12 @@
 """Figures of the guided part of a search, for results.json and the summary.
 
-A search draws the plan of a seed, or mutates the plan of an earlier run that reached a rare mark. A
-mark is a rare situation; a pair, two marks in one run. The corpus keeps the plans that may be
-mutated, and counts the runs that reached each mark (its `coverage`).
+- Mark: the name of a situation in a run that a search should reach. A mark is rare if few of the
+  runs so far reached it (`coverage.RARE_SHARE`).
+- Pair: two marks in one run. A pair can be rare although neither of its marks is.
+- A search draws the plan of a seed, or mutates the plan of an earlier run with a rare mark or pair.
+- Lineage: the seeds from a drawn plan, over the plans mutated from it, to a run's own seed.
+- Corpus: the plans that may be mutated, and the number of runs that reached each mark (its
+  `coverage`).
 """
 
 from itertools import combinations
@@ -66,17 +70,18 @@ class GuidedSearch(msgspec.Struct, frozen=True, kw_only=True):
 
 def guided_search(guidance: Guidance) -> GuidedSearch:
     """Return the figures of an exploration's runs."""
-    # The runs are taken once more, in the order of seeds: in the search they came in any order.
-    corpus = Corpus()
+    # In the search, runs ended in any order. `guidance.runs` sorts them by seed, and a new corpus
+    # takes them in this order, so that the figures do not depend on the speed of workers.
     runs = guidance.runs()
+    corpus = Corpus()
     first_mutated = next((index for index, run in enumerate(runs) if run.is_mutated), len(runs))
     first_by_drawn, first_by_mutated = 0, 0
     for index, run in enumerate(runs):
-        new = _take(corpus, run)
+        newly_reached = _take(corpus, run)
         if run.is_mutated:
-            first_by_mutated += new
+            first_by_mutated += newly_reached
         elif index >= first_mutated:
-            first_by_drawn += new
+            first_by_drawn += newly_reached
     coverage = corpus.coverage
     pairs = coverage.rare_pairs()
     rare: set[str | Pair] = {*coverage.rare_marks(), *pairs}
@@ -85,7 +90,7 @@ def guided_search(guidance: Guidance) -> GuidedSearch:
         drawn_runs=coverage.runs - coverage.mutated_runs,
         mutated_runs=coverage.mutated_runs,
         plans=len(corpus.plans()),
-        # A lineage without its last seed is that of the parent.
+        # A run's lineage without its last seed, the run's own, is the lineage of its parent.
         parents=len({run.lineage[:-1] for run in runs if run.is_mutated}),
         pairs_reached=len(coverage.pairs),
         rare_pairs_in_all=len(pairs),
@@ -119,10 +124,11 @@ def _take(corpus: Corpus, run: RunSeen) -> int:
 
 def _rare_in(runs: list[RunSeen], rare: set[str | Pair]) -> int:
     """Return the number of rare marks and pairs in the runs, counted once per run."""
-    return sum(
-        sum(reached in rare for reached in (*run.marks, *combinations(run.marks, 2)))
-        for run in runs
-    )
+    number = 0
+    for run in runs:
+        pairs = combinations(run.marks, 2)  # sorted like a Pair, since `run.marks` are sorted
+        number += sum(reached in rare for reached in (*run.marks, *pairs))
+    return number
 
 
 def _by_mutation_alone(coverage: Coverage) -> tuple[str, ...]:

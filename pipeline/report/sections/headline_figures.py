@@ -1,8 +1,11 @@
 """Four figures of the first screen, chosen by what happened in the run.
 
-A "felt" effect is one that the clients of the cluster noticed, such as a commit gap: the time from
-one acknowledged commit of a member to its next one. A figure is disturbed if a machine was away by
-accident in its time. The worst fault of a measure is the one after which it was longest.
+- Felt effect: one that the clients of the cluster noticed, such as a commit gap.
+- Commit gap: the time from one acknowledged commit of a member to its next one.
+- Disturbed: said of a figure in whose time a machine of the Ray cluster was lost or did not answer,
+  although no fault was planned for it ("away by accident").
+- Measure: a time after a fault, for each of its subjects: members, partitions or groups. The worst
+  fault of a measure is the fault after which that time was longest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,9 +33,8 @@ NUMBER = 4
 """Number of figures on the screen."""
 RUN_LENGTH = "of the run's clock"
 """Label of the run's length."""
-# The keys are kinds of subjects.
-_WITHOUT = {"member": "an acknowledged commit", "partition": "a member that consumes them"}
-"""What members and data partitions lacked whose gap had not ended when the run ended."""
+_LACKED = {"member": "an acknowledged commit", "partition": "a member that consumes them"}
+"""Kind of subject -> what such a subject lacked if its gap had not ended at the end of the run."""
 _DISTURBED = "a machine was away by accident then"
 """The note of a figure that proves nothing about Kafka, because the accident may be its cause. A
 notice on the same screen explains the accident."""
@@ -63,7 +65,7 @@ def four_figures(run: ReportInput) -> tuple[Figure, ...]:
 def _candidates(run: ReportInput) -> Iterator[Figure]:
     """Yield all figures of the run, the most important first."""
     yield from _broken(run)
-    yield from _missed(run)
+    yield from _hits(run)
     yield from _owners(run)
     both = longest_coordinators(run.summary)  # the two coordinators that were longest at once
     old_served = both is not None and bool(both.older.heartbeats or both.older.commits)
@@ -73,7 +75,10 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
     # An old coordinator that answered no request misled no member: the gaps matter more.
     if both is not None and not old_served:
         yield _coordinators(both)
-    yield from _groups(run)
+    if run.summary.faults:
+        yield _rebalances(run)
+        yield from _processed_again(run)
+        yield from _kept_ids(run)
     yield from _counts(run)
 
 
@@ -91,7 +96,7 @@ def _broken(run: ReportInput) -> Iterator[Figure]:
         )
 
 
-def _missed(run: ReportInput) -> Iterator[Figure]:
+def _hits(run: ReportInput) -> Iterator[Figure]:
     """Yield the number of faults that hit, unless all did.
 
     A run with a missed fault did not test everything in its plan.
@@ -135,21 +140,17 @@ def _coordinators(both: Coordinators) -> Figure:
 
 
 def _gaps(run: ReportInput) -> Iterator[Figure]:
-    """Yield the longest gap of a member or partition, then the longest time of a group.
-
-    A move of a coordinator interrupts commits, other faults interrupt processing: the measure of
-    the first figure depends on this.
-    """
+    """Yield the longest gap of a member or of a partition, then the longest time of a group."""
+    commits = ("commit gap", "longest time without an acknowledged commit", "member")
+    processing = ("processing gap", "longest time a partition was not consumed", "partition")
+    # A move of a coordinator interrupts commits, other faults interrupt processing.
     moved = any(fault.partitions_moved for fault in run.summary.faults)
-    gaps = [
-        ("commit gap", "longest time without an acknowledged commit", "member"),
-        ("processing gap", "longest time a partition was not consumed", "partition"),
-    ]
-    for measure, label, subject in gaps if moved else reversed(gaps):
+    by_importance = (commits, processing) if moved else (processing, commits)
+    for measure, label, subject in by_importance:
         worst = find_worst(run.summary, measure)
         if worst is not None:
             yield _gap(worst, label, subject, run)
-            break
+            break  # one gap is enough: the second measure replaces a first one without values
     service = find_worst(run.summary, "no coordinator")
     if service is not None and service.longest_us:
         yield _duration(
@@ -175,7 +176,7 @@ def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
         return Figure(
             value=f"{spread.missing:,}",
             unit=f"of {subjects}",
-            label=f"still without {_WITHOUT[subject]}",
+            label=f"still without {_LACKED[subject]}",
             note=_noted(f"at the end, {duration_text(since_us)} after the fault", spread.disturbed),
             tone="warn",
         )
@@ -192,23 +193,26 @@ def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
     )
 
 
-def _groups(run: ReportInput) -> Iterator[Figure]:
-    """Count the rebalances after faults, and the records that were processed again."""
+def _rebalances(run: ReportInput) -> Figure:
+    """Count the rebalances after the faults, of which there is at least one."""
     faults = run.summary.faults
-    if not faults:
-        return
+    after = "after the fault" if len(faults) == 1 else "after the faults"
+    reasons = _reasons(faults)
     number = rebalances_in(run.summary)
-    yield Figure(
+    return Figure(
         value=f"{number:,}",
         unit="",
         label="rebalance" if number == 1 else "rebalances",
         note=_noted(
-            f"after the fault{'s' * (len(faults) > 1)}{_until(run)}"
-            + (f"; {reasons}" if (reasons := _reasons(faults)) else ""),
+            f"{after}{_until(run)}" + (f"; {reasons}" if reasons else ""),
             any(rebalances.disturbed for fault in faults for rebalances in fault.rebalances),
         ),
         tone="plain" if number or run.cut_off else "good",
     )
+
+
+def _processed_again(run: ReportInput) -> Iterator[Figure]:
+    """Count the records that were processed again; nothing if there were none."""
     again = sum(group.repeated for group in run.summary.processing)
     if again:
         records = sum(group.records for group in run.summary.processing)
@@ -222,7 +226,6 @@ def _groups(run: ReportInput) -> Iterator[Figure]:
             ),
             tone="warn",
         )
-    yield from _kept(run, faults)
 
 
 def _reasons(faults: Sequence[FaultSummary]) -> str:
@@ -236,14 +239,16 @@ def _reasons(faults: Sequence[FaultSummary]) -> str:
     return "reasons: " + ", ".join(f"{reason} ({count:,})" for reason, count in counts.items())
 
 
-def _kept(run: ReportInput, faults: Sequence[FaultSummary]) -> Iterator[Figure]:
+def _kept_ids(run: ReportInput) -> Iterator[Figure]:
     """Yield the number of members that kept their member id.
 
     Without a rebalance, the members must have kept their generation, too.
     """
-    concerned = [fault for fault in faults if fault.members]
+    concerned = [fault for fault in run.summary.faults if fault.members]
     if not concerned:
         return
+    # Of several faults the worst case: the largest number of members that one of them concerned,
+    # and the smallest number that kept their ids after one of them, which may be another fault.
     members = max(fault.members for fault in concerned)
     rebalanced = any(fault.rebalances for fault in concerned)
     members_kept = min(
@@ -312,4 +317,6 @@ def _duration(
 
 def _noted(note: str, disturbed: bool) -> str:
     """Return the note of a figure, with a warning if a machine was away in the figure's time."""
-    return f"{note}; {_DISTURBED}" if disturbed and note else _DISTURBED if disturbed else note
+    if not disturbed:
+        return note
+    return f"{note}; {_DISTURBED}" if note else _DISTURBED

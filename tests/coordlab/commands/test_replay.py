@@ -32,14 +32,19 @@ PLAYED = play(QUICK, SEED)
 WriteFile = Callable[..., str]
 
 
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in an empty folder, where the commands create `runs`, on a wide terminal."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteFile:
-    """Write a replay file of a run of `QUICK` into an empty folder; return its name.
+def write() -> WriteFile:
+    """Return a function that writes a replay file of `PLAYED` and returns the file's name.
 
     Arguments replace fields of the stamp: "0f" is a digest that no code or trace has here.
     """
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
 
     def write_file(**changed: object) -> str:
         stamp = msgspec.structs.replace(stamp_of(QUICK, PLAYED), **changed)
@@ -58,7 +63,7 @@ def test_replay_of_a_stamped_run_gives_the_same_trace_and_a_whole_run_directory(
 
     output = capsys.readouterr().out
     assert f"same trace: {PLAYED.rows:,} rows, {PLAYED.digest}" in output
-    assert "commit gap" in output
+    assert "commit gap" in output  # a measure of the run's summary, so the run was analysed
     (past,) = list_runs(Path("runs"))
     results = past.results()
     assert results is not None
@@ -103,12 +108,14 @@ def test_another_trace_by_the_same_code_is_reported_as_our_failure(
 ) -> None:
     """The same code, file and seed must give the same trace; if not, the tool has failed.
 
-    So no verdict about Kafka follows. The trail has a digest of the trace at each of its steps
-    (1 s, 2 s, ...): with a false third one, the traces begin to differ between 2 and 3 s.
+    So no verdict about Kafka follows. A trail is `1s 1f3a 77b0 ...`: the length of a step, then the
+    trace's digest after each step. With a false digest after the third step, the traces begin to
+    differ between 2 and 3 s.
     """
-    step, *marks = PLAYED.trail.split()
-    other = " ".join([step, *marks[:2], "0000", *marks[3:]])
-    code = run_cli(["replay", write(digest="0f", trail=other)])
+    step, *digests = PLAYED.trail.split()
+    assert step == "1s"
+    false_trail = " ".join([step, *digests[:2], "0000", *digests[3:]])
+    code = run_cli(["replay", write(digest="0f", trail=false_trail)])
 
     output = capsys.readouterr().out
     assert code == EXIT_INTERNAL_ERROR
@@ -131,11 +138,8 @@ def test_another_trace_of_an_edited_file_is_no_failure_and_the_verdict_counts(
     assert "the file was edited since its run was stamped" in output
 
 
-def test_replay_of_an_experiment_without_stamp_compares_nothing(
-    write: WriteFile, capsys: Captured
-) -> None:
+def test_replay_of_an_experiment_without_stamp_compares_nothing(capsys: Captured) -> None:
     """An experiment without a stamp is played all the same, with the default seed of `run`, 0."""
-    write()
     Path("plain.yaml").write_text(experiment_text(QUICK))
 
     assert run_cli(["replay", "plain.yaml", "--json"]) == EXIT_PASS
@@ -145,9 +149,8 @@ def test_replay_of_an_experiment_without_stamp_compares_nothing(
 
 
 @pytest.mark.slow
-def test_replay_of_a_seed_draws_it_and_leaves_its_file(write: WriteFile, capsys: Captured) -> None:
+def test_replay_of_a_seed_draws_it_and_leaves_its_file(capsys: Captured) -> None:
     """A seed draws a schedule from a space; the file that is left plays it without the space."""
-    write()
     code = run_cli(["replay", "3", "--space", "reference", "--json"])
     first = json.loads(capsys.readouterr().out)
 
@@ -198,7 +201,10 @@ def test_until_a_time_after_the_end_is_reported(write: WriteFile, capsys: Captur
 def test_impossible_options_are_refused_before_the_replay(
     write: WriteFile, capsys: Captured, arguments: list[str], reason: str
 ) -> None:
-    """A debugger on a pipe would wait for ever."""
+    """A debugger on a pipe would wait for ever.
+
+    `--json` prints one document; the state that `--until` shows would be another one.
+    """
     assert run_cli(["replay", write(), *arguments]) == EXIT_BAD_ARGUMENTS
     assert reason in capsys.readouterr().err
     assert not Path("runs").exists()
@@ -213,15 +219,16 @@ def test_break_at_opens_the_debugger_with_the_cluster_in_scope(
 
     130 is the exit code of an interrupted run.
     """
-    write()
-    steady = str(crash_time_us() - 500_000)  # half a second after the steady state
-    arguments = ("found.yaml", "--force", "--break-at", f"{steady}us")
+    # `QUICK` crashes the coordinator 1 s after the steady state: half a second before the crash,
+    # the group is still stable.
+    break_us = str(crash_time_us() - 500_000)
+    arguments = (write(), "--break-at", f"{break_us}us")
     command = TerminalCommand(tmp_path, "replay", *arguments, width=160, environment={})
     command.read_until("(Pdb) ")
     command.type("groups()\n")
     command.read_until("coordinates it: Stable")
     command.type("p runtime.now_us()\n")
-    command.read_until(steady)
+    command.read_until(break_us)
     command.type("p node('broker-1')\n")
     command.read_until("BrokerNode")
     command.type(f"{last}\n")
@@ -242,7 +249,7 @@ def crash_time_us() -> int:
 
 
 def test_stamp_is_that_of_the_search() -> None:
-    """A search plays without tracing messages, and so does the trace that the stamp describes."""
+    """The stamp has the digest of `PLAYED`, a run as a search plays it: without message rows."""
     stamp = stamp_of(QUICK, PLAYED)
 
     assert isinstance(stamp, ReplayStamp)

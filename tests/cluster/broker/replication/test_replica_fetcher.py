@@ -38,7 +38,15 @@ MS = 1_000
 SOURCE, FOLLOWER = BrokerId(0), BrokerId(1)
 BACKOFF_US = 1_000 * MS
 """replica.fetch.backoff.ms"""
+LONG_POLL_US = 500 * MS
+"""replica.fetch.wait.max.ms"""
+TRIPS_US = 4 * LATENCY_US
+"""Enough time to connect to the source and to send a Fetch; far less than a long poll."""
 WRONG = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def ignore_result(*_: object) -> None:
+    """Ignore the result of a Fetch: these tests see the Fetches at the source."""
 
 
 class Lab:
@@ -53,7 +61,7 @@ class Lab:
         host = self.hosts.host(broker_name(FOLLOWER))
         identity = BrokerIdentity(broker_id=FOLLOWER)
         identity.broker_epoch = BrokerEpoch(7)
-        self.fetchers = ReplicaFetchers(host, identity, BrokerConfig(), lambda *_: None)
+        self.fetchers = ReplicaFetchers(host, identity, BrokerConfig(), ignore_result)
 
     def start_source(self) -> None:
         """Let the source accept requests."""
@@ -115,7 +123,7 @@ def lab() -> Iterator[Lab]:
     lab = Lab()
     yield lab
     for host in lab.hosts.hosts:
-        host.retire()
+        host.retire()  # ends the host's incarnation: `dispose` closes the tasks of a dead one
         host.dispose()
 
 
@@ -133,14 +141,14 @@ def test_partition_with_an_error_is_left_out_and_delays_no_other(
     lab.run_for(300 * MS)
     assert [indexes for _, indexes in lab.fetches] == [(0,)]
     lab.follow(1)
-    lab.run_for(2 * LATENCY_US)  # time to connect and send the Fetch, not for a backoff
+    lab.run_for(TRIPS_US)
     assert [indexes for _, indexes in lab.fetches] == [(0,), (1,)]
     lab.wrong = ()
     lab.run_for(2_000 * MS)
     first_us = lab.fetches[0][0]
     again_us = next(time_us for time_us, indexes in lab.fetches[1:] if 0 in indexes)
     # The long poll for partition 1, up to 500 ms, must end before the next Fetch.
-    assert BACKOFF_US <= again_us - first_us <= BACKOFF_US + 500 * MS + 4 * LATENCY_US
+    assert BACKOFF_US <= again_us - first_us <= BACKOFF_US + LONG_POLL_US + TRIPS_US
 
 
 def test_partition_added_while_the_source_backs_off_is_fetched_at_once(
@@ -151,7 +159,7 @@ def test_partition_added_while_the_source_backs_off_is_fetched_at_once(
     lab.run_for(300 * MS)  # the source does not run yet: the Fetch of partition 0 fails
     lab.start_source()
     lab.follow(1)
-    lab.run_for(4 * LATENCY_US)
+    lab.run_for(TRIPS_US)
     assert [indexes for _, indexes in lab.fetches] == [(1,)]
     lab.run_for(2_000 * MS)
     assert (0, 1) in {tuple(sorted(indexes)) for _, indexes in lab.fetches}
