@@ -66,12 +66,20 @@ class InSyncReplicas:
 
     @property
     def is_under_min(self) -> bool:
-        """True if the ISR is too small for acks=all; never with `min_insync_check` off."""
+        """True if the committed ISR is too small for acks=all; never with `min_insync_check` off.
+
+        Checked before an append and before the high watermark rises. Replicas that a proposal adds
+        do not count, because the controller may refuse to add them.
+        """
         return self._config.min_insync_check and len(self.committed) < self.effective_min_isr
 
     @property
     def is_maximal_under_min(self) -> bool:
-        """True if even the maximal ISR is too small; never with `min_insync_check` off."""
+        """True if even the maximal ISR is too small; never with `min_insync_check` off.
+
+        Checked once the high watermark has passed an append. The replicas that a proposal adds
+        count here: the high watermark passed only because their logs have the records, too.
+        """
         return self._config.min_insync_check and len(self.maximal) < self.effective_min_isr
 
     # -- metadata --
@@ -85,11 +93,11 @@ class InSyncReplicas:
         return self._eligible.get(broker, -1)
 
     def stays_at_end(self, broker: BrokerId, broker_epoch: int, now_us: int | None) -> bool:
-        """Record a Fetch from the log end, if nothing but its time must be recorded.
+        """Record a Fetch from the log end if nothing but its time must be recorded; True if so.
 
         True: the follower is in the ISR and has fetched from the same log end before, so neither
         the ISR nor the high watermark can move. The time of the Fetch is recorded, unless `now_us`
-        is None: then the caller records it for many partitions at once.
+        is None: then this Fetch was recorded when it arrived, and its partitions are read again.
         False: nothing is recorded, and the Fetch must be handled by `Partition.fetch`. This is also
         the result if `broker_epoch` is not that of the follower's last Fetch, or is outdated.
         """
@@ -130,7 +138,11 @@ class InSyncReplicas:
         self.commit(self.committed)
 
     def begin_epoch(self, *, is_new_leader: bool, now_us: int) -> None:
-        """Begin a leader epoch at the log end, with the followers in the ISR caught up."""
+        """Begin a leader epoch at the log end, with the followers in the ISR caught up.
+
+        `is_new_leader`: this broker did not lead in the epoch before, so what it knew of the
+        followers may be wrong and is forgotten (`FollowerState.reset`).
+        """
         self.epoch_start_offset = self._log.log_end_offset
         for broker, follower in self.followers.items():
             follower.reset(
@@ -231,19 +243,20 @@ class InSyncReplicas:
         """Return the broker epoch of a proposal's member: of its last fetch; -1 if unknown."""
         if broker == self._broker_id:
             return self.registered_epoch(broker)
-        known = self.followers[broker].broker_epoch
-        return -1 if known is None else known
+        last_fetch_epoch = self.followers[broker].broker_epoch
+        return -1 if last_fetch_epoch is None else last_fetch_epoch
 
     def _is_eligible(self, broker: BrokerId, follower: FollowerState) -> bool:
         """Return True if the follower may join the ISR (KIP-841, KIP-903)."""
         # The follower's fetches must come from its registered incarnation. After a restart, perhaps
         # without its disk, the broker has a new epoch, and its earlier fetches prove nothing about
         # its log.
-        registered = self._eligible.get(broker)
-        if registered is None or follower.broker_epoch is None:
+        registered_epoch = self._eligible.get(broker)
+        if registered_epoch is None or follower.broker_epoch is None:
             return False
-        # -1: a Fetch of a version that names no broker epoch, which cannot be checked.
-        return follower.broker_epoch in (-1, registered)
+        # -1: the last Fetch was of a version without a broker epoch. As in Kafka the follower may
+        # join nevertheless, because its incarnation cannot be checked.
+        return follower.broker_epoch in (-1, registered_epoch)
 
     def _is_caught_up(self, follower: FollowerState, now_us: int) -> bool:
         """Return True if the follower was at the log end within replica.lag.time.max.ms."""

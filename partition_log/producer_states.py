@@ -189,18 +189,19 @@ class ProducerStates:
         batches may have been deleted.
         Source: Kafka UnifiedLog.analyzeAndValidateProducerState, ProducerAppendInfo.checkSequence.
         """
-        # A batch older than all remembered ones is out of order, too. Brokers before 1.1 answered
-        # DUPLICATE_SEQUENCE_NUMBER, which clients still know.
         producer_id, epoch = batch.producer_id, batch.producer_epoch
         if batch.is_transactional and not self.has_ongoing_transaction(producer_id, epoch):
             return ErrorCode.INVALID_TXN_STATE
         state = self._producers.get(producer_id)
-        # As in Kafka, a producer whose batches have no epoch is not checked either.
+        # As in Kafka, no check without an epoch to compare with: the producer is unknown here, or
+        # its batches have a producer id but no epoch.
         if state is None or state.producer_epoch == _NO_EPOCH:
             return ErrorCode.NONE
         if epoch < state.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        # A new epoch begins with sequence 0, which is NO_SEQUENCE + 1.
+        # A new epoch begins with sequence 0, which is NO_SEQUENCE + 1. A batch older than all
+        # remembered ones is out of order, too. Brokers before 1.1 answered it with
+        # DUPLICATE_SEQUENCE_NUMBER, which clients still know.
         last_sequence = state.last_sequence if epoch == state.producer_epoch else NO_SEQUENCE
         if batch.base_sequence != (last_sequence + 1) % _SEQUENCES:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

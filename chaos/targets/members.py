@@ -36,23 +36,25 @@ class MemberTarget(TargetKind):
         """Return the error for an unknown group, or for an index beyond its members."""
         match = _MEMBER.fullmatch(argument)
         if match is None:
-            with_index = f"{argument}, 0" if argument in experiment.groups else None
+            # A group without an index: its first member was probably meant. None: no near miss.
+            meant = f"{argument}, 0" if argument in experiment.groups else None
             return Unknown(
                 message=f"`{argument}` is no member" if argument else "names no member",
                 expected="a group and the index of a member, such as `member(readers, 0)`",
-                near_miss=target_text(self.name, with_index),
+                near_miss=target_text(self.name, meant),
             )
         group_id, index = match[1], int(match[2])
         unknown = check_group_name(self.name, group_id, experiment)
         if unknown is not None:
             # The near miss of a group is `member(readers)`: add the index before the parenthesis.
-            near = None if unknown.near_miss is None else unknown.near_miss[:-1] + f", {index})"
-            return Unknown(message=unknown.message, expected=unknown.expected, near_miss=near)
-        members = experiment.groups[group_id].members_total
-        if index >= members:
+            meant = None if unknown.near_miss is None else unknown.near_miss[:-1] + f", {index})"
+            return Unknown(message=unknown.message, expected=unknown.expected, near_miss=meant)
+        members_total = experiment.groups[group_id].members_total
+        if index >= members_total:
+            indices = f"an index from 0 to {members_total - 1}"
             return Unknown(
                 message=f"group `{group_id}` has no member {index}",
-                expected=f"an index from 0 to {members - 1}" if members else "a group with members",
+                expected=indices if members_total else "a group with members",
             )
         return None
 
@@ -72,7 +74,7 @@ class LeaderMemberOf(TargetKind):
     doc = "the member that leads the group: the one that computes its assignment"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an unknown group, or for one without a coordinator."""
+        """Return the error for an unknown group, or for one on ZooKeeper: it has no coordinator."""
         return check_has_coordinator(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
@@ -149,8 +151,8 @@ def _members(group_id: str, experiment: Experiment) -> tuple[NodeName, ...]:
 
     A fault of links must hit a member that another fault starts later.
     """
-    total = experiment.groups[group_id].places_total
-    return tuple(consumer_name(group_id, index) for index in range(total))
+    places_total = experiment.groups[group_id].places_total
+    return tuple(consumer_name(group_id, index) for index in range(places_total))
 
 
 def _clients(experiment: Experiment) -> tuple[NodeName, ...]:

@@ -34,7 +34,7 @@ from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 class KeptTimer(Protocol):
     """A timer that came due while its host was paused."""
 
-    def fire_late(self) -> None:
+    def fire(self) -> None:
         """Make the call, unless it was cancelled since."""
 
 
@@ -356,7 +356,7 @@ class BaseHost(Host):
             return  # paused again, or dead, since this was posted
         self.fires_timers = True
         while backlog.timers:
-            backlog.timers.popleft().fire_late()
+            backlog.timers.popleft().fire()
         # Through the loop, so that tasks woken by these timers run before the frames.
         self._post(self._deliver_kept_frames, backlog)
 

@@ -6,6 +6,10 @@ the process with the hosts of one or more nodes, and carries their frames (messa
 An exception in a node's task or callback is reported as a failure. A host is paused alone if its
 process also hosts other nodes; otherwise it is paused before its whole process is stopped
 (SIGSTOP).
+
+Of BaseHost: `fires_timers` (False during a pause), `keep_timer` (keeps a timer until the resume),
+`_stamped` (makes a trace row of an event) and `callback_failed`. BaseHost calls the hooks `_post`,
+`_report_failure` and `_free_resources`.
 """
 
 import asyncio
@@ -85,7 +89,7 @@ class _HostTimer:
             self._handle.cancel()
             self._handle = None
 
-    def fire_late(self) -> None:
+    def fire(self) -> None:
         """Call the function, unless it was cancelled: at its time, or after a pause."""
         fn, self._fn = self._fn, None
         if fn is not None:
@@ -94,7 +98,7 @@ class _HostTimer:
     def _due(self) -> None:
         self._handle = None
         if self._host.fires_timers:
-            self.fire_late()
+            self.fire()
         else:
             self._host.keep_timer(self)
 

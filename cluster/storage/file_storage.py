@@ -53,7 +53,7 @@ class FileLogStorage(LogStorage):
         log = parse_log(content)
         self._batches = log.batches
         self._positions = log.positions
-        self._flushed_length = log.length_at(self._mark.position)
+        self._flushed_length = log.batch_count_at(self._mark.position)
         """Number of batches below the flush mark: those that survive a power loss."""
         self._synced_length = 0
         """Number of batches that this process has synced to the disk.
@@ -295,8 +295,8 @@ def _cut_to_flush_mark(path: Path, files: Files) -> LogRecovery | None:
     """Cut one log back to its flush mark; return the cut, None if all of the file is flushed."""
     content = path.read_bytes()
     log = parse_log(content)
-    length = log.length_at(read_flush_mark(_mark_path(path)))
-    size = log.positions[length]
+    batch_count = log.batch_count_at(read_flush_mark(_mark_path(path)))
+    size = log.positions[batch_count]
     if size == len(content):
         return None
     file = files.open(path)
@@ -307,9 +307,9 @@ def _cut_to_flush_mark(path: Path, files: Files) -> LogRecovery | None:
         files.close(file)
     return LogRecovery(
         partition=_partition_of(path),
-        log_end_offset=log.end_offset(length),
+        log_end_offset=log.end_offset(batch_count),
         cut_bytes=len(content) - size,
-        cut_batches=len(log.batches) - length,
+        cut_batches=len(log.batches) - batch_count,
         cause=RecoveryCause.POWER_LOSS,
     )
 

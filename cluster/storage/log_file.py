@@ -39,13 +39,13 @@ class LogContent:
         """Number of bytes up to the end of the last batch."""
         return self.positions[-1]
 
-    def length_at(self, position: int) -> int:
+    def batch_count_at(self, position: int) -> int:
         """Return the number of batches that end at or below byte `position`."""
         return bisect_right(self.positions, position) - 1
 
-    def end_offset(self, length: int) -> Offset:
-        """Return the offset after the first `length` batches, 0 for none."""
-        return Offset(self.batches[length - 1].next_offset if length else 0)
+    def end_offset(self, batch_count: int) -> Offset:
+        """Return the offset after the first `batch_count` batches, 0 for none."""
+        return Offset(self.batches[batch_count - 1].next_offset if batch_count else 0)
 
 
 def encode_frame(batch: RecordBatch) -> bytes:

@@ -59,7 +59,7 @@ class HostTimer(LoopTimer):
         except Exception as error:
             host.callback_failed(error)
 
-    def fire_late(self) -> None:
+    def fire(self) -> None:
         """Make the call that came due while its host was paused, unless it was cancelled since.
 
         The resumed host makes the calls that `keep_timer` kept.

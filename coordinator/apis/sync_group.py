@@ -6,6 +6,7 @@ log; once the append is acknowledged, all parked requests are answered and the g
 - Parked: kept without an answer.
 - Turn: the handling of one input; replies and appends go through it. `turn.append` takes, beside
   the records, a value that says what to do when the append completes (`AssignmentAppend`).
+  `turn.java` has switches for differences of Kafka's Java coordinator, for example in its errors.
 - Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
 - Pending sync member: one that has sent no SyncGroup in this generation; the sync timer bounds the
   wait for these.
@@ -57,8 +58,9 @@ def handle_sync_group(
         _refuse(turn, request_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return
     if isinstance(shard, ErrorCode):
-        # Old clients do not handle COORDINATOR_LOAD_IN_PROGRESS in SyncGroup. On
-        # REBALANCE_IN_PROGRESS they rejoin, which the new coordinator can answer.
+        # Old clients do not handle COORDINATOR_LOAD_IN_PROGRESS in SyncGroup. The rebalance was
+        # lost with the earlier coordinator, so the group must start over with JoinGroup. On
+        # REBALANCE_IN_PROGRESS the member rejoins here, without looking for another coordinator.
         loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         _refuse(turn, request_id, ErrorCode.REBALANCE_IN_PROGRESS if loading else shard)
         return
@@ -80,7 +82,7 @@ def handle_sync_group(
         case GroupState.STABLE:
             # The assignment is stored: the member sent SyncGroup late, or lost its first answer.
             group.remove_pending_sync_member(request.member_id)
-            complete_sync(turn, group)
+            complete_sync(turn, group)  # stops the sync timer if no member is pending any more
             member = group.members[request.member_id]
             turn.reply(request_id, sync_response(group, member))
             restart_session(turn, group, member, Api.SYNC_GROUP)
@@ -158,10 +160,10 @@ def _park(turn: Turn, group: Group, request_id: RequestId, request: SyncGroupReq
     complete_sync(turn, group)
     if not group.is_leader(request.member_id):
         return
-    given = {entry.member_id: entry.assignment for entry in request.assignments}
+    sent_assignments = {entry.member_id: entry.assignment for entry in request.assignments}
     # A member that is missing in the leader's request gets an empty assignment. An id in the
     # request that is no member any more (it left meanwhile) is not stored.
-    assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+    assignments = {member_id: sent_assignments.get(member_id, b"") for member_id in group.members}
     turn.append(
         group,
         (group_record(group, assignments, turn.now_ms, turn.versions),),

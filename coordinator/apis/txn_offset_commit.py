@@ -60,10 +60,11 @@ def handle_txn_offset_commit(
         turn.reply(request_id, TxnOffsetCommitResponse())
         return
     if isinstance(shard, ErrorCode):
-        old = api_version < LOAD_IN_PROGRESS_SINCE_VERSION
-        if old and shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            shard = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        _refuse(turn, request_id, request, shard)
+        error = shard
+        is_old_client = api_version < LOAD_IN_PROGRESS_SINCE_VERSION
+        if is_old_client and error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        _refuse(turn, request_id, request, error)
         return
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -108,13 +109,15 @@ def transactional_offsets_stored(
     error = offset_append_error(completed.error, turn.java)
     if error is ErrorCode.NONE and completed.base_offset is None:
         raise SimulationError(f"append {completed.append_id} acknowledged without offset")
-    # base_offset is known if the leader has written the offsets, even if the append then failed
-    # (timed out, for example). Written offsets wait for their marker if the append was
-    # acknowledged. With Java's coordinator they wait after a failure, too, because the high
-    # watermark may still pass the record. Offsets that do not wait are removed.
-    waits = error is ErrorCode.NONE or turn.java.commits_apply_on_append
+    # Offsets stay pending until their marker if both conditions hold:
+    # 1. The leader has written them. Then base_offset is known, also if the append failed later,
+    #    for example by a timeout.
+    # 2. The append was acknowledged. With Java's coordinator this is not needed, because the high
+    #    watermark may still pass the record after a failure.
+    # Other offsets are removed.
+    may_stay_pending = error is ErrorCode.NONE or turn.java.commits_apply_on_append
     for partition, value in append.values.items():
-        if not is_dead and completed.base_offset is not None and waits:
+        if not is_dead and completed.base_offset is not None and may_stay_pending:
             group.offsets.transactional_append_succeeded(
                 append.producer_id, partition, CommittedOffset(completed.base_offset, value)
             )
@@ -187,9 +190,10 @@ def _append(turn: Turn, pending: PendingVerification, verified: TransactionVerif
     transaction was verified (not one of `turn.guards`).
     """
     group, request = pending.group, pending.request
-    values, too_large = values_to_store(turn, request.topics)
+    values, is_too_large = values_to_store(turn, request.topics)
     if not values:
-        errors = dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        # Without a value to store, the metadata of every partition of the request is too large.
+        errors = dict.fromkeys(is_too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         turn.reply(pending.request_id, _response(errors))
         return
     committer = Committer(request.member_id, request.generation_id)
@@ -207,7 +211,7 @@ def _append(turn: Turn, pending: PendingVerification, verified: TransactionVerif
             producer_id=request.producer_id,
             request_id=pending.request_id,
             values=values,
-            is_too_large=too_large,
+            is_too_large=is_too_large,
         ),
         producer_epoch=request.producer_epoch,
         verification_guard=verified.guard,

@@ -4,8 +4,8 @@ A subject is a member (without an acknowledged commit), a partition of data (wit
 a group (without a coordinator). `pipeline.tables.availability` has the rules, and computes the same
 with Spark.
 
-A `Failover` is a pair of a fault and a group. Its `phases` is None if the fault did not move the
-group's coordinator; `later` holds the coordinators after a move, with the time at which each became
+A `Failover` is a pair of a fault and a group. Its `move` is None if the fault did not move the
+group's coordinator; `later_coordinators` are those after a move, with the time at which each became
 active; `until_us` is the next fault of the group, or the run's end. A tenure is the time in which a
 broker is the active coordinator of one offsets partition.
 """
@@ -75,7 +75,7 @@ def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | No
     If the coordinator moved, it is the first gap that a later coordinator ended. The old one may
     still acknowledge commits that were in flight, which is no recovery.
     """
-    coordinator_moved = failover.phases is not None
+    coordinator_moved = failover.move is not None
     if not coordinator_moved:
         return _longest_around(trace, failover, gaps)
     for gap in gaps:
@@ -83,7 +83,7 @@ def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | No
             return gap if gap.missed_us is not None else None
         ended_by_later_coordinator = any(
             broker == gap.back_at and start_us <= gap.after_us
-            for broker, start_us in failover.later
+            for broker, start_us in failover.later_coordinators
         )
         if gap.after_us > failover.fault_us and ended_by_later_coordinator:
             return gap

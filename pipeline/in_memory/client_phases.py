@@ -4,8 +4,8 @@ A member that loses its coordinator goes through three phases: it marks the coor
 (notice), it is told the new coordinator (rediscover), it has its first success there (accept).
 docs/TABLES.md has the exact rules; `pipeline.tables.client_phases` computes the same with Spark.
 
-A `Failover` is a pair of a fault and a group: `phases` is the row of `broker_phases` about the move
-of the coordinator (None if the fault moved none), `old_leader` and `coordinator` are the brokers
+A `Failover` is a pair of a fault and a group: `move` is the row of `broker_phases` about the move
+of the coordinator (None if the fault moved none), `old_leader` and `new_leader` are the brokers
 before and after it. In rows of COORDINATOR_FOUND, `peer` is the named broker and `cause` the asked
 one; in rows about requests, `cause` is the purpose of the connection.
 """
@@ -163,18 +163,18 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
 
 def _is_named(failover: Failover, step: _Step) -> bool:
     """Return whether this answer names the coordinator of the newest epoch."""
-    row, phases = step.row, failover.phases
-    if row.kind != TraceKind.COORDINATOR_FOUND or row.peer != failover.coordinator:
+    row, move = step.row, failover.move
+    if row.kind != TraceKind.COORDINATOR_FOUND or row.peer != failover.new_leader:
         return False
     # If the old leader was elected again, an answer from before this election is still stale.
-    elected_again = phases is not None and failover.coordinator == failover.old_leader
-    return not elected_again or phases is None or row.time_us >= phases["decided_us"]
+    elected_again = move is not None and failover.new_leader == failover.old_leader
+    return not elected_again or move is None or row.time_us >= move["decided_us"]
 
 
 def _is_accepted(failover: Failover, step: _Step) -> bool:
     """Return whether this is a success at the coordinator of the newest epoch after its load."""
-    loaded_us = failover.fault_us if failover.phases is None else failover.phases["active_us"]
-    if loaded_us is None or step.at_us < loaded_us or step.row.peer != failover.coordinator:
+    loaded_us = failover.fault_us if failover.move is None else failover.move["active_us"]
+    if loaded_us is None or step.at_us < loaded_us or step.row.peer != failover.new_leader:
         return False
     # While it loads, a coordinator answers NONE to every heartbeat, which is no success yet.
     if step.is_answer("Heartbeat", error="NONE"):
@@ -188,9 +188,9 @@ def _late_heartbeats(failover: Failover, from_old: list[_Step]) -> int | None:
 
     None if no other broker became coordinator.
     """
-    if failover.phases is None or failover.coordinator == failover.old_leader:
+    if failover.move is None or failover.new_leader == failover.old_leader:
         return None
-    active_us: int | None = failover.phases["active_us"]
+    active_us: int | None = failover.move["active_us"]
     if active_us is None:
         return 0
     late = [step for step in from_old if step.at_us >= active_us]

@@ -1,4 +1,4 @@
-"""Pairs of a fault and a group, in plain Python; several tables are computed from them.
+"""Pairs of a fault and a group, computed without Spark; several tables use them.
 
 `pipeline.tables.failovers` computes the same with Spark. A fault affects a group if it names the
 group or moved its offsets partition. The effects of a fault are searched until the next fault that
@@ -20,12 +20,13 @@ class Failover:
 
     - `partition`: the group's partition of `__consumer_offsets`, None if it is not known.
     - `affected`: whether the fault affects the group.
-    - `phases`: the move: the partition's row of the table `broker_phases`; None if the fault did
-      not move the partition.
-    - `old_leader`, `coordinator`: leader of the partition before the fault, and after it.
+    - `move`: the row of the table `broker_phases` about this fault and this partition; None if the
+      fault did not move the partition.
+    - `old_leader`, `new_leader`: leader of the partition before the fault, and after it. If the
+      fault did not move the partition, both are its coordinator.
     - `fault_us`, `until_us`: the fault, and the next one that affects the group (or the run's end).
-    - `later`: the brokers that coordinated the group after the move, each with the time at which
-      its load ended and it became active.
+    - `later_coordinators`: the brokers that coordinated the group after the move, each with the
+      time at which its load ended and it became active.
 
     Units: microseconds on the run's clock.
     """
@@ -34,69 +35,78 @@ class Failover:
     group: str
     partition: str | None
     affected: bool
-    phases: TableRow | None
+    move: TableRow | None
     old_leader: str | None
-    coordinator: str | None
+    new_leader: str | None
     fault_us: int
     until_us: int
-    later: tuple[tuple[str, int], ...]
+    later_coordinators: tuple[tuple[str, int], ...]
 
 
 @once_per_trace
 def failovers_of(trace: Trace) -> list[Failover]:
     """Return each pair of a fault and a group of the run, sorted by group and time."""
     faults = faults_of(trace)
-    phases = {(row["fault"], row["partition"]): row for row in broker_phases_of(trace)}
+    all_moves = {(row["fault"], row["partition"]): row for row in broker_phases_of(trace)}
     tenures = coordinator_tenures_of(trace)
     failovers = []
     for group, partition in sorted(trace.groups().items()):
-        of_partition = [tenure for tenure in tenures if tenure["partition"] == partition]
-        # For each fault, its row of `broker_phases` about this partition; None: it did not move.
-        moves = [phases.get((fault["fault"], partition)) for fault in faults]
+        group_tenures = [tenure for tenure in tenures if tenure["partition"] == partition]
+        # One entry for each fault; None if the fault did not move this partition.
+        moves = [all_moves.get((fault["fault"], partition)) for fault in faults]
         affected = [
             group in fault["groups"] or move is not None
             for fault, move in zip(faults, moves, strict=True)
         ]
         for place, (fault, move) in enumerate(zip(faults, moves, strict=True)):
+            fault_us = fault["injected_us"]
+            later_faults = zip(faults[place + 1 :], affected[place + 1 :], strict=True)
             later_faults_us = [
                 other["injected_us"]
-                for other, hit in zip(faults[place + 1 :], affected[place + 1 :], strict=True)
-                if hit and other["injected_us"] > fault["injected_us"]
+                for other, other_affects_group in later_faults
+                if other_affects_group and other["injected_us"] > fault_us
             ]
-            # The coordinator before the fault. The leader epoch counts before the time, because a
+            # The newest tenure before the fault. The leader epoch counts before the time, because a
             # deposed leader may still be active, or may have finished its load later.
-            before = [row for row in of_partition if row["start_us"] <= fault["injected_us"]]
             newest = max(
-                before, key=lambda row: (row["leader_epoch"], row["start_us"]), default=None
+                (tenure for tenure in group_tenures if tenure["start_us"] <= fault_us),
+                key=lambda tenure: (tenure["leader_epoch"], tenure["start_us"]),
+                default=None,
             )
-            coordinator = newest["broker"] if newest else None
+            old_leader = new_leader = newest["broker"] if newest else None
+            if move:
+                # The trace may lack the election of the old leader: then its tenure names it.
+                old_leader = move["old_leader"] or old_leader
+                new_leader = move["new_leader"]
             failovers.append(
                 Failover(
                     fault=fault["fault"],
                     group=group,
                     partition=partition,
                     affected=affected[place],
-                    phases=move,
-                    old_leader=(move["old_leader"] if move else None) or coordinator,
-                    coordinator=move["new_leader"] if move else coordinator,
-                    fault_us=fault["injected_us"],
+                    move=move,
+                    old_leader=old_leader,
+                    new_leader=new_leader,
+                    fault_us=fault_us,
                     until_us=min(later_faults_us, default=trace.end_us),
-                    later=_later_coordinators(move, of_partition) if move else (),
+                    later_coordinators=_later_coordinators(move, group_tenures) if move else (),
                 )
             )
     return failovers
 
 
 def _later_coordinators(move: TableRow, tenures: list[TableRow]) -> tuple[tuple[str, int], ...]:
-    """Return the coordinators of the new epoch and of later ones, with the end of their loads.
+    """Return the coordinators of the new epoch and of later ones, with the start of their tenures.
 
-    If the trace lacks the load of the elected leader, its election counts as the end of the load.
+    A tenure starts when the broker's load has ended.
+
+    If the trace lacks the load of the elected leader, its tenure starts with its election.
     """
-    loaded = [
+    coordinators = [
         (tenure["broker"], tenure["start_us"])
         for tenure in tenures
         if tenure["leader_epoch"] >= move["leader_epoch"]
     ]
     if move["active_us"] is None:
-        loaded.append((move["new_leader"], move["decided_us"]))
-    return tuple(loaded)
+        coordinators.append((move["new_leader"], move["decided_us"]))
+    return tuple(coordinators)

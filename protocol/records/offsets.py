@@ -1,9 +1,10 @@
 """Records of `__consumer_offsets`: keys and values of committed offsets and groups.
 
 Keys and values begin with a version. The key's version determines whether the record is an offset
-or a group. A record without a value is a tombstone. `versioned` encodes the bodies, which follow
-the two bytes of the version. In a field's definition, a number is the first version with the field,
-a second number the last one (see `protocol.wire.fields`).
+or a group. A record without a value is a tombstone. After the two bytes of the version follows the
+body, in MessagePack instead of Kafka's own encoding; `versioned` writes and reads the bodies of
+values. In a field's definition, `since` and `until` are the first and the last version with the
+field, `bits` is the width in Kafka's schema: a larger number that is read is corrupt.
 
 Source: Kafka `OffsetCommitKey.json`, `OffsetCommitValue.json`, `GroupMetadataKey.json`,
 `GroupMetadataValue.json`; docs/kafka/BEHAVIOUR.md 5.1.
@@ -17,6 +18,7 @@ from msgspec import Meta
 
 from protocol.ids import TopicPartition
 from protocol.records.versioned import (
+    VERSION_SIZE,
     CorruptRecord,
     ValueCodec,
     encode_body,
@@ -115,12 +117,13 @@ _OFFSET_COMMIT_VALUE = ValueCodec(
     OffsetCommitValue,
     (
         int_field("offset", bits=64),
-        int_field("leader_epoch", 3, bits=32),
+        int_field("leader_epoch", since=3, bits=32),
         str_field("metadata"),
         int_field("commit_timestamp_ms", bits=64),
-        int_field("expire_timestamp_ms", 1, 1, bits=64),
+        int_field("expire_timestamp_ms", since=1, until=1, bits=64),
     ),
     readable=range(5),
+    # From 1: no inter.broker.protocol.version makes Kafka write offsets in version 0, but groups.
     writable=range(1, OFFSET_VALUE_VERSION + 1),
 )
 _GROUP_METADATA_VALUE = ValueCodec(
@@ -131,14 +134,14 @@ _GROUP_METADATA_VALUE = ValueCodec(
         int_field("generation", bits=32),
         str_field("protocol", nullable=True),
         str_field("leader", nullable=True),
-        int_field("current_state_timestamp_ms", 2, bits=64),
+        int_field("current_state_timestamp_ms", since=2, bits=64),
         struct_array(
             "members",
             str_field("member_id"),
-            str_field("group_instance_id", 3, nullable=True),
+            str_field("group_instance_id", since=3, nullable=True),
             str_field("client_id"),
             str_field("client_host"),
-            int_field("rebalance_timeout_ms", 1, bits=32),
+            int_field("rebalance_timeout_ms", since=1, bits=32),
             int_field("session_timeout_ms", bits=32),
             bytes_field("subscription"),
             bytes_field("assignment"),
@@ -176,7 +179,7 @@ def decode_key(data: bytes) -> OffsetsKey:
     if decode is None:
         return UnknownKey(version)
     try:
-        return decode(data[2:])
+        return decode(data[VERSION_SIZE:])
     except msgspec.MsgspecError as error:
         raise CorruptRecord(f"key of version {version}: {error}") from error
 
@@ -187,7 +190,7 @@ def encode_offset_commit_value(
     """Return `value` in this version, 1 to 3, or in version 1 if it has an explicit expiry.
 
     Versions below 3 lack the leader epoch. Version 4 is read, but not written.
-    Raises: SimulationError for any other version.
+    Raises: SimulationError (a mistake of the caller) for any other version.
     """
     if value.expire_timestamp_ms != NO_EXPIRE_TIMESTAMP:
         version = OFFSET_VALUE_VERSION_WITH_EXPIRY
@@ -203,7 +206,8 @@ def encode_group_metadata_value(
 ) -> bytes:
     """Return `value` in this version, 0 to 3, without the fields that the version lacks.
 
-    Version 4 is read, but not written. Raises: SimulationError for any other version.
+    Version 4 is read, but not written.
+    Raises: SimulationError (a mistake of the caller) for any other version.
     """
     return _GROUP_METADATA_VALUE.encode(value, version)
 

@@ -7,6 +7,7 @@ Source: Kafka `TransactionLogKey.json`, `TransactionLogValue.json` (version 0).
 import msgspec
 
 from protocol.records.versioned import (
+    VERSION_SIZE,
     CorruptRecord,
     encode_body,
     record_version,
@@ -67,7 +68,7 @@ def decode_transaction_key(data: bytes) -> str | None:
     if record_version(data) != _VERSION:
         return None
     try:
-        return _key_decoder.decode(data[2:]).transactional_id
+        return _key_decoder.decode(data[VERSION_SIZE:]).transactional_id
     except msgspec.MsgspecError as error:
         raise CorruptRecord(f"key: {error}") from error
 
@@ -81,6 +82,6 @@ def decode_transaction_value(data: bytes) -> TransactionLogValue:
     if version != _VERSION:
         raise CorruptRecord(f"unknown transaction value version {version}")
     try:
-        return _value_decoder.decode(data[2:])
+        return _value_decoder.decode(data[VERSION_SIZE:])
     except msgspec.MsgspecError as error:
         raise CorruptRecord(f"value: {error}") from error

@@ -24,6 +24,9 @@ _S = typing.TypeVar("_S", bound=msgspec.Struct)
 _Write = Callable[[Any], tuple[object, ...]]
 """Function that returns the fields of a value in the order of one version."""
 
+VERSION_SIZE = 2
+"""Bytes of the version, in front of the body."""
+
 encode_body = msgspec.msgpack.Encoder().encode
 
 
@@ -36,14 +39,14 @@ def record_version(data: bytes) -> int:
 
     Raises: CorruptRecord if `data` has fewer than two bytes.
     """
-    if len(data) < 2:
-        raise CorruptRecord(f"expected a version of 2 bytes, got {len(data)} bytes")
-    return int.from_bytes(data[:2], "big", signed=True)
+    if len(data) < VERSION_SIZE:
+        raise CorruptRecord(f"expected a version of {VERSION_SIZE} bytes, got {len(data)} bytes")
+    return int.from_bytes(data[:VERSION_SIZE], "big", signed=True)
 
 
 def version_prefix(version: int) -> bytes:
     """Return the first two bytes of a key or value in this version."""
-    return version.to_bytes(2, "big")
+    return version.to_bytes(VERSION_SIZE, "big")
 
 
 class ValueCodec(typing.Generic[_S]):
@@ -99,7 +102,7 @@ class ValueCodec(typing.Generic[_S]):
             raise CorruptRecord(f"unknown {self._noun} value version {version}")
         decode_layout, read = reader
         try:
-            return read(decode_layout(data[2:]))
+            return read(decode_layout(data[VERSION_SIZE:]))
         except msgspec.MsgspecError as error:
             raise CorruptRecord(f"{self._noun} value of version {version}: {error}") from error
 

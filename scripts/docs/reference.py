@@ -1,7 +1,11 @@
 """Generated reference pages from the definitions in the code, written to docs/generated.
 
-`python -m scripts.docs.reference` (`make docs`) writes them; a test compares them with the code.
-Tables and texts come from the definitions; this module adds only headings and introductions.
+`python -m scripts.docs.reference` (`make docs`) writes them, and beside that folder the JSON Schema
+of experiment files; a test compares them with the code. Tables and texts come from the definitions;
+this module adds only headings and introductions.
+
+- Guards: Kafka's protections, each of which an experiment may switch off to show what it prevents.
+- JavaSwitches: differences of Kafka's Java coordinator, each of which an experiment may switch on.
 """
 
 import inspect
@@ -12,7 +16,8 @@ import click
 import msgspec
 
 from chaos.checkers.registry import CHECKERS
-from chaos.experiment.json_schema import FILE_NAME, encoded_schema
+from chaos.experiment.json_schema import FILE_NAME as SCHEMA_FILE_NAME
+from chaos.experiment.json_schema import encoded_schema
 from chaos.experiment.schema_errors import describe
 from chaos.experiment.struct_walk import fields_of, summary_of
 from chaos.faults.links import API_NAMES
@@ -113,14 +118,14 @@ def wire_versions_page() -> str:
         "# APIs and versions for Kafka clients\n\nWhat ApiVersions answers, and the listener reads "
         "and writes ([WIRE.md](../WIRE.md)). "
         f"A Produce below v{OLDEST_ANSWERED_PRODUCE} is answered UNSUPPORTED_VERSION, partition by "
-        "partition: it carries old message formats. ApiVersions above its newest version is "
-        "answered in v0 with UNSUPPORTED_VERSION and its own row (KIP-511).\n\n"
-        + table(("API", "key", "versions"), rows)
+        "partition: it carries old message formats. A request for ApiVersions in a version above "
+        "the newest is answered in v0, with UNSUPPORTED_VERSION and only the versions of "
+        "ApiVersions (KIP-511).\n\n" + table(("API", "key", "versions"), rows)
     )
 
 
 def settings_page() -> str:
-    """Return Kafka's settings of an experiment, with defaults and bounds, and the guards."""
+    """Return Kafka's settings of an experiment with defaults and bounds, and all switches."""
     parts = ["# Settings\n\nNames, defaults and bounds are Kafka's.\n"]
     for config in (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig):
         schema = msgspec.json.schema(config)["$defs"][config.__name__]
@@ -137,6 +142,8 @@ def settings_page() -> str:
             f"\n## {config.__name__}\n\n{summary_of(config)}\n\n"
             + table(("setting", "values", "default", "meaning"), rows)
         )
+    # The docs of these fields say what each position of the switch does: "Off: ..." for a guard,
+    # "On: ... Off: ..." for a switch of the Java coordinator.
     guards = [(f"`{field.name}`", field.doc.removeprefix("Off: ")) for field in fields_of(Guards)]
     parts.append(f"\n## Guards\n\n{inspect.getdoc(Guards)}\n\n" + table(("guard", "off"), guards))
     switches = [
@@ -157,9 +164,9 @@ def faults_page() -> str:
         for kind in FAULT_KINDS.values()
     ]
     parts = [
-        "# Faults, targets, checks\n\n## Faults\n\nOne that lasts takes a `duration`; without one "
-        "it lasts until everything is healed at the end. One of a moment takes none. Any may be "
-        "repeated: `every: 20s` with `repeat: 3`, the first included.\n\n",
+        "# Faults, targets, checks\n\n## Faults\n\nA fault that lasts takes a `duration`; without "
+        "one it lasts until everything is healed at the end. A fault of a moment takes none. Every "
+        "fault may be repeated: `every: 20s` with `repeat: 3`, which counts the first one.\n\n",
         table(("fault", "what it does", "for how long"), faults),
     ]
     for kind in FAULT_KINDS.values():
@@ -173,12 +180,11 @@ def faults_page() -> str:
     purposes = [(f"`{name}`", doc) for name, doc in PURPOSES.items()]
     checks = [(f"`{name}`", checker.promise) for name, checker in CHECKERS.items()]
     parts += [
-        "\n## Targets\n\nResolved when the fault fires; what is nobody then is a miss, and the "
-        "verdict unknown.\n\n",
+        "\n## Targets\n\nA target is resolved to nodes when the fault fires. If no node has the "
+        "role then, the fault is a miss, and the verdict of the run is unknown.\n\n",
         table(("target", "who that is"), targets_table),
-        "\n## Purposes\n\nOf connections, for `purposes`. For `apis`: "
-        + ", ".join(f"`{name}`" for name in API_NAMES)
-        + ".\n\n",
+        "\n## Purposes\n\nThe argument `purposes` takes purposes of connections. The argument "
+        "`apis` takes names of APIs: " + ", ".join(f"`{name}`" for name in API_NAMES) + ".\n\n",
         table(("purpose", "who uses it for what"), purposes),
         "\n## Checks\n\n",
         table(("check", "what it promises"), checks),
@@ -192,6 +198,7 @@ def _arguments(args_type: type[msgspec.Struct]) -> list[tuple[str, str, str, str
     return [
         (
             f"`{field.key}`",
+            # Not `values_text`: it has no words for descriptions, which arguments have in schemas.
             describe(schema[field.key]),
             "required" if field.required else f"`{shown(field.default)}`",
             field.doc,
@@ -239,7 +246,7 @@ def _yes(value: bool) -> str:
 
 def write(folder: Path = FOLDER) -> None:
     """Write every page and the published schema, and remove obsolete pages."""
-    (folder.parent / FILE_NAME).write_bytes(encoded_schema())
+    (folder.parent / SCHEMA_FILE_NAME).write_bytes(encoded_schema())
     folder.mkdir(parents=True, exist_ok=True)
     made = page_names()
     for path in folder.glob("*.md"):

@@ -1,4 +1,4 @@
-"""The format of a log file: which bytes of a file are its log, and which are a torn tail.
+"""The format of a log file: frames at its beginning, and a torn tail that a kill may leave.
 
 A log file is a sequence of frames, one for each batch: the length of the payload and a CRC, of 4
 bytes each, then the payload. `parse_log` reads frames up to the first that is not valid; its result
@@ -31,7 +31,7 @@ def test_frames_are_read_as_they_were_written() -> None:
     assert log.batches == [FIRST, SECOND]
     assert log.positions == [0, len(encode_frame(FIRST)), len(FRAMES)]
     # The log end offset behind the first two batches, behind the first, and before it.
-    assert (log.end_offset(2), log.end_offset(1), log.end_offset(0)) == (3, 2, 0)
+    assert [log.end_offset(batch_count) for batch_count in (2, 1, 0)] == [3, 2, 0]
 
 
 def test_log_is_whole_up_to_any_byte_at_which_it_is_cut() -> None:
@@ -80,7 +80,11 @@ def test_batch_behind_zeros_is_not_read() -> None:
 def test_batch_that_begins_before_the_last_one_ends_is_not_read(
     stray: RecordBatch,
 ) -> None:
-    """An older, longer log may have left a batch with a valid CRC."""
+    """An older, longer log may have left a batch with a valid CRC at this place.
+
+    Its offsets overlap those before it. A gap of offsets would be no reason to stop: see the next
+    test.
+    """
     log = parse_log(FRAMES + encode_frame(stray) + encode_frame(THIRD))
     assert log.batches == [FIRST, SECOND]
     assert log.end == len(FRAMES)
@@ -100,15 +104,15 @@ def test_length_that_reaches_beyond_the_file_is_a_torn_tail() -> None:
     assert parse_log(FRAMES + b"\xff" * 12).batches == [FIRST, SECOND]
 
 
-def test_length_at_a_position_counts_whole_batches_only() -> None:
-    """`length_at(position)` is the number of batches that end at or before the byte `position`.
+def test_batch_count_at_a_position_has_whole_batches_only() -> None:
+    """A flush mark, the byte up to which the file is flushed, may be in the middle of a batch.
 
-    A flush mark, the byte up to which the file is flushed, may be in the middle of a batch.
+    `batch_count_at(position)` is the number of batches that end at or before the byte `position`.
     """
     log = parse_log(FRAMES)
     first_end = len(encode_frame(FIRST))
     positions = (0, first_end - 1, first_end, first_end + 1, len(FRAMES), len(FRAMES) + 9)
-    assert [log.length_at(position) for position in positions] == [0, 0, 1, 1, 2, 2]
+    assert [log.batch_count_at(position) for position in positions] == [0, 0, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize("field_count", [5, 11, 12])
