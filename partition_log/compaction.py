@@ -121,16 +121,18 @@ class Compaction:
         Raises: OSError.
         """
         sources, cleaned_batches, storage = self._sources, self._left, self._log.storage
-        length = len(sources)
+        source_count = len(sources)
         # A truncation removes batches at the end. So if the last source batch is still in the log,
         # all before it are, too.
-        if length and (len(storage) < length or storage.batch(length - 1) is not sources[-1]):
+        if source_count and (
+            len(storage) < source_count or storage.batch(source_count - 1) is not sources[-1]
+        ):
             return None
         # Unchanged batches are the same objects; if all are, nothing needs to be written.
         if any(old is not new for old, new in zip(sources, cleaned_batches, strict=False)) or (
-            len(cleaned_batches) != length
+            len(cleaned_batches) != source_count
         ):
-            self._log.replace_prefix(length, cleaned_batches)
+            self._log.replace_prefix(source_count, cleaned_batches)
         return CompactionResult(
             end_offset=Offset(self._end_offset),
             records_before=sum(batch.record_count for batch in sources),

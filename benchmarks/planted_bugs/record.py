@@ -5,7 +5,7 @@ The page has three parts, in this order:
 1. The table and a section for each of BUGS.
 2. OPERATIONS: the same for OPERATION_BUGS, which only the rollouts of the space `operations` show.
 3. ABSENT: how many seeds of another space, without rollouts, were played with OPERATION_BUGS
-   planted, and that none of them shows one of these bugs.
+   planted, and which of them show one of these bugs. None should.
 """
 
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ def page(hunts: Sequence[Hunted]) -> str:
         "",
     ]
     for hunted in hunts:
-        lines += _story(hunted)
+        lines += _bug_section(hunted)
     return "\n".join(lines)
 
 
@@ -107,7 +107,7 @@ def write_operations(hunts: Sequence[Hunted]) -> None:
         "",
     ]
     for hunted in hunts:
-        lines += [line.replace("## ", "### ", 1) for line in _story(hunted)]
+        lines += [line.replace("## ", "### ", 1) for line in _bug_section(hunted)]
     section = "\n".join(lines).rstrip() + "\n"
     written = replace_section(PAGE.read_text(encoding="utf-8"), OPERATIONS, section)
     PAGE.write_text(written, encoding="utf-8")
@@ -125,7 +125,7 @@ def absence_lines(absence: Absence) -> list[str]:
     verdict = (
         "**No seed shows one of them.**"
         if not absence.shown
-        else f"**They are shown by seeds {_numbers(absence.shown)}.**"
+        else f"**They are shown by seeds {_seeds_text(absence.shown)}.**"
     )
     lines = [
         f"## {ABSENT}",
@@ -140,14 +140,14 @@ def absence_lines(absence: Absence) -> list[str]:
     ]
     if absence.fails_without_bugs:
         lines.append(
-            f"Seeds that fail without the bugs, too: {_numbers(absence.fails_without_bugs)}."
+            f"Seeds that fail without the bugs, too: {_seeds_text(absence.fails_without_bugs)}."
         )
     if absence.undecided:
         lines.append(f"Seeds without a verdict: {absence.undecided:,}.")
     return lines
 
 
-def _numbers(seeds: Sequence[int]) -> str:
+def _seeds_text(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, seeds))
 
 
@@ -168,7 +168,7 @@ def _row(hunted: Hunted) -> str:
     )
 
 
-def _story(hunted: Hunted) -> list[str]:
+def _bug_section(hunted: Hunted) -> list[str]:
     """Return the section of a bug: its change, its rule, and the shrunk plan (its faults)."""
     bug, shrunk = _KNOWN[hunted.bug], hunted.shrunk
     lines = [f"## {bug.name}", "", f"Planted: {bug.what}. Rule: {bug.rule}.", ""]

@@ -147,10 +147,10 @@ class FileLogStorage(LogStorage):
         except OSError:
             self._files.close(file)
             raise
-        old, self._file = self._file, file
+        old_file, self._file = self._file, file
         self._batches = new_batches
         self._positions = list(accumulate(map(len, frames), initial=0))
-        self._files.close(old)
+        self._files.close(old_file)
         self._files.sync_directory(self._path.parent)
         self._is_named_on_disk = True
         self._mark.move(self._positions[-1], sync=True)

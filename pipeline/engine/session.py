@@ -142,7 +142,7 @@ def spark_session(
         settings = _settings(master or LOCAL_MASTER, name, Path(temp), short_work=short_work)
         with _jvm(settings, Path(temp) / "jvm.log") as gateway:
             conf = SparkConf(_jvm=gateway.jvm).setAll(list(settings.items()))
-            with _keeping_sigint():
+            with _preserve_sigint():
                 context = SparkContext(conf=conf, gateway=gateway)
             context.pythonExec = _python_of_workers(context)
             session = SparkSession(context)
@@ -153,7 +153,7 @@ def spark_session(
 
 
 @contextmanager
-def _keeping_sigint() -> Iterator[None]:
+def _preserve_sigint() -> Iterator[None]:
     """Restore the process's handler of SIGINT, which the start of Spark replaces.
 
     Spark's handler cancels all jobs. It is not needed: on a KeyboardInterrupt, the code that waits
@@ -242,10 +242,10 @@ def _jvm(settings: dict[str, str], log: Path) -> Iterator[JavaGateway]:
             # one that was just shut down.
             SparkContext._gateway = None
             SparkContext._jvm = None
-            _end(gateway.proc)
+            _end_jvm(gateway.proc)
 
 
-def _end(process: subprocess.Popen[bytes] | None) -> None:
+def _end_jvm(process: subprocess.Popen[bytes] | None) -> None:
     """End the JVM: PySpark's launcher has told it to exit when its standard input is closed."""
     if process is None or process.stdin is None:
         return

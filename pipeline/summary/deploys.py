@@ -241,19 +241,21 @@ def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
     )
 
 
-def better_texts(first: str, one: DeployCost, second: str, other: DeployCost) -> tuple[str, ...]:
+def better_texts(
+    first_title: str, first: DeployCost, second_title: str, second: DeployCost
+) -> tuple[str, ...]:
     """Compare two deploys: return a sentence for each figure, with the better one and the factor.
 
     The first two sentences are about the time in which records waited; if no record waited in
     either deploy, about the time without an owner. Figures within 5 % of each other are equal.
     """
-    waits = one.waited_us or other.waited_us
+    waits = first.waited_us or second.waited_us
     main, worst = (WAITED_IN_ALL, WAITED_AT_WORST) if waits else (UNOWNED_IN_ALL, UNOWNED_AT_WORST)
     measures = (main, worst, REBALANCES, PROCESSED_AGAIN)
     return tuple(
-        _comparison(measure, first, one, second, other)
+        _comparison(measure, first_title, first, second_title, second)
         for measure in measures
-        if measure is main or measure.value_of(one) or measure.value_of(other)
+        if measure is main or measure.value_of(first) or measure.value_of(second)
     )
 
 
@@ -264,13 +266,17 @@ _ROUND_TIMES = 10
 
 
 def _comparison(
-    measure: CostMeasure, first: str, one: DeployCost, second: str, other: DeployCost
+    measure: CostMeasure,
+    first_title: str,
+    first: DeployCost,
+    second_title: str,
+    second: DeployCost,
 ) -> str:
     """Return a sentence: which of two deploys cost less by this measure, and how much less."""
-    if measure.value_of(other) < measure.value_of(one):
-        better, cheaper, dearer = second, other, one
+    if measure.value_of(second) < measure.value_of(first):
+        better, cheaper, dearer = second_title, second, first
     else:
-        better, cheaper, dearer = first, one, other
+        better, cheaper, dearer = first_title, first, second
     low, high = measure.value_of(cheaper), measure.value_of(dearer)
     less, more = measure.text(cheaper), measure.text(dearer)
     if high <= low * _CLOSE:

@@ -35,12 +35,12 @@ def trace_page() -> str:
     ]
     for section, kinds in TRACE_SECTIONS.items():
         rows = [
-            (f"`{kind.value}`", schema.summary, _columns(schema), _detail(schema))
+            (f"`{kind.value}`", schema.summary, _columns_text(schema), _detail_text(schema))
             for kind, schema in kinds.items()
         ]
         parts.append(f"### {section}\n\n" + table(("kind", "meaning", "columns", "detail"), rows))
     parts.append("## Details\n")
-    parts += [_fields(detail) for detail in _details()]
+    parts += [_detail_section(detail) for detail in _details()]
     parts.append("## Causes\n")
     parts += [
         f"### {causes.__name__}\n\n{summary_of(causes)}\n\n"
@@ -50,7 +50,7 @@ def trace_page() -> str:
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
-def _columns(schema: KindSchema) -> str:
+def _columns_text(schema: KindSchema) -> str:
     """Return what a kind of row has in its columns, as text of a table's cell."""
     cells = []
     for name, meaning in schema.columns.items():
@@ -66,7 +66,7 @@ def _columns(schema: KindSchema) -> str:
     return "; ".join(cells)
 
 
-def _detail(schema: KindSchema) -> str:
+def _detail_text(schema: KindSchema) -> str:
     if schema.detail is None:
         return ""
     if not _is_detail(schema.detail):
@@ -74,7 +74,7 @@ def _detail(schema: KindSchema) -> str:
     return ", ".join(f"`{field.key}`" for field in fields_of(schema.detail))
 
 
-def _fields(detail: type[Detail]) -> str:
+def _detail_section(detail: type[Detail]) -> str:
     """Return the section about one kind of detail: heading, summary, table of fields."""
     _, components = msgspec.json.schema_components((detail,))
     properties = components[detail.__name__]["properties"]

@@ -77,7 +77,7 @@ def guided_search(guidance: Guidance) -> GuidedSearch:
     first_mutated = next((index for index, run in enumerate(runs) if run.is_mutated), len(runs))
     first_by_drawn, first_by_mutated = 0, 0
     for index, run in enumerate(runs):
-        newly_reached = _take(corpus, run)
+        newly_reached = _take_run(corpus, run)
         if run.is_mutated:
             first_by_mutated += newly_reached
         elif index >= first_mutated:
@@ -97,9 +97,9 @@ def guided_search(guidance: Guidance) -> GuidedSearch:
         drawn_runs_since=len(drawn_since),
         first_by_drawn_runs=first_by_drawn,
         first_by_mutated_runs=first_by_mutated,
-        rare_in_drawn_runs=_rare_in(drawn_since, rare),
-        rare_in_mutated_runs=_rare_in([run for run in runs if run.is_mutated], rare),
-        marks_by_mutation_alone=_by_mutation_alone(coverage),
+        rare_in_drawn_runs=_count_rare(drawn_since, rare),
+        rare_in_mutated_runs=_count_rare([run for run in runs if run.is_mutated], rare),
+        marks_by_mutation_alone=_marks_by_mutation_alone(coverage),
         rare_marks=tuple(
             RareMark(
                 mark=mark, runs=coverage.marks[mark], mutated_runs=coverage.mutated_marks[mark]
@@ -115,14 +115,14 @@ def guided_search(guidance: Guidance) -> GuidedSearch:
     )
 
 
-def _take(corpus: Corpus, run: RunSeen) -> int:
+def _take_run(corpus: Corpus, run: RunSeen) -> int:
     """Add a run to the corpus; return the number of marks and pairs that it was first to reach."""
     before = len(corpus.coverage.marks) + len(corpus.coverage.pairs)
     corpus.take(run)
     return len(corpus.coverage.marks) + len(corpus.coverage.pairs) - before
 
 
-def _rare_in(runs: list[RunSeen], rare: set[str | Pair]) -> int:
+def _count_rare(runs: list[RunSeen], rare: set[str | Pair]) -> int:
     """Return the number of rare marks and pairs in the runs, counted once per run."""
     number = 0
     for run in runs:
@@ -131,7 +131,7 @@ def _rare_in(runs: list[RunSeen], rare: set[str | Pair]) -> int:
     return number
 
 
-def _by_mutation_alone(coverage: Coverage) -> tuple[str, ...]:
+def _marks_by_mutation_alone(coverage: Coverage) -> tuple[str, ...]:
     """Return the marks that only mutated runs reached."""
     return tuple(
         sorted(

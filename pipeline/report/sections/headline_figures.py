@@ -64,7 +64,7 @@ def four_figures(run: ReportInput) -> tuple[Figure, ...]:
 
 def _candidates(run: ReportInput) -> Iterator[Figure]:
     """Yield all figures of the run, the most important first."""
-    yield from _broken(run)
+    yield from _findings(run)
     yield from _hits(run)
     yield from _owners(run)
     both = longest_coordinators(run.summary)  # the two coordinators that were longest at once
@@ -82,7 +82,7 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
     yield from _counts(run)
 
 
-def _broken(run: ReportInput) -> Iterator[Figure]:
+def _findings(run: ReportInput) -> Iterator[Figure]:
     """Count the findings against promises; nothing if every promise was kept."""
     broken = [check for check in run.facts.checks if check.outcome is CheckOutcome.VIOLATED]
     if broken:

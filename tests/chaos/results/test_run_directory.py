@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from chaos.experiment.structs import Experiment
 from chaos.results.manifest import experiment_of, run_command_line
 from chaos.results.run_directory import (
     NotARun,
@@ -27,9 +26,9 @@ from tests.support.builders.experiments import experiment
 from tests.support.harness.programs import pid_of_ended_process
 
 
-def create(root: Path, of: Experiment | None = None) -> RunDirectory:
-    """Create the directory of a run, as the run does; "again" stands for the replay command."""
-    played = of or experiment()
+def create(root: Path) -> RunDirectory:
+    """Create the directory of a run of `small`; "again" stands for the replay command."""
+    played = experiment()
     return create_run_directory(
         root, played, plan_of(played), seed=7, runtime="virtual", replay="again"
     )

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="need
 HOLD = "import sys; file = open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
 
 
-def holder(file: Path, **environment: str) -> "subprocess.Popen[str]":
+def start_holder(file: Path, **environment: str) -> "subprocess.Popen[str]":
     """Start a process that has `file` open."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(file)],
@@ -57,7 +57,7 @@ def agent(session: Path) -> Iterator["subprocess.Popen[str]"]:
 
     A user's process lacks the variable RAY_RAYLET_PID; its value does not matter.
     """
-    process = holder(session / "agent.log", RAY_RAYLET_PID="1")
+    process = start_holder(session / "agent.log", RAY_RAYLET_PID="1")
     yield process
     process.kill()
     process.communicate()
@@ -67,8 +67,8 @@ def agent(session: Path) -> Iterator["subprocess.Popen[str]"]:
 def others(session: Path) -> Iterator[list["subprocess.Popen[str]"]]:
     """Yield a user's process that reads the same log, and an agent of another session."""
     started = [
-        holder(session / "agent.log"),
-        holder(session.parent / "session_10" / "agent.log", RAY_RAYLET_PID="1"),
+        start_holder(session / "agent.log"),
+        start_holder(session.parent / "session_10" / "agent.log", RAY_RAYLET_PID="1"),
     ]
     yield started
     for process in started:
