@@ -163,8 +163,8 @@ def _is_valid(metadata: TransactionMetadata, producer_id: int, producer_epoch: i
     The epoch is checked later, in `prepare_new_epoch`.
     """
     return (
-        # This request has created the metadata: no producer can be fenced. The producer comes back
-        # after its id has expired, and gets the new id.
+        # The metadata is new: no epoch was given out, so no producer can be fenced. The producer
+        # comes back after its id has expired, and gets the new id.
         metadata.producer_epoch == NO_PRODUCER_EPOCH
         or producer_id == metadata.producer_id
         # The producer's epochs were used up and it got a new id, but that answer was lost.

@@ -85,7 +85,7 @@ class CoordinatorMetrics:
             "partition-load-time-max": _or_none(self._load_time.max(now_ms)),
             "partition-load-time-avg": _or_none(self._load_time.average(now_ms)),
         }
-        # Rates are rounded as in every metric of the trace; the load times above are not.
+        # All rates in the trace are rounded to DECIMALS; the load times above are no rates.
         for name, sensor in self._sensors.items():
             values[f"{name}-rate"] = round(sensor.rate(now_ms), DECIMALS)
             values[f"{name}-count"] = sensor.count
