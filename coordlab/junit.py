@@ -50,7 +50,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """The test cases of one run, or of one search; `name` is the experiment's, or the space's."""
+    """The test cases of one run, or of one search.
+
+    A search (`coordlab explore`) plays experiments that it draws from a file, the space. `name` is
+    the name of the experiment or of the space. `started_at` and `host` are known if the run wrote a
+    manifest, so not for one that failed before.
+    """
 
     name: str
     cases: Sequence[Case]
@@ -133,20 +138,21 @@ def suite_of_failure(name: str, message: str, *, kind: str) -> Suite:
 
 
 def _case_of_run(results: Results) -> Case:
-    """Return the case that says whether the run itself was completed and proves something."""
-    why = "\n".join(results.reasons)
+    """Return the case of the run itself: passed if it was completed and proves something."""
+    reasons = "\n".join(results.reasons)
     match results.outcome:
         case RunOutcome.INTERNAL_ERROR:
-            said = "coordlab itself failed; this says nothing about Kafka"
-            return Case(name=RUN_CASE, kind="error", type="internal_error", message=said, story=why)
+            message, error_type = (
+                "coordlab itself failed; this says nothing about Kafka",
+                "internal_error",
+            )
         case RunOutcome.INTERRUPTED:
-            said = "the run was interrupted"
-            return Case(name=RUN_CASE, kind="error", type="interrupted", message=said, story=why)
+            message, error_type = "the run was interrupted", "interrupted"
         case RunOutcome.COMPLETED if results.verdict is Verdict.UNKNOWN:
-            said = f"the run proves nothing: {'; '.join(results.reasons)}"
-            return Case(name=RUN_CASE, kind="error", type="unknown", message=said, story=why)
+            message, error_type = f"the run proves nothing: {'; '.join(results.reasons)}", "unknown"
         case RunOutcome.COMPLETED:
             return Case(name=RUN_CASE)
+    return Case(name=RUN_CASE, kind="error", type=error_type, message=message, story=reasons)
 
 
 def _case_of_check(check: CheckReport) -> Case:
@@ -159,8 +165,8 @@ def _case_of_check(check: CheckReport) -> Case:
                 name=check.check,
                 kind="failure",
                 type="violated",
-                message=_violated(check),
-                story="\n".join(_stories(check)),
+                message=_violation_message(check),
+                story="\n".join(_story_lines(check)),
             )
         case CheckOutcome.INCONCLUSIVE:
             return Case(
@@ -174,7 +180,7 @@ def _case_of_check(check: CheckReport) -> Case:
             return Case(name=check.check, kind="skipped", message=f"was not put to the test{note}")
 
 
-def _violated(check: CheckReport) -> str:
+def _violation_message(check: CheckReport) -> str:
     """Return the message about a violated check: its first finding, and the number of others."""
     if not check.findings:
         return f"violated {check.findings_total} times"
@@ -182,10 +188,11 @@ def _violated(check: CheckReport) -> str:
     return check.findings[0].summary + (f" (and {more} more)" if more > 0 else "")
 
 
-def _stories(check: CheckReport) -> Iterable[str]:
+def _story_lines(check: CheckReport) -> Iterable[str]:
     """Yield the lines of all findings of a check."""
     for finding in check.findings:
         yield finding.summary
+        # Without earlier events the story needs no heading, because there is only one list.
         if finding.led_to:
             yield "  what led to it:"
             yield from (f"  {describe_row(row)}" for row in finding.led_to)

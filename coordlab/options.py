@@ -94,29 +94,32 @@ def _write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> 
             formatter.write(f"{' ' * formatter.current_indent}{called_as()} {example}\n")
 
 
-def space_option(seed: str = "a seed") -> Callable[[Command], Command]:
-    """Return the option `--space`; `seed` is the subject of its help text."""
+def space_option(drawn: str = "a seed") -> Callable[[Command], Command]:
+    """Return the option `--space`; `drawn`: what is drawn from the space, for its help text."""
     return click.option(
         "--space",
         default=DEFAULT_SPACE,
         show_default=True,
         metavar="NAME|FILE",
-        help=f"The space that {seed} is drawn from.",
+        help=f"The space that {drawn} is drawn from.",
     )
 
 
-def junit_option(contents: str) -> Callable[[Command], Command]:
-    """Return the option `--junit`, which names a file to write; `contents` ends its help text."""
+def junit_option(help_end: str) -> Callable[[Command], Command]:
+    """Return the option `--junit`, which names a file to write.
+
+    `help_end`: the rest of the help's sentence, with its own first blank or comma.
+    """
     return click.option(
         "--junit",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help=f"Write JUnit XML for CI{contents}.",
+        help=f"Write JUnit XML for CI{help_end}.",
     )
 
 
 def json_option(contents: str) -> Callable[[Command], Command]:
-    """Return the option `--json`; `contents` are the keys of the document, for its help text."""
+    """Return the option `--json`; `contents`, for the help text, are the keys of the document."""
     return click.option(
         "--json", is_flag=True, help=f"Print one JSON document instead: {contents}."
     )
@@ -161,6 +164,7 @@ def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
     for path in (name, root / name):
         if path.is_dir():
             return (open_run(path),)
+        # `run --seeds` writes the directories PATH-seed-1, PATH-seed-2 and so on.
         directories = seed_directories(path)
         if directories:
             return tuple(open_run(directory) for directory in directories)

@@ -50,11 +50,12 @@ _ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})
 class _Order:
     """An order without an outcome so far.
 
-    `was_whole`: nothing was broken when it was given, nor, for a shutdown, since.
+    `must_succeed`: nothing was broken when it was given, nor, for a shutdown, has broken since. A
+    refusal, or a shutdown that does not end, is then a finding.
     """
 
     row: TraceRow
-    was_whole: bool
+    must_succeed: bool
 
 
 class Administration(Checker):
@@ -85,25 +86,25 @@ class Administration(Checker):
         self._shutdowns: dict[str, _Order] = {}  # by broker
         self._elections: dict[str, _Order] = {}  # by fault id
         self._leader_changed_us = 0
-        self._last_was_whole = False
+        self._was_nothing_broken = False  # just before the last fault
         self._is_healed = False  # from this stage on every order of the plan has had its answer
-        self._over = False
+        self._is_over = False  # the run stops all nodes: their ends are judged no more
         self._ended_shutdowns = 0
         self._ended_elections = 0
 
     def judge(self, row: TraceRow) -> None:
         """Follow orders, their outcomes and the faults between them; judge each outcome."""
-        if self._over or not self.context.in_virtual_time:
+        if self._is_over or not self.context.in_virtual_time:
             return
         match row.kind:
             case TraceKind.RUN_STAGE:
                 stage = detail_of(row).get("stage")
                 self._is_healed = self._is_healed or stage == HEALED_STAGE
-                self._over = stage == "stopping"
+                self._is_over = stage == "stopping"
             case TraceKind.FAULT_INJECTED:
                 self._injected(row)
             case TraceKind.FAULT_MISSED:
-                self._refused(row)
+                self._refused(row)  # an election, else ignored
             case TraceKind.LEADER_ELECTED:
                 self._elected(row)
             case TraceKind.NODE_STOPPING if row.peer in self._consumers:
@@ -112,7 +113,7 @@ class Administration(Checker):
                 # FAULT_INJECTED of the shutdown came just before this row. `_injected` determined
                 # there whether anything was broken, because by now the shutdown itself counts as a
                 # fault in force.
-                self._shutdowns[row.peer or ""] = _Order(row, self._last_was_whole)
+                self._shutdowns[row.peer or ""] = _Order(row, self._was_nothing_broken)
             case TraceKind.NODE_STOPPED:
                 self._stopped(row)
             case TraceKind.NODE_KILLED:
@@ -124,22 +125,29 @@ class Administration(Checker):
 
     def _injected(self, row: TraceRow) -> None:
         """Remember an ordered election, and whether anything was broken before this fault."""
-        # None: a fault was in force. 0: there was no fault so far, nothing has to settle.
-        quiet_us = self._faults.was_quiet_since_us
-        settled_us = self._leader_changed_us + self.context.settling_us
-        self._last_was_whole = quiet_us is not None and (
-            quiet_us == 0 or row.time_us > max(quiet_us + self.context.settling_us, settled_us)
-        )
+        self._was_nothing_broken = self._is_nothing_broken_before(row)
         for order in self._shutdowns.values():
-            order.was_whole = False  # this fault may prevent the end of the shutdown
+            order.must_succeed = False  # this fault may prevent the end of the shutdown
         if detail_of(row).get("fault") in _ELECTIONS:
-            self._elections[row.cause or ""] = _Order(row, self._last_was_whole)
+            self._elections[row.cause or ""] = _Order(row, self._was_nothing_broken)
+
+    def _is_nothing_broken_before(self, fault: TraceRow) -> bool:
+        """Return True if no other fault was in force, and the last one had settled."""
+        # The evidence has applied the row of this fault already: the value before it counts.
+        quiet_us = self._faults.was_quiet_since_us
+        if quiet_us is None:
+            return False  # a fault was in force
+        if quiet_us == 0:
+            return True  # there was no fault so far, so nothing has to settle
+        last_change_us = max(quiet_us, self._leader_changed_us)
+        return fault.time_us > last_change_us + self.context.settling_us
 
     def _elected(self, row: TraceRow) -> None:
         """Count the orders that ask for this leader as carried out, and remove leadership moves.
 
-        A preferred election stays: it may ask for several partitions, each with its own row. It
-        only counts as judged, and is no finding at the end.
+        A leadership move has one partition, so it is over. A preferred election stays: it may ask
+        for several partitions, each with its own row. It only counts as judged, and is no finding
+        at the end.
         """
         self._leader_changed_us = row.time_us
         for fault_id, order in list(self._elections.items()):
@@ -155,7 +163,7 @@ class Administration(Checker):
         if order is None:
             return
         self._ended_elections += 1
-        if order.was_whole:
+        if order.must_succeed:
             detail = detail_of(order.row)
             self.report_finding(
                 f"{row.cause}: no leader was elected ({detail_of(row).get('reason')}), although "
@@ -193,7 +201,7 @@ class Administration(Checker):
     def _killed(self, row: TraceRow) -> None:
         """Report a broker that was killed in a shutdown that should have ended (rule 2)."""
         order = self._shutdowns.pop(row.peer or "", None)
-        if order is None or not order.was_whole:
+        if order is None or not order.must_succeed:
             return
         took_us = row.time_us - order.row.time_us
         self.report_finding(
@@ -205,14 +213,15 @@ class Administration(Checker):
     def finish(self) -> CheckReport:
         """Judge the orders that were neither carried out nor refused, and report."""
         # Before the healed stage the run may have ended between an order and its outcome.
-        for fault_id, order in self._elections.items() if self._is_healed else ():
+        unanswered = self._elections if self._is_healed else {}
+        for fault_id, order in unanswered.items():
             detail = detail_of(order.row)
             if detail.get("fault") != LEADERSHIP_MOVE:
                 continue
             # A leadership move has one new leader; the fallback is for a row without this detail.
-            (to,) = detail.get("to") or ("its replica",)
+            (new_leader,) = detail.get("to") or ("its replica",)
             self.report_finding(
-                f"{fault_id} was not refused, and {to} was never elected",
+                f"{fault_id} was not refused, and {new_leader} was never elected",
                 [order.row],
                 partition=next(iter(detail.get("partitions", ())), None),
             )

@@ -122,8 +122,8 @@ def judge_run(transcript: Transcript, rules: ComparisonRules, *, seed: int) -> F
         return _all_broken(transcript, seed, repr(error))
 
 
-def _all_broken(transcript: Transcript, seed: int, why: str) -> FileConformity:
-    """Return a result in which every request is BROKEN, for the reason `why`."""
+def _all_broken(transcript: Transcript, seed: int, reason: str) -> FileConformity:
+    """Return a result in which every request is BROKEN, for `reason`."""
     steps_by_api: dict[str, int] = {}
     for step in transcript.requests:
         steps_by_api[step.api] = steps_by_api.get(step.api, 0) + 1
@@ -137,7 +137,7 @@ def _all_broken(transcript: Transcript, seed: int, why: str) -> FileConformity:
                 api=step.api,
                 version=step.version,
                 what=BROKEN,
-                field=why,
+                field=reason,
                 expected="",
                 came="",
             )
@@ -152,15 +152,18 @@ def _all_broken(transcript: Transcript, seed: int, why: str) -> FileConformity:
 def _play_and_compare(transcript: Transcript, rules: ComparisonRules, seed: int) -> FileConformity:
     """Play a transcript, compare each answer with Kafka's, and count the steps."""
     played = play_transcript(transcript, rules, seed=seed)
-    # `kafka` is the recorded version, on which some orders depend. `bindings` has our ids for the
-    # symbols that stand for generated ids in the recording.
-    differences_by_step = compare(played.steps, rules, transcript.kafka, played.bindings)
+    differences_by_step = compare(
+        played.steps,
+        rules,
+        kafka_version=transcript.kafka,  # of the recorded cluster: some orders depend on it
+        bindings=played.bindings,  # our ids for the recording's symbols of generated ids
+    )
     differences: list[StepDifference] = []
     steps_by_api: dict[str, int] = {}
     for step in transcript.steps:
         if isinstance(step, ActionStep):
-            failure = played.not_carried_out.get(step.n)
-            if failure is not None:
+            reason = played.not_carried_out.get(step.n)
+            if reason is not None:
                 steps_by_api[step.action] = steps_by_api.get(step.action, 0) + 1
                 differences.append(
                     StepDifference(
@@ -168,7 +171,7 @@ def _play_and_compare(transcript: Transcript, rules: ComparisonRules, seed: int)
                         api=step.action,
                         version=None,
                         what=NOT_CARRIED_OUT,
-                        field=failure,
+                        field=reason,
                         expected="",
                         came="",
                     )

@@ -81,10 +81,11 @@ class RolloutArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """the shortest time from a successor's start until it counts as available. Of two durations,
     drawn evenly between them"""
     progress_deadline: Duration = "600s"
-    """the rollout fails if a successor is not ready this long after its start-up, or if no member
-    may be stopped for this long"""
+    """the longest time without progress: the rollout fails if a successor is not ready this long
+    after its start-up, or if for this long no member may be stopped"""
     broken_from: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)] | None = None
-    """successors from this number on, counted from 0, never start, as with a broken new version"""
+    """this successor and all later ones never start, as with a broken new version. Successors are
+    counted from 0, in the order of replacement"""
     at_deadline: Literal["hang", "roll_back"] = "hang"
     """a rollout that fails changes nothing more (`hang`), or replaces its successors by members of
     the former version (`roll_back`)"""
@@ -110,22 +111,27 @@ class _Gradual(FaultKind):
     """A gradual fault of the members of one group."""
 
     targets = ("members",)
-    spares_members = False  # members that stop make others rebalance: no checker may complain
+    # False: members that stop make the others rebalance, and no checker may call that needless.
+    spares_members = False
     is_gradual = True
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
         """Return all places of the group that the fault may use.
 
-        The detail has `up`, the members that are up now, and `members`, the `members_total`.
+        Left out are the places below `first_index`, and those of late members that have not started
+        yet: the plan starts them. The detail has `up`, the members that are up now, and `members`,
+        the `members_total`.
         """
         _, group_id = split_target(planned.target) or ("", "")
         group = situation.experiment.groups[group_id]
         first = self.first_index(planned)
+        all_places = {
+            index: consumer_name(group_id, index) for index in range(first, group.places_total)
+        }
         places = tuple(
             place
-            for index in range(first, group.places_total)
-            # The plan starts a late member in its place: the fault must not use this place.
-            if not _is_awaited(place := consumer_name(group_id, index), index, group, situation)
+            for index, place in all_places.items()
+            if not _is_awaited(place, index, group, situation)
         )
         up = tuple(place for place in places if situation.is_up(place))
         if not up:
@@ -203,7 +209,7 @@ class RolloutFault(_Gradual):
         args = msgspec.convert(planned.args, RolloutArgs)
         up = _up(aim)
         # The size that the experiment defines, not the number that is up: percentages are of it.
-        total = int(str(aim.detail["members"]))  # the values of `detail` have the type object
+        total = _members_total(aim)
         surge = _count(args.max_surge, total, rounded_up=True)
         spare = [place for place in aim.nodes if place not in up][:surge]
         tools.under_way[planned.fault_id] = Rollout(
@@ -278,7 +284,6 @@ class ScaleFault(_Gradual):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Prepare the change; the runner takes its first step."""
         args = msgspec.convert(planned.args, ScaleArgs)
-        total = aim.detail["members"]
         # An autoscaler has one desired size. Two of them in force would undo each other for ever.
         for earlier in tools.under_way.values():
             if isinstance(earlier, Scaling) and not set(aim.nodes).isdisjoint(earlier.places):
@@ -290,8 +295,7 @@ class ScaleFault(_Gradual):
             kills=args.stop == "kill",
             grace_us=microseconds(args.grace_period),
             places=aim.nodes,
-            # `isinstance` is for mypy: the values of `detail` have the type object.
-            spare=frozenset(aim.nodes[total:] if isinstance(total, int) else ()),
+            spare=frozenset(aim.nodes[_members_total(aim) :]),
             lost=tools.lost,
             joined=tools.joined,
         )
@@ -347,4 +351,10 @@ def _drawn(length: DurationOrRange, members: int, rng: random.Random) -> tuple[i
 def _up(aim: Aim) -> list[NodeName]:
     """Return the members that were up when the fault was aimed."""
     up = aim.detail["up"]
+    # `isinstance` is for mypy: the values of `detail` have the type object.
     return [NodeName(str(name)) for name in up] if isinstance(up, list) else []
+
+
+def _members_total(aim: Aim) -> int:
+    """Return the size of the group that the experiment defines, late members included."""
+    return int(str(aim.detail["members"]))  # the values of `detail` have the type object

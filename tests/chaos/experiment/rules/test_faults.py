@@ -17,6 +17,11 @@ CUT: dict[str, Any] = {"at": "1s", "fault": "cut", "from": "broker(0)", "to": "c
 MOVE: dict[str, Any] = {"at": "1s", "fault": "leadership_move", "target": "leader-of(orders-0)"}
 
 
+LATEST_HOURS = 24
+"""Limit of all times and delays of a file."""
+TOO_LONG = f"{LATEST_HOURS + 1}h"
+
+
 def problems(fault: dict[str, Any]) -> list[Problem]:
     return list(errors(experiment(faults=[fault])))
 
@@ -84,7 +89,12 @@ def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
         ),
         ({**MOVE, "every": "0s", "repeat": 2}, "every", "is not allowed", None),
         ({**PAUSE, "every": "0s", "repeat": 2}, "every", "is not allowed", None),
-        ({**MOVE, "every": "1h", "repeat": 25}, "repeat", "the last one would be too late", None),
+        (
+            {**MOVE, "every": "1h", "repeat": LATEST_HOURS + 1},
+            "repeat",
+            "the last one would be too late",
+            None,
+        ),
         # arguments
         ({**PAUSE, "args": {"disk": "empty"}}, "args.disk", "unknown key", None),
         ({**CUT, "args": {"direction": "oneway"}}, "args.direction", "is not allowed", "one_way"),
@@ -107,9 +117,9 @@ def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
         ({**CUT, "fault": "slow", "args": {"delay": "fast"}}, "args.delay", "not allowed", None),
         ({**CUT, "fault": "slow", "args": {"delay": 5}}, "args.delay", "not allowed", "5s"),
         ({**CUT, "fault": "slow", "args": {"delay": "0s"}}, "args.delay", "not allowed", None),
-        ({**CUT, "fault": "slow", "args": {"delay": "25h"}}, "args.delay", "not allowed", None),
+        ({**CUT, "fault": "slow", "args": {"delay": TOO_LONG}}, "args.delay", "not allowed", None),
         (
-            {**CUT, "fault": "slow", "args": {"delay": "1s", "jitter": "25h"}},
+            {**CUT, "fault": "slow", "args": {"delay": "1s", "jitter": TOO_LONG}},
             "args.jitter",
             "not allowed",
             None,
@@ -135,7 +145,7 @@ def test_invalid_fault_is_one_error_at_its_place(
 ) -> None:
     """An error is found before the run starts, and one mistake is one problem.
 
-    All times and delays of a file are limited to 24 h: 25 repetitions, 1 h apart, end after it.
+    A move at 1 s that is repeated every hour, 25 times, has its last repetition after 24 h.
     """
     (problem,) = problems(fault)
 
@@ -149,7 +159,8 @@ def test_destination_without_a_replica_is_an_error() -> None:
 
     So the mistake is found before the start. The replication factor is 3, and there are 4 brokers.
     """
-    made_of = experiment(
+    with_four_brokers = experiment(
+        # Replaces the builder's whole cluster, so its settings are repeated.
         cluster={
             "brokers": 4,
             "config": {"offsets.topic.num.partitions": 2, "min.insync.replicas": 2},
@@ -157,7 +168,7 @@ def test_destination_without_a_replica_is_an_error() -> None:
         faults=[{**MOVE, "target": "leader-of(orders-1)", "args": {"to": "broker(0)"}}],
     )
 
-    (problem,) = errors(made_of)
+    (problem,) = errors(with_four_brokers)
 
     assert problem.message == "holds no replica of orders-1"
     assert problem.expected == "one of `broker(1)`, `broker(2)`, `broker(3)`"

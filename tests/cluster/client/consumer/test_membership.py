@@ -9,6 +9,8 @@ in each of the two partitions of `t`. A member joins twice: without an id, then 
 first answer, `m-1`.
 """
 
+from collections.abc import Iterable
+
 import pytest
 
 from cluster.client.consumer.membership import truncate_reason
@@ -49,9 +51,14 @@ def join_error(code: ErrorCode) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=code)
 
 
-def joins_of(requests: list[object]) -> list[JoinGroupRequest]:
+def joins_of(requests: Iterable[object]) -> list[JoinGroupRequest]:
     """Return the JoinGroups among the requests that a broker received, in order."""
     return [request for request in requests if isinstance(request, JoinGroupRequest)]
+
+
+def last_position(requests: Iterable[object], kind: type) -> int:
+    """Return the position of the last request of a kind among those that a broker received."""
+    return max(index for index, request in enumerate(requests) if isinstance(request, kind))
 
 
 def test_second_join_sends_the_member_id_of_the_first_answer(
@@ -64,7 +71,7 @@ def test_second_join_sends_the_member_id_of_the_first_answer(
     lab = make_lab(1)
     node = lab.consumer()
     lab.run_for(SECOND)
-    first, second = joins_of(list(lab.brokers[0].requests))
+    first, second = joins_of(lab.brokers[0].requests)
     assert (first.member_id, second.member_id) == ("", "m-1")
     assert first.rebalance_timeout_ms == ConsumerConfig().max_poll_interval_ms
     assert first.protocols == second.protocols
@@ -109,7 +116,7 @@ def test_join_group_error_is_retried_as_in_the_table(
     broker.answer(JoinGroupRequest, demanded, join_error(code))
     node = lab.consumer()
     lab.run_for(2 * SECOND)
-    assert joins_of(list(broker.requests))[2].member_id == next_member_id
+    assert joins_of(broker.requests)[2].member_id == next_member_id
     unknown = [row.cause for row in lab.of_kind("coordinator_unknown")]
     assert unknown[:1] == ([code.name] if marks_unknown else [])
     assert member_status(node).state == "STABLE"
@@ -122,7 +129,7 @@ def test_join_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
     lab.brokers[0].answer(JoinGroupRequest, join_error(code))
     node = lab.consumer()
     lab.run_for(10 * SECOND)
-    assert len(joins_of(list(lab.brokers[0].requests))) == 1
+    assert len(joins_of(lab.brokers[0].requests)) == 1
     assert member_status(node).state == "UNJOINED"
 
 
@@ -139,12 +146,12 @@ def test_join_group_times_out_later_than_other_requests(make_lab: LabMaker) -> N
     lab.brokers[0].answer(JoinGroupRequest, None)
     lab.consumer(config)
     lab.run_for(44 * SECOND)
-    assert len(joins_of(list(lab.brokers[0].requests))) == 1
+    assert len(joins_of(lab.brokers[0].requests)) == 1
     lab.run_for(2 * SECOND)
     (failed,) = lab.of_kind("request_failed")
     assert (failed.api, failed.error) == ("JoinGroup", "TIMED_OUT")
     assert lab.of_kind("coordinator_unknown")[0].cause == "TIMED_OUT"
-    assert len(joins_of(list(lab.brokers[0].requests))) > 1
+    assert len(joins_of(lab.brokers[0].requests)) > 1
 
 
 def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMaker) -> None:
@@ -158,7 +165,7 @@ def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMak
     lab.coordinator = 1
     lab.brokers[0].host.crash()
     lab.run_for(2 * SECOND)
-    assert [request.member_id for request in joins_of(list(lab.brokers[1].requests))] == ["m-7"]
+    assert [request.member_id for request in joins_of(lab.brokers[1].requests)] == ["m-7"]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +190,7 @@ def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
     broker.answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
     node = lab.consumer()
     lab.run_for(2 * SECOND)
-    assert joins_of(list(broker.requests))[2].member_id == next_member_id
+    assert joins_of(broker.requests)[2].member_id == next_member_id
     unknown = [row.cause for row in lab.of_kind("coordinator_unknown")]
     assert unknown[:1] == ([code.name] if marks_unknown else [])
     assert member_status(node).state == "STABLE"
@@ -201,7 +208,7 @@ def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
     lab.consumer()
     lab.run_for(5 * SECOND)
     assert len(lab.brokers[0].of_type(SyncGroupRequest)) == 1
-    assert len(joins_of(list(lab.brokers[0].requests))) == 2
+    assert len(joins_of(lab.brokers[0].requests)) == 2
 
 
 def test_sync_group_answer_with_another_protocol_is_inconsistent(make_lab: LabMaker) -> None:
@@ -235,7 +242,7 @@ def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: 
     )
     lab.run_for(2 * SECOND)
     assert len(broker.of_type(HeartbeatRequest)) == 1
-    assert [join.member_id for join in joins_of(list(broker.requests))] == ["", "m-1", "m-1"]
+    assert [join.member_id for join in joins_of(broker.requests)] == ["", "m-1", "m-1"]
     assert len(lab.of_kind("partitions_assigned")) == 1
 
 
@@ -248,11 +255,13 @@ def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
     """
     lab = make_lab(1)
     # Version 0; one topic, `u`, with one partition, 0; user data null.
-    other = b"\x00\x00\x00\x00\x00\x01\x00\x01u\x00\x00\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff"
-    lab.brokers[0].answer(SyncGroupRequest, SyncGroupResponse(assignment=other))
+    assignment_of_u = (
+        b"\x00\x00\x00\x00\x00\x01\x00\x01u\x00\x00\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff"
+    )
+    lab.brokers[0].answer(SyncGroupRequest, SyncGroupResponse(assignment=assignment_of_u))
     node = lab.consumer()
     lab.run_for(SECOND)
-    assert len(joins_of(list(lab.brokers[0].requests))) == 3
+    assert len(joins_of(lab.brokers[0].requests)) == 3
     assert [str(partition) for partition in member_status(node).assigned] == ["t-0", "t-1"]
 
 
@@ -301,14 +310,11 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     lab.run_for(3 * SECOND)
     assert lab.committed == {0: 5, 1: 5}
-    # Positions of the last JoinGroup and of the last OffsetCommit among all requests.
-    kinds = [type(request) for request in broker.requests]
-    last_join = len(kinds) - 1 - kinds[::-1].index(JoinGroupRequest)
-    last_commit = len(kinds) - 1 - kinds[::-1].index(OffsetCommitRequest)
-    assert last_commit < last_join
+    last_commit = last_position(broker.requests, OffsetCommitRequest)
+    assert last_commit < last_position(broker.requests, JoinGroupRequest)
     (revoked,) = lab.of_kind("partitions_revoked")
     assert (revoked.member, revoked.generation) == ("m-1", 1)
-    rejoined = joins_of(list(broker.requests))[-1]
+    rejoined = joins_of(broker.requests)[-1]
     assert rejoined.member_id == "m-1"
     assert rejoined.reason == "group is already rebalancing"
 
@@ -330,9 +336,9 @@ def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMake
     assert [member.member_id for member in leave.members] == ["m-1"]
     assert lab.committed == {0: 3, 1: 3}
     assert member_status(node).assigned == ()
-    requests = len(lab.brokers[0].requests)
+    requests_after_close = len(lab.brokers[0].requests)
     lab.run_for(10 * SECOND)
-    assert len(lab.brokers[0].requests) == requests
+    assert len(lab.brokers[0].requests) == requests_after_close
 
 
 def test_closing_a_static_member_sends_no_leave_group(make_lab: LabMaker) -> None:
