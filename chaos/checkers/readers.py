@@ -20,11 +20,16 @@ that stays dead does not disturb its group: the others must take over its partit
    first record that waits, the reader's last progress, the reader's assignment. A group that
    commits in transactions may also wait for the end of a dead member's transaction. Only partitions
    with all replicas in sync are judged; in others new records may be invisible to readers.
+   Excused as "lost transaction": a reader that waits for its committed offset, in a group that
+   commits in transactions, if a partition of the group's coordinators lost data (`lost_data`). The
+   transaction may never end, and the offset stays unstable. The excuse is counted once for each
+   partition.
 
 A run with a `recovery_timeout` continues until each partition has a reader, and each partition that
 was written to since healing was also read since then.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -32,6 +37,7 @@ from chaos.checkers.base import Checker
 from chaos.checkers.consumed import decode_consumed
 from chaos.checkers.context import CheckContext, GroupExpectation, detail_of
 from chaos.checkers.evidence.board import Evidence
+from chaos.checkers.evidence.lost_data import LOSS_KINDS
 from chaos.checkers.evidence.owners import OWNER_KINDS
 from chaos.checkers.evidence.undisturbed import DISTURBING_KINDS
 from protocol.causes import MemberStateCause
@@ -41,6 +47,8 @@ from results_schema.results import CheckReport
 
 SLACK_US = 10_000_000
 """Time for appends, loads, retries and searches for a coordinator in a healthy cluster."""
+LOST_TRANSACTION = "lost transaction"
+"""Name of the excuse of rule 2."""
 _PROCESS_KINDS = frozenset(
     {
         TraceKind.NODE_STARTED,
@@ -51,6 +59,7 @@ _PROCESS_KINDS = frozenset(
     }
 )
 _PROGRESS_KINDS = (
+    TraceKind.OFFSETS_FETCHED,
     TraceKind.RECORDS_PRODUCED,
     TraceKind.RECORDS_CONSUMED,
     TraceKind.POSITION_RESET,
@@ -69,6 +78,8 @@ class _Read:
     # acknowledgement of the first record that waits, or the reader's last progress.
     unread: TraceRow | None = None
     read_since_healing: bool = False
+    # Whether its reader knows where to read: it has got a committed offset, or needs none.
+    has_position: bool = False
     reported: bool = False
 
 
@@ -80,12 +91,13 @@ class Readers(Checker):
         "while members of a group live and nothing disturbs it, every partition of its topics has "
         "a reader within two sessions and two rebalances, and what is written is read"
     )
-    kinds = frozenset({*OWNER_KINDS, *DISTURBING_KINDS, *_PROGRESS_KINDS})
+    kinds = frozenset({*OWNER_KINDS, *DISTURBING_KINDS, *_PROGRESS_KINDS, *LOSS_KINDS})
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._owners = self.evidence.owners
         self._replicas = self.evidence.replicas
+        self._lost_data = self.evidence.lost_data
         self._undisturbed = self.evidence.undisturbed
         self._reads = {  # group -> partition
             group_id: {partition: _Read() for partition in expected.partitions}
@@ -100,6 +112,7 @@ class Readers(Checker):
         self._healed = False
         self._over = False
         self._gaps = 0
+        self._excused: Counter[str] = Counter()
         self._longest_us = 0
 
     def judge(self, row: TraceRow) -> None:
@@ -117,6 +130,9 @@ class Readers(Checker):
                 return
             case TraceKind.POSITION_RESET:
                 self._observe_progress(row, row.offset or 0, has_read=False)
+                return
+            case TraceKind.OFFSETS_FETCHED:
+                self._observe_fetched_offset(row)
                 return
             case TraceKind.RUN_STAGE:
                 self._observe_stage(row)
@@ -166,6 +182,7 @@ class Readers(Checker):
             lasted_us = row.time_us - max(read.lost.time_us, quiet_us)
             self._longest_us = max(self._longest_us, lasted_us)
         read.lost = None
+        read.has_position = False
         read.reported = False
         if read.unread is not None:
             read.unread = row
@@ -211,12 +228,22 @@ class Readers(Checker):
         if lasted_us <= bound_us + margin_us:
             return
         read.reported = True
+        if read.lost is None and self._may_wait_for_lost_transaction(expected, read):
+            self._excused[LOST_TRANSACTION] += 1
+            return
         self.report_finding(
             f"{what} for {seconds(lasted_us)}, undisturbed; it may take {seconds(bound_us)}",
             evidence,
             group=group_id,
             partition=partition,
         )
+
+    def _may_wait_for_lost_transaction(self, expected: GroupExpectation, read: _Read) -> bool:
+        """Return True if the reader has no position, and its offset may be unstable for ever."""
+        if read.has_position or not expected.transaction_partitions:
+            return False
+        coordinators = (expected.offsets_partition, *expected.transaction_partitions)
+        return any(self._lost_data.of(partition) for partition in coordinators)
 
     def _reading_bound_us(self, expected: GroupExpectation) -> int:
         bound_us = 2 * expected.request_timeout_us + expected.application_us + SLACK_US
@@ -243,11 +270,19 @@ class Readers(Checker):
         if read is None:
             return
         read.reached = offset
+        read.has_position = True
         # A position that was reset is progress, but nothing was read.
         read.read_since_healing = read.read_since_healing or (self._healed and has_read)
         read.reported = False
         has_unread = self._written.get(row.partition or "", 0) > offset
         read.unread = row if has_unread else None
+
+    def _observe_fetched_offset(self, row: TraceRow) -> None:
+        """Note that a reader has got its committed offset; administrators fetch offsets, too."""
+        read = self._reads.get(row.group or "", {}).get(row.partition or "")
+        owners = self._owners.of(row.group or "", row.partition or "")
+        if read is not None and any(node == row.node for node, _ in owners):
+            read.has_position = True
 
     def _discard_unread(self, row: TraceRow) -> None:
         """Restart the reader's time: with a new leader or ISR, records may be lost or invisible."""
@@ -326,6 +361,7 @@ class Readers(Checker):
         partitions = sum(map(len, self._reads.values()))
         return self.report(
             judged=partitions if self._began else 0,
+            excused=dict(self._excused),
             seen={
                 "partitions": partitions,
                 "times_without_a_reader": self._gaps,

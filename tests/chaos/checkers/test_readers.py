@@ -19,11 +19,14 @@ BOUND_S = 2 * 10 + 5 + 2 * (3 + 1) + 10
 READING_S = 2 * 5 + 1 + 10
 
 
-def checker() -> Readers:
+def checker(*, transaction_partitions: tuple[str, ...] = ()) -> Readers:
     return Readers(
         CheckContext(
+            transaction_timeout_us=10_000_000,
+            transaction_cleanup_us=5_000_000,
             groups={
                 "g": GroupExpectation(
+                    transaction_partitions=transaction_partitions,
                     consumers=(C0, C1),
                     offsets_partition=OFFSETS_0,
                     commits=True,
@@ -34,7 +37,7 @@ def checker() -> Readers:
                     max_poll_interval_us=20_000_000,
                     application_us=1_000_000,
                 )
-            }
+            },
         )
     )
 
@@ -162,6 +165,54 @@ def test_reader_without_progress_is_found() -> None:
 
     # READING_S + 1
     assert "t-0: no member of g has read on from 0 for 22 s" in report.findings[0].summary
+
+
+def check_transactional(rows: Rows) -> CheckReport:
+    """Judge a group whose members commit in transactions."""
+    readers = checker(transaction_partitions=("__transaction_state-0",))
+    for row in rows.rows:
+        readers.observe(row)
+    return readers.finish()
+
+
+def lost_offsets() -> Rows:
+    """The offsets partition elects its last in-sync replica, whose disk was emptied."""
+    rows = Rows()
+    rows.elected(1, "broker-0", isr=[0])
+    rows.fault(2, "broker-0", disk="empty", nodes=["broker-0"])
+    rows.elected(3, "broker-0", isr=[0])
+    rows.healed(4, "broker-0")
+    return rows
+
+
+def then_without_progress(rows: Rows, *, fetched_at_s: int | None = None) -> Rows:
+    """Add a steady group of which nobody reads the record at 20 s."""
+    rows.assigned(5, C0, names=["t-0"])
+    rows.assigned(5, C1, names=["t-1"])
+    rows.stage(10, "steady")
+    if fetched_at_s is not None:
+        rows.fetched(fetched_at_s, C0, 0)
+    produced(rows, 20, 0)
+    # A transaction may also have to time out (10 s), and be cleaned up within two intervals of 5 s.
+    return end(rows, 20 + READING_S + 10 + 2 * 5 + 1)
+
+
+def test_reader_that_waits_for_a_lost_transaction_is_excused() -> None:
+    """Its offset is unstable for ever: the transaction's end went with the lost data."""
+    report = check_transactional(then_without_progress(lost_offsets()))
+
+    assert report.findings == ()
+    assert report.excused == {"lost transaction": 1}
+
+
+def test_excuse_needs_lost_data_and_a_missing_offset() -> None:
+    """A reader that got its offset, or whose coordinators lost nothing, has to read on."""
+    got_its_offset = check_transactional(then_without_progress(lost_offsets(), fetched_at_s=11))
+    nothing_lost = check_transactional(then_without_progress(Rows()))
+
+    for report in (got_its_offset, nothing_lost):
+        assert "no member of g has read on from 0" in report.findings[0].summary
+        assert report.excused == {}
 
 
 def test_reader_with_progress_passes() -> None:
