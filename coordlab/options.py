@@ -4,7 +4,9 @@ A command that passes its options to other functions declares them as fields of 
 their types. `as_one` builds the dataclass from the values that click has converted.
 
 A run's name is its path below the folder of runs. A PastRun is the directory of a run, also of one
-in progress. A space is a file from which `explore` draws the experiments of its seeds.
+in progress. A schedule is an experiment with its seed, which together determine a run in virtual
+time; its file may have a stamp of the code that wrote it. A space is a file from which `explore`
+draws the experiments of its seeds.
 """
 
 import dataclasses
@@ -53,7 +55,7 @@ ray_address_option = click.option(
     help="A running Ray cluster, e.g. `host:6379`; `local` starts one here.",
 )
 force_option = click.option(
-    "--force", is_flag=True, help="Play it although the file was written by other code or Python."
+    "--force", is_flag=True, help="Play the schedule although other code or Python wrote its file."
 )
 past_runs_argument = click.argument(
     "run_directories", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path)

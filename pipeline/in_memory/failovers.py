@@ -98,9 +98,8 @@ def failovers_of(trace: Trace) -> list[Failover]:
 def _later_coordinators(move: TableRow, tenures: list[TableRow]) -> tuple[tuple[str, int], ...]:
     """Return the coordinators of the new epoch and of later ones, with the start of their tenures.
 
-    A tenure starts when the broker's load has ended.
-
-    If the trace lacks the load of the elected leader, its tenure starts with its election.
+    A tenure starts when the broker's load has ended, or with the broker's election if the trace
+    lacks its load.
     """
     coordinators = [
         (tenure["broker"], tenure["start_us"])
