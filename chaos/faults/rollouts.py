@@ -284,6 +284,7 @@ class ScaleFault(_Gradual):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Prepare the change; the runner takes its first step."""
         args = msgspec.convert(planned.args, ScaleArgs)
+        total = _members_total(aim)
         # An autoscaler has one desired size. Two of them in force would undo each other for ever.
         for earlier in tools.under_way.values():
             if isinstance(earlier, Scaling) and not set(aim.nodes).isdisjoint(earlier.places):
@@ -295,7 +296,8 @@ class ScaleFault(_Gradual):
             kills=args.stop == "kill",
             grace_us=microseconds(args.grace_period),
             places=aim.nodes,
-            spare=frozenset(aim.nodes[_members_total(aim) :]),
+            # By index: `aim.nodes` lacks the places of late members that have not started.
+            spare=frozenset(place for place in aim.nodes if _index_of(place) >= total),
             lost=tools.lost,
             joined=tools.joined,
         )

@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from chaos.checkers.context import detail_of
 from chaos.experiment.rules.all_rules import errors
 from chaos.experiment.structs import Experiment, LateMembersDefinition
 from chaos.exploration.play import PlayResult, play
@@ -421,6 +422,12 @@ def test_place_of_a_late_member_is_reserved_for_the_plan() -> None:
     (entry,) = run.results.faults
     assert entry.resolved["started"] == ["consumer-readers-3"]
     assert run.results.reasons == ()
+    # The member in the spare place is expected, too: the run does not wait for its whole
+    # `liveness_timeout` of 60 s for a group of one member less.
+    begins = {
+        detail_of(row)["stage"]: row.time_us for row in run.rows if row.kind == TraceKind.RUN_STAGE
+    }
+    assert begins["verifying"] - begins["liveness"] < 1 * S
 
 
 @pytest.mark.parametrize(
