@@ -83,6 +83,16 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: bool = False
 
 
+def longest_between_polls_us(
+    config: ConsumerConfig, *, poll_timeout_ms: int, record_us: int
+) -> int:
+    """Return the longest time between two polls of an application.
+
+    One poll waits, and returns `max.poll.records` records, each of which takes `record_us`.
+    """
+    return 1_000 * poll_timeout_ms + config.max_poll_records * record_us
+
+
 class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One consumer of a group, and the behaviour of its application.
 
@@ -114,9 +124,12 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def longest_between_polls_us(self) -> int:
-        """The longest time between two polls: one waits, and returns `max.poll.records` records."""
-        record_us = self.process_us + self.process_spread_us
-        return 1_000 * self.poll_timeout_ms + self.config.max_poll_records * record_us
+        """The longest time between two polls, if each record takes as long as it may."""
+        return longest_between_polls_us(
+            self.config,
+            poll_timeout_ms=self.poll_timeout_ms,
+            record_us=self.process_us + self.process_spread_us,
+        )
 
 
 class TopicFilterSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -87,9 +87,9 @@ class Compaction:
         """The cleaned batches, which replace `_sources`."""
         # The map pass begins after the clean batches: a key in them is replaced only by a record of
         # a dirty batch.
-        clean_batches = [one for one in self._sources if one.base_offset < first_dirty_offset]
-        # Progress of the two passes: index in `_sources` of the next batch to map or to filter.
-        self._mapped = len(clean_batches)
+        # Progress of the two passes: index in `_sources` of the next batch to map or to filter. The
+        # sum counts the clean batches, which come first.
+        self._mapped = sum(batch.base_offset < first_dirty_offset for batch in self._sources)
         self._filtered = 0
         self._epoch = -1
         """Leader epoch of the batch that was filtered last."""
@@ -198,8 +198,7 @@ class Compaction:
         # cleaning has removed the marker. Neither ends a transaction, so neither gets a horizon.
         if decode_marker(batch) is None:
             return False
-        has_data = self._has_data.pop(batch.producer_id, False)
-        return not has_data
+        return not self._has_data.pop(batch.producer_id, False)
 
     def _keep(self, batch: RecordBatch, kept: list[tuple[int, Record]], horizon_ms: int) -> None:
         """Add a batch with the records that are left to the cleaned batches, or leave it out."""

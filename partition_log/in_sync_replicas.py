@@ -251,12 +251,12 @@ class InSyncReplicas:
         # The follower's fetches must come from its registered incarnation. After a restart, perhaps
         # without its disk, the broker has a new epoch, and its earlier fetches prove nothing about
         # its log.
-        registered_epoch = self._eligible.get(broker)
-        if registered_epoch is None or follower.broker_epoch is None:
+        registered = self._eligible.get(broker)
+        if registered is None or follower.broker_epoch is None:
             return False
         # -1: the last Fetch was of a version without a broker epoch. As in Kafka the follower may
         # join nevertheless, because its incarnation cannot be checked.
-        return follower.broker_epoch in (-1, registered_epoch)
+        return follower.broker_epoch in (-1, registered)
 
     def _is_caught_up(self, follower: FollowerState, now_us: int) -> bool:
         """Return True if the follower was at the log end within replica.lag.time.max.ms."""

@@ -57,6 +57,11 @@ class GroupExpectation:
     rebalance_timeout_us: int = 300_000_000
 
     @property
+    def coordinator_partitions(self) -> tuple[str, ...]:
+        """Partitions whose leaders are the coordinators of the group and of its transactions."""
+        return (self.offsets_partition, *self.transaction_partitions)
+
+    @property
     def join_us(self) -> int:
         """Time that a member waits for its JoinGroup's answer, if above `request.timeout.ms`."""
         return self.rebalance_timeout_us + JOIN_GROUP_EXTRA_MS * 1_000

@@ -45,7 +45,7 @@ from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS
 from chaos.checkers.evidence.fenced_members import FENCING_KINDS
 from chaos.checkers.evidence.living_members import PRESENCE_KINDS
-from chaos.checkers.evidence.lost_data import LOSS_KINDS
+from chaos.checkers.evidence.lost_data import LOSS_KINDS, LOST_TRANSACTION
 from chaos.checkers.evidence.open_transactions import OPEN_KINDS
 from chaos.checkers.evidence.replicas import REPLICA_KINDS
 from chaos.checkers.evidence.session_ends import SESSION_KINDS, Session, SessionEnds
@@ -478,7 +478,7 @@ class Liveness(Checker):
         of_members = [
             name for consumer in self._present(group_id) for name in assigned.get(consumer, ())
         ]
-        coordinators = (expected.offsets_partition, *expected.transaction_partitions)
+        coordinators = expected.coordinator_partitions
         for partition in (*coordinators, *of_members):
             known = self._replicas.of(partition)
             if known is None or known.leader:
@@ -502,7 +502,7 @@ class Liveness(Checker):
             for partition in coordinators:
                 if self._lost_data.of(partition):
                     return _Excuse(
-                        name="lost transaction",
+                        name=LOST_TRANSACTION,
                         case=f"{partition} lost data: it may have left a transaction without its "
                         "end",
                     )
@@ -579,7 +579,7 @@ class Liveness(Checker):
           row of the marker. So the state of the transaction shows whether it was carried out.
         """
         expected, assigned = self.context.groups[group_id], self._groups[group_id].assigned
-        partitions = dict.fromkeys((expected.offsets_partition, *expected.transaction_partitions))
+        partitions = dict.fromkeys(expected.coordinator_partitions)
         for consumer in self._present(group_id):
             partitions.update(dict.fromkeys(assigned.get(consumer, ())))
         rows = []

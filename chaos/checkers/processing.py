@@ -290,7 +290,7 @@ class Processing(Checker):
         expected = self.context.groups.get(group)
         sources = [partition]
         if expected is not None:
-            sources += [expected.offsets_partition, *expected.transaction_partitions]
+            sources += expected.coordinator_partitions
         if any(self._lost_data.of(source) for source in sources):
             self._skipped["skipped_where_data_was_lost_with_the_last_replica"] += end - start
             return

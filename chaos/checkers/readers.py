@@ -3,8 +3,8 @@
 A partition has a reader while a member with a running process owns it. Partitions are judged after
 the steady state (the stage of the run that begins when every group is Stable with all its members),
 in the time in which nothing disturbs the group (`undisturbed`). Healing is the beginning of the
-stage `liveness`: every fault has been undone. A dead member
-that stays dead does not disturb its group: the others must take over its partitions.
+stage `liveness`: every fault has been undone. A dead member that stays dead does not disturb its
+group: the others must take over its partitions.
 
 1. A partition without a reader gets one within the sum of
    - two sessions: of the member that had it, and of a member that died after joining the next
@@ -37,7 +37,7 @@ from chaos.checkers.base import Checker
 from chaos.checkers.consumed import decode_consumed
 from chaos.checkers.context import CheckContext, GroupExpectation, detail_of
 from chaos.checkers.evidence.board import Evidence
-from chaos.checkers.evidence.lost_data import LOSS_KINDS
+from chaos.checkers.evidence.lost_data import LOSS_KINDS, LOST_TRANSACTION
 from chaos.checkers.evidence.owners import OWNER_KINDS
 from chaos.checkers.evidence.undisturbed import DISTURBING_KINDS
 from protocol.causes import MemberStateCause
@@ -47,8 +47,6 @@ from results_schema.results import CheckReport
 
 SLACK_US = 10_000_000
 """Time for appends, loads, retries and searches for a coordinator in a healthy cluster."""
-LOST_TRANSACTION = "lost transaction"
-"""Name of the excuse of rule 2."""
 _PROCESS_KINDS = frozenset(
     {
         TraceKind.NODE_STARTED,
@@ -242,8 +240,7 @@ class Readers(Checker):
         """Return True if the reader has no position, and its offset may be unstable for ever."""
         if read.has_position or not expected.transaction_partitions:
             return False
-        coordinators = (expected.offsets_partition, *expected.transaction_partitions)
-        return any(self._lost_data.of(partition) for partition in coordinators)
+        return any(self._lost_data.of(partition) for partition in expected.coordinator_partitions)
 
     def _reading_bound_us(self, expected: GroupExpectation) -> int:
         bound_us = 2 * expected.request_timeout_us + expected.application_us + SLACK_US

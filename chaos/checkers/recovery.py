@@ -311,7 +311,7 @@ class Recovery(Checker):
             # Condition 3 judges the transaction; its offsets can only be stable after its end.
             if detail_of(state).get("transactional_id") in self._transactions.open:
                 continue
-            partitions = (expected.offsets_partition, *expected.transaction_partitions)
+            partitions = expected.coordinator_partitions
             if any(self._cannot_end_transactions(partition) for partition in partitions):
                 continue
             yield _Open(

@@ -241,7 +241,7 @@ class Rollout:
         A rollout that is blocked in this way may wait for ever: all places are taken and no member
         may be missing, or other faults ended members that stay down.
         """
-        is_busy = self._stopping or any(successor.ready_at_us is None for successor in self.done)
+        is_busy = self._stopping or not self._all_ready()
         if is_busy:
             self._blocked_since_us = None
         elif self._blocked_since_us is None:
@@ -353,8 +353,7 @@ class Rollout:
 
     def _may_stop(self, status: ClusterStatus) -> bool:
         """Return True if the first of `old` may be stopped now."""
-        busy = self._stopping or any(successor.ready_at_us is None for successor in self.done)
-        if self.orders.in_batches and busy and not self._is_batch_open():
+        if self.orders.in_batches and not self._is_batch_open():
             return False
         available = sum(status.nodes.get(node) is NodeState.UP for node in self.old)
         available += sum(successor.ready_at_us is not None for successor in self.done)
@@ -369,6 +368,10 @@ class Rollout:
         The batch is closed from the moment one of its members has a successor, until all of its
         successors are ready.
         """
+        return self._all_ready()
+
+    def _all_ready(self) -> bool:
+        """Return True if every successor is ready."""
         return all(successor.ready_at_us is not None for successor in self.done)
 
     def _never_starts(self, number: int) -> bool:
@@ -380,7 +383,7 @@ class Rollout:
             not self.old
             and not self._stopping
             and len(self.done) == self._wanted
-            and all(successor.ready_at_us is not None for successor in self.done)
+            and self._all_ready()
         )
 
     def _next_us(self, now_us: int) -> int:

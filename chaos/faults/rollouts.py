@@ -228,7 +228,7 @@ class RolloutFault(_Gradual):
             ),
             old=up[::-1],  # as a StatefulSet does: the member with the highest index stops first
             spare=spare,
-            extra=frozenset(place for place in aim.nodes if _index_of(place) >= total),
+            extra=_extra_places(aim),
             lost=tools.lost,
             joined=tools.joined,
         )
@@ -284,7 +284,6 @@ class ScaleFault(_Gradual):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Prepare the change; the runner takes its first step."""
         args = msgspec.convert(planned.args, ScaleArgs)
-        total = _members_total(aim)
         # An autoscaler has one desired size. Two of them in force would undo each other for ever.
         for earlier in tools.under_way.values():
             if isinstance(earlier, Scaling) and not set(aim.nodes).isdisjoint(earlier.places):
@@ -296,8 +295,7 @@ class ScaleFault(_Gradual):
             kills=args.stop == "kill",
             grace_us=microseconds(args.grace_period),
             places=aim.nodes,
-            # By index: `aim.nodes` lacks the places of late members that have not started.
-            spare=frozenset(place for place in aim.nodes if _index_of(place) >= total),
+            spare=_extra_places(aim),
             lost=tools.lost,
             joined=tools.joined,
         )
@@ -315,6 +313,15 @@ def _group_of(fault: FaultDefinition, experiment: Experiment) -> GroupDefinition
     """Return the target's group, or None if it does not exist: the target's check reports this."""
     split = split_target(fault.target or "")
     return None if split is None else experiment.groups.get(split[1])
+
+
+def _extra_places(aim: Aim) -> frozenset[NodeName]:
+    """Return the places beyond the members that the experiment names.
+
+    By index, not by position: `aim.nodes` lacks the places of late members that have not started.
+    """
+    total = _members_total(aim)
+    return frozenset(place for place in aim.nodes if _index_of(place) >= total)
 
 
 def _index_of(place: NodeName) -> int:

@@ -82,7 +82,8 @@ def _fetch_when_committed(
         if isinstance(shard, ErrorCode) or shard.above_high_watermark.is_empty:
             fetch.groups.append(group)
         else:
-            fetch.groups.append(None)  # the place for `group`, once it may be sent
+            # The place for `group`, once it may be sent.
+            fetch.groups.append(None)
             hold(turn, shard, HeldFetch(fetch=fetch, index=index, group=group))
     answer_if_complete(turn, fetch)
 

@@ -28,6 +28,8 @@ LOSS_KINDS = frozenset(
 )
 """Kinds of rows that LostData must see."""
 EMPTY_DISK = "empty"
+LOST_TRANSACTION = "lost transaction"
+"""Name of the excuse that a transaction may never end, because a loss took its records."""
 
 
 @dataclass(slots=True)

@@ -56,7 +56,7 @@ class Undisturbed:
         }
         self._groups = {
             group_id: _Group(
-                coordinators=(expected.offsets_partition, *expected.transaction_partitions),
+                coordinators=expected.coordinator_partitions,
                 alive=dict.fromkeys(
                     consumer for consumer in expected.consumers if consumer not in expected.late
                 ),

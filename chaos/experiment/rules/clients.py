@@ -10,6 +10,7 @@ from chaos.experiment.problems import Problem
 from chaos.experiment.rules.limits import WARNINGS, broken_limits
 from chaos.experiment.rules.semantic_checks import problem
 from chaos.experiment.structs import GroupDefinition, ProducerDefinition
+from cluster.spec import longest_between_polls_us
 from protocol.config import BrokerConfig, ConsumerConfig, ProducerConfig
 
 _DEFAULT_DELIVERY_MS = ProducerConfig().delivery_timeout_ms
@@ -53,8 +54,10 @@ def consumer_warnings(
         )
     poll_ms = config.max_poll_interval_ms
     record_us = group.process_bounds_us[1]
-    # The longest time between two polls: one poll that waits, then its full batch is processed.
-    longest_ms = group.poll_timeout_ms + config.max_poll_records * record_us // 1_000
+    longest_us = longest_between_polls_us(
+        config, poll_timeout_ms=group.poll_timeout_ms, record_us=record_us
+    )
+    longest_ms = longest_us // 1_000
     if longest_ms >= poll_ms:
         yield problem(
             f"{path}.max.poll.interval.ms",

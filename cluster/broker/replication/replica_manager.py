@@ -450,9 +450,9 @@ class ReplicaManager:
         self._is_completing = False
 
     def _tell_offsets_logs(self, moved: dict[TopicPartition, Partition | None]) -> None:
-        for name, changed_partition in moved.items():
+        for name, known in moved.items():
             # A deleted partition is no longer in `_partitions`; `moved` itself has it.
-            partition = changed_partition or self._partitions.get(name)
+            partition = known or self._partitions.get(name)
             if name.topic == CONSUMER_OFFSETS and partition is not None and self._log_moved:
                 self._log_moved(partition)
 

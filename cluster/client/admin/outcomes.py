@@ -101,11 +101,11 @@ def coordinators(
     """Return the coordinator of each group."""
     # The error of a group that the answer does not mention.
     missing = ClientError(ErrorCode.UNKNOWN_SERVER_ERROR.name, retriable=False)
-    by_group: dict[str, BrokerId | ClientError] = dict.fromkeys(keys, missing)
-    for coordinator in response.coordinators:
-        refused = failure(coordinator.error_code)
-        by_group[coordinator.key] = BrokerId(coordinator.node_id) if refused is None else refused
-    return by_group
+    found: dict[str, BrokerId | ClientError] = dict.fromkeys(keys, missing)
+    for each in response.coordinators:
+        refused = failure(each.error_code)
+        found[each.key] = BrokerId(each.node_id) if refused is None else refused
+    return found
 
 
 def failure(code: ErrorCode) -> ClientError | None:
