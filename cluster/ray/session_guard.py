@@ -7,9 +7,11 @@ daemon on a machine; a session is one life of that Ray, with a folder of its own
 
 1. If the driver ends its Ray, it sends a byte, and the guard exits.
 2. If the driver is killed, the pipe ends without a byte. The raylet and the workers end by
-   themselves. The guard kills each process that Ray started for that raylet and that has a file of
-   the session open, and removes the session's folder.
+   themselves. The guard kills each of Ray's processes that has a file of the session open, and
+   removes the session's folder.
 
+Ray's processes have a title such as `ray::DashboardAgent` or, until they have set it, a variable
+from their raylet. The title alone stays: an agent writes it over its environment.
 The guard finds processes by /proc, so only on Linux; elsewhere the next start removes the folder.
 """
 
@@ -22,8 +24,10 @@ import time
 from pathlib import Path
 
 _CLOSED = b"."
+_TITLE = b"ray::"
+"""How the titles of Ray's agents and workers begin."""
 _STARTED_BY_RAYLET = b"RAY_RAYLET_PID="
-"""An environment variable of each process that a raylet starts: agents and workers."""
+"""An environment variable of each process that a raylet starts, until it has a title."""
 _PATIENCE_S, _POLL_S = 10.0, 0.1
 """Time after which `end_session` gives up, and the interval of its checks."""
 
@@ -51,7 +55,7 @@ class SessionGuard:
 
 
 def processes_of(folder: Path, proc: Path = Path("/proc")) -> list[int]:
-    """Return the processes that a raylet started and that have a file below `folder` open."""
+    """Return Ray's agents and workers that have a file below `folder` open."""
     if not proc.is_dir():
         return []
     return [
@@ -62,9 +66,10 @@ def processes_of(folder: Path, proc: Path = Path("/proc")) -> list[int]:
 
 
 def _belongs_to(process: Path, folder: Path) -> bool:
-    """Return True if a raylet started the process, and it has a file of the session open."""
+    """Return True if it is an agent or a worker, and has a file of the session open."""
     try:
-        if _STARTED_BY_RAYLET not in (process / "environ").read_bytes():
+        titled = (process / "cmdline").read_bytes().startswith(_TITLE)
+        if not titled and _STARTED_BY_RAYLET not in (process / "environ").read_bytes():
             return False
         opened = list((process / "fd").iterdir())
     except OSError:  # it has ended, or belongs to another user

@@ -23,10 +23,13 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="need
 HOLD = "import sys; file = open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
 
 
-def start_holder(file: Path, **environment: str) -> "subprocess.Popen[str]":
+def start_holder(
+    file: Path, *, title: str = "holder", **environment: str
+) -> "subprocess.Popen[str]":
     """Start a process that has `file` open."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(file)],
+        [title, "-I", "-S", "-c", HOLD, str(file)],
+        executable=os.path.realpath(sys.executable),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -51,13 +54,18 @@ def session(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def agent(session: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Yield a process as a raylet starts it: with a file of the session open.
+@pytest.fixture(params=["just started", "titled"])
+def agent(session: Path, request: pytest.FixtureRequest) -> Iterator["subprocess.Popen[str]"]:
+    """Yield an agent of the session, which has one of its files open.
 
-    A user's process lacks the variable RAY_RAYLET_PID; its value does not matter.
+    At its start an agent has the variable RAY_RAYLET_PID, whose value does not matter. Later it has
+    a title, and the variable may be gone: Ray writes titles over the environment. A user's process
+    has neither.
     """
-    process = start_holder(session / "agent.log", RAY_RAYLET_PID="1")
+    if request.param == "titled":
+        process = start_holder(session / "agent.log", title="ray::DashboardAgent")
+    else:
+        process = start_holder(session / "agent.log", RAY_RAYLET_PID="1")
     yield process
     process.kill()
     process.communicate()
@@ -76,10 +84,10 @@ def others(session: Path) -> Iterator[list["subprocess.Popen[str]"]]:
         process.communicate()
 
 
-def test_processes_of_a_session_are_those_that_its_raylet_started(
+def test_processes_of_a_session_are_its_agents(
     session: Path, agent: "subprocess.Popen[str]", others: list["subprocess.Popen[str]"]
 ) -> None:
-    """A process of the session has one of its files open and the variable of a raylet."""
+    """A user's process with the same file open is none, nor is an agent of another session."""
     assert processes_of(session) == [agent.pid]
 
 
