@@ -28,7 +28,8 @@ it shows that something happened to a member; otherwise it is a finding. These r
 5. The end or start of a member's process, or a fault that is an order to the groups.
 
 Facts about a group are discarded if its partition then loses data with the last in-sync replica
-(`lost_data`).
+(`lost_data`). Its generation is then the one that the coordinator loads next, and members of a lost
+generation are refused for a reason.
 """
 
 from dataclasses import dataclass, field
@@ -66,7 +67,7 @@ class _Group:
     stable_before: TraceRow | None = None  # the row that made it Stable before the fault
     happened: list[TraceRow] = field(default_factory=list)  # rows that make a rebalance needed
     trail: list[TraceRow] = field(default_factory=list)  # evidence: rows since the fault
-    generation: TraceRow | None = None  # the row that began it
+    generation: TraceRow | None = None  # the row that began it or, after a loss, loaded it
     # (broker, member) -> the last SESSION_RESTARTED: the broker's last request from the member
     heard: dict[tuple[str, str], TraceRow] = field(default_factory=dict)
     began: dict[str, TraceRow] = field(default_factory=dict)  # broker -> its last rebalance
@@ -82,6 +83,10 @@ class _Group:
             and member in detail_of(began).get("members", ())
             and not any(row.member == member for row in self.happened)
         )
+
+    def has_lost_generation(self) -> bool:
+        """Return True if the generation began before its partition last lost data."""
+        return self.generation is not None and self.generation.time_us <= self.lost_at_us
 
 
 class NeedlessRebalance(Checker):
@@ -332,7 +337,11 @@ class NeedlessRebalance(Checker):
         """Follow a row of a broker about a group; judge removals and rebalances."""
         is_its_coordinator = row.node == self._coordinators.coordinator(group_id)
         match row.kind:
-            case TraceKind.GROUP_LOADED | TraceKind.MEMBER_ADDED:
+            case TraceKind.GROUP_LOADED:
+                group.trail.append(row)
+                if is_its_coordinator and group.has_lost_generation():
+                    group.generation = row
+            case TraceKind.MEMBER_ADDED:
                 group.trail.append(row)
             case TraceKind.MEMBER_REMOVED:
                 self._judge_removal(group, group_id, row)

@@ -6,7 +6,13 @@ import pytest
 
 from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.needless_rebalance import NeedlessRebalance
-from protocol.causes import IgnoredCause, MemberStateCause, RebalanceCause, RemovalCause
+from protocol.causes import (
+    IgnoredCause,
+    KillCause,
+    MemberStateCause,
+    RebalanceCause,
+    RemovalCause,
+)
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
@@ -594,6 +600,34 @@ def test_live_member_that_its_coordinator_refuses_is_found(
         rows.member_removed(60, "broker-1", f"{C0}-id")
     rows.member_state(61, C0, "UNJOINED", before="STABLE", generation=generation, error=error)
     rebalance(rows, 62)
+
+    assert check(rows).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("is_lost", "outcome"), [(True, CheckOutcome.PASS), (False, CheckOutcome.VIOLATED)]
+)
+def test_member_of_a_lost_generation_may_be_refused(
+    *, is_lost: bool, outcome: CheckOutcome
+) -> None:
+    """Generation 2, in which it joined, was only in the log of a machine that lost power.
+
+    Corpus: members_of_a_generation_lost_with_a_disk.
+    """
+    rows = Rows()
+    rows.elected(0.5, "broker-1", [1])
+    rows.load_completed(1, "broker-1", 0)
+    rows.generation_started(3, "broker-1", 2, [f"{C0}-id", f"{C1}-id"])
+    rows.group_state(3, "broker-1", "CompletingRebalance", "Stable", generation=2)
+    if is_lost:
+        rows.add(4, "driver", TraceKind.NODE_KILLED, peer="broker-1", cause=KillCause.POWER_LOSS)
+    rows.elected(6, "broker-1", [1])
+    rows.load_completed(7, "broker-1", 1)
+    rows.group_loaded(7, "broker-1", members=[f"{C1}-id"])
+    rows.fault(10, "broker-0")
+    rows.add(11, C0, TraceKind.COORDINATOR_FOUND, group="g", peer="broker-1")
+    rows.member_state(12, C0, "UNJOINED", before="STABLE", generation=2, error="UNKNOWN_MEMBER_ID")
+    rebalance(rows, 12)
 
     assert check(rows).outcome is outcome
 
