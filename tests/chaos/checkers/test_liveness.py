@@ -1,4 +1,9 @@
-"""The liveness checker finds groups that never recover, and excuses those that need not."""
+"""The liveness checker finds groups that never recover, and excuses those that need not.
+
+Times are seconds of the trace. Most traces heal all faults at 40 s. From then on the checker gives
+each group 60 s to become live: to be Stable, and to have a commit of each member acknowledged.
+"Planted bug" in a docstring names a bug that the situation would show.
+"""
 
 import pytest
 
@@ -9,9 +14,10 @@ from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 C0, C1 = "consumer-g-0", "consumer-g-1"
-
-
+"""The two members of group `g`; their member ids are `consumer-g-0-id` and `consumer-g-1-id`."""
 TRANSACTIONS = "__transaction_state-1"
+"""The partition of the members' transaction coordinator, in tests with transactions."""
+LIVENESS_BOUND_US = 60_000_000
 
 
 def check(
@@ -21,6 +27,7 @@ def check(
     late: tuple[str, ...] = (),
     transactions: tuple[str, ...] = (),
 ) -> CheckReport:
+    """Return the checker's report of a trace; `late` names consumers that start during the run."""
     checker = Liveness(
         CheckContext(
             groups={
@@ -34,7 +41,7 @@ def check(
             },
             min_insync_replicas=2,
             transaction_min_isr=3,
-            liveness_timeout_us=60_000_000,
+            liveness_timeout_us=LIVENESS_BOUND_US,
         )
     )
     for row in rows.rows:
@@ -43,7 +50,7 @@ def check(
 
 
 def healed_group() -> Rows:
-    """A Stable group of two, a failover, and healing at 40 s."""
+    """Rows of a Stable group of two, a failover to broker-1 at 8 s, and healing at 40 s."""
     rows = Rows()
     rows.group_state(1, "broker-0", "CompletingRebalance", "Stable")
     for consumer in (C0, C1):
@@ -56,13 +63,14 @@ def healed_group() -> Rows:
 
 
 def finish(rows: Rows, verifying_s: float) -> Rows:
+    """End the checker's watch at `verifying_s`, and return the rows."""
     rows.stage(verifying_s, "verifying")
     rows.stage(verifying_s + 1, "stopping")
     return rows
 
 
 def test_group_that_commits_again_after_healing_passes() -> None:
-    """This is the ordinary end."""
+    """The slower member commits 0.3 s after healing."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
     rows.committed(40.3, C1, 1)
@@ -98,7 +106,7 @@ def test_group_stuck_in_a_rebalance_is_found() -> None:
 
 
 def test_group_that_recovered_too_late_is_found() -> None:
-    """The bound is part of the promise."""
+    """C1 commits at 105 s, and the bound ends at 100 s."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
     rows.committed(105, C1, 1)
@@ -107,7 +115,7 @@ def test_group_that_recovered_too_late_is_found() -> None:
 
 
 def test_group_without_quorum_is_allowed_to_be_down() -> None:
-    """Too few replicas in sync: nothing is promised, and nothing is proven."""
+    """Its offsets partition has one replica in sync, and min.insync.replicas is 2."""
     rows = healed_group()
     rows.add(41, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [1]})
 
@@ -118,19 +126,19 @@ def test_group_without_quorum_is_allowed_to_be_down() -> None:
 
 
 def test_group_that_was_observed_too_briefly_proves_nothing() -> None:
-    """An interrupted wait is neither a pass nor a violation."""
+    """The run ends the watch 5 s after healing, before the bound."""
     report = check(finish(healed_group(), 45))
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
 
 
 def test_group_that_does_not_commit_only_needs_to_be_stable() -> None:
-    """Members without commits are live by their protocol state."""
+    """Its members never commit, by their settings."""
     assert check(finish(healed_group(), 41), commits=False).outcome is CheckOutcome.PASS
 
 
 def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
-    """In a move the old broker unloads the group after the new one has loaded it."""
+    """broker-0 unloads the group (state Dead) after broker-1 has loaded it."""
     rows = healed_group()
     rows.load_completed(40.1, "broker-1", 1)
     rows.group_state(40.15, "broker-0", "Stable", "Dead")
@@ -144,7 +152,11 @@ def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
 def test_broker_elected_again_before_it_learned_of_another_coordinates_without_a_load(
     cause: str,
 ) -> None:
-    """Corpus: `coordinator_elected_again_before_it_heard_of_another`."""
+    """broker-0 coordinates if it ignores the load because the group is still in its memory.
+
+    With the other cause broker-0 does not coordinate, and the group is not live.
+    Corpus: `coordinator_elected_again_before_it_heard_of_another`.
+    """
     rows = healed_group()
     rows.load_completed(40.05, "broker-1", 1)
     rows.add(
@@ -160,12 +172,12 @@ def test_broker_elected_again_before_it_learned_of_another_coordinates_without_a
     rows.committed(40.2, C0, 1)
     rows.committed(40.3, C1, 1)
 
-    passed = check(finish(rows, 101)).outcome is CheckOutcome.PASS
-    assert passed is (cause == "already loaded or loading")
+    is_live = check(finish(rows, 101)).outcome is CheckOutcome.PASS
+    assert is_live is (cause == "already loaded or loading")
 
 
 def test_group_that_its_newest_coordinator_does_not_have_is_found() -> None:
-    """Planted bug: the group's records were not loaded; the old broker's state is no excuse."""
+    """Planted bug: broker-2 loads the partition without the group, which broker-1 still has."""
     rows = healed_group()
     rows.load_completed(40.1, "broker-2", 2)
     rows.committed(40.2, C0, 1)
@@ -178,7 +190,7 @@ def test_group_that_its_newest_coordinator_does_not_have_is_found() -> None:
 
 
 def test_member_without_partitions_need_not_commit() -> None:
-    """With more members than partitions an idle member has nothing to commit."""
+    """C1 has nothing to commit."""
     rows = healed_group()
     rows.assigned(40.1, C1, partitions=0)
     rows.committed(40.2, C0, 1)
@@ -187,7 +199,11 @@ def test_member_without_partitions_need_not_commit() -> None:
 
 
 def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
-    """Corpus: `static_member_whose_new_id_was_never_stored`."""
+    """C0 rejoins with the id `new`, is fenced and ends; the next coordinator loads the id `old`.
+
+    Without that load no failover lost the id, and C0 is expected.
+    Corpus: `static_member_whose_new_id_was_never_stored`.
+    """
     for lost in (True, False):
         rows = healed_group()
         rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
@@ -207,13 +223,13 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
             rows.load_completed(37.1, "broker-2", 2)
             rows.group_state(42, "broker-2", "CompletingRebalance", "Stable")
 
-        report = check(finish(rows, 101 if not lost else 85))
+        report = check(finish(rows, 85 if lost else 101))
 
         assert (report.outcome is CheckOutcome.PASS) is lost, report.note
 
 
 def fenced_after_it_was_stable() -> Rows:
-    """A static member is Stable with its new id, which the next coordinator does not load."""
+    """Rows of static member C0, which becomes Stable with its new member id at broker-1."""
     rows = healed_group()
     rows.load_completed(8, "broker-1", 1)
     rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
@@ -222,6 +238,7 @@ def fenced_after_it_was_stable() -> Rows:
 
 
 def fence_at_the_next_coordinator(rows: Rows) -> CheckReport:
+    """Let broker-2 load the group with the old id and fence C0; return the report."""
     rows.group_loaded(42, "broker-2", members=["old", f"{C1}-id"])
     rows.load_completed(42, "broker-2", 2)
     rows.member_state(42.5, C0, "UNJOINED", member="new", cause="left", error="FENCED_INSTANCE_ID")
@@ -232,7 +249,7 @@ def fence_at_the_next_coordinator(rows: Rows) -> CheckReport:
 
 
 def test_static_member_fenced_after_it_was_stable_is_found() -> None:
-    """Planted bug: the new id of a static member in a Stable group is answered and not stored."""
+    """Planted bug: a coordinator answers with a new member id that it has not stored."""
     report = fence_at_the_next_coordinator(fenced_after_it_was_stable())
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -240,9 +257,9 @@ def test_static_member_fenced_after_it_was_stable_is_found() -> None:
 
 
 def test_stored_id_that_is_lost_with_the_last_replica_in_sync_is_excused() -> None:
-    """Data on a lost disk alone is not promised."""
+    """broker-2 is the only replica in sync, loses power and leads again: its data may be lost."""
     rows = fenced_after_it_was_stable()
-    alone: dict[str, object] = {"isr": [2], "reason": "?"}
+    only_broker_2: dict[str, object] = {"isr": [2], "reason": "?"}
     rows.add(41, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [2]})
     rows.add(41.1, "driver", TraceKind.NODE_KILLED, peer="broker-2", cause="power loss")
     rows.add(
@@ -252,7 +269,7 @@ def test_stored_id_that_is_lost_with_the_last_replica_in_sync_is_excused() -> No
         partition=OFFSETS_0,
         peer="broker-2",
         leader_epoch=2,
-        detail=alone,
+        detail=only_broker_2,
     )
 
     report = fence_at_the_next_coordinator(rows)
@@ -262,17 +279,17 @@ def test_stored_id_that_is_lost_with_the_last_replica_in_sync_is_excused() -> No
     assert f"excused: {C0} stopped" in report.note
 
 
-def ended(rows: Rows, time_s: float, error: str) -> None:
-    """The application of C0 ends with an error that its poll threw."""
+def end_application(rows: Rows, time_s: float, error: str) -> None:
+    """Let the application of C0 end with an error that its poll threw."""
     rows.member_state(
         time_s, C0, "UNJOINED", before="PREPARING_REBALANCE", cause="left", error=error
     )
 
 
 def test_consumer_stopped_by_an_error_is_found_even_before_the_steady_state() -> None:
-    """The run never reaches healing, and its verdict is more than unknown."""
+    """Without healing no group is judged, but an ended application is a finding at any time."""
     rows = Rows()
-    ended(rows, 3, "INCONSISTENT_GROUP_PROTOCOL")
+    end_application(rows, 3, "INCONSISTENT_GROUP_PROTOCOL")
 
     report = check(rows)
 
@@ -284,18 +301,18 @@ def test_consumer_stopped_by_an_error_is_found_even_before_the_steady_state() ->
 
 
 def test_group_is_judged_without_a_consumer_that_an_error_has_stopped() -> None:
-    """One ended application is one finding, not a second one of its group."""
+    """The ended application is the only finding: its group is live without it."""
     rows = healed_group()
-    ended(rows, 41, "UNKNOWN_SERVER_ERROR")
+    end_application(rows, 41, "UNKNOWN_SERVER_ERROR")
     rows.committed(42, C1, 1)
 
     assert check(finish(rows, 110)).findings_total == 1
 
 
 def test_consumer_without_an_offset_and_with_reset_none_is_excused() -> None:
-    """The application chose this error, because it decides itself where to begin."""
+    """With `auto.offset.reset=none` the application asks for this error."""
     rows = healed_group()
-    ended(rows, 41, "NO_OFFSET_FOR_PARTITION")
+    end_application(rows, 41, "NO_OFFSET_FOR_PARTITION")
     rows.committed(42, C1, 1)
 
     report = check(finish(rows, 110))
@@ -306,16 +323,16 @@ def test_consumer_without_an_offset_and_with_reset_none_is_excused() -> None:
 
 
 def test_consumer_that_is_refused_by_a_group_with_room_is_found() -> None:
-    """Two consumers never reach any group.max.size."""
+    """Two consumers do not exceed group.max.size."""
     rows = healed_group()
-    ended(rows, 41, "GROUP_MAX_SIZE_REACHED")
+    end_application(rows, 41, "GROUP_MAX_SIZE_REACHED")
     rows.committed(42, C1, 1)
 
     assert check(finish(rows, 110)).findings_total == 1
 
 
 def test_consumer_that_is_stopped_or_loses_its_generation_is_no_finding() -> None:
-    """It ended without an error, or its answer makes it join again."""
+    """UNKNOWN_MEMBER_ID makes C0 join again; at 43 s C0 leaves without an error."""
     rows = healed_group()
     rows.member_state(41, C0, "UNJOINED", before="STABLE", cause="error", error="UNKNOWN_MEMBER_ID")
     rows.member_state(42, C0, "STABLE")
@@ -327,7 +344,10 @@ def test_consumer_that_is_stopped_or_loses_its_generation_is_no_finding() -> Non
 
 
 def short_isr(*, unfenced_s: float) -> CheckReport:
-    """The group cannot commit: its partition has one replica in sync, and broker 2 lives."""
+    """Return the report of a group whose offsets partition has one replica in sync from 30 s on.
+
+    broker-2 has the other replica, and lives since `unfenced_s`. The watch ends at 200 s.
+    """
     rows = healed_group()
     for time_s, isr in ((1, [1, 2]), (30, [1])):
         rows.add(
@@ -344,7 +364,10 @@ def short_isr(*, unfenced_s: float) -> CheckReport:
 
 
 def test_isr_that_stays_incomplete_although_its_brokers_live_is_no_excuse() -> None:
-    """Planted bug: a leader that never expands its ISR. 120 s are enough for any replica."""
+    """Planted bug: a leader that never expands its ISR.
+
+    broker-2 has 160 s from the healing to the end of the watch, enough for any replica.
+    """
     report = short_isr(unfenced_s=35)
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -352,7 +375,7 @@ def test_isr_that_stays_incomplete_although_its_brokers_live_is_no_excuse() -> N
 
 
 def test_isr_is_an_excuse_until_its_broker_has_lived_long_enough() -> None:
-    """A replica must copy the missing records before it is in sync."""
+    """broker-2 lives for 110 s only, and must first copy the missing records."""
     report = short_isr(unfenced_s=90)
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
@@ -367,9 +390,13 @@ def test_lost_data_of_transactions_does_not_excuse_a_group_that_is_not_stable() 
         ("PreparingRebalance", CheckOutcome.VIOLATED),
     ):
         rows = healed_group()
-        changed: dict[str, object] = {"isr": [2], "reason": "?"}
+        only_broker_2: dict[str, object] = {"isr": [2], "reason": "?"}
         rows.add(
-            30, "controller-100", TraceKind.ISR_CHANGED, partition=TRANSACTIONS, detail=changed
+            30,
+            "controller-100",
+            TraceKind.ISR_CHANGED,
+            partition=TRANSACTIONS,
+            detail=only_broker_2,
         )
         rows.add(31, "driver", TraceKind.NODE_KILLED, peer="broker-2", cause="power loss")
         rows.add(
@@ -379,7 +406,7 @@ def test_lost_data_of_transactions_does_not_excuse_a_group_that_is_not_stable() 
             partition=TRANSACTIONS,
             peer="broker-2",
             leader_epoch=2,
-            detail=changed,
+            detail=only_broker_2,
         )
         rows.add(
             33,
@@ -400,7 +427,11 @@ def test_lost_data_of_transactions_does_not_excuse_a_group_that_is_not_stable() 
 def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
     old_coordinator: str,
 ) -> None:
-    """Corpus: `static_member_fenced_by_a_replaced_coordinator`."""
+    """broker-2 has the id `old` in memory, broker-1 replaces it by `new`; C0 asks with `new`.
+
+    Only while broker-2 still has the group can it be the broker that fenced C0.
+    Corpus: `static_member_fenced_by_a_replaced_coordinator`.
+    """
     rows = healed_group()
     rows.add(35, "broker-2", TraceKind.MEMBER_ADDED, group="g", member="old", cause="joined")
     if old_coordinator == "has unloaded":
@@ -426,7 +457,7 @@ def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
 
 
 def test_run_that_never_healed_is_inconclusive() -> None:
-    """Liveness is a promise about the time after healing."""
+    """No group is judged."""
     rows = Rows()
     rows.stage(1, "stopping")
 
@@ -434,7 +465,7 @@ def test_run_that_never_healed_is_inconclusive() -> None:
 
 
 def test_killed_member_that_was_not_restarted_is_not_expected() -> None:
-    """Its group must be live without it."""
+    """The group must be live without C1."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
     rows.add(40.5, "driver", TraceKind.NODE_KILLED, peer=C1)
@@ -446,7 +477,7 @@ def test_killed_member_that_was_not_restarted_is_not_expected() -> None:
 
 
 def test_restarted_member_must_become_live() -> None:
-    """Its new incarnation begins anew: commits of the old one do not count."""
+    """Commits before the restart do not count for the process after it."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
     rows.committed(40.3, C1, 1)
@@ -455,7 +486,7 @@ def test_restarted_member_must_become_live() -> None:
     rows.add(40.5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
     rows.group_state(41, "broker-1", "CompletingRebalance", "Stable", generation=2)
 
-    # It was live between the commits and the rebalance, and this check sees no more.
+    # The group was live before the restart at 40.4 s; the checker wants that once.
     assert check(finish(rows, 100)).outcome is CheckOutcome.PASS
 
     rows = healed_group()
@@ -470,7 +501,7 @@ def test_restarted_member_must_become_live() -> None:
 
 
 def test_late_member_is_expected_once_it_was_started() -> None:
-    """It is not expected before."""
+    """Only in the second trace C1 starts, at 38 s."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
     assert check(finish(rows, 110), late=(C1,)).outcome is CheckOutcome.PASS
@@ -482,7 +513,7 @@ def test_late_member_is_expected_once_it_was_started() -> None:
 
 
 def test_group_without_live_members_proves_nothing() -> None:
-    """No member is left that could be live."""
+    """Both are killed after healing."""
     rows = healed_group()
     for consumer in (C0, C1):
         rows.add(40.1, "driver", TraceKind.NODE_KILLED, peer=consumer)
@@ -494,7 +525,7 @@ def test_group_without_live_members_proves_nothing() -> None:
 
 
 def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
-    """It has no position in its partition, and nothing to commit."""
+    """Both members own t-0. C1 cannot read t-0, so it has nothing to commit."""
     rows = healed_group()
     rows.add(30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="")
     rows.committed(40.2, C0, 1)
@@ -508,10 +539,10 @@ def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
 def test_partition_without_a_possible_leader_elected_is_found() -> None:
     """Planted bug: a controller that elects no leader when a replica in sync returns."""
     rows = healed_group()
-    nobody: dict[str, object] = {"isr": [2], "reason": "broker fenced"}
+    no_leader: dict[str, object] = {"isr": [2], "reason": "broker fenced"}
     rows.add(30, "controller-100", TraceKind.BROKER_FENCED, peer="broker-2")
     rows.add(
-        30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="", detail=nobody
+        30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="", detail=no_leader
     )
     rows.committed(40.2, C0, 1)
     rows.add(41, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
@@ -522,13 +553,13 @@ def test_partition_without_a_possible_leader_elected_is_found() -> None:
 
 
 def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() -> None:
-    """The stopping broker leads no more from its first heartbeat on, and is fenced at its end."""
+    """A broker in controlled shutdown may not lead, although it is not fenced yet."""
     rows = healed_group()
-    nobody: dict[str, object] = {"isr": [2], "reason": "controlled shutdown"}
+    no_leader: dict[str, object] = {"isr": [2], "reason": "controlled shutdown"}
     rows.add(29, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
     rows.add(30, "driver", TraceKind.NODE_STOPPING, peer="broker-2")
     rows.add(
-        30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="", detail=nobody
+        30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="", detail=no_leader
     )
     rows.committed(40.2, C0, 1)
 
@@ -548,7 +579,7 @@ def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() 
 def test_transactional_members_need_the_topic_of_transactions(
     kind: TraceKind, leader: str | None, isr: list[int], why: str
 ) -> None:
-    """Without a transaction coordinator they commit nothing."""
+    """Without a transaction coordinator the members cannot commit."""
     rows = healed_group()
     rows.add(41, "controller-100", kind, partition=TRANSACTIONS, peer=leader, detail={"isr": isr})
     finish(rows, 110)
@@ -557,12 +588,15 @@ def test_transactional_members_need_the_topic_of_transactions(
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
     assert why in report.note
-    assert check(rows).outcome is CheckOutcome.VIOLATED  # of no importance to other groups
+    assert check(rows).outcome is CheckOutcome.VIOLATED  # a group without transactions
 
 
 @pytest.mark.parametrize("lost", [TRANSACTIONS, OFFSETS_0])
 def test_transaction_whose_end_was_lost_may_stay_open_for_ever(lost: str) -> None:
-    """Its coordinator has forgotten it, or the marker is lost: its offsets are never stable."""
+    """broker-2 is the only replica of `lost` in sync and loses power.
+
+    The coordinator has then forgotten the transaction, or its marker is lost.
+    """
     rows = Rows()
     rows.add(
         0,
@@ -593,7 +627,7 @@ def test_transaction_whose_end_was_lost_may_stay_open_for_ever(lost: str) -> Non
 
 
 def test_member_that_its_coordinator_does_not_have_is_found() -> None:
-    """Planted bug: a zombie that ignores UNKNOWN_MEMBER_ID and stays STABLE."""
+    """Planted bug: C1 ignores UNKNOWN_MEMBER_ID and stays STABLE."""
     rows = healed_group()
     rows.generation_started(40.5, "broker-1", 2, (f"{C0}-id",))
     rows.group_state(40.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
@@ -602,7 +636,7 @@ def test_member_that_its_coordinator_does_not_have_is_found() -> None:
 
     report = check(finish(rows, 110), commits=False)
 
-    assert report.outcome is CheckOutcome.PASS  # it was live before
+    assert report.outcome is CheckOutcome.PASS  # live at 40 s, before generation 2 lacks C1
 
     rows = Rows()
     rows.generation_started(30, "broker-1", 2, (f"{C0}-id",))
@@ -618,7 +652,7 @@ def test_member_that_its_coordinator_does_not_have_is_found() -> None:
 
 
 def test_application_that_exceeds_its_own_max_poll_interval_proves_nothing() -> None:
-    """It polls too late, leaves, rejoins, and so on: Kafka promises it nothing."""
+    """Its polls are 50 s apart, so it leaves and rejoins again and again."""
     rows = finish(healed_group(), 110)
     expected = GroupExpectation(
         consumers=(C0, C1),
@@ -638,7 +672,10 @@ def test_application_that_exceeds_its_own_max_poll_interval_proves_nothing() -> 
 
 
 def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() -> None:
-    """A restarted member has another id; the old one's session ends 45 s after its death."""
+    """C1 restarts with a new id, and the group waits for the session of `old-id`.
+
+    C1 died at 35 s; its session of 45 s, after a last heartbeat up to 3 s later, ends at 83 s.
+    """
 
     def rejoining(*, verifying_s: float) -> CheckReport:
         rows = Rows()
@@ -672,7 +709,7 @@ def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() 
 
 
 def silent_member(*, until_s: float, heard: str = "Heartbeat") -> Rows:
-    """The coordinator received a member's last request at 10 s; its session is 45 s."""
+    """Rows of member `silent`, last heard at 10 s, and of `other`, heard until `until_s`."""
     rows = Rows()
     rows.session_restarted(10, "broker-0", "silent", api=heard)
     rows.session_restarted(until_s - 0.1, "broker-0", "other")
@@ -681,7 +718,10 @@ def silent_member(*, until_s: float, heard: str = "Heartbeat") -> Rows:
 
 
 def test_silent_member_that_is_not_removed_after_its_session_is_found() -> None:
-    """Planted bug: a session without a timer. The bound is 45 s, and 5 s for a busy broker."""
+    """Planted bug: a session without a timer.
+
+    The session of 45 s begins at 10 s; the checker adds 5 s for a busy broker: 60 s.
+    """
     assert check(silent_member(until_s=59.9)).findings_total == 0
 
     (finding,) = check(silent_member(until_s=60.2)).findings
@@ -699,7 +739,7 @@ def test_silent_member_that_is_not_removed_after_its_session_is_found() -> None:
 def test_session_counts_only_while_member_and_broker_are_undisturbed(
     why: str,
 ) -> None:
-    """A timer runs while its broker lives, serves the group and is not delayed."""
+    """The member is silent from 10 s to 81 s, and its session is 45 s."""
     rows = Rows()
     rows.session_restarted(10, "broker-0", "silent")
     match why:
@@ -721,7 +761,10 @@ def test_session_counts_only_while_member_and_broker_are_undisturbed(
 
 @pytest.mark.parametrize("heard", ["JoinGroup", "Heartbeat"])
 def test_member_whose_request_is_parked_is_expired_only_after_its_answer(heard: str) -> None:
-    """A JoinGroup waits as long as its join phase, and leaves no row if its member rejoins."""
+    """A session does not end in a join phase: the member may wait for its JoinGroup's answer.
+
+    When the phase ends at 210 s, a new session of 45 s begins.
+    """
     rows = Rows()
     rows.group_state(9, "broker-0", "Stable", "PreparingRebalance")
     rows.session_restarted(10, "broker-0", "silent", api=heard)
@@ -737,7 +780,7 @@ def test_member_whose_request_is_parked_is_expired_only_after_its_answer(heard: 
 
 
 def pending_offset(rows: Rows, time_s: float, producer_id: int) -> None:
-    """A transaction of a producer has an offset of group `g`."""
+    """Add an offset of group `g` that a producer's open transaction contains."""
     rows.add(
         time_s,
         "broker-1",
@@ -750,7 +793,7 @@ def pending_offset(rows: Rows, time_s: float, producer_id: int) -> None:
 
 
 def transaction_state(rows: Rows, time_s: float, producer_id: int, state: str) -> None:
-    """The transaction of a producer enters `state`."""
+    """Let the transaction of a producer enter `state`."""
     rows.add(
         time_s,
         "broker-2",
@@ -767,7 +810,10 @@ def transaction_state(rows: Rows, time_s: float, producer_id: int, state: str) -
 
 
 def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it() -> None:
-    """It gives the start of each instability; completed transactions block nothing."""
+    """The finding has the rows of producer 1's open transaction and of the short ISR.
+
+    Those of producers 2 and 3 are completed and block nothing.
+    """
     rows = healed_group()
     for producer_id, state in ((1, "PrepareCommit"), (2, "CompleteCommit")):
         pending_offset(rows, 20, producer_id)
@@ -794,8 +840,8 @@ def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it(
 
     (finding,) = check(finish(rows, 300), transactions=(TRANSACTIONS,)).findings
 
-    told = [(row.kind, row.time_us // 1_000_000) for row in finding.led_to]
-    assert told[3:] == [  # after the brokers that were unfenced
+    causes = [(row.kind, row.time_us // 1_000_000) for row in finding.led_to]
+    assert causes[3:] == [  # the first three are BROKER_UNFENCED
         (TraceKind.TXN_COMMIT_PENDING, 20),
         (TraceKind.TRANSACTION_STATE, 21),
         (TraceKind.ISR_CHANGED, 30),
@@ -803,7 +849,7 @@ def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it(
 
 
 def test_finding_names_the_waiting_request() -> None:
-    """It gives request, node and age; a Fetch waits half a second and is not named."""
+    """Only the JoinGroup is named; an idle Fetch waits up to half a second."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
     for api, waited_us in (("JoinGroup", 30_000_000), ("Fetch", 400_000)):
@@ -827,7 +873,7 @@ def test_finding_names_the_waiting_request() -> None:
 def test_cluster_that_never_reaches_its_steady_state_is_found(
     bound_s: int | None, is_found: bool
 ) -> None:
-    """Planted bug: a group that no member ever joins. In real time a machine may be slow."""
+    """Planted bug: a group that no member ever joins. `bound_s` is None in real time."""
     rows = Rows()
     rows.add(
         60,
@@ -850,7 +896,10 @@ def test_cluster_that_never_reaches_its_steady_state_is_found(
 
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_unreadable_offsets_of_a_live_group_are_found(comes_back: bool) -> None:
-    """Planted bug: a coordinator that never answers an OffsetFetch."""
+    """Planted bug: a coordinator that never answers an OffsetFetch.
+
+    A group that does not come back is the finding itself.
+    """
     rows = healed_group()
     if comes_back:
         rows.committed(40.2, C0, 1)
@@ -866,18 +915,19 @@ def test_unreadable_offsets_of_a_live_group_are_found(comes_back: bool) -> None:
     )
     rows.stage(102, "stopping")
 
-    told = [finding.summary for finding in check(rows).findings]
+    (finding,) = check(rows).findings
 
-    assert len(told) == 1
     assert (
-        told[0].startswith("no administrator can read the committed offset of g for orders-0")
+        finding.summary.startswith(
+            "no administrator can read the committed offset of g for orders-0"
+        )
         == comes_back
     )
 
 
 @pytest.mark.parametrize(("api", "is_found"), [("Heartbeat", True), ("OffsetCommit", False)])
 def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: bool) -> None:
-    """Planted bug: a coordinator that accepts commits and counts only heartbeats."""
+    """Planted bug: a coordinator in which only heartbeats restart sessions."""
     rows = healed_group()
     rows.session_restarted(41, "broker-1", f"{C0}-id", api=api)
     rows.session_restarted(41.1, "broker-1", f"{C0}-id")
@@ -901,7 +951,7 @@ def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: boo
 def test_group_that_has_just_lost_a_dead_member_has_time_to_settle(
     member: str, removed_s: float, is_excused: bool
 ) -> None:
-    """A long session ends late in the bound; the session of a live member is no excuse."""
+    """Only the id of a dead member that was removed shortly before the end is an excuse."""
     rows = healed_group()
     rows.member_removed(removed_s, "broker-1", member, "session expiry")
     rows.committed(96, C0, 1)

@@ -1,4 +1,8 @@
-"""Hand-made traces: rows as a run writes them, for checkers and readers of traces."""
+"""Builder of hand-made traces: rows as a run writes them, for checkers and readers of traces.
+
+Where a method has no parameter for them, its row is about group `g`, partition `t-0` of topic `t`
+and the offsets partition `OFFSETS_0`, which stores the group. Broker and consumer are node names.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TypedDict, Unpack
@@ -11,7 +15,7 @@ OFFSETS_0 = f"{CONSUMER_OFFSETS}-0"
 
 
 class Columns(TypedDict, total=False):
-    """The columns of a row beside its stamp."""
+    """The columns that a test may set; `stamp` adds the others: time, node, sequence number."""
 
     peer: str | None
     group: str | None
@@ -29,13 +33,13 @@ class Columns(TypedDict, total=False):
 
 
 class Rows:
-    """Builds a trace row by row; each goes at once to `observer`, if there is one."""
+    """Builds a trace row by row, and passes each row to `observer`, if given, as it is added."""
 
     def __init__(self, observer: Callable[[TraceRow], None] | None = None) -> None:
         self.rows: list[TraceRow] = []
         self._observer = observer
-        self._written: dict[tuple[str, int], int] = {}
-        self._appends = 0
+        self._next_seq: dict[tuple[str, int], int] = {}  # by node and incarnation
+        self._last_append_id = 0
 
     def add(
         self,
@@ -46,9 +50,12 @@ class Rows:
         incarnation: int = 0,
         **columns: Unpack[Columns],
     ) -> TraceRow:
-        """Add one row at `time_s` seconds of the run's clock."""
-        seq = self._written.get((node, incarnation), 0)
-        self._written[node, incarnation] = seq + 1
+        """Add one row at `time_s` seconds of the run's clock.
+
+        `incarnation` is the number of times that the node was restarted before.
+        """
+        seq = self._next_seq.get((node, incarnation), 0)
+        self._next_seq[node, incarnation] = seq + 1
         time_us = round(time_s * 1_000_000)
         row = stamp(
             TraceEvent(kind=kind, **columns),
@@ -65,16 +72,24 @@ class Rows:
         return row
 
     def stage(self, time_s: float, stage: str) -> None:
-        """Add the row of a stage that the run enters."""
+        """Let the run enter `stage`, such as `steady`, `liveness` or `stopping`."""
         self.add(time_s, "driver", TraceKind.RUN_STAGE, detail={"stage": stage})
 
-    def leads(self, time_s: float, node: str, epoch: int, log_end: int, **more: str) -> None:
-        """Make `node` leader of an offsets partition whose log ends at `log_end`."""
+    def leads(
+        self,
+        time_s: float,
+        node: str,
+        epoch: int,
+        log_end: int,
+        *,
+        partition: str = OFFSETS_0,
+    ) -> None:
+        """Make `node` leader in leader epoch `epoch`; its log ends at `log_end`."""
         self.add(
             time_s,
             node,
             TraceKind.BECAME_LEADER,
-            partition=more.get("partition", OFFSETS_0),
+            partition=partition,
             leader_epoch=epoch,
             offset=log_end,
         )
@@ -82,15 +97,17 @@ class Rows:
     def append_started(
         self, time_s: float, node: str, epoch: int, base: int, records: int = 1
     ) -> int:
-        """Let `node` append to the offsets partition; return the append id."""
-        self._appends += 1
-        self._append(time_s, node, TraceKind.APPEND_STARTED, epoch, base, self._appends, records)
-        return self._appends
+        """Let `node` append a batch at offset `base`; return the append id."""
+        self._last_append_id += 1
+        self._append(
+            time_s, node, TraceKind.APPEND_STARTED, epoch, base, self._last_append_id, records
+        )
+        return self._last_append_id
 
     def append_completed(
         self, time_s: float, node: str, epoch: int, base: int, append_id: int, error: str = "NONE"
     ) -> None:
-        """Acknowledge the append, or let it fail with `error`."""
+        """Acknowledge append `append_id`, or let it fail with `error`."""
         self._append(
             time_s, node, TraceKind.APPEND_COMPLETED, epoch, base, append_id, 1, error=error
         )
@@ -119,7 +136,7 @@ class Rows:
         )
 
     def appended(self, time_s: float, node: str, epoch: int, base: int, records: int = 1) -> None:
-        """Add an append that begins now and is acknowledged 2 ms later."""
+        """Add an append that begins at `time_s` and is acknowledged 2 ms later."""
         append_id = self.append_started(time_s, node, epoch, base, records)
         self.append_completed(time_s + 0.002, node, epoch, base, append_id)
 
@@ -135,8 +152,13 @@ class Rows:
         peer: str | None = None,
         member: str | None = None,
     ) -> None:
-        """Assign `consumer` the first partitions of topic `t`, or the named ones, by `peer`."""
-        given = [f"t-{index}" for index in range(partitions)] if names is None else list(names)
+        """Assign partitions `names`, or the first `partitions` of topic `t`, to `consumer`.
+
+        `peer` is the coordinator that answered.
+        """
+        assigned_names = (
+            [f"t-{index}" for index in range(partitions)] if names is None else list(names)
+        )
         self.add(
             time_s,
             consumer,
@@ -145,11 +167,11 @@ class Rows:
             member=f"{consumer}-id" if member is None else member,
             generation=generation,
             peer=peer,
-            detail={"partitions": given},
+            detail={"partitions": assigned_names},
         )
 
     def revoked(self, time_s: float, consumer: str, *, lost: bool = False) -> None:
-        """Let `consumer` revoke, or lose, its partitions."""
+        """Let `consumer` revoke its partitions, or learn that it has lost them."""
         self.add(
             time_s,
             consumer,
@@ -190,7 +212,7 @@ class Rows:
     def committed(
         self, time_s: float, consumer: str, offset: int, *, group: str = "g", peer: str = "broker-0"
     ) -> None:
-        """Acknowledge a commit of t-0 to `consumer`."""
+        """Let coordinator `peer` acknowledge a commit of t-0 to `consumer`."""
         self.add(
             time_s,
             consumer,
@@ -206,7 +228,7 @@ class Rows:
     def commit_failed(
         self, time_s: float, consumer: str, offset: int, error: str, *, peer: str = "broker-0"
     ) -> None:
-        """Let a commit of t-0 to `peer` fail."""
+        """Let a commit of t-0 that `consumer` sent to `peer` fail with `error`."""
         self.add(
             time_s,
             consumer,
@@ -229,7 +251,7 @@ class Rows:
         peer: str | None = "broker-0",
         cause: str | None = None,
     ) -> None:
-        """Answer `node` with the committed offset of t-0."""
+        """Let `node` receive the committed offset of t-0 from coordinator `peer`."""
         self.add(
             time_s,
             node,
@@ -278,9 +300,21 @@ class Rows:
         )
 
     def load_started(self, time_s: float, node: str, epoch: int) -> None:
-        """Let `node` begin to load the offsets partition."""
+        """Let `node` begin to load the groups of the offsets partition from its log."""
         self.add(
             time_s, node, TraceKind.LOAD_STARTED, partition=OFFSETS_0, leader_epoch=epoch, detail={}
+        )
+
+    def load_completed(self, time_s: float, node: str, epoch: int) -> None:
+        """Let `node` complete the load; from then on it coordinates the groups of the partition."""
+        self.add(
+            time_s,
+            node,
+            TraceKind.LOAD_COMPLETED,
+            partition=OFFSETS_0,
+            leader_epoch=epoch,
+            offset=10,
+            detail={"records": 10, "bytes": 1_000, "groups": 1},
         )
 
     def unloaded(self, time_s: float, node: str, epoch: int) -> None:
@@ -332,7 +366,7 @@ class Rows:
     def generation_started(
         self, time_s: float, node: str, generation: int, members: Sequence[str]
     ) -> None:
-        """Let the coordinator on `node` complete a join phase, and store its assignment."""
+        """Let the coordinator on `node` complete a join phase; store the assignment 10 ms later."""
         self.group_state(
             time_s, node, "PreparingRebalance", "CompletingRebalance", generation=generation
         )
@@ -369,18 +403,6 @@ class Rows:
             correlation_id=append_id,
         )
 
-    def load_completed(self, time_s: float, node: str, epoch: int) -> None:
-        """Let `node` complete the load: it coordinates the offsets partition from here."""
-        self.add(
-            time_s,
-            node,
-            TraceKind.LOAD_COMPLETED,
-            partition=OFFSETS_0,
-            leader_epoch=epoch,
-            offset=10,
-            detail={"records": 10, "bytes": 1_000, "groups": 1},
-        )
-
     def member_state(
         self,
         time_s: float,
@@ -393,7 +415,7 @@ class Rows:
         cause: str | None = None,
         error: str | None = None,
     ) -> None:
-        """Move a consumer to another state; `error` is the broker's answer that caused it."""
+        """Move `consumer` to state `after`; `error` is the error code that caused the change."""
         self.add(
             time_s,
             consumer,
@@ -416,7 +438,7 @@ class Rows:
         generation: int = 1,
         incarnation: int = 0,
     ) -> None:
-        """Let the coordinator on `node` receive a request of a member of group `g`."""
+        """Let the coordinator on `node` restart a member's session timer, for its request `api`."""
         self.add(
             time_s,
             node,
@@ -438,7 +460,10 @@ class Rows:
         members_survive: bool = True,
         **detail: object,
     ) -> None:
-        """Let a fault hit `peer`."""
+        """Let a fault hit node `peer`.
+
+        `members_survive` is True if the fault hits no member of a group, and cuts none off.
+        """
         self.add(
             time_s,
             "driver",
@@ -449,7 +474,7 @@ class Rows:
         )
 
     def healed(self, time_s: float, peer: str, *, fault: str = "crash") -> None:
-        """Heal the fault."""
+        """Undo the fault `fault` of `peer`."""
         self.add(
             time_s,
             "driver",
@@ -460,7 +485,7 @@ class Rows:
         )
 
     def elected(self, time_s: float, leader: str, isr: list[int]) -> None:
-        """Let the controller elect `leader` for the offsets partition; "" for none."""
+        """Let the controller elect `leader` of the offsets partition; "" means that none leads."""
         self.add(
             time_s,
             "controller",
@@ -493,7 +518,7 @@ class Rows:
 
 
 def steady_cluster() -> Rows:
-    """Return the rows of three replicas, led by broker-0, in a steady state from 10 s on."""
+    """Three brokers with a replica each of `OFFSETS_0`; broker-0 leads. Steady from 10 s on."""
     rows = Rows()
     for broker in range(3):
         rows.add(1, "controller", TraceKind.BROKER_UNFENCED, peer=f"broker-{broker}")
