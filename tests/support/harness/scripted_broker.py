@@ -1,7 +1,8 @@
-"""Brokers with scripted answers: for tests of the clients, one answer at a time.
+"""Brokers with scripted answers, for tests of the clients.
 
-Each keeps every request. Without a scripted answer it answers as a healthy broker that coordinates
-a group of one member, leads every partition and has `high_watermark` records in each.
+A broker keeps every request. A request without a scripted answer gets the answer of a healthy
+broker: it coordinates a group of one member, and each partition has `high_watermark` records.
+`ClientLab` holds what all brokers answer alike, and the network in virtual time.
 """
 
 from collections import deque
@@ -103,12 +104,13 @@ class ScriptedBroker:
         self.unanswered: list[IncomingRequest] = []
         self._lab = lab
         self._members = 0
+        """Member ids given out."""
         self._generation = 0
-        self._producers = -1
+        self._producer_epoch = -1
         self.restart()
 
     def restart(self) -> None:
-        """Begin to serve, as a new incarnation."""
+        """Begin to serve on a new host, as a new process of this broker."""
         self.host = self._lab.hosts.host(
             broker_name(self.broker_id), self._lab.next_incarnation(), traced=False
         )
@@ -133,14 +135,16 @@ class ScriptedBroker:
             else:
                 self.host.reply(incoming.request_id, answer)
         elif isinstance(body, FetchRequest) and not self._has_records(body):
+            # A Fetch that finds nothing is answered when its `max_wait_ms` is over.
             self.host.after(body.max_wait_ms * MS, self._end_wait, incoming.request_id, body)
         else:
-            self.host.reply(incoming.request_id, self._usual(body))
+            self.host.reply(incoming.request_id, self._healthy_answer(body))
 
     def _end_wait(self, request_id: RequestId, body: FetchRequest) -> None:
         self.host.reply(request_id, self._fetch(body))
 
-    def _usual(self, body: AnyRequest) -> AnyResponse:
+    def _healthy_answer(self, body: AnyRequest) -> AnyResponse:
+        """Return the unscripted answer; commits and transactions change the lab's offsets."""
         lab = self._lab
         match body:
             case MetadataRequest():
@@ -150,11 +154,12 @@ class ScriptedBroker:
             case JoinGroupRequest():
                 return self._join(body)
             case SyncGroupRequest():
-                given = {entry.member_id: entry.assignment for entry in body.assignments}
+                # Only the leader sends assignments; any other member gets an empty one.
+                assignments = {entry.member_id: entry.assignment for entry in body.assignments}
                 return SyncGroupResponse(
                     protocol_type="consumer",
                     protocol_name="range",
-                    assignment=given.get(body.member_id, b""),
+                    assignment=assignments.get(body.member_id, b""),
                 )
             case HeartbeatRequest():
                 return HeartbeatResponse()
@@ -166,8 +171,8 @@ class ScriptedBroker:
                         lab.committed[entry.partition_index] = entry.committed_offset
                 return committed(body, ErrorCode.NONE)
             case InitProducerIdRequest():
-                self._producers += 1
-                return InitProducerIdResponse(producer_id=7, producer_epoch=self._producers)
+                self._producer_epoch += 1
+                return InitProducerIdResponse(producer_id=7, producer_epoch=self._producer_epoch)
             case AddOffsetsToTxnRequest():
                 return AddOffsetsToTxnResponse()
             case TxnOffsetCommitRequest():
@@ -192,6 +197,7 @@ class ScriptedBroker:
                 raise AssertionError(f"no answer for {body}")
 
     def _join(self, body: JoinGroupRequest) -> JoinGroupResponse:
+        """Give a new member its id, with which it must join again; else start a generation."""
         if not body.member_id:
             self._members += 1
             return JoinGroupResponse(
@@ -247,9 +253,9 @@ class ClientLab:
         self.high_watermark = 0
         self.committed: dict[int, int] = {}
         self.pending: dict[int, int] = {}
-        """Offsets committed in the open transaction."""
+        """Offsets committed in the open transaction, by partition."""
         self.live = tuple(range(brokers))
-        """Brokers in the answer to Metadata."""
+        """Ids of the brokers in the answer to Metadata."""
         self._incarnations = 0
         self.clients: list[VirtualHost] = []
         self.cluster = ClusterSpec(
@@ -269,12 +275,12 @@ class ClientLab:
         return [row for row in self.rows if row.kind == kind]
 
     def next_incarnation(self) -> int:
-        """Return an incarnation number that no other host has."""
+        """Return a new number for the process of a broker."""
         self._incarnations += 1
         return self._incarnations
 
     def run_for(self, duration_us: int) -> None:
-        """Advance the time; a failed task of a node fails the test."""
+        """Advance virtual time; a failed task of a node fails the test."""
         self.hosts.run_for(duration_us)
         assert not self.hosts.failures, self.hosts.failures
 
@@ -299,7 +305,7 @@ class ClientLab:
         process_spread_us: int = 0,
         transaction_timeout_ms: int | None = None,
     ) -> ConsumerNode:
-        """Start a consumer of the topic and return it; with a timeout it uses transactions."""
+        """Start a consumer of the topic; with `transaction_timeout_ms` it uses transactions."""
         spec = ConsumerSpec(
             name=NodeName("consumer-g-0"),
             group_id=GROUP,
@@ -397,7 +403,7 @@ def no_coordinator(error: ErrorCode) -> FindCoordinatorResponse:
 
 
 def joined(body: JoinGroupRequest, generation: int, *, leader: str = "") -> JoinGroupResponse:
-    """Return a successful answer; the member leads unless `leader` names another."""
+    """Return a successful answer; its member leads the group unless `leader` names another."""
     leads = not leader
     members = (
         JoinGroupResponseMember(member_id=body.member_id, metadata=body.protocols[0].metadata),
@@ -413,7 +419,7 @@ def joined(body: JoinGroupRequest, generation: int, *, leader: str = "") -> Join
 
 
 def committed(body: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """Return `error` for every partition of a commit."""
+    """Return the answer to a commit, with `error` for each of its partitions."""
     return OffsetCommitResponse(
         topics=tuple(
             OffsetCommitResponseTopic(
@@ -431,7 +437,7 @@ def committed(body: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitRespon
 
 
 def commit_error(error: ErrorCode, partitions: int = 2) -> OffsetCommitResponse:
-    """Return `error` for the first partitions of the topic."""
+    """Return an answer with `error` for the first `partitions` partitions of the topic."""
     return OffsetCommitResponse(
         topics=(
             OffsetCommitResponseTopic(
@@ -446,7 +452,7 @@ def commit_error(error: ErrorCode, partitions: int = 2) -> OffsetCommitResponse:
 
 
 def txn_commit_error(error: ErrorCode, partitions: int = 2) -> TxnOffsetCommitResponse:
-    """Return `error` for the first partitions of the topic."""
+    """Return an answer with `error` for the first `partitions` partitions of the topic."""
     return TxnOffsetCommitResponse(
         topics=(
             TxnOffsetCommitResponseTopic(
@@ -461,7 +467,7 @@ def txn_commit_error(error: ErrorCode, partitions: int = 2) -> TxnOffsetCommitRe
 
 
 def fetch_error(error: ErrorCode, partitions: int = 2, *, leader_id: int = -1) -> FetchResponse:
-    """Return `error` for the first partitions of the topic."""
+    """Return an answer with `error` for the first `partitions` partitions of the topic."""
     return FetchResponse(
         responses=(
             FetchableTopicResponse(
@@ -476,7 +482,10 @@ def fetch_error(error: ErrorCode, partitions: int = 2, *, leader_id: int = -1) -
 
 
 def listed(body: ListOffsetsRequest, latest: int) -> ListOffsetsResponse:
-    """Return 0 as the earliest offset and `latest` as the latest."""
+    """Return 0 as the earliest offset and `latest` as the latest.
+
+    A timestamp of -2 requests the earliest.
+    """
     return ListOffsetsResponse(
         topics=tuple(
             ListOffsetsTopicResponse(
@@ -496,7 +505,7 @@ def listed(body: ListOffsetsRequest, latest: int) -> ListOffsetsResponse:
 
 
 def produced(body: ProduceRequest, error: ErrorCode, base_offset: int = 0) -> ProduceResponse:
-    """Return `error` for every batch."""
+    """Return the answer to a Produce, with `error` for each of its partitions."""
     return ProduceResponse(
         responses=tuple(
             TopicProduceResponse(

@@ -1,4 +1,7 @@
-"""Brokers and the controller of a random trace: elections, loads, unloads and their groups."""
+"""Brokers and the controller of a random trace: elections, loads, unloads and their groups.
+
+No real broker runs: a `World` draws what happens, and writes the rows that brokers would write.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -46,7 +49,10 @@ class Coordinated:
 
 @dataclass(slots=True)
 class Broker:
-    """A broker's process: its offsets partitions with their epochs, and their groups."""
+    """A broker's process: its offsets partitions and their groups.
+
+    `served` and `loading` map an offsets partition to its leader epoch.
+    """
 
     name: str
     served: dict[str, int] = field(default_factory=dict)
@@ -66,19 +72,20 @@ class Brokers:
         self._log_end = dict.fromkeys(self.epochs, 0)
 
     def restarted(self, name: str) -> None:
-        """Start a broker without its old state; it may load its partitions again."""
+        """Begin a broker's next incarnation without state; it may load its partitions again."""
         self.brokers[name] = Broker(name)
         for partition, leader in self.leaders.items():
             if leader == name and self._world.chance(0.85):
                 self._apply_later(partition, name, self.epochs[partition])
 
     def elect(self, partition: str, *, leader: str | None = None) -> None:
-        """Elect a leader: any live broker, none, or the present one again."""
+        """Elect `leader`, or draw one: any live broker, none (""), or the present one again."""
         world = self._world
-        before = self.leaders[partition]
+        old_leader = self.leaders[partition]
         if leader is None:
             alive = [name for name in BROKERS if world.lives[name].alive]
-            others = [name for name in alive if name != before]
+            others = [name for name in alive if name != old_leader]
+            # Another broker is four times as likely as the present leader, or as none.
             leader = world.rng.choice([*(others * 3), *alive, ""])
         self.epochs[partition] += 1
         self.leaders[partition] = leader
@@ -93,43 +100,43 @@ class Brokers:
         )
         if leader:
             self._apply_later(partition, leader, epoch)
+        # A former leader that never learns of the election goes on serving the partition.
         for name in BROKERS:
             if name != leader and world.lives[name].alive and world.chance(0.85):
-                world.node_later(
-                    name,
-                    world.rng.choice((1_000, 60_000, 4_000_000)),
-                    partial(self._follow, name, partition, epoch),
-                )
+                delay_us = world.rng.choice((1_000, 60_000, 4_000_000))
+                world.node_later(name, delay_us, partial(self._follow, name, partition, epoch))
 
     def _apply_later(self, partition: str, name: str, epoch: int) -> None:
+        """Let the elected leader learn of its election after a delay."""
         world = self._world
         world.node_later(
             name, world.delay_us(2_000_000), lambda: self._lead(name, partition, epoch)
         )
 
     def _lead(self, name: str, partition: str, epoch: int) -> None:
+        """Become leader and load the groups of the partition, after waiting and loading times."""
         world, broker = self._world, self.brokers[name]
-        at: Columns = {"partition": partition, "leader_epoch": epoch}
+        columns: Columns = {"partition": partition, "leader_epoch": epoch}
         if world.chance(0.95):
             end = self._log_end[partition]
-            world.add(name, TraceKind.BECAME_LEADER, at, offset=end)
-        world.add(name, TraceKind.LOAD_SCHEDULED, at)
+            world.add(name, TraceKind.BECAME_LEADER, columns, offset=end)
+        world.add(name, TraceKind.LOAD_SCHEDULED, columns)
         broker.loading[partition] = epoch
         wait_us = world.delay_us(400_000)
 
         def begin() -> None:
-            world.add(name, TraceKind.LOAD_STARTED, at, detail={"wait_us": wait_us})
+            world.add(name, TraceKind.LOAD_STARTED, columns, detail={"wait_us": wait_us})
             world.node_later(name, world.delay_us(900_000), finish)
 
         def finish() -> None:
             broker.loading.pop(partition, None)
             if world.chance(0.06):
-                return  # a newer load replaced this one
+                return  # as if a newer load had replaced this one: no row, no groups
             records = world.rng.randint(0, 400)
             world.add(
                 name,
                 TraceKind.LOAD_COMPLETED,
-                at,
+                columns,
                 offset=self._log_end[partition],
                 detail={"records": records, "bytes": records * 80, "groups": 1},
             )
@@ -139,16 +146,19 @@ class Brokers:
         world.node_later(name, wait_us, begin)
 
     def _load_groups(self, broker: Broker, partition: str) -> None:
-        """Load the groups that another coordinator has, in a state that its log can have."""
+        """Load the partition's groups, each as any broker has it, but Stable or Empty.
+
+        A log holds only these two states: a rebalance is in no record.
+        """
         world = self._world
         for group in GROUPS:
             known = [b.groups[group] for b in self.brokers.values() if group in b.groups]
             if partition_of(group) != partition or not known:
                 continue
-            model = world.rng.choice(known)
-            members = dict(model.members)
+            source = world.rng.choice(known)
+            members = dict(source.members)
             loaded = Coordinated(
-                "Stable" if members else "Empty", max(0, model.generation), members
+                "Stable" if members else "Empty", max(0, source.generation), members
             )
             broker.groups[group] = loaded
             world.add(
@@ -170,24 +180,27 @@ class Brokers:
                 )
 
     def _follow(self, name: str, partition: str, epoch: int) -> None:
+        """Become follower and unload the partition's groups, unless `epoch` is not newer."""
         world, broker = self._world, self.brokers[name]
-        at: Columns = {"partition": partition, "leader_epoch": epoch}
+        columns: Columns = {"partition": partition, "leader_epoch": epoch}
         if broker.served.get(partition, -1) >= epoch:
-            world.add(name, TraceKind.UNLOAD_IGNORED, at, cause=IgnoredCause.STALE_LEADER_EPOCH)
+            world.add(
+                name, TraceKind.UNLOAD_IGNORED, columns, cause=IgnoredCause.STALE_LEADER_EPOCH
+            )
             return
-        world.add(name, TraceKind.BECAME_FOLLOWER, at, peer=self.leaders[partition])
-        world.add(name, TraceKind.UNLOAD_SCHEDULED, at)
+        world.add(name, TraceKind.BECAME_FOLLOWER, columns, peer=self.leaders[partition])
+        world.add(name, TraceKind.UNLOAD_SCHEDULED, columns)
         broker.served.pop(partition, None)
-        mine = [group for group in broker.groups if partition_of(group) == partition]
-        for group in mine:
+        unloaded = [group for group in broker.groups if partition_of(group) == partition]
+        for group in unloaded:
             self._enter(broker, group, "Dead", GroupStateCause.UNLOADED)
             del broker.groups[group]
-        world.add(name, TraceKind.UNLOAD_COMPLETED, at, detail={"groups": len(mine)})
+        world.add(name, TraceKind.UNLOAD_COMPLETED, columns, detail={"groups": len(unloaded)})
 
     # -- groups --
 
     def coordinators(self, group: str) -> list[Broker]:
-        """Return the brokers that serve a group now, by their own view."""
+        """Return the live, unpaused brokers that take themselves for the group's coordinator."""
         return [
             broker
             for broker in self.brokers.values()
@@ -220,6 +233,7 @@ class Brokers:
         world.node_later(broker.name, world.delay_us(2_500_000), complete)
 
     def _complete(self, broker: Broker, group: str) -> None:
+        """Complete the join phase: some members did not rejoin, a new generation starts."""
         world, held = self._world, broker.groups[group]
         for member in list(held.members):
             if world.chance(0.12):
@@ -239,15 +253,19 @@ class Brokers:
         )
         generation = held.generation
 
-        def synced() -> None:
+        def end_sync() -> None:
             if broker.groups.get(group) is not held or held.generation != generation:
                 return
             if held.state == "CompletingRebalance":
-                self._synced(broker, group)
+                self._end_sync(broker, group)
 
-        world.node_later(broker.name, world.delay_us(1_500_000), synced)
+        world.node_later(broker.name, world.delay_us(1_500_000), end_sync)
 
-    def _synced(self, broker: Broker, group: str) -> None:
+    def _end_sync(self, broker: Broker, group: str) -> None:
+        """End the sync phase: store the assignment, or rebalance again.
+
+        In one case of twenty neither happens, and the group stays in CompletingRebalance.
+        """
         world, held = self._world, broker.groups[group]
         leader = next(iter(held.members), None)
         outcome = world.rng.random()
@@ -286,18 +304,18 @@ class Brokers:
         reason = self._world.rng.choice(_CLIENT_REASONS)
         if member not in held.members:
             held.members[member] = client_id
-            self._changed(broker, group, TraceKind.MEMBER_ADDED, member, None, client_id)
+            self._add_member_row(broker, group, TraceKind.MEMBER_ADDED, member, None, client_id)
             cause = RebalanceCause.JOIN
         else:
             cause = self._world.rng.choice(
                 (RebalanceCause.REJOIN, RebalanceCause.CHANGED_METADATA, RebalanceCause.REJOIN)
             )
         if held.state in ("Empty", "Stable", "CompletingRebalance"):
-            what = f"{cause} of member {member}"
+            text = f"{cause} of member {member}"
             self.prepare(
                 broker,
                 group,
-                reason_of_client(cause, what, member_id=member, client_reason=reason),
+                reason_of_client(cause, text, member_id=member, client_reason=reason),
             )
 
     def replace(self, broker: Broker, group: str, old: str, new: str) -> None:
@@ -306,8 +324,8 @@ class Brokers:
         client_id = held.members.pop(old)
         held.members[new] = client_id
         cause = RemovalCause.STATIC_MEMBER_REPLACED
-        self._changed(broker, group, TraceKind.MEMBER_REMOVED, old, cause, client_id)
-        self._changed(broker, group, TraceKind.MEMBER_ADDED, new, cause, client_id)
+        self._add_member_row(broker, group, TraceKind.MEMBER_REMOVED, old, cause, client_id)
+        self._add_member_row(broker, group, TraceKind.MEMBER_ADDED, new, cause, client_id)
         has_other_protocol = held.state == "Stable" and self._world.chance(0.4)
         if held.state == "CompletingRebalance" or has_other_protocol:
             came_back = reason_of_client(
@@ -319,30 +337,30 @@ class Brokers:
             self.prepare(broker, group, came_back)
 
     def expire(self, broker: Broker, group: str, member: str, *, left: bool) -> None:
-        """Remove a member: it left, or its session ended."""
+        """Remove a member that left, or (`left` False) whose session ended."""
         self._remove(
             broker, group, member, RemovalCause.LEAVE if left else RemovalCause.SESSION_EXPIRY
         )
         held = broker.groups[group]
         if held.state in ("Stable", "CompletingRebalance"):
-            went = reason_of_client(
+            left_reason = reason_of_client(
                 RebalanceCause.LEAVE,
                 f"member {member} left",
                 member_id=member,
                 client_reason="the consumer is being closed",
             )
-            expired = RebalanceReason(
+            expiry_reason = RebalanceReason(
                 cause=RebalanceCause.SESSION_EXPIRY,
                 text=f"member {member} expired: no heartbeat",
                 member_id=member,
             )
-            self.prepare(broker, group, went if left else expired)
+            self.prepare(broker, group, left_reason if left else expiry_reason)
 
     def _remove(self, broker: Broker, group: str, member: str, cause: RemovalCause) -> None:
         del broker.groups[group].members[member]
-        self._changed(broker, group, TraceKind.MEMBER_REMOVED, member, cause, None)
+        self._add_member_row(broker, group, TraceKind.MEMBER_REMOVED, member, cause, None)
 
-    def _changed(
+    def _add_member_row(
         self,
         broker: Broker,
         group: str,
@@ -364,6 +382,7 @@ class Brokers:
     def _enter(
         self, broker: Broker, group: str, state: str, cause: StateCause, text: str | None = None
     ) -> None:
+        """Change a group's state, and write the row of the change."""
         held = broker.groups[group]
         self._world.add(
             broker.name,
