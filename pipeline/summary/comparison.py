@@ -1,6 +1,9 @@
 """Comparison of runs: one row per figure, one column per run or per set of runs.
 
-It is computed from summaries, without Spark, page or terminal.
+A figure is one number of a run's summary, such as the median of its commit gaps. A measure is a
+phase or a count of a failover, or a gap in service, over the subjects of one fault (partitions,
+members or groups); its figures are the percentiles and the maximum. A felt measure is one that a
+group's users notice, over all partitions of the run.
 
 A row about a fault needs the corresponding fault of each run. Faults are matched by kind and order:
 the second crash of one run with the second crash of another. If no two runs have a kind of fault in
@@ -55,9 +58,10 @@ class ComparisonRow:
 
     - `fault`: the name of the matched faults (`crash 2`, `fault 1`); None for a figure of the whole
       run.
-    - `group`: the part of the summary: a chain, `outcome`, `felt` or `run`.
+    - `group`: the part of the summary: a chain of phases (`broker`, `client`), `gap`, `outcome`,
+      `felt` or `run`.
     - `cells`: one for each column; None: the column lacks the figure.
-    - `differs`: the columns that have the fault differ.
+    - `differs`: True if the columns differ notably; for a fault, only columns that have it count.
     """
 
     fault: str | None
@@ -81,19 +85,19 @@ class ComparisonRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Compared runs. Rows are ordered by fault, in time order; rows of the whole runs are last."""
+    """Compared runs. Rows are ordered by kind of fault; rows about whole runs are last."""
 
     columns: tuple[Column, ...]
     rows: tuple[ComparisonRow, ...]
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """The names of the matched faults, in order."""
+        """The names of the matched faults, in the order of their rows."""
         return tuple(dict.fromkeys(row.fault for row in self.rows if row.fault is not None))
 
 
 def comparison_notes(comparison: Comparison, runtimes: Iterable[str]) -> tuple[str, ...]:
-    """Return warnings about the comparison, a sentence each: runtimes, single runs, machines."""
+    """Return sentences that warn of different runtimes, columns of one run, and lost machines."""
     names = tuple(dict.fromkeys(runtimes))
     several = len(comparison.columns) > 1
     notes = []
@@ -122,7 +126,7 @@ def compare_runs(
     verdicts: Sequence[str | None] | None = None,
     in_full: bool = False,
 ) -> Comparison:
-    """Compare runs by their main figures, or, with `in_full`, by all figures of closing summaries.
+    """Compare runs by their main figures, or, with `in_full`, by all figures that they have.
 
     `names` and `verdicts` have one entry per summary. Runs with the same name share a column, which
     shows the median over these runs and the range. Without `names`, each run has a column; more
@@ -162,7 +166,8 @@ class _Table:
     - `places`: for each column, the indexes of its runs in `summaries`.
     - `in_full`: see `compare_runs`.
 
-    Sequences named `faults` have an entry for each run: the run's faults that match one another.
+    Methods that take `faults` get the faults behind one row: a sequence for each run, which is
+    empty if the run lacks the fault.
     """
 
     summaries: Sequence[RunSummary]
@@ -172,7 +177,7 @@ class _Table:
     def fault_rows(self) -> Iterator[ComparisonRow]:
         """Yield the rows about each fault: phases and gaps, then rebalances and members."""
         for name, faults in _matched_faults(self.summaries).items():
-            has_fault = [bool(of_run) for of_run in faults]
+            has_fault = [bool(faults_of_run) for faults_of_run in faults]
             rows = [
                 row
                 for measure in MEASURES
@@ -200,9 +205,9 @@ class _Table:
         self, name: str, measure: Measure, faults: Sequence[Sequence[FaultSummary]]
     ) -> Iterator[ComparisonRow]:
         """Yield the rows of one measure: a statistic each, over the distributions of each run."""
-        shown = any(fault.is_about(measure) for of_run in faults for fault in of_run)
-        # A 0 in one run is a figure if another run has more.
-        if_zero = self.in_full and shown
+        is_shown = any(fault.is_about(measure) for of_run in faults for fault in of_run)
+        # A full comparison shows the 0 of one run if the measure is not 0 in another run.
+        if_zero = self.in_full and is_shown
         figures = [
             [
                 distribution
@@ -214,7 +219,7 @@ class _Table:
         ]
         bounds = [max((figure.bound_us for figure in of_run), default=0) for of_run in figures]
         disturbed = [any(figure.disturbed for figure in of_run) for of_run in figures]
-        # Statistic, its value, and whether several faults of a run give the longest one.
+        # Name, function, and whether several faults of a run give their maximum, not their median.
         statistics: tuple[tuple[Statistic, Callable[[Distribution], int | None], bool], ...] = (
             ("p50", lambda figure: figure.percentile(50), False),
             ("p90", lambda figure: figure.percentile(90), False),
@@ -317,7 +322,11 @@ class _Table:
         bounds: Sequence[int] | None = None,
         disturbed: Sequence[bool] | None = None,
     ) -> ComparisonRow:
-        """Return a row of figures; `values`, `bounds`, `disturbed` have one entry for each run."""
+        """Return a row of figures.
+
+        `values`, `bounds` and `disturbed` have one entry for each run. `bounds` are the errors of
+        the clocks in microseconds. `disturbed`: a machine was away by accident at that time.
+        """
         cells = tuple(
             cell_of([values[place] for place in places], unit, _bound(places, bounds))
             for places in self.places
@@ -362,6 +371,7 @@ def _never_for_zero(row: ComparisonRow) -> ComparisonRow:
 
 
 def _bound(places: Sequence[int], bounds: Sequence[int] | None) -> int:
+    """Return the largest error of the clocks over the runs of one column."""
     return 0 if bounds is None else max(bounds[place] for place in places)
 
 
@@ -370,15 +380,16 @@ def _matched_faults(
 ) -> dict[str, tuple[tuple[FaultSummary, ...], ...]]:
     """Return, by name, the faults of the runs that match one another.
 
-    An entry has a tuple for each run: empty, the one fault, or, if the run has too many of this
-    kind, all of them. Faults are matched by kind and order; if no two runs have a kind in common,
-    by order alone.
+    An entry has a tuple for each run. The tuple is empty or has one fault. If some run has more
+    than MAX_FAULTS_OF_A_KIND faults of one kind, each tuple has all faults of that kind.
+    Faults are matched by kind and order; if no two runs have a kind in common, by order alone.
     """
-    by_kind: dict[str, list[list[FaultSummary]]] = {}
+    by_kind: dict[str, list[list[FaultSummary]]] = {}  # for each kind, the faults of each run
     for place, summary in enumerate(summaries):
         for fault in summary.faults:
             runs = by_kind.setdefault(fault.kind or "fault", [[] for _ in summaries])
             runs[place].append(fault)
+    # No kind occurs in two runs.
     if len(summaries) > 1 and all(sum(map(bool, runs)) == 1 for runs in by_kind.values()):
         by_kind = {"fault": [list(summary.faults) for summary in summaries]}
     matched: dict[str, tuple[tuple[FaultSummary, ...], ...]] = {}
@@ -417,6 +428,7 @@ def _rebalances(fault: FaultSummary) -> int | None:
 
 
 def _kept(fault: FaultSummary) -> int | None:
+    """Return how many members kept member id and generation; None if no group was affected."""
     return fault.members_kept if fault.members else None
 
 
@@ -445,10 +457,15 @@ def _if_complete(runs: Sequence[RunSummary], values: Sequence[int]) -> list[int 
 
 
 def _coordinators_us(run: RunSummary) -> int | None:
+    """Return the longest time with two coordinators; None for a run without events."""
     longest = max((both.to_us - both.from_us for both in run.coordinators), default=0)
     return longest if run.events else None
 
 
 def _owners_us(run: RunSummary) -> int | None:
+    """Return the longest time with two owners; None for a run without events.
+
+    A time below the error of the clocks is not certain, and does not count.
+    """
     lengths = [both.longest_us for both in run.owners if both.longest_us >= run.clock_error_us]
     return max(lengths, default=0) if run.events else None

@@ -1,8 +1,11 @@
 """Marks that all lanes share: rows, bars, labels inside bars, and bands of faults behind them.
 
-A lane is one layered chart. In its data, `r` is the name of the row, `a` and `b` are start and end
-in seconds. The label of a bar is inside the bar's visible part, shortened to its width; the tooltip
-has the full text. Every other fill has a pattern, so that neighbours differ without colours, too.
+A lane is one layered chart on the time axis that all lanes of a page share; the reader zooms by
+changing the visible part of that axis, from FROM_S to TO_S. In the data of a lane, `r` is the name
+of the row, `a` and `b` are start and end in seconds, `l` and `s` are a long and a short label, and
+names that begin with `_` are fields that Vega computes. The label of a bar is inside the bar's
+visible part, shortened to its width; the tooltip has the full text. Every other fill
+has a pattern, so that neighbours differ without colours, too.
 """
 
 import json
@@ -41,12 +44,14 @@ MarkProperties = dict[str, Any]
 FAULT_BANDS = "faults"
 """Name of the data that every lane has: the spans of the faults."""
 MAX_FAULTS = 200
+"""Limit of the faults that have a band."""
 _BANDS_AT_ONCE = 6
 """With more faults than this, their bands and edges become fainter."""
 ROW_PX = 22
 NARROW = f"containerSize()[0] < {NARROW_BELOW}"
 """A Vega expression, true on a phone."""
 _LEGEND_COLUMNS = 6
+"""Limit of the columns of a legend."""
 _LEGEND_SYMBOL_PX, _LEGEND_LETTER_PX = 36, 7
 """Width of a legend's symbol with its margins, and of one character of its text."""
 _CHARACTER_PX = 6.3
@@ -54,15 +59,18 @@ _CHARACTER_PX = 6.3
 _PADDING = {"left": 0, "top": 0, "right": 14, "bottom": 0}
 """Space on the right for the half of the axis's last label that is beyond the axis."""
 _ELLIPSIS = "\\u2026"
+"""The character U+2026, as an escape inside a Vega expression."""
 _BELOW, _BELOW_ESCAPED = "\u200b", "\\u200b"
-"""A character without width, in the names of further rows of one subject (`row_name`)."""
+"""A character without width, in the names of further rows of one subject (`row_name`); and as an
+escape inside a Vega expression."""
 
 
 def row_name(name: str, slot: int = 0, label: str = "") -> str:
     """Return the name of a subject's row: `name` for its first row, slot 0.
 
-    Further rows need other names, but not the same label again: their names end in invisible
-    characters, one for each slot, and `label`. Only `label` is shown beside the row.
+    Further rows need different names, but must not repeat the subject in their labels. So the name
+    of a further row has `slot` invisible characters and `label` at its end, and only `label` is
+    shown beside the row.
     """
     return name + _BELOW * slot + label
 
@@ -84,13 +92,14 @@ def time_lane(
 
     - `layers`: name their data by keys of `data`.
     - `height`: pixels.
-    - `picks`: each becomes a parameter of the chart.
+    - `picks`: choices above the lane; each sets a Vega parameter of the chart.
     """
     params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
     bands = fault_bands(run)
-    # Many bands lie over each other: together they would be opaque.
+    # Many bands overlap. Without a smaller opacity of each, they would be opaque together.
     faint = min(1.0, _BANDS_AT_ONCE / max(1, len(bands)))
-    # All arguments here, because each method of a layered chart copies its layers, which is slow.
+    # All properties are arguments of this one call, because each method of a layered chart copies
+    # its layers, which is slow.
     spec = alt.layer(
         *_fault_bands(bands, faint),
         *layers,
@@ -116,7 +125,7 @@ def time_lane(
 def fault_bands(run: ReportInput) -> list[Datum]:
     """Return the spans of the first MAX_FAULTS faults, from injection to healing.
 
-    The field `x` marks an accident: a machine was lost or disturbed that no plan names.
+    The field `x` marks an accident: a machine that was lost or disturbed without a plan.
     """
     injected = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
     bands = []
@@ -144,6 +153,7 @@ def _fault_bands(bands: Sequence[Datum], faint: float) -> Iterator[alt.Chart]:
 
 
 def _bands(where: str | None, *, fill: str, opacity: float) -> alt.Chart:
+    """Return the bands of the faults for which the Vega expression `where` is true."""
     source = rows_of(FAULT_BANDS, where)
     band: alt.Chart = source.mark_rect(clip=True, fill=fill, opacity=opacity).encode(
         x=time_of("a:Q"), x2="b:Q"
@@ -152,7 +162,10 @@ def _bands(where: str | None, *, fill: str, opacity: float) -> alt.Chart:
 
 
 def _fault_edges(faint: float) -> tuple[alt.Chart, ...]:
-    """Return lines at each fault's injection and healing, drawn over the bars, which hide bands."""
+    """Return lines at each fault's injection and healing.
+
+    They are drawn over the bars, because the bars hide the bands.
+    """
     source = alt.Chart(alt.NamedData(FAULT_BANDS))
     properties: MarkProperties = {
         "clip": True,
@@ -205,7 +218,9 @@ def named_without(name: str, prefix: str) -> str:
 def _row_label(without: str) -> str:
     """Return the Vega expression for the label of a row, without the prefix `without`.
 
-    A long name loses its middle: names differ at their end, and begin with their subject.
+    A long name loses its middle, because its beginning names the subject and its end distinguishes
+    it from other names. On a phone it loses its beginning. A row of `row_name` with a slot has only
+    its `label`.
     """
     name = named_without("datum.label", without)
     short = (
@@ -221,7 +236,7 @@ def _row_label(without: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Makes charts of the data `name` of a lane, with a tooltip of the lines `tips`.
+    """Makes charts of the lane's data named `name`; the tooltip has the lines `tips`.
 
     `where`: Vega expression over a row; only rows for which it is true are drawn.
     """
@@ -268,6 +283,7 @@ class Marks:
 
         If even `short` does not fit, it loses its end, or its beginning with `keep_end`.
         """
+        # `_w`: pixels that are free for the label; `_t`: the text that is shown.
         fits = f"length({long}) * {_CHARACTER_PX} <= datum._w"
         fits_short = f"length({short}) * {_CHARACTER_PX} <= datum._w"
         count = f"max(1, floor(datum._w / {_CHARACTER_PX}) - 1)"
@@ -286,7 +302,7 @@ class Marks:
     def end_labels(
         self, *, room: str = "datum._w / 2", **mark: MarkProperty
     ) -> tuple[alt.Chart, ...]:
-        """Return labels at the visible end of bars: `l` if it fits, else `s` if that fits.
+        """Return labels at the visible end of bars: the cell `l` if it fits, else `s`, else none.
 
         `room`: pixels for the label, a Vega expression.
         """
@@ -318,7 +334,8 @@ def rows_of(name: str, where: str | None) -> alt.Chart:
 def _visible(chart: alt.Chart, reserve: str, end: str) -> alt.Chart:
     """Return the bars in the visible part of the time axis, with three more fields.
 
-    `_x` and `_e` are begin and end of the bar's visible part, `_w` the pixels for its label.
+    `_x` and `_e` are the beginning and the end of the bar's visible part in seconds; `_w` is the
+    width for its label in pixels, without margins and `reserve`.
     """
     visible_bars: alt.Chart = (
         chart.transform_filter(f"{end} > {FROM_S} && datum.a < {TO_S}")
@@ -331,9 +348,9 @@ def _visible(chart: alt.Chart, reserve: str, end: str) -> alt.Chart:
 
 
 def _text(chart: alt.Chart, at: str, y: alt.Y, mark: MarkProperties) -> tuple[alt.Chart, ...]:
-    """Return two marks of the same text: below, with a rim in the background's colour, and above.
+    """Return the text twice: with a rim in the background's colour, and without it on top.
 
-    The rim makes the text legible on patterns.
+    `at`: the field of the text's time. The rim makes the text legible on patterns.
     """
     properties: MarkProperties = {
         "baseline": "middle",
@@ -356,7 +373,7 @@ def _text(chart: alt.Chart, at: str, y: alt.Y, mark: MarkProperties) -> tuple[al
 def kind_fill(
     field_name: str, fills: Mapping[str, str] | Mapping[int, str], title: str | None = None
 ) -> alt.Fill:
-    """Return fills by name or number, with a legend under `title`.
+    """Return fills by the values of a field, with a legend under `title`.
 
     The fills are softened, because labels are drawn on them.
     """

@@ -1,6 +1,14 @@
 """The message diagrams: requests and answers around each fault, as lines between nodes in time.
 
-`message_rows` computes the data and explains their fields; this module draws them with Altair.
+`message_rows` computes the data and explains their fields; this module draws them with Altair. In
+the data, `r` is a node, and `a` and `b` are times in seconds.
+
+- Exchange: a request and its answer. Its family is its kind of request, such as HEARTBEAT.
+- Leg: a slanted line from the sender to the receiver of a message that arrived.
+- Wait: a bar on one node's line. Stub: a short line for a message that never arrived.
+- Repeats: a bar for like exchanges of one client that followed each other.
+- Landmark: a text about an event that is no message, such as an election.
+- Tip: a line of a tooltip.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,6 +71,7 @@ from protocol.causes import CoordinatorUnknownCause
 from results_schema.journal import JournalEntry
 
 MAX_DIAGRAMS = 8
+"""Limit of the faults that have a diagram."""
 MAX_LANDMARKS = 6
 """Limit of the partitions whose election and load a diagram names."""
 MAX_TABLE_ROWS = 100
@@ -72,8 +81,9 @@ _SYMBOL_PX = 28
 _LINE_AT = 0.3
 """Position of a node's line in its row, from 0 at the top: texts are above, repeats below."""
 _LINE_PX = round((_LINE_AT - 0.5) * ROW_PX)
+"""Position of a node's line, in pixels from the middle of the row."""
 _REPEATS_PX = tuple(_LINE_PX + 9 + 10 * row for row in range(REPEAT_ROWS))
-"""Positions of the line and of the bars below it, in pixels from the middle of the row."""
+"""Positions of the bars of repeats below the line, in pixels from the middle of the row."""
 
 _COLOURS = {
     MEMBERSHIP: SERIES[5],
@@ -82,6 +92,7 @@ _COLOURS = {
     HEARTBEAT: SERIES[7],
     CLUSTER: SERIES[3],
 }
+"""Colours by family."""
 _WAITS: Mapping[str, MarkProperties] = {
     SERVED: {"strokeWidth": 5, "opacity": 0.55},
     HELD: {"strokeWidth": 3, "strokeDash": [1, 3]},
@@ -89,6 +100,7 @@ _WAITS: Mapping[str, MarkProperties] = {
 }
 """Mark properties of the waits on one node's line."""
 _DASHES = {MEMBERSHIP: [1, 0], FINDING: [6, 2], OFFSETS: [1, 0], HEARTBEAT: [2, 3], CLUSTER: [8, 4]}
+"""Dashes of legs by family: lengths of dash and gap in pixels."""
 _ABOUT = (
     "A request leads from its sender to its receiver, its answer back: zoom in until they slant."
 )
@@ -105,7 +117,7 @@ _STUB_SIZE = 700  # square pixels, Vega's unit of size: a stub is 13 pixels long
 _STUB_DOWN, _STUB_UP = "M0,0L0,1M-0.35,1L0.35,1", "M0,0L0,-1M-0.35,-1L0.35,-1"
 """SVG paths of a stub: a short line with a bar across its end."""
 _MANY_LEGS = 100
-"""With more lines than this, they are faint until the reader zooms in: texts must stay legible."""
+"""More legs than this are drawn faint until the reader zooms in, to keep the texts legible."""
 _CROWD = 8
 _CROWD_ZOOM = 200.0
 """If more than _CROWD members lost their coordinator, the texts about it are hidden below this
@@ -208,10 +220,10 @@ def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
 
 
 def _coloured(data: Sequence[Datum]) -> list[Datum]:
-    """Return the data with the colour of each datum's kind of request.
+    """Return the data with the colour of each datum's family (`f`) in the field `cl`.
 
-    Stubs and repeats are drawn in this colour directly, with `scale=None`. Only the lines and the
-    waits use the scale of the legend.
+    Stubs and repeats are drawn in this colour directly, with `scale=None`. Legs and waits get their
+    colours from the scale of the legend.
     """
     return [{**datum, "cl": _COLOURS[str(datum["f"])]} for datum in data]
 
@@ -243,6 +255,7 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
         size=_STUB_SIZE,
         tooltip=tooltip_of(_TIPS),
     )
+    # `k`: 1 for a failure, 0 for an error name that is part of the protocol.
     expected, failed = (Marks("failures", line, _TIPS, where) for where in ("!datum.k", "datum.k"))
     return [
         rows_of("nodes", None).mark_rule(color=LINE, strokeWidth=1.5).encode(y=line),
@@ -261,9 +274,10 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
 def _lines(
     drawn: Diagram, families: Sequence[str], encoding: MarkProperties
 ) -> Iterator[alt.Chart]:
-    """Yield the waits on the nodes' lines, and the lines of messages between nodes.
+    """Yield the waits and the legs.
 
-    `encoding`: the encoding that waits and messages share.
+    `encoding`: the encoding that waits and legs share. A wait with a colour of its own does not use
+    the colour in it.
     """
     in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
     tooltip = tooltip_of(_TIPS)
@@ -287,10 +301,10 @@ def _lines(
 
 
 def _opacity(legs: Sequence[Datum]) -> float | alt.ExprRef:
-    """Return the opacity of the messages' lines.
+    """Return the opacity of the legs.
 
-    With more than _MANY_LEGS lines it is one half, until the reader has zoomed in to a quarter of
-    their time or less.
+    More than _MANY_LEGS legs are half transparent until the visible time is at most a quarter of
+    the time from the first leg to the last.
     """
     if len(legs) <= _MANY_LEGS:
         return 1.0
@@ -308,7 +322,7 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
     fill, stroke = alt.Fill("cl:N", scale=None), alt.Stroke("cl:N", scale=None)
     layers = []
     for row, offset in enumerate(_REPEATS_PX):
-        where = f"datum.y == {row}"
+        where = f"datum.y == {row}"  # `y`: the row of a bar below its node's line
         properties: MarkProperties = {
             "height": 9,
             "yOffset": offset,
@@ -316,6 +330,7 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
             "stroke": None,
         }
         source, repeats = rows_of("repeats", where), Marks("repeats", y, _TIPS, where)
+        # `h`: there was no free row, so that the label would lie on another bar's.
         with_label = Marks("repeats", y, _TIPS, f"{where} && !datum.h")
         tick: MarkProperties = {
             "clip": True,
@@ -339,9 +354,13 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
 
 
 def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
-    """Return the texts that have room at the present zoom, above their nodes' lines."""
+    """Return the texts that have room at the present zoom, above their nodes' lines.
+
+    A text needs a zoom of `datum.z` pixels per second if all texts of its line reach to the right,
+    and of `datum.y` if some reach to the left.
+    """
     x_px = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
-    # Texts in the right part may reach to the left (`at_edge`): they need the larger zoom `y`.
+    # Texts in the right part of the picture may reach to the left (`at_edge`).
     needed = f"({x_px} > width / 3 ? datum.y : datum.z)"
     shown = alt.Chart(alt.NamedData("words")).transform_filter(
         f"datum.a >= {FROM_S} && datum.a <= {TO_S} && {needed} * ({TO_S} - {FROM_S}) <= width"
@@ -357,6 +376,7 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
         "clip": True,
     }
     encoded = {"x": x, "y": y, "text": alt.Text("t:N")}
+    # Below the text, a rim in the background's colour; in red, texts about failures (`k`).
     return [
         shown.mark_text(**properties, stroke=PAPER, fill=PAPER, strokeWidth=3).encode(**encoded),
         shown.transform_filter("!datum.k").mark_text(**properties, fill=INK).encode(**encoded),
@@ -411,7 +431,8 @@ def _coordinator_lost_text(cause: str | None) -> str:
 def _left_out(number: int) -> str:
     """Return the sentence on exchanges that are not drawn; "" if all are.
 
-    They are of clients without a line: the table holds no more rows of a fault than MAX_MESSAGES.
+    These are exchanges of clients without a line. The limit MAX_MESSAGES leaves none out, because
+    the table holds no more rows of a fault.
     """
     if not number:
         return ""

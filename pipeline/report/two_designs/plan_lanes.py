@@ -1,5 +1,10 @@
 """Lanes of the plans: the plans that members computed around a change, and the views behind them.
 
+The two designs are groups that coordinate themselves on ZooKeeper, and groups with a coordinator on
+a broker. A change is an event that makes a group compute plans, such as a join. A `Cost` is one
+change in one group of one run, with what it cost; `cost.side` is that group. In a pair of costs,
+the first is of the group on ZooKeeper.
+
 A plan is an assignment of partitions to members; a view is the set of members from which a plan was
 computed. Each member has a lane. A light bar is a time in which the member read nothing. On
 ZooKeeper, a bar is an attempt, and the disc on it is its view, with the number of members in it.
@@ -48,11 +53,11 @@ CostPair = tuple[Cost, Cost]
 
 
 def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
-    """Return the pairs of corresponding changes after which a plan was computed.
+    """Return pairs of corresponding changes, if a plan was computed after at least one of the two.
 
     Two changes correspond if they have the same kind and the same place among the changes of this
-    kind in their group, such as the second join. Of several, one in the same run is preferred, then
-    one of a group of the same size.
+    kind in their group, such as the second join. Of several corresponding changes, one in the same
+    run is preferred, then one of a group of the same size.
     """
     on_zookeeper = [cost for cost in costs if cost.side.design == "zookeeper"]
     with_coordinator = [cost for cost in costs if cost.side.design == "coordinator"]
@@ -150,9 +155,11 @@ def _options(pairs: Sequence[CostPair]) -> list[str]:
 
 
 def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
-    """Return the marks of one group's lanes, and the number of lanes.
+    """Return the marks of one group's lanes as rows of the chart, and the number of lanes.
 
-    `cost` is one of `pair`; the axis ends after the later end of the two.
+    `cost` is one of `pair`. The axis ends after the later end of both changes. A row has a `mark`:
+    `span` (the extent of the axis), `name`, `empty`, `attempt`, `disc` or `cross`; times in seconds
+    from the change; and positions in pixels. `says` is its tooltip.
     """
     ends = [other.settled_us for other in pair if other.settled_us is not None]
     to_s = max(ends, default=_SECOND) / _SECOND + _AFTER_S
@@ -189,7 +196,8 @@ def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
 def _shown_members(cost: Cost) -> tuple[str, ...]:
     """Return the members that have a lane.
 
-    Of too many: first those whose attempts failed, then newcomers, then the first of the others.
+    Of more than MAX_LANES: first those with an attempt that did not end with `done`, then
+    newcomers (members that owned no partition before the change), then the first of the others.
     """
     consumers = cost.side.consumers
     if len(consumers) <= MAX_LANES:
@@ -210,7 +218,10 @@ def _shown_members(cost: Cost) -> tuple[str, ...]:
 
 
 def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
-    """Yield the times in which a living member owned no partition."""
+    """Yield the bars of the times in which a living member owned no partition.
+
+    The time before its first partition, and after its last, has no bar.
+    """
     spans = sorted(
         (
             row["from_us"],
@@ -220,7 +231,8 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
         for row in cost.side.rows("ownership")
         if row["consumer"] == consumer
     )
-    owned_until_us: int | None = None  # None: the member is dead, or owned nothing yet
+    # None: the member has owned nothing in its present life.
+    owned_until_us: int | None = None
     for from_us, to_us, ended_by in spans:
         if owned_until_us is not None and from_us > owned_until_us:
             length_s = (from_us - owned_until_us) / _SECOND
@@ -247,7 +259,7 @@ def _views(cost: Cost) -> list[Row]:
         ),
         key=lambda row: row["view_us"] or row["started_us"],
     )
-    colours: dict[tuple[str, ...], str] = {}
+    colours: dict[tuple[str, ...], str] = {}  # by view
     marks: list[Row] = []
     for row in rows:
         ended_us = row["ended_us"] or cost.change.until_us
@@ -313,7 +325,7 @@ def _assignments(cost: Cost) -> list[Row]:
 
 
 def _table(pairs: Sequence[CostPair]) -> TextTable:
-    """Return the attempts behind the lanes of ZooKeeper."""
+    """Return the table of the attempts in the lanes of the groups on ZooKeeper."""
     rows = [
         row
         for old, _ in pairs
@@ -339,7 +351,10 @@ def _table(pairs: Sequence[CostPair]) -> TextTable:
 
 
 def _spec(data: str, lanes: int, ends: Mapping[str, float]) -> alt.TopLevelMixin:
-    """Return the picture; `ends`: the end of the axis for each change, in seconds."""
+    """Return the chart of the data named `data`.
+
+    `ends`: for each change that the reader can pick, the end of the axis in seconds.
+    """
     # The axis has a fixed end, because data without any visible mark would have no extent.
     end_s = alt.ExprRef(f"({json.dumps(ends)})[{_PICKED}] || 1")
     height = lanes * _ROW_HEIGHT
@@ -362,7 +377,8 @@ def _spec(data: str, lanes: int, ends: Mapping[str, float]) -> alt.TopLevelMixin
     return (
         alt.layer(
             only("span").mark_rule(opacity=0).encode(x=x, x2="to:Q", y=alt.value(0)),
-            # Keeps the room of the names, so that both charts have the same axis.
+            # An invisible line that reserves the width of the names. It makes the axes of both
+            # charts equally long.
             only("span")
             .mark_rule(opacity=0)
             .encode(x=alt.value(-_NAMES_WIDTH), x2=alt.value(0), y=alt.value(0)),
