@@ -1,4 +1,9 @@
-"""The virtual runtime: lives of nodes, crashes, order, failures, and the network."""
+"""The virtual runtime: lives of nodes, crashes, order, failures, and the network.
+
+`Run` plays a cluster of one controller, three fake brokers and four fake consumers, which send
+heartbeats. `HostLab` has single hosts on a network without nodes: a host is what a node may touch
+(clock, timers, connections, disk, trace). An incarnation is one process of a node.
+"""
 
 import asyncio
 import os
@@ -26,6 +31,8 @@ from tests.support.harness.virtual_runs import Run
 SECOND_US = 1_000_000
 BROKER = NodeName("broker-0")
 CONSUMER = NodeName("consumer-0")
+MANY = 10
+"""A node that works for a second has done more than this: it did not stand still."""
 
 
 def test_nodes_start_in_order_run_in_virtual_time_and_stop() -> None:
@@ -37,6 +44,7 @@ def test_nodes_start_in_order_run_in_virtual_time_and_stop() -> None:
         status = await run.runtime.status()
         assert status.brokers_alive == {0: True, 1: True, 2: True}
         assert len(status.members) == 4
+        # A fake consumer reports its answered heartbeats as acknowledged commits.
         assert all(member.commits_acknowledged > 100 for member in status.members.values())
 
     run.run(main())
@@ -74,7 +82,7 @@ def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
         await run.runtime.sleep(SECOND_US)
 
     run.run(main())
-    assert appended_and_found[0] == appended_and_found[1] > 10
+    assert appended_and_found[0] == appended_and_found[1] > MANY
     killed_at = [row.time_us for row in run.rows_of("driver", TraceKind.NODE_KILLED)]
     assert killed_at == [SECOND_US]
     first, second = (
@@ -83,12 +91,12 @@ def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
     )
     assert max(row.time_us for row in first) <= SECOND_US
     assert min(row.time_us for row in second) == 2 * SECOND_US
-    assert len(second) > 10
+    assert len(second) > MANY
     assert run.rows_of(CONSUMER, TraceKind.REQUEST_FAILED)
 
 
 def test_crash_and_restart_of_the_wrong_node_are_misuse() -> None:
-    """The name is checked, then the state of the node."""
+    """The runtime checks the name, then the state of the node."""
     run = Run()
 
     async def main() -> None:
@@ -104,7 +112,7 @@ def test_crash_and_restart_of_the_wrong_node_are_misuse() -> None:
 
 
 class LastWords(FakeConsumer):
-    """A consumer with a `finally` block that a killed process would never run."""
+    """A consumer with a `finally` block, which counts its executions in `cleaned_up`."""
 
     cleaned_up = 0
 
@@ -121,7 +129,10 @@ class LastWords(FakeConsumer):
 def test_a_crashed_task_runs_no_cleanup_and_leaves_no_warning(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
-    """`finally` blocks would send LeaveGroup; they run only after the run, without effect."""
+    """A killed process runs no `finally` block, so a member does not leave its group by one.
+
+    Python runs the blocks when the run is over, and they write no row.
+    """
     LastWords.cleaned_up = 0
     run = Run(LastWords)
 
@@ -139,7 +150,10 @@ def test_a_crashed_task_runs_no_cleanup_and_leaves_no_warning(
 
 
 def test_a_timer_due_at_the_instant_of_the_crash_does_not_wake_its_task() -> None:
-    """The crash was scheduled before the sleep began, so at 100 us it precedes the sleep's end."""
+    """A crash and the end of a sleep are due at 100 us, and the crash comes first.
+
+    The bystander's timer, due then as well, fires.
+    """
     lab = HostLab()
     host = lab.host("victim")
     seen: list[str] = []
@@ -151,15 +165,18 @@ def test_a_timer_due_at_the_instant_of_the_crash_does_not_wake_its_task() -> Non
     host.spawn(wait(), name="wait")
     lab.loop.post_at(100, host.crash)
     lab.run_for(50)
-    host2 = lab.host("bystander")
-    host2.after(50, lambda: seen.append("bystander"))
+    bystander = lab.host("bystander")
+    bystander.after(50, lambda: seen.append("bystander"))
     lab.run_for(1_000)
     assert seen == ["bystander"]
     host.dispose()
 
 
 def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
-    """Each later call of the step raises HostDead. The task that it wakes takes no step."""
+    """After the crash each call of the callback to the host or its connection raises HostDead.
+
+    The task that the callback wakes does not run, nor does another timer of the node.
+    """
     lab = HostLab()
     EchoServer(lab.host("broker-0"))
     host = lab.host("victim")
@@ -174,7 +191,7 @@ def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
     def step() -> None:
         host.crash()
         event.set()
-        for refused in (
+        for call in (
             host.now_us,
             host.wall_us,
             host.create_future,
@@ -188,7 +205,7 @@ def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
             connection.close,
         ):
             with pytest.raises(HostDead):
-                refused()
+                call()
             seen.append("refused")
         host.now_us()  # raises HostDead, which ends the callback and is no failure of the node
 
@@ -196,13 +213,16 @@ def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
     host.after(10 * LATENCY_US, step)
     host.after(10 * LATENCY_US, lambda: seen.append("another timer"))
     lab.run_for(20 * LATENCY_US)
-    assert seen == ["refused"] * 11
+    assert seen == ["refused"] * 11  # each call in the loop
     assert lab.failures == []
     host.dispose()
 
 
 def test_an_observer_may_kill_the_node_that_wrote_a_row() -> None:
-    """A crash at an exact moment: the rest of the step after the row does not happen."""
+    """An observer is called with each row as it is written, so it can crash the node right there.
+
+    The rest of the node's callback after the row has no effect.
+    """
     run = Run()
     killed: list[TraceRow] = []
 
@@ -223,6 +243,7 @@ def test_an_observer_may_kill_the_node_that_wrote_a_row() -> None:
         await runtime.sleep(SECOND_US)
         await runtime.restart(NodeName(killed[0].node))
         status = await runtime.status()
+        # A fake broker reports the number of batches on its disk as a generation.
         sizes = {group.coordinator: group.generation for group in status.groups["g"]}
         assert sizes[BrokerId(int(killed[0].node[-1]))] == 6  # offsets 0 to 5
 
@@ -231,16 +252,16 @@ def test_an_observer_may_kill_the_node_that_wrote_a_row() -> None:
 
 
 class WritesAfterDeath(FakeConsumer):
-    """Appends to its disk in the cleanup of the step in which it is killed."""
+    """Appends to its disk in the `finally` block of the callback in which it is killed."""
 
     def start(self) -> None:
-        """Arm the step; a later incarnation only reads."""
+        """Set a timer for `step`; a later incarnation only reads."""
         self.log = self.host.storage.log(offsets_partition(0))
         if self.host.incarnation == 0:
             self.host.after(SECOND_US, self.step)
 
     def step(self) -> None:
-        """Append one batch before the row that kills it, and one after."""
+        """Append one batch before the row at which an observer kills the node, and one after."""
         self.log.append(BATCH)
         try:
             self.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
@@ -252,12 +273,12 @@ class WritesAfterDeath(FakeConsumer):
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Return the number of batches on the disk, as produced records."""
+        """Report the number of batches on the disk, as produced records."""
         status.records_produced += len(self.log)
 
 
 def test_writes_of_a_step_after_its_nodes_death_are_not_on_the_disk() -> None:
-    """The kill has an exact point within the step: the disk has only the earlier writes."""
+    """The disk keeps the batch appended before the kill, not the one appended after it."""
     run = Run()
 
     def kill(row: TraceRow) -> None:
@@ -302,7 +323,7 @@ class FailingCallback(FakeConsumer):
     """Consumer 1's timer raises after a second."""
 
     def start(self) -> None:
-        """Arm the timer."""
+        """Set the timer."""
         if self.spec.index == 1:
             self.host.after(SECOND_US, self.fail)
 
@@ -312,10 +333,10 @@ class FailingCallback(FakeConsumer):
 
 
 @pytest.mark.parametrize(
-    ("consumer", "what"), [(FailingConsumer, "heartbeats"), (FailingCallback, "callback")]
+    ("consumer", "failed"), [(FailingConsumer, "heartbeats"), (FailingCallback, "callback")]
 )
 def test_a_task_or_callback_that_raises_fails_the_run(
-    consumer: type[FakeConsumer], what: str
+    consumer: type[FakeConsumer], failed: str
 ) -> None:
     """The exception is traced, reported and raised at once; the cleanup of `main` still runs."""
     run = Run(consumer)
@@ -329,7 +350,7 @@ def test_a_task_or_callback_that_raises_fails_the_run(
             await run.runtime.sleep(1)
             seen.append("cleaned up")
 
-    with pytest.raises(NodeTaskFailed, match=rf"consumer-1 .*{what} died.*a bug"):
+    with pytest.raises(NodeTaskFailed, match=rf"consumer-1 .*{failed} died.*a bug"):
         run.run(main())
     assert seen == ["cleanup", "cleaned up"]
     assert run.runtime.now_us() == SECOND_US + 1
@@ -357,7 +378,7 @@ def test_a_node_that_cannot_start_stops_the_others() -> None:
 
 
 def test_ctrl_c_ends_main_with_its_cleanup_and_the_run_can_go_on() -> None:
-    """Healing and stopping run on the same loop afterwards."""
+    """The loop can be used afterwards, as an experiment does to stop its cluster."""
     run = Run()
     seen: list[str] = []
 
@@ -387,7 +408,7 @@ def test_an_experiment_that_waits_for_an_impossible_event_is_a_deadlock() -> Non
 
 
 def test_the_same_seed_gives_the_same_trace_also_through_the_codec() -> None:
-    """Messages by reference or as bytes give the same run; another seed gives another run."""
+    """Messages by reference or as bytes (`copy_messages`) give the same run; another seed not."""
 
     def digest(seed: int, *, copy_messages: bool = False) -> tuple[str, int]:
         run = Run(seed=seed, copy_messages=copy_messages)
@@ -405,7 +426,7 @@ def test_the_same_seed_gives_the_same_trace_also_through_the_codec() -> None:
 
 
 def test_message_tracing_does_not_change_a_run() -> None:
-    """A failing seed that was explored without tracing is run again with it: the same run."""
+    """A seed that failed without message tracing can be run again with it."""
 
     def appends(*, trace_messages: bool) -> list[tuple[int, str]]:
         run = Run(trace_messages=trace_messages)
@@ -465,7 +486,7 @@ def test_a_link_is_fifo_and_its_latencies_follow_the_model() -> None:
 
 
 def test_every_frame_takes_two_draws_whatever_happens_to_it() -> None:
-    """Switching the tail off must not change the jitter of later frames."""
+    """Each frame draws its jitter and its tail, so a link without a tail has the same jitters."""
     with_tail = Link(LinkModel(tail_one_in=2, tail_us=9), stream(5, "link"), cross_rack=False)
     without = Link(LinkModel(tail_one_in=0), stream(5, "link"), cross_rack=False)
     far_apart = range(0, 10_000_000, 100_000)
@@ -497,7 +518,7 @@ def test_frames_of_one_link_never_overtake_each_other() -> None:
 
 
 def test_frames_of_a_node_that_died_still_arrive() -> None:
-    """The bytes were on the wire: the report of the death arrives behind them."""
+    """The answer was sent before the death, so it arrives before the report of the death."""
     lab = HostLab()
     host = lab.host(BROKER)
     EchoServer(host)
@@ -505,7 +526,7 @@ def test_frames_of_a_node_that_died_still_arrive() -> None:
 
     async def main() -> str:
         connection = client.connect(BROKER, "x", setup_timeout_us=SECOND_US)
-        # Open, opened, request: the server answers at three latencies, and dies just after that.
+        # After three latencies (open, opened, request) the server answers; it dies 1 us later.
         lab.loop.post_at(3 * LATENCY_US + 1, host.crash)
         first = await connection.call(heartbeat(), timeout_us=SECOND_US)
         with pytest.raises(Disconnected):
@@ -533,9 +554,9 @@ def test_a_drifting_clock_shows_other_times_and_fires_timers_accordingly() -> No
     # With 10 % gain, 1.1 s of the node's clock are 1 s of the run, from 1 s on.
     assert fired == [(2 * SECOND_US, 2_100_000)]
     clock.set_drift(0)
-    shown = host.now_us()
+    before_us = host.now_us()
     lab.run_for(SECOND_US)
-    assert host.now_us() == shown + SECOND_US
+    assert host.now_us() == before_us + SECOND_US
     with pytest.raises(ValueError, match="does not advance"):
         clock.set_drift(-1_000_000)
 
@@ -545,21 +566,21 @@ def test_a_timer_never_fires_before_its_time_on_the_nodes_own_clock() -> None:
     lab = HostLab()
     clock = NodeClock(lab.loop)
     host = lab.host("odd", clock=clock)
-    early: list[int] = []
+    early_us: list[int] = []
 
     def fire(due_us: int) -> None:
-        early.append(min(0, host.now_us() - due_us))
+        early_us.append(min(0, host.now_us() - due_us))
 
     for drift_ppm in (333_333, -333_333, 7):
         clock.set_drift(drift_ppm)
         for delay_us in (1, 2, 3, 999, 1_000_001):
             host.after(delay_us, fire, host.now_us() + delay_us)
         lab.run_for(3 * SECOND_US)
-    assert early == [0] * 15  # three drifts, five delays
+    assert early_us == [0] * 15  # three drifts, five delays
 
 
 def test_the_wall_clock_starts_at_a_fixed_epoch_and_may_jump() -> None:
-    """No run depends on the day on which it is made."""
+    """A run does not depend on the day on which it is made: its wall clock starts in 2025."""
     lab = HostLab()
     clock = NodeClock(lab.loop)
     host = lab.host("n", clock=clock)
@@ -573,7 +594,7 @@ def test_the_wall_clock_starts_at_a_fixed_epoch_and_may_jump() -> None:
 
 
 def test_random_streams_are_named_and_independent() -> None:
-    """Equal labels give equal streams. Labels differ also by their boundaries and their types."""
+    """Equal labels give equal streams. ("a", "bc"), ("ab", "c") differ, and 1 from "1"."""
     assert stream(1, "link", "a", "b").random() == stream(1, "link", "a", "b").random()
     values = {
         stream(1, "a", "bc").random(),
@@ -610,7 +631,7 @@ def test_status_and_failures_of_a_run_that_never_started_are_empty() -> None:
 def test_hosts_check_their_answers_where_nodes_check_their_invariants(
     invariants_every: int | None, checks: bool
 ) -> None:
-    """The administrator's host stands for all hosts, which are made in one place."""
+    """`check_answer` is set on the administrator's host; one function makes all hosts."""
     runtime = VirtualRuntime(
         fake_spec(),
         seed=1,
