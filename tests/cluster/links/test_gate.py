@@ -1,4 +1,10 @@
-"""The link gate applies link rules to the frames of one host."""
+"""The link gate applies link rules to the frames of one host.
+
+A frame is one message of a connection. A rule selects frames between nodes and holds (`Cut`,
+`Clog`), delays (`Slow`) or loses them. Healing is the withdrawal of all rules: held frames move on.
+Node `a` has the gate; it sends with `gate.send`, and frames for it arrive at `gate.receive`.
+Builders such as `request(1)` number their frames; `a` is by default the client of connection 1.
+"""
 
 import pytest
 
@@ -95,7 +101,7 @@ def test_without_rules_every_frame_passes_at_once() -> None:
 
 @pytest.mark.parametrize("effect", HOLDING)
 def test_a_rule_selects_its_nodes_in_one_direction(effect: LinkEffect) -> None:
-    """A rule from `a` to `b` selects neither `c` nor the way back; no link to itself is cut."""
+    """A rule from `a` to `b` selects no frame to `c` or back to `a`; none is cut off from itself."""
     lab = GateLab()
     lab.gate.set_rules([rule(effect, sources=(A, C), destinations=(A, B))])
     assert not lab.gate.is_idle
@@ -111,7 +117,7 @@ def test_a_rule_selects_its_nodes_in_one_direction(effect: LinkEffect) -> None:
 
 
 def test_a_rule_with_purposes_selects_connections_of_those_purposes() -> None:
-    """An open names its purpose; the endpoint knows that of an open connection, at both ends."""
+    """An open frame names its purpose; of later frames the endpoint knows the purpose."""
     lab = GateLab()
     lab.purposes = {
         ConnectionEnd(B, 1, True): "coordinator",
@@ -146,7 +152,7 @@ def test_a_purpose_is_remembered_when_the_rules_change() -> None:
 
 
 def test_a_frame_behind_a_held_open_has_its_purpose() -> None:
-    """The endpoint does not know the connection yet, so it cannot name the close's purpose."""
+    """The endpoint does not know the connection yet, so the open gives the close its purpose."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut(), purposes=("coordinator",))])
     lab.gate.receive(open_frame(source=B, destination=A))
@@ -309,7 +315,7 @@ def test_a_cut_of_one_direction_delivers_the_close_of_the_other() -> None:
 
 
 def test_after_a_clog_everything_arrives_also_on_closed_connections() -> None:
-    """A clog is a queue that stood still: it loses no frame."""
+    """A clog loses no frame; a cut would drop the frames in front of a close."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Clog())])
     end = close(2, by_client=False, source=B, destination=A)
@@ -337,7 +343,7 @@ def test_the_close_of_a_connection_passes_a_rule_that_cuts_one_api() -> None:
 
 @pytest.mark.parametrize("effect", HOLDING)
 def test_a_death_behind_a_cut_is_hidden_until_healing(effect: LinkEffect) -> None:
-    """The dead process's kernel is cut off, too; at healing each connection ends by itself."""
+    """The kernel of the dead process is cut off as well, so its reset waits for the healing."""
     lab = GateLab()
     lab.closes_at_death = (
         close(1, by_client=False, source=B, destination=A),
@@ -355,7 +361,7 @@ def test_a_death_behind_a_cut_is_hidden_until_healing(effect: LinkEffect) -> Non
 
 
 def test_a_death_is_not_reported_on_a_connection_whose_open_is_held() -> None:
-    """The open still waits here: the other end never knew the connection."""
+    """The peer never knew the connection, since its open frame waits in the gate of `a`."""
     lab = GateLab()
     lab.closes_at_death = (
         close(1, by_client=False, source=B, destination=A),
@@ -369,7 +375,7 @@ def test_a_death_is_not_reported_on_a_connection_whose_open_is_held() -> None:
 
 
 def test_a_death_without_rules_is_one_frame() -> None:
-    """The endpoint handles the frame."""
+    """Without rules the gate passes the reset on; the endpoint ends its connections itself."""
     lab = GateLab()
     death = ResetFrame(source=B, destination=A, source_incarnation=Incarnation(0))
     lab.gate.receive(death)
@@ -377,7 +383,7 @@ def test_a_death_without_rules_is_one_frame() -> None:
 
 
 def test_a_reset_ends_a_connection_through_a_cut_and_drops_held_frames() -> None:
-    """A reset is a fault of its own, not a frame of the link."""
+    """`gate.reset` is a fault of its own, so no rule holds the close that it delivers."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
     lab.gate.send(request(1))
@@ -462,7 +468,10 @@ def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
 
 
 def test_a_lost_response_resets_its_connection_once() -> None:
-    """Both ends see the reset, the server one turn after its reply; the next response passes."""
+    """Both ends see the reset; the rule loses one response by default, so the next passes.
+
+    The server, here `a`, sees it one turn of the loop after its reply.
+    """
     lab = GateLab()
     lab.gate.set_rules([both_ways(LoseResponses())])
     lost = response(1, source=A, destination=B)

@@ -1,4 +1,9 @@
-"""Faults of the virtual runtime: lives of nodes, links, elections, and the end of the run."""
+"""Faults of the virtual runtime: lives of nodes, links, elections, and the end of the run.
+
+`Run` plays a cluster of three fake brokers and four fake consumers, which send heartbeats. A broker
+appends a batch to its disk for each. `SlowToStop` is such a broker whose shutdown takes 0.5 s. The
+driver is the run itself: its rows record the faults.
+"""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -95,7 +100,7 @@ def test_every_node_has_a_state_in_the_status() -> None:
         await runtime.sleep(SECOND_US)
         await runtime.resume(BROKERS[2])
         assert (await runtime.status()).nodes[BROKERS[2]] is NodeState.STOPPING
-        # The timer of its shutdown came due during the pause, and fires now.
+        # The timer of the shutdown came due during the pause, and fires now.
         await runtime.sleep(1)
         assert (await runtime.status()).nodes[BROKERS[2]] is NodeState.DOWN
 
@@ -182,7 +187,7 @@ def test_a_restart_on_an_empty_disk_finds_nothing() -> None:
 
 
 def test_a_controlled_shutdown_ends_with_the_node_and_its_peers_learn_it_at_once() -> None:
-    """SIGTERM's order: the node finishes its work, then its kernel closes all connections."""
+    """As after SIGTERM, the node finishes its work, then its kernel closes all connections."""
     run = Run(broker=SlowToStop)
     runtime = run.runtime
 
@@ -216,7 +221,7 @@ def test_a_controlled_shutdown_ends_with_the_node_and_its_peers_learn_it_at_once
 
 
 def test_a_node_that_dies_during_its_shutdown_is_dead() -> None:
-    """The crash ends the shutdown: the next incarnation stays up."""
+    """The crash ends the shutdown, which must not stop the next incarnation."""
     run = Run(broker=SlowToStop)
 
     async def main() -> None:
@@ -262,7 +267,7 @@ class CannotStop(FakeBroker):
 
 
 def test_a_shutdown_that_raises_is_a_failure_of_the_node() -> None:
-    """The caller's act succeeds: it only requests the shutdown."""
+    """`shut_down` only requests the shutdown, so it returns; the node's failure ends the run."""
     run = Run(broker=CannotStop)
 
     async def main() -> None:
@@ -325,7 +330,7 @@ def test_a_late_node_has_the_rules_from_its_first_frame_on(
 
 
 class FailsOnAnAnswer(FakeConsumer):
-    """Consumer 0 raises at an answer; the others do nothing."""
+    """Consumer 0 raises when its request is answered; the others do nothing."""
 
     def start(self) -> None:
         """Send one request."""
@@ -400,7 +405,7 @@ def play_everything(seed: int, *, copy_messages: bool = False) -> tuple[Run, str
 
 
 def test_a_run_may_end_after_any_fault(recwarn: pytest.WarningsRecorder) -> None:
-    """With paused, cut off and stopping nodes, every node ends and does nothing afterwards."""
+    """`everything` leaves nodes paused, cut off and stopping; each ends and writes no later row."""
     run, _ = play_everything(seed=1)
     alive = {row.node for row in run.rows if row.kind == TraceKind.NODE_STARTED}
     stopped = {row.node for row in run.rows if row.kind == TraceKind.NODE_STOPPED}
@@ -483,7 +488,7 @@ def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
         assert (await runtime.status()).partitions[partition].leader == other
 
     rows = real_run(main)
-    # Two orders, one administrator: its host is made on first use.
+    # Both requests come from one administrator, whose host is made at the first.
     started = [row.node for row in rows if row.kind == TraceKind.NODE_STARTED]
     assert started.count("admin-0") == 1
 
