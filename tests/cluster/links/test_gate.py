@@ -101,7 +101,7 @@ def test_without_rules_every_frame_passes_at_once() -> None:
 
 @pytest.mark.parametrize("effect", HOLDING)
 def test_a_rule_selects_its_nodes_in_one_direction(effect: LinkEffect) -> None:
-    """A rule from `a` to `b` selects no frame to `c` or back to `a`; none is cut off from itself."""
+    """A rule from `a` to `b` selects no frame to `c` or back to `a`, nor `a` to itself."""
     lab = GateLab()
     lab.gate.set_rules([rule(effect, sources=(A, C), destinations=(A, B))])
     assert not lab.gate.is_idle

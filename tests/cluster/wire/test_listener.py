@@ -2,7 +2,9 @@
 
 Requests are bytes on a real socket. `ask(18, 0)` sends API 18 (ApiVersions) in version 0, the
 shortest request; 0 is Produce, 1 Fetch, 3 Metadata, 19 CreateTopics, 32 DescribeConfigs. Answers
-have Kafka's numbers of errors.
+have Kafka's numbers of errors. A refusal is a connection that the broker closes with a reason, in
+the trace and in the status. `ListeningCluster` has one broker and a client with the id `raw`, which
+is the node `client:raw` for faults.
 """
 
 import asyncio
@@ -397,8 +399,8 @@ def test_link_rules_hold_frames_of_both_directions_of_a_client(
 ) -> None:
     """For link rules a Kafka client is a node, named by its client id.
 
-    A frame that is slowed down by 60 s is still on its way when the test ends: a request does not
-    arrive, an answer belongs to a request that has arrived.
+    A frame that is slowed down by 60 s is still on its way when the test ends. If that frame is the
+    second request, the broker has received only the first; if it is the answer, both.
     """
     ends = ((RAW,), (BROKER,))
     sources, destinations = ends if from_client else ends[::-1]
@@ -423,7 +425,7 @@ def test_link_rules_hold_frames_of_both_directions_of_a_client(
 
 
 def test_reset_of_links_ends_only_the_connections_of_the_named_client(tmp_path: Path) -> None:
-    """A reset of another client's links has no effect; that of this one ends its connection."""
+    """A reset of another client's links has no effect; a reset of `RAW`'s ends its connection."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()

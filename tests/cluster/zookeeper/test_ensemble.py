@@ -1,7 +1,9 @@
 """An ensemble on its hosts: order, lag, sessions and connections, under faults.
 
 ZK-... in brackets are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. The session timeout is 6 s and a
-tick 2 s; `run_ensemble(scenario, 3)` has three servers, without a number it has one.
+tick 2 s; `run_ensemble(scenario, 3)` has three servers, without a number it has one. A witness is a
+second client, whose reads show the effects of the first one's session. An ephemeral node is deleted
+when the session that created it ends.
 """
 
 import pytest
@@ -27,8 +29,9 @@ from protocol.trace import TraceKind
 from tests.support.harness.ensemble import SECOND, Client, EnsembleRun, run_ensemble
 
 LAG_US = 400_000
+"""Delay of the leader's messages to a follower."""
 RECONNECT_US = 2 * SECOND
-"""A client's wait, and a try that may meet a server without a leader."""
+"""Enough for a client to reconnect: its wait, and a try at a server that may have no leader."""
 
 
 async def connected(lab: EnsembleRun, client: Client) -> None:
@@ -241,7 +244,7 @@ def test_death_of_a_client_is_noticed_after_four_to_eight_seconds() -> None:
 
 
 def test_clean_close_ends_the_session_at_once() -> None:
-    """A clean `close` ends it at once (ZK-11): the nodes of the session are gone."""
+    """A clean `close` ends the session at once (ZK-11): its ephemeral nodes are gone."""
 
     async def scenario(lab: EnsembleRun) -> None:
         client, witness = lab.client(0), lab.client(1)
@@ -260,7 +263,7 @@ def test_client_that_is_cut_off_learns_of_its_expiry_only_from_a_server() -> Non
     """A client that is cut off for an hour stays Disconnected (ZK-13).
 
     Three moments differ: the last packet heard, the end of the session, and the moment at which
-    the old owner hears it, after the healing (ZK-14).
+    the old owner hears of that end, after the healing (ZK-14).
     """
 
     async def scenario(lab: EnsembleRun) -> None:

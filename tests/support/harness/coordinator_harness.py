@@ -133,7 +133,7 @@ class CoordinatorHarness:
         """Set the clock forward at once, then fire the timers that were due before that moment.
 
         The clock of Kafka's own tests moves like this, and the times in them depend on it: a timer
-        that is due exactly then waits, and one that fires late counts from then.
+        due exactly at the new time waits, and a timer set by a late one counts from the new time.
         """
         self.now_us += delay_ms * 1_000
         while self._timer_heap and self._timer_heap[0][0] < self.now_us:
@@ -143,7 +143,10 @@ class CoordinatorHarness:
                 self.execute(self.coordinator.timer_fired(key, self.now_us))
 
     def complete(self, error: ErrorCode = ErrorCode.NONE, *, index: int = 0) -> None:
-        """Complete one held append, or let it fail with `error`."""
+        """Complete one held append, or let it fail with `error`.
+
+        An append that timed out stays in a log that the coordinator follows.
+        """
         append = self.held.pop(index)
         base_offset = self._base_offsets.pop(append.append_id, None)
         if error is ErrorCode.NONE:
@@ -406,6 +409,7 @@ class CoordinatorHarness:
         )
 
     def _carry_out(self, result: Result) -> None:
+        """Set timers, write or hold appends, note verifications and answers, check invariants."""
         for timer in result.timers:
             if isinstance(timer, SetTimer):
                 assert timer.delay_us >= 0
@@ -470,6 +474,7 @@ class CoordinatorHarness:
         self.execute(self.coordinator.append_completed(completed, self.now_us))
 
     def _now(self, body: GroupRequest, version: int) -> AnyResponse:
+        """Feed a request and return its answer, which must come at once."""
         request_id = self.submit(body, version=version)
         response = self.response(request_id)
         assert response is not None, "parked"
