@@ -1,4 +1,9 @@
-"""The durable-commits checker finds planted losses and excuses what Kafka allows."""
+"""The durable-commits checker finds planted losses and excuses what Kafka allows.
+
+In most tests C0 commits 100 and 200 for partition t-0, acknowledged at 2 s and 3 s. Later the
+committed offset is fetched. The checker judges whether the fetch may return that offset.
+"Planted bug" in a docstring names a bug that the situation would show.
+"""
 
 from dataclasses import replace
 
@@ -28,7 +33,7 @@ def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
 
 
 def two_commits() -> Rows:
-    """C0 is assigned t-0 and commits 100, then 200, acknowledged by broker 0 in epoch 0."""
+    """Rows of C0, which is assigned t-0 and commits 100, then 200, at broker-0 in epoch 0."""
     rows = Rows()
     rows.leads(0.1, "broker-0", 0, 0)
     rows.assigned(1, C0)
@@ -38,12 +43,13 @@ def two_commits() -> Rows:
 
 
 def verify(rows: Rows, time_s: float, offset: int, peer: str = "broker-1") -> None:
+    """Let the run's last stage fetch the committed offset; `peer` answers with `offset`."""
     rows.stage(time_s, "verifying")
     rows.fetched(time_s + 0.1, "admin-0", offset, peer=peer, cause="verification")
 
 
 def test_last_acknowledged_commit_returned_passes() -> None:
-    """This is the ordinary run."""
+    """broker-1 takes over at 4 s and has both commits."""
     rows = two_commits()
     rows.leads(4, "broker-1", 1, 2)
     verify(rows, 10, 200)
@@ -56,7 +62,7 @@ def test_last_acknowledged_commit_returned_passes() -> None:
 
 
 def test_older_commit_returned_after_a_failover_is_found_with_its_evidence() -> None:
-    """Planted bug: acknowledged before it was replicated; the new coordinator has the old one."""
+    """Planted bug: broker-0 acknowledged 200 before broker-1 had it; broker-1 has only 100."""
     rows = two_commits()
     rows.leads(4, "broker-1", 1, 1)
     verify(rows, 10, 100)
@@ -92,7 +98,10 @@ def test_offset_without_a_commit_is_found_also_before_the_first_commit() -> None
 
 
 def test_offset_whose_commit_becomes_known_later_passes() -> None:
-    """A coordinator loads records above the high watermark, before their member has an answer."""
+    """C1 fetches 17 before C0's commit of 17 has an answer.
+
+    A coordinator loads records above the high watermark, too.
+    """
     rows = Rows()
     rows.leads(0.1, "broker-0", 0, 0)
     rows.assigned(1, C0)
@@ -116,7 +125,7 @@ def test_commit_that_vanished_altogether_is_found() -> None:
 
 @pytest.mark.parametrize("cause", ["deleted by an administrator", "its topic was deleted"])
 def test_offset_that_was_deleted_may_be_missing_or_come_back(cause: str) -> None:
-    """A deletion does not wait for its tombstone: a load may find the commit without it."""
+    """The log may lack the tombstone of the deletion, so a load may restore the commit."""
     for returned in (-1, 200):
         rows = two_commits()
         rows.offset_removed(4, cause=cause)
@@ -125,9 +134,9 @@ def test_offset_that_was_deleted_may_be_missing_or_come_back(cause: str) -> None
 
 
 def test_commit_of_an_administrator_counts_like_any_other() -> None:
-    """Its acknowledged offset must be there, and no older one may be.
+    """The fetch must return the administrator's last commit, 50, and no older one.
 
-    Its time is known only from the answer to the last request.
+    The commit of 50 was sent after the answer to the commit of 0, so it replaces the others.
     """
     for returned, outcome in ((50, CheckOutcome.PASS), (200, CheckOutcome.VIOLATED)):
         rows = two_commits()
@@ -139,7 +148,7 @@ def test_commit_of_an_administrator_counts_like_any_other() -> None:
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED", "REQUEST_TIMED_OUT"])
 def test_unanswered_commit_of_an_administrator_may_count(error: str) -> None:
-    """It may have been carried out."""
+    """The coordinator may or may not have carried out the commit."""
     for returned in (50, 200):
         rows = two_commits()
         rows.admin_commit(4, 50, error)
@@ -148,7 +157,7 @@ def test_unanswered_commit_of_an_administrator_may_count(error: str) -> None:
 
 
 def test_refused_commit_of_an_administrator_does_not_count() -> None:
-    """A group with members keeps its offsets."""
+    """The coordinator refuses the commit, because the group has members."""
     rows = two_commits()
     rows.admin_commit(4, 50, "UNKNOWN_MEMBER_ID")
     verify(rows, 10, 50)
@@ -156,7 +165,7 @@ def test_refused_commit_of_an_administrator_does_not_count() -> None:
 
 
 def test_offset_after_the_deletion_is_not_excused_by_it() -> None:
-    """A later acknowledged offset must be there; one older than the deleted never may."""
+    """Commits after the deletion must be returned; 100, older than the deleted 200, must not."""
     rows = two_commits()
     rows.offset_removed(4)
     rows.committed(5, C0, 300)
@@ -179,7 +188,7 @@ def test_expired_offset_of_a_live_group_is_found() -> None:
 
 
 def test_value_without_a_commit_is_found() -> None:
-    """Planted bug: one partition's offset stored under another."""
+    """Planted bug: a coordinator stores one partition's offset under another partition."""
     rows = two_commits()
     verify(rows, 10, 777)
 
@@ -190,7 +199,7 @@ def test_value_without_a_commit_is_found() -> None:
 
 
 def test_loss_seen_by_the_next_owner_is_found_without_a_verification() -> None:
-    """A member that starts from a stale offset reprocesses: its fetch proves the loss."""
+    """C1 takes over t-0 and fetches 100."""
     rows = two_commits()
     rows.assigned(5, C1)
     rows.fetched(5.1, C1, 100)
@@ -199,7 +208,7 @@ def test_loss_seen_by_the_next_owner_is_found_without_a_verification() -> None:
 
 
 def test_clients_own_rewind_passes() -> None:
-    """A member may commit a smaller offset: newer means later, not larger."""
+    """C0 commits 50 after 200. The newest commit is the last, not the largest."""
     rows = two_commits()
     rows.committed(4, C0, 50)
     verify(rows, 10, 50)
@@ -208,7 +217,7 @@ def test_clients_own_rewind_passes() -> None:
 
 
 def test_value_before_a_rewind_returned_is_found() -> None:
-    """The larger offset is then the stale one."""
+    """C0 commits 50 after 200, and 200 is returned."""
     rows = two_commits()
     rows.committed(4, C0, 50)
     verify(rows, 10, 200)
@@ -218,7 +227,7 @@ def test_value_before_a_rewind_returned_is_found() -> None:
 
 @pytest.mark.parametrize("returned", [200, 300])
 def test_timed_out_commit_may_or_may_not_be_returned(returned: int) -> None:
-    """Its record may be in the log; neither the client nor the checker can know."""
+    """The record of the commit may be in the log; the checker cannot know."""
     rows = two_commits()
     rows.commit_failed(9, C0, 300, "REQUEST_TIMED_OUT")
     verify(rows, 10, returned)
@@ -233,7 +242,7 @@ def test_timed_out_commit_may_or_may_not_be_returned(returned: int) -> None:
 def test_failed_commit_is_replaced_by_a_later_acknowledged_commit(
     error: str,
 ) -> None:
-    """Its record precedes any record begun after the failure's answer, or is not in the log."""
+    """The record of 300 precedes that of 400 in the log, or is not in the log."""
     rows = two_commits()
     rows.commit_failed(4, C0, 300, error)
     rows.committed(5, C0, 400)
@@ -244,7 +253,7 @@ def test_failed_commit_is_replaced_by_a_later_acknowledged_commit(
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED"])
 def test_commit_that_its_client_gave_up_may_take_effect_behind_a_newer_one(error: str) -> None:
-    """A resumed broker reads it from its socket, behind requests that others sent later."""
+    """A resumed broker may read the request for 300 from its socket after that for 400."""
     rows = two_commits()
     rows.commit_failed(4, C0, 300, error)
     rows.committed(5, C0, 400)
@@ -258,7 +267,7 @@ def test_commit_that_its_client_gave_up_may_take_effect_behind_a_newer_one(error
 
 @pytest.mark.parametrize("killed_s", [3.99, 4.2])
 def test_commit_that_died_with_its_broker_is_no_excuse(killed_s: float) -> None:
-    """The request ended with the process; the driver may trace the kill a little later."""
+    """The request ended with the process. The kill's row may be earlier or later than C0's."""
     rows = two_commits()
     for time_s in sorted([killed_s, 4]):
         if time_s == killed_s:
@@ -272,7 +281,7 @@ def test_commit_that_died_with_its_broker_is_no_excuse(killed_s: float) -> None:
 
 
 def test_kill_long_before_a_commit_was_given_up_does_not_bound_it() -> None:
-    """The next incarnation of the broker got the request, and lives."""
+    """The request went to the restarted broker, which lives."""
     rows = two_commits()
     rows.add(1.5, "driver", TraceKind.NODE_KILLED, peer="broker-0")
     rows.commit_failed(4, C0, 300, "DISCONNECTED")
@@ -283,7 +292,7 @@ def test_kill_long_before_a_commit_was_given_up_does_not_bound_it() -> None:
 
 
 def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
-    """The old coordinator is paused: the new one loads a commit whose member still waits."""
+    """broker-1 loads the commit of 300, for whose answer C0 waits until 33 s."""
     rows = two_commits()
     rows.leads(8, "broker-1", 1, 3)
     rows.assigned(10, C1)
@@ -295,7 +304,7 @@ def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
 
 
 def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
-    """A request timeout after the fetch no client can still be waiting."""
+    """30 s, a request timeout, after the fetch at 10.1 s no client waits for an answer."""
     rows = two_commits()
     rows.assigned(10, C1)
     rows.fetched(10.1, C1, 300)
@@ -304,7 +313,7 @@ def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
         checker.observe(row)
     assert checker.findings_total == 0
 
-    # Not at a message: findings are traced, and a run without message tracing must be the same.
+    # A row of a message reports nothing: findings must not depend on message tracing.
     checker.observe(rows.add(40, C1, TraceKind.REQUEST_SENT, api="Heartbeat", group="g"))
     assert checker.findings_total == 0
     checker.observe(rows.add(41, "driver", TraceKind.RUN_STAGE, detail={"stage": "healing"}))
@@ -313,7 +322,11 @@ def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
 
 
 def split_with_a_commit_on_each_side(*, acknowledged: bool) -> Rows:
-    """C0 stays with broker 0, which is cut off at 4 s; C1 is assigned t-0 by broker 1."""
+    """Rows of a network split: C0 stays with broker-0, and broker-1 leads from 11 s on.
+
+    C0 commits 300 and 500 at broker-0. `acknowledged` says whether broker-0 acknowledges them. C1
+    is assigned t-0 by broker-1, fetches 200 and commits 250.
+    """
     rows = two_commits()
     rows.leads(11, "broker-1", 1, 2)
     if acknowledged:
@@ -330,7 +343,7 @@ def split_with_a_commit_on_each_side(*, acknowledged: bool) -> Rows:
 
 
 def test_split_network_whose_old_side_times_out_passes() -> None:
-    """Guards on: the old leader cannot advance its high watermark, so no commit is promised."""
+    """As in Kafka, the old leader cannot advance its high watermark."""
     report = check(split_with_a_commit_on_each_side(acknowledged=False))
 
     assert report.outcome is CheckOutcome.PASS
@@ -338,7 +351,7 @@ def test_split_network_whose_old_side_times_out_passes() -> None:
 
 
 def test_split_network_in_which_both_sides_acknowledge_is_found() -> None:
-    """`high_watermark_gate` off: the new side has only the records that the old one replicated."""
+    """Planted bug: `high_watermark_gate` off, so broker-0 acknowledges what is not replicated."""
     report = check(split_with_a_commit_on_each_side(acknowledged=True))
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -357,7 +370,7 @@ def test_definite_failure_does_not_count_as_written() -> None:
 
 
 def test_commit_acknowledged_while_the_fetch_was_in_flight_may_be_missing() -> None:
-    """The fetch may have been answered first: it must return only commits before its start."""
+    """A fetch must return only commits acknowledged before it began."""
     rows = two_commits()
     rows.stage(10, "verifying")
     rows.committed(10.05, C0, 300)
@@ -367,7 +380,7 @@ def test_commit_acknowledged_while_the_fetch_was_in_flight_may_be_missing() -> N
 
 
 def test_fetch_request_bounds_the_start_of_a_fetch() -> None:
-    """A member that was assigned long ago fetches again: its request has the time."""
+    """C1 was assigned at 1 s and sends its fetch at 4 s, after the commit of 200."""
     rows = Rows()
     rows.assigned(1, C1)
     rows.assigned(1, C0)
@@ -380,7 +393,7 @@ def test_fetch_request_bounds_the_start_of_a_fetch() -> None:
 
 
 def test_two_owners_whose_commits_overlap_may_end_with_either() -> None:
-    """Neither commit certainly followed the other."""
+    """Either of the two commits may be the last in the log."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.assigned(1, C1)
@@ -392,7 +405,7 @@ def test_two_owners_whose_commits_overlap_may_end_with_either() -> None:
 
 
 def test_next_owners_commit_replaces_the_previous_owners() -> None:
-    """C1 was assigned the partition after C0's last commit: its commit is certainly later."""
+    """C1 was assigned t-0 after C0's last commit, so C1's commit is certainly later."""
     rows = two_commits()
     rows.assigned(4, C1)
     rows.committed(5, C1, 250)
@@ -421,7 +434,7 @@ def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None
 def test_replaced_coordinator_may_answer_a_verification_shortly_after_healing(
     healed_s: float, outcome: CheckOutcome
 ) -> None:
-    """It was paused while another one was elected: it must first learn of that."""
+    """broker-0 must learn of broker-1's election; it may take 5 s after healing."""
     rows = two_commits()
     rows.leads(4, "broker-1", 1, 2)
     rows.committed(5, C0, 300, peer="broker-1")
@@ -431,15 +444,15 @@ def test_replaced_coordinator_may_answer_a_verification_shortly_after_healing(
     assert check(rows).outcome is outcome
 
 
-def aborted(rows: Rows, time_s: float, offset: int) -> None:
-    """C0's transaction with `offset` was aborted, and C0 knows it."""
+def abort_transaction(rows: Rows, time_s: float, offset: int) -> None:
+    """Abort C0's transaction that commits `offset`, and answer C0."""
     rows.commit_failed(time_s, C0, offset, "TRANSACTION_ABORTED")
 
 
 def test_offset_of_an_aborted_transaction_returned_is_found() -> None:
     """Planted bug: an abort marker that commits the pending offset."""
     rows = two_commits()
-    aborted(rows, 4, 300)
+    abort_transaction(rows, 4, 300)
     verify(rows, 10, 300)
 
     report = check(rows)
@@ -449,9 +462,9 @@ def test_offset_of_an_aborted_transaction_returned_is_found() -> None:
 
 
 def test_aborted_transaction_leaves_the_earlier_commit() -> None:
-    """The transaction's records were never written."""
+    """200, the commit before the transaction, is returned."""
     rows = two_commits()
-    aborted(rows, 4, 300)
+    abort_transaction(rows, 4, 300)
     verify(rows, 10, 200)
 
     report = check(rows)
@@ -461,9 +474,9 @@ def test_aborted_transaction_leaves_the_earlier_commit() -> None:
 
 
 def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
-    """The end of a transaction is acknowledged at the decision; its marker comes later.
+    """C0's commit of 200 is acknowledged at 3 s; its transaction's marker stores 200 at 3.5 s.
 
-    Taken for a second, unanswered commit, it would excuse a fetch that lost the next one.
+    If that counted as a second commit of 200, it would excuse the loss of 250.
     """
     rows = two_commits()
     rows.add(
@@ -484,7 +497,7 @@ def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
 
 
 def test_commit_stored_while_its_member_died_may_be_returned() -> None:
-    """The coordinator stored it, and its answer reached no client."""
+    """The coordinator stored 300, and the answer reached no client."""
     rows = two_commits()
     rows.add(
         4, "broker-0", TraceKind.COMMIT_STORED, group="g", partition="t-0", offset=300, member="m"
@@ -495,7 +508,7 @@ def test_commit_stored_while_its_member_died_may_be_returned() -> None:
 
 
 def test_unknown_value_after_the_kill_of_a_member_is_no_violation() -> None:
-    """Its last commit may have been in flight; no row can show it."""
+    """C0 may have committed 333 shortly before the kill, without a row in the trace."""
     rows = two_commits()
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
     verify(rows, 10, 333)
@@ -507,7 +520,7 @@ def test_unknown_value_after_the_kill_of_a_member_is_no_violation() -> None:
 
 
 def test_run_without_commits_reports_that_nothing_was_judged() -> None:
-    """A group that never commits cannot lose a commit, so none of its fetches is judged."""
+    """The only fetch returns no offset (-1), and no commit precedes it."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.fetched(1.1, C0, -1)
@@ -530,13 +543,13 @@ def test_members_that_never_commit_are_named_as_the_reason() -> None:
 
 @pytest.mark.parametrize("clock_error_us", [0, 500, 2_000])
 def test_loss_of_the_last_commit_is_found_with_any_clocks(clock_error_us: int) -> None:
-    """The broker's row of a commit must not pass for a later commit where clocks differ."""
+    """The broker's row of a commit, 0.3 ms before C0's, must not count as a later commit."""
     rows = Rows()
     rows.leads(0.1, "broker-0", 0, 0)
     rows.assigned(1, C0)
-    for at, offset in ((2.0, 100), (2.2, 200)):
+    for stored_s, offset in ((2.0, 100), (2.2, 200)):
         rows.add(
-            at,
+            stored_s,
             "broker-0",
             TraceKind.COMMIT_STORED,
             group="g",
@@ -545,7 +558,7 @@ def test_loss_of_the_last_commit_is_found_with_any_clocks(clock_error_us: int) -
             member=f"{C0}-id",
             generation=1,
         )
-        rows.committed(at + 0.0003, C0, offset)
+        rows.committed(stored_s + 0.0003, C0, offset)
     rows.leads(4, "broker-1", 1, 1)
     verify(rows, 10, 100)
 
@@ -556,8 +569,12 @@ def test_loss_of_the_last_commit_is_found_with_any_clocks(clock_error_us: int) -
     assert TraceKind.COMMIT_STORED in [row.kind for row in finding.evidence]
 
 
-def acknowledged(error: str, in_sync: list[int], *, needed: int = 2) -> CheckReport:
-    """Broker 2 acknowledges an append; the controller has removed the others from the ISR."""
+def check_append(error: str, in_sync: list[int], *, needed: int = 2) -> CheckReport:
+    """Return the report of an append that broker-2 answers with `error`.
+
+    The controller's ISR is broker-2 alone; the leader's own view of the ISR is `in_sync`; `needed`
+    is min.insync.replicas.
+    """
     rows = Rows()
     rows.add(1, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [2]})
     rows.add(
@@ -576,8 +593,8 @@ def acknowledged(error: str, in_sync: list[int], *, needed: int = 2) -> CheckRep
 
 
 def test_append_acknowledged_by_a_replica_alone_is_found_before_any_loss() -> None:
-    """It needed NOT_ENOUGH_REPLICAS (BEHAVIOUR 6.1); the controller's ISR is in the evidence."""
-    report = acknowledged("NONE", [2])
+    """The answer had to be NOT_ENOUGH_REPLICAS (BEHAVIOUR 6.1). The evidence has the ISR."""
+    report = check_append("NONE", [2])
 
     (finding,) = report.findings
     assert finding.summary == (
@@ -599,5 +616,5 @@ def test_append_acknowledged_by_a_replica_alone_is_found_before_any_loss() -> No
 def test_append_with_enough_replicas_or_with_an_error_passes(
     error: str, in_sync: list[int], needed: int
 ) -> None:
-    """Refused; one replica required; or two in the ISR before the controller's change."""
-    assert acknowledged(error, in_sync, needed=needed).findings_total == 0
+    """The append is refused, one replica suffices, or the leader still has two in its ISR."""
+    assert check_append(error, in_sync, needed=needed).findings_total == 0

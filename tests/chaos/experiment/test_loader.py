@@ -1,4 +1,10 @@
-"""Experiment files: each problem has file, line, path, expectation and near miss."""
+"""The loader of experiment files, and the problems that it reports.
+
+A problem has a file, a line, a path (the keys down to the value), a message, the expected value,
+the value found, and a near miss: the valid value that was probably meant. Most tests replace one
+text of the valid file VALID and compare the problem. An override (`--var path=value`) replaces one
+value of the file.
+"""
 
 import re
 import shlex
@@ -64,6 +70,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 
 def problems(file: str, *overrides: str) -> tuple[Problem, ...]:
+    """Return the problems for which the file with its overrides is refused."""
     with pytest.raises(ExperimentError) as caught:
         load_experiment(file, overrides)
     return caught.value.problems
@@ -75,7 +82,7 @@ def only_problem(file: str, *overrides: str) -> Problem:
 
 
 def test_valid_file_is_read_under_kafkas_names_without_warning(write: Write) -> None:
-    """The structs have the values of the file, and Kafka's defaults for the others."""
+    """The heartbeat interval is not in the file, so it is Kafka's default."""
     loaded = load_experiment(write(VALID))
 
     group = loaded.experiment.groups["readers"]
@@ -86,7 +93,7 @@ def test_valid_file_is_read_under_kafkas_names_without_warning(write: Write) -> 
 
 
 def test_misspelt_key_names_line_path_and_near_miss(write: Write) -> None:
-    """This is a common first mistake."""
+    """The message lists similar keys, the nearest first."""
     problem = only_problem(write(VALID.replace("session.timeout.ms", "session.timout.ms")))
 
     assert str(problem) == (
@@ -106,7 +113,7 @@ def test_underscores_in_a_kafka_name_are_a_near_miss(write: Write) -> None:
 
 
 def test_missing_key_is_named_with_its_expected_value(write: Write) -> None:
-    """A topic lacks its partitions; the line is that of the mapping."""
+    """The topic has no partitions."""
     problem = only_problem(write(VALID.replace("    partitions: 2\n    repl", "    repl")))
 
     assert problem.path == "topics.orders.partitions"
@@ -115,7 +122,7 @@ def test_missing_key_is_named_with_its_expected_value(write: Write) -> None:
 
 
 def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
-    """The key is misspelt, and not reported as missing as well."""
+    """`members` is not also reported as missing."""
     problem = only_problem(write(VALID.replace("    members: 2", "    member: 2")))
 
     assert (problem.path, problem.near_miss) == ("groups.readers.member", "members")
@@ -147,7 +154,7 @@ def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
 def test_invalid_value_is_reported_with_the_expected_and_the_given_one(
     write: Write, before: str, after: str, path: str, expected: str, found: str
 ) -> None:
-    """Types, bounds, lists, names and durations."""
+    """Path, expectation and value are compared by a part of their text."""
     problem = only_problem(write(VALID.replace(before, after)))
 
     assert problem.path.endswith(path)
@@ -162,12 +169,12 @@ def test_invalid_value_is_reported_with_the_expected_and_the_given_one(
 def test_duration_without_unit_is_a_near_miss_in_seconds(
     write: Write, written: str, near_miss: str | None
 ) -> None:
-    """Durations have one form, and the suggestion has it."""
+    """The suggestion is a whole number with a unit."""
     assert only_problem(write(VALID.replace("at: 5s", f"at: {written}"))).near_miss == near_miss
 
 
 def test_wrong_element_in_a_list_of_ends_is_reported_at_its_place(write: Write) -> None:
-    """An end is a target or a list of targets: the error must not demand a list."""
+    """`from` and `to` of a cut take a target or a list of targets."""
     cut = "fault: cut\n    from: broker(0)\n    to: [broker(1), 5]"
     changed = VALID.replace("fault: crash\n    target: coordinator-of(readers)", cut)
     problem = only_problem(write(changed))
@@ -197,7 +204,7 @@ def test_wrong_element_in_a_list_of_ends_is_reported_at_its_place(write: Write) 
 def test_value_that_would_break_the_cluster_is_an_error(
     write: Write, before: str, after: str, path: str, message: str
 ) -> None:
-    """Cases: a client without a topic, a check that is listed twice, a mistyped number."""
+    """The values have the right type."""
     problem = only_problem(write(VALID.replace(before, after)))
 
     assert problem.path == path
@@ -212,7 +219,7 @@ def test_target_in_a_file_without_groups_names_their_absence(write: Write) -> No
 
 
 def test_misspelt_choice_has_a_near_miss(write: Write) -> None:
-    """The choices are Kafka's words."""
+    """`auto.offset.reset` has three values."""
     changed = VALID.replace("enable.auto.commit: false", "auto.offset.reset: earlyest")
     problem = problems(write(changed))[0]
 
@@ -221,7 +228,7 @@ def test_misspelt_choice_has_a_near_miss(write: Write) -> None:
 
 
 def test_several_problems_are_reported_together_in_the_files_order(write: Write) -> None:
-    """A user mends them in one pass."""
+    """The paths and lines are in the order of the file."""
     changed = VALID.replace("brokers: 3", "brokers: x").replace("at: 5s", "att: 5s")
     found = problems(write(changed.replace("records_per_second: 10", "records_per_second: 0")))
 
@@ -309,7 +316,7 @@ def test_several_problems_are_reported_together_in_the_files_order(write: Write)
 def test_contradicting_parts_are_errors(
     write: Write, before: str, after: str, path: str, message: str, near_miss: str | None
 ) -> None:
-    """No schema can find them; the line is that of the nearest key in the file."""
+    """Each value has the right type, but is wrong or contradicts another part of the file."""
     problem = only_problem(write(VALID.replace(before, after)))
 
     assert problem.path == path
@@ -318,7 +325,7 @@ def test_contradicting_parts_are_errors(
     assert problem.line is not None
 
 
-LATE = """\
+LATE_MEMBERS = """\
     members: 2
     late_members:
       - at: 15s
@@ -331,11 +338,11 @@ LATE = """\
 
 
 def with_late_members(content: str = VALID) -> str:
-    return content.replace("    members: 2\n", LATE)
+    return content.replace("    members: 2\n", LATE_MEMBERS)
 
 
 def test_late_members_inherit_the_settings_of_their_group(write: Write) -> None:
-    """A missing setting is the group's, not Kafka's default; indices continue."""
+    """`enable.auto.commit` is false for all five members, as in the group's settings."""
     loaded = load_experiment(write(with_late_members()))
 
     settings = loaded.experiment.groups["readers"].settings_of_members()
@@ -355,7 +362,7 @@ def test_late_members_inherit_the_settings_of_their_group(write: Write) -> None:
 def test_problem_of_late_members_is_reported_at_their_place(
     write: Write, before: str, after: str, path: str, near_miss: str | None
 ) -> None:
-    """Their settings are checked as the group's."""
+    """Their settings are checked like those of the group."""
     problem = only_problem(write(with_late_members().replace(before, after)))
 
     assert problem.path.startswith("groups.readers.late_members[0].")
@@ -364,14 +371,14 @@ def test_problem_of_late_members_is_reported_at_their_place(
 
 
 def test_problem_of_the_group_is_not_repeated_for_its_late_members(write: Write) -> None:
-    """They inherit it: one mistake, one problem."""
+    """They inherit the wrong setting."""
     content = with_late_members().replace("session.timeout.ms: 45000", "session.timeout.ms: 5000")
 
     assert only_problem(write(content)).path == "groups.readers.config.session.timeout.ms"
 
 
 def test_override_reaches_a_setting_of_late_members(write: Write) -> None:
-    """The path has the index, with or without brackets."""
+    """An index may have brackets or a dot. Only the fifth member has the new setting."""
     for place in ("late_members[1]", "late_members.1"):
         loaded = load_experiment(
             write(with_late_members()), [f"groups.readers.{place}.config.session.timeout.ms=9000"]
@@ -395,7 +402,7 @@ def test_override_reaches_a_setting_of_late_members(write: Write) -> None:
 def test_static_members_with_one_instance_id_are_an_error_with_a_hint(
     write: Write, instance: str, message: str, near_miss: str | None
 ) -> None:
-    """`{index}` in the id gives each member its own."""
+    """The hint is `{index}`, in place of which each member's id has the member's index."""
     setting = f"session.timeout.ms: 45000\n      group.instance.id: '{instance}'"
     problem = only_problem(write(VALID.replace("session.timeout.ms: 45000", setting)))
 
@@ -406,7 +413,7 @@ def test_static_members_with_one_instance_id_are_an_error_with_a_hint(
 
 
 def test_late_members_with_one_instance_id_are_reported_at_their_place(write: Write) -> None:
-    """The group itself has none; two of five members share the id."""
+    """The group has no id; its two first late members have `late`."""
     setting = "bootstrap.servers: [broker-1]\n          group.instance.id: late"
     content = with_late_members().replace('bootstrap.servers: [broker-1, "broker-2:9092"]', setting)
     problem = only_problem(write(content))
@@ -417,7 +424,7 @@ def test_late_members_with_one_instance_id_are_reported_at_their_place(write: Wr
 
 
 def test_static_members_and_late_ones_have_their_own_index(write: Write) -> None:
-    """The instance id outlives the member id, and no two members share it."""
+    """The indices of late members continue those of the others: no two share an id."""
     setting = "session.timeout.ms: 45000\n      group.instance.id: reader-{index}"
     content = with_late_members().replace("session.timeout.ms: 45000", setting)
 
@@ -440,19 +447,19 @@ def test_static_members_and_late_ones_have_their_own_index(write: Write) -> None
 def test_storage_model_with_a_zero_interval_is_an_error(
     write: Write, override: str, path: str
 ) -> None:
-    """A check of the disk every 0 ms would never let time pass."""
+    """Intervals and delays must not be negative, and the interval of checks not 0."""
     assert only_problem(write(VALID), override).path == path
 
 
 def test_storage_model_is_passed_to_the_cluster(write: Write) -> None:
-    """The file decides how much a power loss removes."""
+    """Data younger than `write_back_ms` may be lost in a power loss."""
     loaded = load_experiment(write(VALID), ["cluster.storage.write_back_ms=5000"])
 
     assert to_cluster_spec(loaded.experiment).storage.write_back_ms == 5_000
 
 
 def test_bad_override_in_ends_and_arguments_of_a_fault_names_the_override(write: Write) -> None:
-    """A value of the command line has no line in the file."""
+    """The problem names `--var` in place of file and line."""
     content = VALID.replace("crash", "cut").replace(
         "target: coordinator-of(readers)",
         "from: coordinator-of(readers)\n    to: [controller, brokers]",
@@ -466,7 +473,7 @@ def test_bad_override_in_ends_and_arguments_of_a_fault_names_the_override(write:
 
 
 def test_unknown_check_is_an_error(write: Write) -> None:
-    """A check that never runs must not look like one that passed."""
+    """The name of the check has an underscore."""
     problem = only_problem(write(VALID + "checks: [fencing, durable-commits]\n"))
 
     assert (problem.path, problem.near_miss) == ("checks[1]", "durable_commits")
@@ -486,7 +493,7 @@ def test_unknown_check_is_an_error(write: Write) -> None:
     ],
 )
 def test_unwise_settings_are_warnings(write: Write, before: str, after: str, path: str) -> None:
-    """Kafka would accept them, and so does the loader."""
+    """Kafka accepts these settings, so they are no errors."""
     (warning,) = load_experiment(write(VALID.replace(before, after))).warnings
 
     assert warning.path == path
@@ -494,7 +501,7 @@ def test_unwise_settings_are_warnings(write: Write, before: str, after: str, pat
 
 
 def test_key_that_is_given_twice_is_an_error(write: Write) -> None:
-    """YAML readers silently take the last one."""
+    """Most YAML readers silently take the last value."""
     problem = only_problem(write(VALID.replace("  brokers: 3\n", "  brokers: 3\n  brokers: 5\n")))
 
     assert problem.path == "cluster.brokers"
@@ -515,12 +522,12 @@ def test_key_that_is_given_twice_is_an_error(write: Write) -> None:
 def test_file_that_is_no_experiment_is_reported_as_such(
     write: Write, content: str, message: str
 ) -> None:
-    """No traceback is shown."""
+    """Content without a valid mapping is a problem, not an exception of the YAML reader."""
     assert message in problems(write(content))[0].message
 
 
 def test_override_changes_a_place_whose_names_have_dots(write: Write) -> None:
-    """`--var` accepts the path as in the file."""
+    """The keys of a path are separated by dots, and Kafka's names contain dots."""
     loaded = load_experiment(
         write(VALID),
         [
@@ -539,7 +546,7 @@ def test_override_changes_a_place_whose_names_have_dots(write: Write) -> None:
 
 
 def test_override_may_create_a_section_that_the_file_lacks(write: Write) -> None:
-    """A default need not be written in the file to be changed."""
+    """VALID has no section `run`."""
     loaded = load_experiment(write(VALID), ["run.liveness_timeout=5s"])
 
     assert loaded.experiment.run.liveness_timeout == "5s"
@@ -569,7 +576,7 @@ def test_override_may_create_a_section_that_the_file_lacks(write: Write) -> None
 def test_override_of_an_unknown_path_is_an_error(
     write: Write, override: str, path: str, near_miss: str | None
 ) -> None:
-    """The errors are those of the file, and name `--var`."""
+    """Problems of overrides name `--var` in place of the file."""
     problem = only_problem(write(VALID), override)
 
     assert problem.file == "--var"
@@ -579,7 +586,7 @@ def test_override_of_an_unknown_path_is_an_error(
 
 @pytest.mark.parametrize("value", ["[" * 3_000, "&a [*a]", "2026-13-45", "{"])
 def test_override_that_is_no_yaml_is_reported_as_text(write: Write, value: str) -> None:
-    """A shell may have split or unquoted it; no traceback is shown."""
+    """A shell may have split the value or removed its quotes."""
     problem = only_problem(write(VALID), f"cluster.brokers={value}")
 
     assert problem.path == "cluster.brokers"
@@ -587,14 +594,14 @@ def test_override_that_is_no_yaml_is_reported_as_text(write: Write, value: str) 
 
 
 def test_target_with_a_comma_between_braces_needs_quotes(write: Write) -> None:
-    """YAML ends the value at the comma: the rest looks like a key."""
+    """YAML ends the target at the comma, and reads `0)` as a key."""
     value = "faults[0]={at: 1s, fault: crash, target: member(readers, 0)}"
 
     assert "needs quotes" in only_problem(write(VALID), value).message
 
 
 def test_override_beyond_a_list_names_the_valid_indices(write: Write) -> None:
-    """The indices are written as in a path."""
+    """VALID has one fault."""
     problem = only_problem(write(VALID), "faults[3].at=1s")
 
     assert problem.message == "there is no such place in the list"
@@ -602,12 +609,14 @@ def test_override_beyond_a_list_names_the_valid_indices(write: Write) -> None:
 
 
 def test_override_with_a_wrong_value_is_reported_as_an_override(write: Write) -> None:
-    """No line of the file is wrong."""
-    shape = only_problem(write(VALID), "cluster.brokers=many")
-    sense = only_problem(write(VALID), "topics.orders.replication.factor=7")
+    """Both a wrong type and a contradiction to the file name the override."""
+    wrong_type = only_problem(write(VALID), "cluster.brokers=many")
+    contradiction = only_problem(write(VALID), "topics.orders.replication.factor=7")
 
-    assert str(shape).startswith("--var: cluster.brokers: is not allowed; expected a whole number")
-    assert str(sense).startswith("--var: topics.orders.replication.factor: more replicas")
+    assert str(wrong_type).startswith(
+        "--var: cluster.brokers: is not allowed; expected a whole number"
+    )
+    assert str(contradiction).startswith("--var: topics.orders.replication.factor: more replicas")
 
 
 def test_name_of_a_file_in_this_folder_suggests_the_file(
@@ -622,14 +631,14 @@ def test_name_of_a_file_in_this_folder_suggests_the_file(
 
 
 def test_unknown_name_suggests_the_one_that_was_meant() -> None:
-    """The example is `run coordinater_crash`."""
+    """`coordinater_crash` is the misspelt name of a shipped experiment."""
     problem = only_problem("coordinater_crash")
 
     assert problem.near_miss == "coordinator_crash"
 
 
 def test_unknown_file_suggests_a_file_of_similar_name(write: Write) -> None:
-    """A path is never looked up as a name."""
+    """A name that ends in `.yaml` is a path, not the name of a shipped experiment."""
     write(VALID)
 
     assert only_problem("smal.yaml").near_miss == "small.yaml"
@@ -645,7 +654,7 @@ def test_folder_is_distinguished_from_a_missing_file(write: Write, tmp_path: Pat
 
 
 def test_own_experiments_folder_has_precedence(write: Write, tmp_path: Path) -> None:
-    """A user's file of the same name wins over the installed one."""
+    """`experiments/` in the working directory is searched before the installed experiments."""
     write(VALID)
     own = tmp_path / "experiments" / "coordinator_crash.yaml"
     own.parent.mkdir()
@@ -655,6 +664,7 @@ def test_own_experiments_folder_has_precedence(write: Write, tmp_path: Path) -> 
 
 
 SUGGESTION = re.compile(r"^# (?:Try:|    ) (--var .*?)(?:  +\(.*)?$", re.MULTILINE)
+"""A comment of an experiment that suggests overrides; two spaces precede its explanation."""
 QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -662,7 +672,7 @@ QUOTED = re.compile(r'"[^"]*"')
 def test_suggested_commands_of_an_experiment_can_be_pasted_and_run(
     listed: ListedExperiment,
 ) -> None:
-    """Brackets and parentheses need quotes in a shell; each line is complete."""
+    """Characters that a shell interprets are quoted, and each suggestion loads."""
     lines = SUGGESTION.findall(listed.path.read_text())
     assert lines
     for line in lines:
@@ -673,7 +683,7 @@ def test_suggested_commands_of_an_experiment_can_be_pasted_and_run(
 
 
 UNWISE_ON_PURPOSE = {"machine_crash": ["cluster.config.unclean.leader.election.enable"]}
-"""Overrides with which an experiment shows an effect."""
+"""By experiment, the paths whose warnings belong to what the experiment shows."""
 
 
 def test_every_shipped_experiment_is_valid_and_without_warning() -> None:
@@ -710,7 +720,7 @@ def test_every_shipped_experiment_is_valid_and_without_warning() -> None:
 
 
 def test_override_by_the_end_of_a_path_suggests_the_path(write: Write) -> None:
-    """Users type a setting as Kafka's documentation names it, without its path in the file."""
+    """Users type the setting alone, as Kafka's documentation names it."""
     (unknown,) = problems(write(VALID), "broker.session.timeout.ms=9000")
     assert unknown.near_miss == "cluster.config.broker.session.timeout.ms"
     (unknown,) = problems(write(VALID), "session.timeout.ms=9000")
@@ -724,11 +734,11 @@ def test_override_by_the_end_of_no_path_suggests_none(write: Write) -> None:
 
 
 def test_bad_value_hides_no_problem_of_another_place(write: Write) -> None:
-    """Problems of types and of names are reported together, by their lines."""
+    """A duration is invalid, and three names are unknown; all are reported, by line."""
     text = VALID.replace("[orders]", "[order]").replace("fault: crash", "fault: crush")
     text = text.replace("coordinator-of(readers)", "coordinator-of(reader)")
     text = text.replace("duration: 25s", "duration: 25x")
-    assert [(each.path, each.near_miss) for each in problems(write(text))] == [
+    assert [(problem.path, problem.near_miss) for problem in problems(write(text))] == [
         ("groups.readers.topics[0]", "orders"),
         ("faults[0].fault", "crash"),
         ("faults[0].target", "coordinator-of(readers)"),
@@ -739,16 +749,9 @@ def test_bad_value_hides_no_problem_of_another_place(write: Write) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "path"),
     [
-        (
-            "  - at: 5s",
-            "  - at: 5",
-            "faults[0].at",
-        ),  # required: the stand-in has no problem of its own
-        (
-            "topics:\n",
-            "topcs:\n",
-            "topcs",
-        ),  # the stand-in counts as topics, or every group would lack its topics
+        ("  - at: 5s", "  - at: 5", "faults[0].at"),
+        # Without a stand-in for `topics`, each group would have unknown topics.
+        ("topics:\n", "topcs:\n", "topcs"),
         (
             "session.timeout.ms: 45000",
             "heartbeat.interval.ms: 50000\n      session.timeout.ms: 2m",
@@ -760,22 +763,23 @@ def test_bad_value_hides_no_problem_of_another_place(write: Write) -> None:
 def test_stand_in_for_a_bad_value_has_no_problem_of_its_own(
     write: Write, old: str, new: str, path: str
 ) -> None:
+    """The loader replaces a bad value by a valid stand-in, to check the rest of the file."""
     assert old in VALID
     assert only_problem(write(VALID.replace(old, new))).path == path
 
 
 def test_existing_file_of_a_known_name_is_suggested(write: Write) -> None:
-    """`init payments` writes into the folder in which names are looked up."""
+    """The working directory has no such file, but an experiment has the name before `.yaml`."""
     write(VALID)
     assert only_problem("coordinator_crash.yaml").near_miss == "coordinator_crash"
 
 
 @pytest.mark.parametrize("value", ["", " "])
 def test_override_without_a_value_is_refused(write: Write, value: str) -> None:
-    """YAML reads an empty value as null: a slip would turn commits off."""
+    """YAML reads an empty value as null, which would turn commits off; `null` is accepted."""
     key = "groups.readers.commit_interval_ms"
-    found = only_problem(write(VALID), f"{key}={value}")
-    assert (found.file, found.path, found.message) == ("--var", key, "has no value")
+    problem = only_problem(write(VALID), f"{key}={value}")
+    assert (problem.file, problem.path, problem.message) == ("--var", key, "has no value")
     assert (
         load_experiment(write(VALID), (f"{key}=null",))
         .experiment.groups["readers"]

@@ -1,4 +1,9 @@
-"""Each coverage mark on its own rows: the last row reaches it, the rows before do not."""
+"""Each coverage mark on a story of its own.
+
+A coverage mark is the name of a rare situation; CoverageMarks finds the marks that a run reached. A
+story is a short list of rows that are a second apart. The last row of a story reaches its mark; the
+rows before do not. The stories are about group `g`; its offsets partition is on brokers 0 to 2.
+"""
 
 import pytest
 
@@ -8,13 +13,14 @@ from protocol.causes import CoordinatorUnknownCause, MemberStateCause, Rebalance
 from protocol.trace import TraceKind
 from tests.support.builders.rows import OFFSETS_0, Columns, Rows
 
+SESSION_TIMEOUT_S = 10
 CONTEXT = CheckContext(
     groups={
         "g": GroupExpectation(
             consumers=("consumer-g-0", "consumer-g-1"),
             offsets_partition=OFFSETS_0,
             commits=True,
-            session_timeout_us=10_000_000,
+            session_timeout_us=SESSION_TIMEOUT_S * 1_000_000,
         )
     },
     min_insync_replicas=2,
@@ -23,28 +29,31 @@ B0, B1, B2 = "broker-0", "broker-1", "broker-2"
 C0, C1 = "consumer-g-0", "consumer-g-1"
 CONTROLLER, DRIVER = "controller-100", "driver"
 
-Told = tuple[str, TraceKind, Columns]
-"""A row: its node, its kind, its columns. Rows of a story are a second apart."""
+StoryRow = tuple[str, TraceKind, Columns]
+"""Node, kind and columns of a row."""
 
 
 # -- rows -----------------------------------------------------------------------------------------
 
 
-def isr_changed(*isr: int) -> Told:
+def isr_changed(*isr: int) -> StoryRow:
+    """The in-sync replicas of the offsets partition are the brokers `isr`."""
     columns: Columns = {"partition": OFFSETS_0, "leader_epoch": 0, "detail": {"isr": list(isr)}}
     return (CONTROLLER, TraceKind.ISR_CHANGED, columns)
 
 
-def lost_response(api: str, error: str) -> Told:
+def lost_response(api: str, error: str) -> StoryRow:
     return (B0, TraceKind.RESPONSE_LOST, {"peer": C0, "api": api, "error": error})
 
 
-def operation(fault: str) -> Told:
+def operation(fault: str) -> StoryRow:
+    """`fault` hits group `g`; the operations are `rollout` and `scale`."""
     detail: dict[str, object] = {"fault": fault, "groups": ["g"], "to": ["broker-0"]}
     return (DRIVER, TraceKind.FAULT_INJECTED, {"cause": f"{fault}-0", "detail": detail})
 
 
-def replaced(member: str) -> Told:
+def replaced(member: str) -> StoryRow:
+    """A static member comes back under the new id `member`."""
     columns: Columns = {"group": "g", "member": member}
     return (
         B0,
@@ -53,8 +62,8 @@ def replaced(member: str) -> Told:
     )
 
 
-def elected(leader: str, epoch: int, isr: tuple[int, ...] = (0, 1, 2)) -> Told:
-    detail: dict[str, object] = {"isr": list(isr), "reason": "told"}
+def elected(leader: str, epoch: int, isr: tuple[int, ...] = (0, 1, 2)) -> StoryRow:
+    detail: dict[str, object] = {"isr": list(isr), "reason": "any"}
     return (
         CONTROLLER,
         TraceKind.LEADER_ELECTED,
@@ -62,7 +71,8 @@ def elected(leader: str, epoch: int, isr: tuple[int, ...] = (0, 1, 2)) -> Told:
     )
 
 
-def leads(node: str, epoch: int, end: int = 0) -> Told:
+def leads(node: str, epoch: int, end: int = 0) -> StoryRow:
+    """`node` leads the offsets partition; its log ends at `end`."""
     return (
         node,
         TraceKind.BECAME_LEADER,
@@ -70,7 +80,7 @@ def leads(node: str, epoch: int, end: int = 0) -> Told:
     )
 
 
-def loading(node: str, epoch: int, wait_us: int = 0) -> Told:
+def loading(node: str, epoch: int, wait_us: int = 0) -> StoryRow:
     return (
         node,
         TraceKind.LOAD_STARTED,
@@ -78,7 +88,7 @@ def loading(node: str, epoch: int, wait_us: int = 0) -> Told:
     )
 
 
-def loaded(node: str, epoch: int, end: int = 0) -> Told:
+def loaded(node: str, epoch: int, end: int = 0) -> StoryRow:
     return (
         node,
         TraceKind.LOAD_COMPLETED,
@@ -86,11 +96,11 @@ def loaded(node: str, epoch: int, end: int = 0) -> Told:
     )
 
 
-def ignored(kind: TraceKind, node: str, epoch: int, cause: str) -> Told:
+def ignored(kind: TraceKind, node: str, epoch: int, cause: str) -> StoryRow:
     return (node, kind, {"partition": OFFSETS_0, "leader_epoch": epoch, "cause": cause})
 
 
-def group_loaded(node: str, generation: int, *members: str, state: str = "Stable") -> Told:
+def group_loaded(node: str, generation: int, *members: str, state: str = "Stable") -> StoryRow:
     detail: dict[str, object] = {"state": state, "members": list(members), "offsets": 0}
     return (
         node,
@@ -99,7 +109,7 @@ def group_loaded(node: str, generation: int, *members: str, state: str = "Stable
     )
 
 
-def state(node: str, before: str, after: str, cause: str = "told") -> Told:
+def state(node: str, before: str, after: str, cause: str = "any") -> StoryRow:
     detail: dict[str, object] = {"from": before, "to": after}
     return (
         node,
@@ -108,7 +118,7 @@ def state(node: str, before: str, after: str, cause: str = "told") -> Told:
     )
 
 
-def generation(node: str, number: int, leader: str = "m0") -> Told:
+def generation(node: str, number: int, leader: str = "m0") -> StoryRow:
     detail: dict[str, object] = {"members": [leader], "leader": leader, "protocol": "range"}
     return (
         node,
@@ -119,7 +129,7 @@ def generation(node: str, number: int, leader: str = "m0") -> Told:
 
 def rebalance(
     node: str, cause: RebalanceCause = RebalanceCause.JOIN, reason: str | None = None
-) -> Told:
+) -> StoryRow:
     return (
         node,
         TraceKind.REBALANCE_STARTED,
@@ -127,31 +137,36 @@ def rebalance(
     )
 
 
-def transaction(node: str, before: str, after: str, cause: str = "the producer ended it") -> Told:
+def transaction(
+    node: str, before: str, after: str, cause: str = "the producer ended it"
+) -> StoryRow:
     detail: dict[str, object] = {"transactional_id": C0, "producer_id": 0, "from": before}
     return (node, TraceKind.TRANSACTION_STATE, {"cause": cause, "detail": {**detail, "to": after}})
 
 
-def pending(node: str, producer_id: int = 0) -> Told:
+def pending(node: str, producer_id: int = 0) -> StoryRow:
+    """An open transaction contains an offset of the group."""
     detail: dict[str, object] = {"producer_id": producer_id}
     return (node, TraceKind.TXN_COMMIT_PENDING, {"group": "g", "offset": 1, "detail": detail})
 
 
-def deleted_group(node: str) -> Told:
+def deleted_group(node: str) -> StoryRow:
     return state(node, "Empty", "Dead", "deleted by an administrator")
 
 
-def ordered_commit(error: str) -> Told:
+def ordered_commit(error: str) -> StoryRow:
+    """A commit of an administrator; `error` is its answer, "NONE" for success."""
     columns: Columns = {"group": "g", "partition": "t-0", "offset": 0, "error": error}
     return ("admin-0", TraceKind.ADMIN_COMMIT, columns)
 
 
-def completed(node: str, *, committed: bool = True) -> Told:
+def completed(node: str, *, committed: bool = True) -> StoryRow:
+    """The coordinator of the group wrote the marker that ends a transaction."""
     detail: dict[str, object] = {"producer_id": 0, "committed": committed, "offsets": 1}
     return (node, TraceKind.TRANSACTION_COMPLETED, {"group": "g", "detail": detail})
 
 
-def append(node: str, epoch: int, base: int, append_id: int = 1) -> Told:
+def append(node: str, epoch: int, base: int, append_id: int = 1) -> StoryRow:
     return (
         node,
         TraceKind.APPEND_STARTED,
@@ -164,7 +179,7 @@ def append(node: str, epoch: int, base: int, append_id: int = 1) -> Told:
     )
 
 
-def answered(node: str, epoch: int, base: int, error: str, append_id: int = 1) -> Told:
+def append_completed(node: str, epoch: int, base: int, error: str, append_id: int = 1) -> StoryRow:
     return (
         node,
         TraceKind.APPEND_COMPLETED,
@@ -178,7 +193,7 @@ def answered(node: str, epoch: int, base: int, error: str, append_id: int = 1) -
     )
 
 
-def high_watermark(node: str, offset: int) -> Told:
+def high_watermark(node: str, offset: int) -> StoryRow:
     return (
         node,
         TraceKind.HIGH_WATERMARK,
@@ -186,7 +201,7 @@ def high_watermark(node: str, offset: int) -> Told:
     )
 
 
-def truncated(node: str, end: int) -> Told:
+def truncated(node: str, end: int) -> StoryRow:
     return (
         node,
         TraceKind.LOG_TRUNCATED,
@@ -194,7 +209,7 @@ def truncated(node: str, end: int) -> Told:
     )
 
 
-def removed(member: str, cause: str = "session expiry", node: str = B0) -> Told:
+def removed(member: str, cause: str = "session expiry", node: str = B0) -> StoryRow:
     return (
         node,
         TraceKind.MEMBER_REMOVED,
@@ -208,7 +223,7 @@ def member_state(
     to: str,
     cause: MemberStateCause = MemberStateCause.REBALANCE,
     error: str | None = None,
-) -> Told:
+) -> StoryRow:
     return (
         node,
         TraceKind.MEMBER_STATE,
@@ -223,7 +238,7 @@ def member_state(
     )
 
 
-def assigned(node: str, peer: str = B0, *partitions: str) -> Told:
+def assigned(node: str, peer: str = B0, *partitions: str) -> StoryRow:
     return (
         node,
         TraceKind.PARTITIONS_ASSIGNED,
@@ -239,20 +254,20 @@ def assigned(node: str, peer: str = B0, *partitions: str) -> Told:
 
 def commit(
     kind: TraceKind, node: str, offset: int, error: str | None = None, member: str | None = None
-) -> Told:
+) -> StoryRow:
     columns: Columns = {"group": "g", "partition": "t-0", "offset": offset, "error": error}
     return (node, kind, {**columns, "member": member, "peer": B0})
 
 
-def driver(kind: TraceKind, peer: str) -> Told:
+def driver(kind: TraceKind, peer: str) -> StoryRow:
     return (DRIVER, kind, {"peer": peer})
 
 
-def controller(kind: TraceKind, peer: str, reason: str = "session ended") -> Told:
+def controller(kind: TraceKind, peer: str, reason: str = "session ended") -> StoryRow:
     return (CONTROLLER, kind, {"peer": peer, "detail": {"reason": reason, "silent_ms": 1}})
 
 
-def client(node: str, kind: TraceKind, **columns: str) -> Told:
+def client(node: str, kind: TraceKind, **columns: str) -> StoryRow:
     return (node, kind, {"group": "g", "peer": columns.get("peer"), "cause": columns.get("cause")})
 
 
@@ -260,14 +275,14 @@ KILLED, PAUSED, RESUMED = TraceKind.NODE_KILLED, TraceKind.NODE_PAUSED, TraceKin
 FAILED, STORED = TraceKind.COMMIT_FAILED, TraceKind.COMMIT_STORED
 STALE = "stale leader epoch"
 
-FIRST: tuple[Told, ...] = (elected(B0, 0), leads(B0, 0), loaded(B0, 0))
+FIRST: tuple[StoryRow, ...] = (elected(B0, 0), leads(B0, 0), loaded(B0, 0))
 """Broker 0 leads and coordinates in epoch 0."""
-MOVED: tuple[Told, ...] = (*FIRST, elected(B1, 1))
-"""Broker 1 was elected in epoch 1; broker 0 has not received it."""
-A_SESSION: tuple[Told, ...] = tuple(high_watermark(B2, end) for end in range(10))
-"""Irrelevant rows for ten seconds, a session timeout."""
+MOVED: tuple[StoryRow, ...] = (*FIRST, elected(B1, 1))
+"""The controller elected broker 1 in epoch 1; broker 0 does not know of the election."""
+A_SESSION: tuple[StoryRow, ...] = tuple(high_watermark(B2, end) for end in range(SESSION_TIMEOUT_S))
+"""Rows of ten seconds, the session timeout of CONTEXT, that do not matter otherwise."""
 
-STORIES: dict[str, tuple[Told, ...]] = {
+STORIES: dict[str, tuple[StoryRow, ...]] = {
     "elected_in_join_phase": (
         *FIRST,
         state(B0, "Stable", "PreparingRebalance"),
@@ -313,7 +328,7 @@ STORIES: dict[str, tuple[Told, ...]] = {
     "zombie_acknowledged_nothing": (
         *MOVED,
         append(B0, 0, 3),
-        answered(B0, 0, 3, "REQUEST_TIMED_OUT"),
+        append_completed(B0, 0, 3, "REQUEST_TIMED_OUT"),
     ),
     "zombie_rebalanced": (*MOVED, rebalance(B0)),
     "rebalance_soon_after_load": (*MOVED, group_loaded(B1, 1), loaded(B1, 1), rebalance(B1)),
@@ -322,7 +337,7 @@ STORIES: dict[str, tuple[Told, ...]] = {
     "log_truncated": (*MOVED, truncated(B0, 3)),
     "unacknowledged_append_truncated": (
         append(B0, 0, 5),
-        answered(B0, 0, 5, "NOT_LEADER_OR_FOLLOWER"),
+        append_completed(B0, 0, 5, "NOT_LEADER_OR_FOLLOWER"),
         truncated(B0, 5),
     ),
     "truncated_below_what_was_loaded": (loaded(B0, 1, 9), truncated(B0, 8)),
@@ -471,9 +486,11 @@ STORIES: dict[str, tuple[Told, ...]] = {
         )
     },
 }
+"""By mark, a story whose last row reaches it."""
 
 
-def reached(story: tuple[Told, ...]) -> tuple[str, ...]:
+def reached(story: tuple[StoryRow, ...]) -> tuple[str, ...]:
+    """Return the marks that a run with the rows of `story` reaches."""
     marks = CoverageMarks(CONTEXT)
     rows = Rows(marks.observe)
     for second, (node, kind, columns) in enumerate(story):
@@ -482,7 +499,7 @@ def reached(story: tuple[Told, ...]) -> tuple[str, ...]:
 
 
 def test_every_mark_has_a_story_and_a_description() -> None:
-    """A mark without a story may be one that no run can reach."""
+    """Marks of groups on ZooKeeper are tested elsewhere."""
     assert sorted(STORIES) == sorted(set(MARKS) - set(ZOOKEEPER_MARKS))
     assert len(MARKS) == len(ALL_MARKS)
     assert all(MARKS.values())
@@ -490,12 +507,12 @@ def test_every_mark_has_a_story_and_a_description() -> None:
 
 @pytest.mark.parametrize("name", sorted(STORIES))
 def test_mark_is_reached_by_the_last_row_of_its_story(name: str) -> None:
-    """The rows before it do not reach the mark: each row of the situation is needed."""
+    """The rows before the last do not reach the mark."""
     assert name in reached(STORIES[name])
     assert name not in reached(STORIES[name][:-1])
 
 
-NEARLY: dict[str, tuple[Told, ...]] = {
+NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
     "server_out_in_an_operation": (
         operation("rollout"),
         (DRIVER, TraceKind.FAULT_HEALED, {"cause": "rollout-0"}),
@@ -529,7 +546,7 @@ NEARLY: dict[str, tuple[Told, ...]] = {
     "append_in_flight_at_election": (
         *FIRST,
         append(B0, 0, 0),
-        answered(B0, 0, 0, "NONE"),
+        append_completed(B0, 0, 0, "NONE"),
         elected(B1, 1),
     ),
     "loaded_with_append_pending": (
@@ -548,7 +565,7 @@ NEARLY: dict[str, tuple[Told, ...]] = {
         *FIRST,
         append(B0, 0, 3),
         elected(B1, 1),
-        answered(B0, 0, 3, "NOT_LEADER_OR_FOLLOWER"),
+        append_completed(B0, 0, 3, "NOT_LEADER_OR_FOLLOWER"),
     ),
     "coordinator_fenced_while_running": (
         *FIRST,
@@ -600,20 +617,21 @@ NEARLY: dict[str, tuple[Told, ...]] = {
         commit(TraceKind.OFFSETS_FETCHED, C1, 5),
     ),
 }
+"""By mark, a similar story that does not reach it."""
 
 
-@pytest.mark.parametrize("name", sorted(NEARLY))
+@pytest.mark.parametrize("name", sorted(NEAR_MISSES))
 def test_mark_is_not_reached_by_a_similar_situation(name: str) -> None:
-    """A mark that the ordinary run reaches would prove nothing."""
-    assert name not in reached(NEARLY[name])
+    """Each story of NEAR_MISSES lacks one condition of the mark."""
+    assert name not in reached(NEAR_MISSES[name])
 
 
 def test_row_of_another_partition_or_group_reaches_no_mark() -> None:
-    """Leaders of data partitions move often."""
-    data: Columns = {"partition": "t-0", "leader_epoch": 0, "peer": B0, "detail": {"isr": [0]}}
-    again: Columns = {**data, "leader_epoch": 1, "peer": B1}
+    """The leader of t-0, a partition of records, moves."""
+    first: Columns = {"partition": "t-0", "leader_epoch": 0, "peer": B0, "detail": {"isr": [0]}}
+    second: Columns = {**first, "leader_epoch": 1, "peer": B1}
     story = (
-        (CONTROLLER, TraceKind.LEADER_ELECTED, data),
-        (CONTROLLER, TraceKind.LEADER_ELECTED, again),
+        (CONTROLLER, TraceKind.LEADER_ELECTED, first),
+        (CONTROLLER, TraceKind.LEADER_ELECTED, second),
     )
     assert reached(story) == ()
