@@ -415,7 +415,7 @@ TABLE_COLUMNS: Mapping[str, Mapping[str, str]] = {
         "sent_away": "bigint",
     },
 }
-"""Table -> column -> type, in the order of the files."""
+"""Table -> column -> Spark's name of the type; columns have their order in the files."""
 
 ARROW_TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -429,5 +429,5 @@ ARROW_TYPES: Mapping[str, pa.DataType] = {
 
 
 def arrow_schema(table: str) -> pa.Schema:
-    """Return what the files of a table hold."""
+    """Return the Arrow schema of a table's files."""
     return pa.schema([(name, ARROW_TYPES[kind]) for name, kind in TABLE_COLUMNS[table].items()])

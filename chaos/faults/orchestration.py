@@ -111,11 +111,11 @@ class Rollout:
     _stopping: list[Replacement] = field(default_factory=list)
     """Members of `stopped` whose process has not ended."""
     _asked_to_stop: set[str] = field(default_factory=set)
-    """Places in `_stopping` whose process got SIGTERM or was killed."""
+    """Places in `_stopping` whose process was asked to stop (SIGTERM) or killed."""
     _free: list[NodeName] = field(default_factory=list)
     """Places without a member and without a successor that will start there."""
     _wanted: int = 0
-    """Number of successors to start."""
+    """Number of successors that the rollout needs in all."""
     _is_rolling_back: bool = False
     _size: int = 0
     """Number of members at the beginning."""
@@ -236,7 +236,7 @@ class Rollout:
         )
 
     def _note_blockage(self, now_us: int) -> None:
-        """Note the time since which nothing that the rollout has begun is still under way.
+        """Set `_blocked_since_us` if no member is stopping and all successors are ready; else None.
 
         A rollout that is blocked in this way may wait for ever: all places are taken and no member
         may be missing, or other faults ended members that stay down.
@@ -389,8 +389,8 @@ class Rollout:
     def _next_us(self, now_us: int) -> int:
         """Return the time of the next step.
 
-        It is the next start of a successor, or earlier if the step waits for a change of the
-        cluster's status.
+        This is the next start of a successor. If the rollout waits for a change of the cluster's
+        status, the next step is at most LOOK_AGAIN_US away.
         """
         starts = [
             successor.start_at_us or 0 for successor in self.done if successor.started_at_us is None

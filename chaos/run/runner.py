@@ -76,7 +76,7 @@ TraceReader = Callable[[], Iterable[TraceRow]]
 
 
 class GiveUp(Exception):
-    """The run ends early for the given reason: all is healed and stopped, the verdict UNKNOWN."""
+    """Ends the run early for the given reason: faults are healed, the verdict is UNKNOWN."""
 
 
 class ExperimentRun:
@@ -391,7 +391,7 @@ class ExperimentRun:
         return self._status
 
     def _status_is_needed(self) -> bool:
-        """Return True if this check must query the status.
+        """Return True if the present check of the run must query the cluster's status.
 
         The counters of a member restart at 0 with its next incarnation, so they must be read before
         an incarnation ends. `inject` queries before it ends one. Then only nodes that end on their
@@ -542,7 +542,9 @@ class ExperimentRun:
     # -- the end --
 
     def _clean_up(self, *, interrupted: bool) -> bool:
-        """Heal all faults in force, and stop the cluster; return True if Ctrl-C came by then.
+        """Heal all faults in force, and stop the cluster.
+
+        Returns: True if a Ctrl-C came before this call (`interrupted`) or during it.
 
         An interrupted run takes its totals from a status query at this moment. A run with a display
         has made this query already.

@@ -3,7 +3,9 @@
 Data flow: words of the command line -> two `Side`s -> `TraceDifference` -> text or a JSON document.
 
 A comparison row by row shows nothing if all times differ, as under another seed. Then the command
-compares stories: the steps of each node in their order, without times, offsets and ids.
+compares stories: the steps of each node in their order, without times, offsets and ids. A step is
+an event such as an election or a rebalance. A parting is the place where two traces, or the rows of
+one node in them, begin to differ. `one` and `other` are the two runs, A and B in the output.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,6 +47,7 @@ from results_schema.manifest import Plan
 from results_schema.results import EXIT_PASS, EXIT_UNKNOWN, EXIT_VIOLATED, Results
 
 _MAX_NODES = 10
+"""Limit of the nodes whose first difference is printed."""
 _NO_MORE = "(no more)"
 """Cell of a trace that has ended before the other one."""
 _Claim = tuple[int, str, str]
@@ -54,7 +57,11 @@ _ROWS = click.IntRange(min=0, max=10_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffOptions:
-    """The options of a comparison. `other` is None if a passing run is searched."""
+    """The options of a comparison.
+
+    - `other`: None with `against_passing`.
+    - `before`, `after`: numbers of rows to show before the first difference, and from it on.
+    """
 
     one: str
     other: str | None
@@ -182,7 +189,10 @@ def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
 
 
 def _side(word: str, options: DiffOptions) -> Side:
-    """Return the trace that a word of the command line names: of a schedule, or of a run."""
+    """Return the side that a word of the command line names.
+
+    A run directory is read; a schedule (a file or a seed) is played.
+    """
     if not _is_run(word):
         if options.messages:
             raise click.UsageError("--messages: only run directories hold messages")

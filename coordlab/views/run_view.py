@@ -40,7 +40,7 @@ _WIDE = 100
 _NARROW = 70
 """Least width of a table; a narrower terminal gets one line for each group or fault."""
 _MAX_BROKERS = 8
-"""Brokers that are named one by one; more are counted by state."""
+"""Limit of the brokers that are named one by one; more are grouped by state."""
 _MAX_GROUPS = 12
 _MAX_FAULTS = 8
 _MAX_PLANNED = 3
@@ -73,7 +73,7 @@ class RunLines:
 
     def __init__(self) -> None:
         self._yielded_fates: dict[str, str] = {}
-        """The last fate that was told of each fault, by its id."""
+        """By fault id: the last text that was yielded for the fault."""
         self._yielded_findings = 0
         self._stage = ""
 

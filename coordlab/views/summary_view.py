@@ -58,10 +58,11 @@ _MAX_FAULTS_LISTED = 20
 MAX_BLOCKS = 6
 """Pairs of coordinators, or of owners, that are printed; the tables have them all."""
 _NARROW = 60
-"""Least width for all columns of a table of phases; a narrower one keeps two."""
+"""Least width of a terminal for all columns of a table of phases; a narrower one keeps two."""
 _NARROW_FAULTS = 75
-"""Least width for the table of many faults; in a narrower one each fault is a line."""
+"""Least width of a terminal for the table of many faults; a narrower one gets a line for each."""
 _NARROW_CELLS = ("p50", "max")
+"""Columns of a table of phases on a narrow terminal."""
 _FAULT_COLUMNS = {
     "detect": "detect",
     "notice": "notice",

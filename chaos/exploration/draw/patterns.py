@@ -1,6 +1,8 @@
 """Patterns: combinations of faults that independently drawn faults would form only rarely.
 
-A new pattern is one function and one entry in `PATTERNS`.
+A new pattern is one function and one entry in `PATTERNS`. `draw.rng(purpose)` is the random stream
+of one purpose; `draw.length_ms`, `draw.coordinator` and others draw from such streams. Names end in
+their unit; `after_ms` counts from the beginning of the pattern.
 """
 
 from collections.abc import Callable

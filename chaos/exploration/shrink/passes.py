@@ -1,9 +1,11 @@
 """The passes of shrinking, and their order.
 
 A pass is a generator: it yields a candidate, is sent True if the candidate still fails, and then
-continues from that smaller experiment. The shrinker, not the pass, plays the candidates. Large
-steps come first, because a candidate without half of the plan costs one run, and so does a
-candidate without a single fault.
+continues from that smaller experiment. An edit is a function that makes a candidate from an
+experiment and a value. `fewer` tries to leave out items of a list, `least` looks for the smallest
+value that still fails, and `least_with_room` adds a reserve to this value. The shrinker, not the
+pass, plays the candidates. Large steps come first, because a candidate without half of the plan
+costs one run, and so does a candidate without a single fault.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -50,7 +52,7 @@ FIRST_AT_US = 1_000_000
 MANY_FAULTS = 24
 """Length of a plan above which large parts are left out first."""
 PARTS = 8
-"""These large parts have at least an eighth of the plan."""
+"""A large part of a long plan is at least the plan's length divided by this number."""
 ROUND_US = (1_000_000, 500_000, 100_000)
 """Steps to which times are rounded, coarsest first."""
 
@@ -210,7 +212,10 @@ def _sooner(current: Experiment) -> Steps:
 
 
 def _beginning_at(order: Sequence[int]) -> Callable[[Experiment, int], Experiment]:
-    """Return the edit of the plan's first time; all gaps stay."""
+    """Return the edit that moves the whole plan to another beginning; all gaps stay.
+
+    `order`: indexes of the faults in the order of time.
+    """
     return lambda now, at_us: moved(now, microseconds(now.faults[order[0]].at) - at_us, order)
 
 
