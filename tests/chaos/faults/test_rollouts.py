@@ -1,4 +1,9 @@
-"""Rollouts and scalings: the stops and starts of members, and the results of a run."""
+"""Rollouts and scalings: the stops and starts of members, and the results of a run.
+
+A rollout replaces the members of a group by successors. A place is the node name of a member; the
+spare places 4 and 5 are empty at first. `lost` has places that the operation left empty, `joined`
+extra places that it filled. With surge a successor takes a free place, not its predecessor's.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -102,7 +107,7 @@ async def _drive(work: Rollout | Scaling, cluster: Cluster, until_us: int | None
 
 
 def drive(work: Rollout | Scaling, cluster: Cluster, *, until_us: int | None = None) -> None:
-    """Drive the operation to its end, or until `until`."""
+    """Drive the operation to its end, or until the next step is after `until_us`."""
     coroutine = _drive(work, cluster, until_us)
     with pytest.raises(StopIteration):
         coroutine.send(None)
@@ -285,7 +290,7 @@ def test_rollout_without_a_free_place_for_its_surge_stops_at_its_deadline() -> N
 
 
 def test_rollout_that_waits_for_a_member_that_stays_down_is_rolled_back() -> None:
-    """A member that another fault ended is missing, so that no other may be stopped."""
+    """Another fault ended member 0, so no other may stop (`max_unavailable` is 0)."""
     cluster, deploy = of_four(), rollout(rolls_back=True, max_unavailable=0, spare=PLACES[4:5])
     cluster.states[PLACES[0]] = NodeState.DOWN
     drive(deploy, cluster)
@@ -336,7 +341,7 @@ def test_group_is_scaled_up_to_its_spare_places() -> None:
 
 
 def test_superseded_scaling_starts_and_stops_no_more_members() -> None:
-    """It still kills the member that it asked to stop and that outlives its grace period."""
+    """The scaling still kills the member that has not stopped after its grace period."""
     cluster, work = of_four(stopping_takes_us=None), scaling(0)
     drive(work, cluster, until_us=5 * S)
     work.is_superseded = True
@@ -453,7 +458,7 @@ def test_operation_that_can_replace_no_member_is_refused(
 
 
 def test_rollout_has_no_duration() -> None:
-    """Its length is that of the deployment."""
+    """A rollout ends when its last member is replaced."""
     made = quick_experiment(
         faults=[{"at": "1s", "fault": "rollout", "target": "members(readers)", "duration": "9s"}]
     )

@@ -1,7 +1,8 @@
 """The runner on a scripted runtime: stages, faults, healing, and the verdict of every ending.
 
 `Run.runtime.at` maps a time to a function that changes the scripted runtime at that time. The
-default experiment has one fault: it crashes broker-0, the coordinator, at 5 s.
+default experiment has one fault: it crashes broker-0, the coordinator, at 5 s and restarts it at
+30 s. Exit codes: 1 violated, 2 unknown, 130 interrupted, 255 failure of the tool.
 """
 
 from pathlib import Path
@@ -162,7 +163,7 @@ def test_unanswered_requests_are_listed_where_a_group_does_not_recover() -> None
 
 
 def test_fault_is_traced_with_its_hit_and_its_blast_radius() -> None:
-    """The pipeline joins phases to faults by these rows."""
+    """The rows name the node hit, and the groups and partitions that it coordinates."""
     run = Run()
     run.execute()
 
@@ -177,7 +178,7 @@ def test_fault_is_traced_with_its_hit_and_its_blast_radius() -> None:
 
 
 def test_fault_without_duration_is_healed_at_the_end() -> None:
-    """A fault and its undoing are one record: no fault remains."""
+    """broker-2 restarts in the stage `healing`, and `healed_by` is `end`, not `plan`."""
     run = Run(experiment(faults=[{"at": "1s", "fault": "crash", "target": "broker(2)"}]))
 
     results = run.execute()
@@ -202,7 +203,7 @@ def test_run_is_observed_after_a_slow_undoing() -> None:
 
 
 def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
-    """Otherwise 30 s of faults would follow at once behind a broker that does not stop."""
+    """The second fault has its planned times while broker-1 does not stop for 30 s."""
     shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
     crash = {"fault": "crash", "target": "broker(2)", "duration": "4s"}
     run = Run(experiment(faults=[{"at": "1s", **shutdown}, {"at": "8s", **crash}]))
@@ -445,7 +446,7 @@ def test_fault_that_cannot_be_undone_prevents_no_other_undoing() -> None:
 
 
 def test_interrupted_run_names_the_faults_that_it_could_not_undo() -> None:
-    """The user must know that a fault may still be in force."""
+    """broker-2 is crashed at 1 s and cannot be restarted."""
     run = Run(experiment(faults=[{"at": "1s", "fault": "crash", "target": "broker(2)"}]))
     run.runtime = StubbornBroker(run.experiment)
 
@@ -490,7 +491,7 @@ def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() ->
 
 
 def test_rules_and_pauses_are_undone_after_an_exception_in_the_middle() -> None:
-    """No node may remain stopped, and no rule in force."""
+    """At 3.1 s a link is cut, a broker is paused, and another one is stopped."""
     run = Run(
         experiment(
             faults=[
@@ -515,7 +516,7 @@ def test_rules_and_pauses_are_undone_after_an_exception_in_the_middle() -> None:
 
 
 def test_finding_during_a_run_is_traced_and_shown_at_the_next_status_query() -> None:
-    """A user must learn of a broken promise before the end."""
+    """The checker finds it at 19.9 s; the next status query is at 20 s."""
     run = Run()
 
     def find(runtime: FakeRuntime) -> None:
@@ -545,7 +546,7 @@ def test_time_limit_makes_the_verdict_unknown_and_heals_the_run() -> None:
 
 
 def test_progress_names_what_a_stage_waits_for() -> None:
-    """The live view shows why the run is not steady yet."""
+    """The group becomes Stable only at 3 s."""
     run = Run()
     run.runtime.group_state = "PreparingRebalance"
 
@@ -637,7 +638,7 @@ def test_trace_read_after_the_stop_is_judged() -> None:
 
 @pytest.mark.parametrize("when_s", [0.1, 7.0, 41.0])
 def test_exception_at_any_stage_stops_the_cluster(when_s: float) -> None:
-    """Stages: starting, faults, waiting for liveness."""
+    """The times are in the stages `starting`, `faults` and `liveness`."""
     run = Run()
     run.runtime.commits_stand_still = True  # the wait for liveness lasts its whole bound
     if when_s < 1:

@@ -1,4 +1,9 @@
-"""The search for the smallest schedule, with a fake player that needs no cluster."""
+"""The search for the smallest schedule, with a fake player that needs no cluster.
+
+A Shrinker removes parts of a failing experiment as long as a run of the rest shows the same
+signature: the check and the claim that it found violated. `fails` of a test decides which
+experiments, and which seeds of the network, show it.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,14 +39,19 @@ from chaos.run.plan import ends_of
 from protocol.config import BrokerConfig, ConsumerConfig, Guards
 
 LOST = Signature(check="fencing", claim="N append is missing")
+"""The violation that every test shrinks."""
 OTHER = Signature(check="fencing", claim="PARTITION has two leaders in epoch N")
 STEADY_US = 5_000_000
+"""Time of the steady state, from which the times of faults count."""
 
 Fails = Callable[[Experiment, int], bool]
 
 
 class FakePlay:
-    """Plays nothing: a run fails if `fails` returns True. `played` has the experiments."""
+    """Plays no cluster: a run shows the wanted signature if `fails` returns True.
+
+    `played` has the experiment and the seed of each run. `at_us` is the time of the violation.
+    """
 
     def __init__(self, fails: Fails, *, at_us: int = 60_000_000) -> None:
         self._fails = fails
@@ -162,7 +172,7 @@ MANY = tuple(fault(f"{3 * index + 2}137ms", "pause", "broker(1)") for index in r
 
 @pytest.mark.parametrize("needed", [(0,), (19,), (3, 17), (2, 9, 10)])
 def test_only_the_needed_faults_are_left(needed: tuple[int, ...]) -> None:
-    """Their places in a plan of twenty do not matter."""
+    """The needed faults may be anywhere in a plan of twenty."""
     marked = tuple(
         replace(each, fault="crash") if index in needed else each for index, each in enumerate(MANY)
     )
@@ -231,7 +241,10 @@ def test_fault_that_one_of_a_few_other_seeds_can_spare_is_removed_in_the_first_r
 
 
 def test_faults_injected_after_the_violation_are_removed_first() -> None:
-    """The second run is without them, for any plan."""
+    """The violation is 9 s after the steady state.
+
+    The second run has only the faults before it.
+    """
     play = FakePlay(lambda it, _: len(it.faults) >= 2, at_us=STEADY_US + 9_000_000)
 
     shrunk(play, experiment(*MANY))
@@ -266,7 +279,7 @@ def test_unneeded_nodes_are_removed_with_the_faults_that_name_them() -> None:
 
 
 def test_faults_of_removed_nodes_are_dropped_and_lists_of_ends_lose_them() -> None:
-    """A broker is removed, and a cut that named it among others is kept."""
+    """The cut between the controller and two brokers keeps the broker that remains."""
     cut = FaultDefinition(
         at="2s", fault="cut", from_="controller", to=("broker(0)", "broker(4)"), duration="20s"
     )
@@ -320,7 +333,10 @@ def test_settings_and_guards_get_their_defaults_unless_they_matter() -> None:
 
 
 def test_a_setting_that_needs_another_value_than_the_default_gets_the_spaces() -> None:
-    """The first value of the space is the second choice."""
+    """The default of 9 s does not fail, so the value of `base` is tried next.
+
+    `base` is the experiment of the space, from which the experiment was drawn.
+    """
 
     def fails(it: Experiment, _seed: int) -> bool:
         return it.cluster.config.broker_session_timeout_ms < 9_000
@@ -360,7 +376,7 @@ def test_times_are_moved_to_the_beginning_shortened_and_rounded() -> None:
 
 
 def test_the_shrunk_plan_is_in_order_of_time() -> None:
-    """The drawn plan need not be."""
+    """The plan of the experiment is not in order."""
 
     def fails(it: Experiment, _seed: int) -> bool:
         return len(it.faults) == 2
@@ -413,7 +429,7 @@ def test_a_cut_of_all_nodes_becomes_a_cut_of_one_link() -> None:
 
 
 def test_late_members_are_removed_or_become_fewer_and_earlier() -> None:
-    """One of two is needed."""
+    """At least one late member is needed."""
     whole = experiment(fault("2s"))
     late = (
         LateMembersDefinition(at="4300ms", members=3),
@@ -466,7 +482,7 @@ def test_another_claim_of_the_same_check_is_another_violation() -> None:
 
 
 def test_a_schedule_that_does_not_fail_is_reported() -> None:
-    """It is not shrunk to nothing."""
+    """The first run shows another violation, so nothing is shrunk."""
     with pytest.raises(DoesNotFail, match="1 append is missing"):
         shrunk(FakePlay(lambda _it, _seed: False), experiment(fault("2s")))
 
@@ -545,7 +561,7 @@ def test_a_short_bound_of_the_experiment_is_not_shortened() -> None:
 
 
 def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
-    """Ctrl-C arrives in the fifth run."""
+    """Ctrl-C arrives in the sixth run."""
     inner = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
 
     def play(it: Experiment, seed: int, signature: Signature) -> PlayedRun:
