@@ -102,7 +102,7 @@ class CoordinatorHarness:
         self._to_acknowledge: list[tuple[Append, int]] = []
         self._base_offsets: dict[AppendId, int] = {}  # log positions of the held appends
         self._high_watermarks: dict[int, int] = {}
-        self._told: dict[int, LogPosition] = {}
+        self._reported: dict[int, LogPosition] = {}
         for partition in owned:
             self.load(partition)
 
@@ -177,8 +177,8 @@ class CoordinatorHarness:
 
     def verify(self, error: ErrorCode = ErrorCode.NONE, *, guard: int | None = 1) -> None:
         """Complete the oldest held verification with `guard`, or let it fail with `error`."""
-        asked = self.verifying.pop(0)
-        self._verify(asked, error, guard if error is ErrorCode.NONE else None)
+        verification = self.verifying.pop(0)
+        self._verify(verification, error, guard if error is ErrorCode.NONE else None)
 
     def end_transaction(
         self, producer_id: int, *, is_commit: bool, partitions: tuple[int, ...] = (0,)
@@ -204,7 +204,7 @@ class CoordinatorHarness:
         for start in range(0, len(batches), batches_per_chunk):
             chunk = tuple(batches[start : start + batches_per_chunk])
             self.execute(self.coordinator.load_batches(partition, chunk))
-        self._told.pop(partition, None)
+        self._reported.pop(partition, None)
         self.execute(self.coordinator.finish_load(partition, self.now_us))
         return None
 
@@ -427,8 +427,8 @@ class CoordinatorHarness:
                 self.held.append(append)
             else:
                 self._to_acknowledge.append((append, self._write(append)))
-        for asked in result.verifications:
-            self.verifying.append(asked)
+        for verification in result.verifications:
+            self.verifying.append(verification)
         for reply in result.replies:
             assert reply.request_id not in self.responses, "answered twice"
             self.responses[reply.request_id] = reply.response
@@ -445,8 +445,8 @@ class CoordinatorHarness:
                 self._high_watermarks[partition] = end_offset
             high_watermark = self._high_watermarks.get(partition, 0)
             position = LogPosition(end_offset, high_watermark)
-            if self._told.get(partition) != position and self.coordinator.is_owned(partition):
-                self._told[partition] = position
+            if self._reported.get(partition) != position and self.coordinator.is_owned(partition):
+                self._reported[partition] = position
                 self.execute(self.coordinator.log_moved(partition, position, self.now_us))
 
     def _end_of(self, partition: int) -> int:
@@ -461,9 +461,9 @@ class CoordinatorHarness:
             is_transactional=append.is_transactional,
         )
 
-    def _verify(self, asked: VerifyTransaction, error: ErrorCode, guard: int | None) -> None:
+    def _verify(self, verification: VerifyTransaction, error: ErrorCode, guard: int | None) -> None:
         verified = TransactionVerified(
-            verification_id=asked.verification_id, error=error, guard=guard
+            verification_id=verification.verification_id, error=error, guard=guard
         )
         self.execute(self.coordinator.transaction_verified(verified, self.now_us))
 

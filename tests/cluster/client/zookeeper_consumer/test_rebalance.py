@@ -179,7 +179,7 @@ def test_dead_member_is_noticed_by_all_others_with_one_notification_each() -> No
 
 
 def test_all_partitions_are_released_before_the_view_is_read() -> None:
-    """Everything is given up in R5 before anything is known (ZK-41)."""
+    """A member releases all its partitions in R5, before it reads the view in R6 (ZK-41)."""
     lab = GroupLab(4, 16, late_from=3).run(newcomer_that_waits(4))
 
     for name in lab.names[:3]:
@@ -205,9 +205,10 @@ def test_offsets_are_read_before_the_claim() -> None:
         for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.joined_us, node=member_name(1))
         if row.api in ("GetData", "Create")
     ]
-    claims = len(sent) - sent[::-1].index("Create") - 4
-    assert sent[claims : claims + 4] == ["Create"] * 4
-    assert sent[claims - 4 : claims] == ["GetData"] * 4
+    # The last four creates are the claims of the newcomer's share: 4 of 8 partitions.
+    first_claim = len(sent) - sent[::-1].index("Create") - 4
+    assert sent[first_claim : first_claim + 4] == ["Create"] * 4
+    assert sent[first_claim - 4 : first_claim] == ["GetData"] * 4
 
 
 def test_notifications_during_a_rebalance_cause_one_further_rebalance() -> None:
@@ -255,7 +256,8 @@ def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
         await lab.rule(Clog(), [member_name(0)], lab.servers, apis=("Delete", "SetData"))
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(3 * SECOND)
-        for _ in range(4):  # its pings wait behind the deletes: a new connection keeps the session
+        # The owner's pings wait behind its deletes; by a new connection it keeps its session.
+        for _ in range(4):
             await lab.runtime.sleep(2 * SECOND)
         gave_up.extend((row.time_us, detail_of(row)) for row in lab.of(TraceKind.ZOOKEEPER_GAVE_UP))
         await lab.heal()
@@ -497,7 +499,7 @@ def test_automatic_commit_does_not_wait_for_a_rebalance() -> None:
 
 
 def test_member_that_is_notified_late_still_holds_partitions_that_others_claim() -> None:
-    """Early ones claim what late ones still hold: conflicts, failed attempts (ZK-70)."""
+    """Members notified early claim partitions that late ones still hold: conflicts (ZK-70)."""
 
     async def scenario(lab: GroupLab) -> None:
         lab.joined_us = lab.runtime.now_us()
