@@ -1,42 +1,44 @@
 """Durable commits: a fetch returns the last acknowledged commit, or a newer one.
 
-Every pair of group and partition is a register, whose values are the committed offsets. A commit
-takes effect at an unknown moment of its interval, which begins at the earliest time at which its
-member can have sent it, and ends with the answer. A fetch may return the value of any commit,
-unless an acknowledged commit certainly replaced that value before the fetch began. "Newer" means
-later, not larger: a member that commits a smaller offset rewinds its group, and that is no loss.
+"Fetch" means OffsetFetch, and a value is a committed offset. Every pair of group and partition is a
+register of values. A commit takes effect at an unknown moment of its interval: from the earliest
+time at which its member can have sent it, to the answer. A fetch may return the value of any
+commit, unless an acknowledged commit certainly replaced that value before the fetch began. "Newer"
+means later, not larger: a member that commits a smaller offset rewinds its group without a loss.
+Other names in backticks below are modules of `chaos/checkers/evidence`.
 
 A commit may have been written without an acknowledgement: it failed without a definite answer, or a
-coordinator stored it and its member got no answer. Its value may be returned, but it replaces
-nothing. How late it can still take effect depends on what ended the request:
+coordinator stored it and its member got no answer. A fetch may return its value, but the commit
+replaces no other. How late the commit can still take effect depends on what ended the request:
 
-* The broker answered, perhaps with REQUEST_TIMED_OUT: its log has the record already, or never
-  will. The record may be replicated much later. But all later appends are behind it in the log, and
-  the log of a new leader either has it or never will. So the commit took effect before the answer,
-  or never.
+* The broker answered, perhaps with REQUEST_TIMED_OUT: the broker's log has the record already, or
+  never will. The record may be replicated much later. But all later appends are behind it in the
+  log, and the log of a new leader either has it or never will. So the commit took effect before the
+  answer, or never.
 * The client stopped waiting (TIMED_OUT, or DISCONNECTED from a living process): the request may
-  wait in the socket of a paused or slow broker, and be handled after newer commits. It may take
-  effect at any time.
+  wait in the socket of a paused or slow broker, and be handled after newer commits. So the commit
+  may take effect at any time.
 * DISCONNECTED from a process that was killed: the request ended with the process.
 
 A commit in a transaction is acknowledged when the transaction's outcome is decided, and stored when
-its marker is written. Before that no member reads the new value or the older one: members ask for
-stable offsets only. An aborted commit was never written: its group must not use it
+its marker is written. Between the two no member reads the new value or the older one: members ask
+for stable offsets only. An aborted commit counts as never written: its group must not use it
 (`transaction_ends`).
 
 An administrator may delete a value alone, or with its group or topic. The value may then be
-missing. A load may also restore it, as in Kafka, because the deletion does not wait until the log
-has the tombstone. The deletion of a group also deletes the offsets of its open transactions. A
-commit of an administrator counts as any other.
+missing. A later load of the group may also restore it, as in Kafka: the deletion does not wait
+until the log has the tombstone. The deletion of a group also deletes the offsets of its open
+transactions. A commit of an administrator counts as any other.
 
-Nothing is promised of a commit that was lost with the last replica in sync (`lost_data`): it counts
-as one that may have been written. In return no append may be acknowledged while fewer than
-min.insync.replicas are in sync, even if nothing is lost (`enough_replicas`).
+A commit that was lost with the last replica in sync (`lost_data`) counts as one that may have been
+written. In return no append may be acknowledged while fewer than min.insync.replicas are in sync,
+even if nothing is lost (`enough_replicas`).
 
 Four kinds of fetches and commits prove nothing:
 * A fetch from a coordinator that another had replaced may be stale, as in Kafka: a coordinator
   answers fetches without asking its replicas (BEHAVIOUR 6.5). It is only counted.
-* So is a fetch from a coordinator that lost its log while it loaded it (`half_loads`).
+* A fetch from a coordinator that lost the leadership in the middle of its load may miss the rest
+  of the log (`half_loads`). It is only counted, too.
 * A commit that Kafka itself forgets until the next load (`forgotten_commits`) is not expected.
 * A value that no known commit wrote is a suspicion. It becomes a finding after a request timeout,
   because until then its committer may still be waiting for an answer.
@@ -69,9 +71,9 @@ from results_schema.results import CheckReport
 RESIGNING_US = 5_000_000
 """Limit of the time until a reachable broker learns that it is no longer leader."""
 KILL_SEEN_US = 1_000_000
-"""The longest time by which a client sees its connection end before the driver records the kill."""
+"""Longest time from a client's DISCONNECTED to the driver's row of the kill that caused it."""
 VERIFYING_STAGE = "verifying"
-"""From this stage on all fetches are verifications; they expect all commits acknowledged before."""
+"""In this stage the run verifies offsets: a fetch expects every commit acknowledged before it."""
 
 FORGOTTEN = "transactional commit that Kafka forgets until the next load"
 LATE_END = "end of a transaction that came behind a load"
@@ -91,7 +93,7 @@ class _Suspicion:
     """A fetch that is a loss, unless a commit that becomes known only later explains its value.
 
     - `settled`: commits that were acknowledged before the fetch began.
-    - `candidates`: known commits of the fetched value; `settled` ones certainly replaced them.
+    - `candidates`: known commits of the fetched value, all certainly replaced by `settled` ones.
     - `reported_after_us`: the time after which no commit can become known any more.
     """
 
@@ -153,8 +155,9 @@ class DurableCommits(Checker):
         self._forgotten = ForgottenCommits(context)
         self._excused: Counter[str] = Counter()
         self._transaction_ends = TransactionEnds(context.clock_error_us, self._lost_data)
-        self._on_too_few: dict[tuple[str, str], None] = {}  # partition, broker: each reported once
-        self._forgiven = 0
+        # (partition, broker) reported for an append with too few replicas in sync
+        self._on_too_few: dict[tuple[str, str], None] = {}
+        self._forgiven = 0  # acknowledged commits that data losses made unexpected
         self._consumers = {
             node: group for group, known in context.groups.items() for node in known.consumers
         }
@@ -170,11 +173,15 @@ class DurableCommits(Checker):
         }
 
     def judge(self, row: TraceRow) -> None:
-        """Judge a fetch; remember commits, and rows that limit when commits and fetches began."""
+        """Judge a fetch, or keep the facts of another row.
+
+        Other rows are commits, and rows that show when commits and fetches can have begun.
+        """
         if (
             self._suspicions
             and self._suspicions[0].reported_after_us < row.time_us
-            # Findings are rows of the trace: they must be the same where messages are left out.
+            # A finding becomes a row of the trace, after the present one. Some traces lack the rows
+            # of messages, and must get their findings at the same place.
             and row.kind not in MESSAGE_KINDS
         ):
             self._report_suspicions(row.time_us)
@@ -226,6 +233,7 @@ class DurableCommits(Checker):
                     self._observe_offset(row, row.group, row.partition, row.offset)
 
     def _report_wrong_ends(self, ends: Iterable[WrongEnd]) -> None:
+        """Report wrong ends of transactions; excuse the commits that a late end made forgotten."""
         for end in ends:
             self.report_finding(end.summary, end.evidence, group=end.evidence[-1].group)
         for since, late in self._transaction_ends.late:
@@ -234,6 +242,7 @@ class DurableCommits(Checker):
         self._transaction_ends.late.clear()
 
     def _check_replicas(self, row: TraceRow, partition: str) -> None:
+        """Report an append acknowledged with too few replicas, once for each broker's partition."""
         too_few = self._enough_replicas.observe(row, self.context.min_insync_replicas)
         if too_few is None:
             return
@@ -288,7 +297,7 @@ class DurableCommits(Checker):
                 pass
 
     def _take_stored(self, row: TraceRow, group: str, partition: str, offset: int) -> None:
-        """Remember that a coordinator stored or deleted a value: a fetch may return the result."""
+        """Remember that a coordinator stored a value, or deleted one (_NO_OFFSET)."""
         register = self._registers.setdefault((group, partition), Register())
         self._remember(
             register,
@@ -312,8 +321,8 @@ class DurableCommits(Checker):
            has only one commit in flight;
         2. before the partition was assigned to the member.
 
-        If a transaction may have been open when data was lost or deleted, its offsets may be
-        missing although it was committed.
+        The commit counts as unacknowledged if its transaction may have been open when data was lost
+        or deleted: then its offset may be missing although the transaction was committed.
         """
         earliest = max(
             register.answered_us.get(row.node, 0), self._assigned_us.get((row.node, group), 0)
@@ -333,6 +342,7 @@ class DurableCommits(Checker):
         self._remember(register, commit)
 
     def _remember(self, register: Register, commit: Commit) -> None:
+        """Add a commit to its register, and drop the suspicions that it explains."""
         register.remember(commit)
         if self._suspicions:
             self._suspicions = [
@@ -355,8 +365,8 @@ class DurableCommits(Checker):
     def _is_pending(self, commit: Commit) -> bool:
         """Return True if the commit may still take effect: only its client stopped waiting.
 
-        It may not if the broker's process ended while the request may have been there: the request
-        ended with the process.
+        If the broker's process ended while the request may have been there, the request ended with
+        the process.
         """
         if commit.acknowledged or commit.row.error not in GIVEN_UP_BY_THE_CLIENT:
             return False
@@ -373,10 +383,10 @@ class DurableCommits(Checker):
         """Judge a fetch. If no rule explains its value, it becomes a suspicion.
 
         1. The beginning of the fetch must be known; otherwise nothing can be judged.
-        2. A known commit of the value explains it, unless a settled commit replaced that one.
-        3. So does a commit that its client gave up: it may take effect at any time.
-        4. So does a killed member that may have committed without a row.
-        5. So does a coordinator that was replaced, or that answers from half a log.
+        2. A known commit of the value explains it, unless a settled commit replaced that commit.
+        3. A commit that its client gave up explains it: it may take effect at any time.
+        4. A killed consumer of the group explains it, if no known commit has the value.
+        5. A coordinator that was replaced, or that answers from half a log, explains it.
         """
         began = self._latest_start_us(row, group)
         if began is None or began <= register.forgotten_until_us:
@@ -394,7 +404,7 @@ class DurableCommits(Checker):
             self._seen["fetches_with_no_commit_acknowledged_before"] += 1
             if offset < 0:
                 return  # "no offset" is right while no commit is acknowledged
-            # An offset that no commit wrote is a suspicion also before the first acknowledgement.
+            # But even then an offset that no commit wrote is a suspicion.
         candidates = [
             commit
             for commit in register.commits
@@ -411,7 +421,7 @@ class DurableCommits(Checker):
             self._seen["fetches_of_a_value_that_timed_out"] += 1
             return
         if not candidates and offset >= 0 and self._has_killed_consumer.get(group):
-            # A killed consumer may have lost the last rows of its trace, and so the commit's.
+            # A killed consumer may have lost the last rows of its trace, among them the commit's.
             self._seen["fetches_of_a_value_nobody_is_known_to_have_committed"] += 1
             return
         if self._is_excusably_stale(row, group):
@@ -441,7 +451,11 @@ class DurableCommits(Checker):
                 self._suspicions.append(suspicion)
 
     def _latest_start_us(self, row: TraceRow, group: str) -> int | None:
-        """Return the latest known time before which the fetch cannot have begun, or None."""
+        """Return the latest known time before which the fetch cannot have begun, or None.
+
+        The times are those of the node's last OffsetFetch request (in traces with messages only),
+        of its last assignment, and, for a verification, of the beginning of this stage.
+        """
         known = [
             time_us
             for time_us in (
@@ -456,8 +470,9 @@ class DurableCommits(Checker):
     def _is_excusably_stale(self, row: TraceRow, group: str) -> bool:
         """Return True if the answer is from a replaced coordinator, or from half of a log.
 
-        A verification is excused only within RESIGNING_US after the replacement and the healing.
-        After that time the old coordinator must know that it is replaced.
+        Half of a log: the coordinator lost the leadership in the middle of its load. A replaced
+        coordinator's answer to a verification is excused only within RESIGNING_US after the later
+        of its replacement and the healing. After that it must know that it is replaced.
         """
         expected = self.context.groups.get(group)
         rows = [] if expected is None else self._leaders.get(expected.offsets_partition, [])
@@ -482,6 +497,7 @@ class DurableCommits(Checker):
         return any(other.node == row.peer for other in known)
 
     def _report(self, suspicion: _Suspicion) -> None:
+        """Report the newest settled commit as lost, once, unless Kafka itself forgets it."""
         register, row = suspicion.register, suspicion.row
         group, partition = suspicion.group, suspicion.partition
         candidates, settled = suspicion.candidates, suspicion.settled
@@ -547,7 +563,7 @@ class DurableCommits(Checker):
         }
 
     def finish(self) -> CheckReport:
-        """Report; suspicions that no commit explained are reported now."""
+        """Report all suspicions that are left, and return the report."""
         self._report_suspicions(None)
         self._report_wrong_ends(self._transaction_ends.finish())
         judged = self._seen["fetches_judged"]

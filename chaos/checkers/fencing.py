@@ -1,8 +1,9 @@
 """Fencing: an old coordinator gets nothing acknowledged that the new one does not have.
 
-The rule compares epochs and offsets of `__consumer_offsets`, not the order of rows. The log of a
-later epoch begins where its leader's log ended at the takeover. Each append that was acknowledged
-in an older epoch must end at or before that offset (BEHAVIOUR 6.5).
+The rule compares leader epochs and offsets of `__consumer_offsets`, not the order of rows. A later
+epoch begins at the offset at which its leader's log ended at the takeover. Each append that was
+acknowledged in an older epoch must end at or before that offset (BEHAVIOUR 6.5). Besides, no append
+that began after the later epoch's first acknowledgement may be acknowledged in an older epoch.
 
 An append belongs to the epoch in which its leader acknowledges it. While an append waits for
 replicas, its broker may miss elections and become leader again. The append is then acknowledged in
@@ -12,15 +13,15 @@ acknowledged the append in between.
 Acknowledged appends may be lost with the last replica in sync (`lost_data`). Appends before an
 election with which a partition lost data in this allowed way are not expected after it.
 
-If a broker truncates an append from its own log, the same process must never acknowledge the
-append. Epochs and offsets alone would hide this loss, because the next append takes the same
+If a broker truncates an append from its own log (a cut), the same process must never acknowledge
+the append. Epochs and offsets alone would hide this loss, because the next append takes the same
 offsets.
 
 A broker must not load or unload a partition for an older epoch than it knows (`late_notices`). It
-must not lead one in an epoch that the controller did not give it, nor before it was unfenced. (The
-last two are judged in virtual time only, where no row is missing.)
+must not lead a partition in an epoch that the controller did not give it, nor before the controller
+unfenced it. (These two are judged in virtual time only, where no row is missing.)
 
-A run without an attempt of an old leader did not test fencing, and does not pass the check.
+A run in which no replaced leader tried an append did not test fencing, and judges nothing.
 Therefore attempts are counted: appends of an older epoch that began, or still waited for replicas,
 after the controller had elected another leader in a newer epoch.
 """
@@ -39,8 +40,8 @@ from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckReport
 
 MAX_EVIDENCE_APPENDS = 3
 MAX_KEPT_APPENDS = 10_000
-"""Kept appends per epoch, the newest ones. A later epoch loses the appends with the highest
-offsets, so they are among these. The limit bounds the memory of long runs."""
+"""Kept appends per epoch, the newest ones. A later epoch lacks the appends with the highest
+offsets, which are the newest. The limit bounds the memory of long runs."""
 MAX_KEPT_CUTS = 100
 """Kept truncations per partition; a finding shows the one that removed the append."""
 NOT_TESTED = (
@@ -60,16 +61,16 @@ class _Acknowledged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """A truncation. Shape: `in_sync` is the controller's newest row of the ISR before it."""
+    """A truncation. `in_sync` is the controller's last row of the ISR before the truncation."""
 
     row: TraceRow
     in_sync: TraceRow | None
 
 
 _Life = tuple[str, int, str]
-"""Node, incarnation and partition: one process's part in one partition."""
+"""One process and one partition: node, incarnation and partition."""
 _Append = tuple[str, int, str, int | None]
-"""An append: the process's part in a partition, and the append id (`correlation_id`)."""
+"""An append: node, incarnation, partition, and the append id (`correlation_id`)."""
 
 
 @dataclass(slots=True)
@@ -77,7 +78,7 @@ class _Epoch:
     """The facts known about one leader epoch of one partition."""
 
     start_offset: int | None = None  # end of its leader's log at the takeover
-    start_row: TraceRow | None = None
+    start_row: TraceRow | None = None  # the row with `start_offset`
     leader: str | None = None
     leader_row: TraceRow | None = None
     acknowledged: deque[_Acknowledged] = field(
@@ -127,9 +128,10 @@ class Fencing(Checker):
         self._started: dict[_Append, TraceRow] = {}  # APPEND_STARTED of unfinished appends
         self._acknowledged = 0
         self._failed = 0
-        self._announced: dict[tuple[str, int, int], None] = {}  # partition, older and newer epoch
+        # (partition, older epoch, newer epoch) of violations that were announced before the end
+        self._announced: dict[tuple[str, int, int], None] = {}
         self._elections: dict[str, list[TraceRow]] = {}  # partition -> elections of a leader
-        self._leads: dict[_Life, int] = {}  # the newest epoch in which it became leader
+        self._leads: dict[_Life, int] = {}  # the newest epoch in which the process became leader
         self._lost_data = self.evidence.lost_data
         self._late_notices = LateNotices()
         self._unfenced: dict[str, None] = {}  # brokers that have been unfenced at some time
@@ -139,7 +141,10 @@ class Fencing(Checker):
         self._isr: dict[str, TraceRow] = {}  # partition -> the controller's last row of its ISR
 
     def judge(self, row: TraceRow) -> None:
-        """Judge an election, a leadership change, or an append of an offsets partition."""
+        """Judge a load, a leadership or an append of an offsets partition, or keep the row's facts.
+
+        Truncations, elections and ISR changes are kept for later judgements.
+        """
         if row.kind in NOTICE_KINDS:
             self._check_notice(row)
             return
@@ -183,8 +188,7 @@ class Fencing(Checker):
                 self._acknowledged += 1
                 self._report_truncated_append(started, cut, row)
             elif started is not None and started.offset is not None:
-                # The epoch in which the leader acknowledges it, which may be newer than that in
-                # which the append began.
+                # The leader may have begun the append in an older epoch than it acknowledges it in.
                 acknowledged_epoch = max(row.leader_epoch, self._leads.get(life, row.leader_epoch))
                 epochs = self._epochs[row.partition]
                 self._remember_acknowledged(
@@ -214,6 +218,7 @@ class Fencing(Checker):
             )
 
     def _check_notice(self, row: TraceRow) -> None:
+        """Report a load or unload of an older epoch than the broker knew."""
         overtaken = self._late_notices.observe(row)
         if overtaken is not None:
             self.report_finding(overtaken.summary, overtaken.evidence, partition=row.partition)
@@ -221,7 +226,7 @@ class Fencing(Checker):
     def _observe_truncation(self, row: TraceRow, partition: str) -> None:
         """Remember a truncation, and the unfinished appends of the same process that it removes.
 
-        The clock error is not needed here: rows of one node are in the order of its own steps.
+        No clock error is added: the rows of one node are in the order of its own steps.
         """
         cuts = self._cuts.setdefault(partition, deque(maxlen=MAX_KEPT_CUTS))
         cuts.append(_Cut(row=row, in_sync=self._isr.get(partition)))
@@ -244,7 +249,10 @@ class Fencing(Checker):
         )
 
     def _explain_cut(self, cut: TraceRow, partition: str) -> list[TraceRow]:
-        """Return the rows that explain a truncation: the ISR, the leader that caused it, itself."""
+        """Return the rows that explain a truncation.
+
+        These are the ISR before it, the leader of the epoch that caused it, and its own row.
+        """
         epoch = self._epochs.get(partition, {}).get(cut.leader_epoch or 0)
         leader = None if epoch is None else epoch.leader_row
         known_cut = next(
@@ -266,7 +274,10 @@ class Fencing(Checker):
         return []
 
     def _is_deposed(self, row: TraceRow, partition: str, leader_epoch: int) -> bool:
-        """Return True if another node had been elected in a newer epoch before the row."""
+        """Return True if the controller had elected another node in a newer epoch before the row.
+
+        "Before" allows for the clock error.
+        """
         until_us = row.time_us - self.context.clock_error_us
         for elected in reversed(self._elections.get(partition, ())):
             if (elected.leader_epoch or 0) <= leader_epoch:
@@ -276,6 +287,7 @@ class Fencing(Checker):
         return False
 
     def _check_single_leader(self, epoch: _Epoch, row: TraceRow) -> None:
+        """Note the epoch's leader and start, and report a second leader of the same epoch."""
         if epoch.leader is None:
             epoch.leader, epoch.leader_row = row.node, row
         elif epoch.leader != row.node and epoch.leader_row is not None:
@@ -288,6 +300,7 @@ class Fencing(Checker):
         self._lower_start(epoch, row, row.offset)
 
     def _lower_start(self, epoch: _Epoch, row: TraceRow, offset: int | None) -> None:
+        """Set the epoch's start to `offset` if it is unknown or higher."""
         if offset is not None and (epoch.start_offset is None or offset < epoch.start_offset):
             epoch.start_offset, epoch.start_row = offset, row
 
@@ -331,10 +344,10 @@ class Fencing(Checker):
         )
 
     def _announce(self, partition: str, *, of_epoch: int) -> None:
-        """Announce a violation by an epoch's newest append, once for each pair of epochs.
+        """Announce, once for each pair of epochs, that the older epoch's newest append is lost.
 
-        A violation in full can be judged only at the end. But a run that is to stop at its first
-        finding must learn of it now, and the newest append of an epoch is the first to be lost.
+        All lost appends are known only at the end. But a run that is to stop at its first finding
+        must learn of a loss now. If an epoch lost any append, it lost its newest.
         """
         epochs = self._epochs[partition]
         for other in sorted(epochs):
@@ -354,7 +367,7 @@ class Fencing(Checker):
                 )
 
     def _record(self, violation: _Violation, partition: str, *, is_announced: bool) -> None:
-        """Record a finding; pass it to `on_finding` only if it was not announced before."""
+        """Report a violation, but do not call `on_finding` again if it was announced before."""
         on_finding = self.on_finding
         if is_announced:
             self.on_finding = None
@@ -366,7 +379,11 @@ class Fencing(Checker):
     def _compare(
         self, partition: str, older: int, newer: int, appends: Iterable[_Acknowledged]
     ) -> _Violation | None:
-        """Return the violation of appends acknowledged in epoch `older`, compared with `newer`."""
+        """Return the violation among appends acknowledged in epoch `older`, or None.
+
+        1. Epoch `newer` lacks an append, and no allowed loss of data lies between the two.
+        2. An append began after the first acknowledgement in epoch `newer`.
+        """
         new = self._epochs[partition][newer]
         was_lost = any(
             older < (loss.leader_epoch or 0) <= newer for loss in self._lost_data.of(partition)

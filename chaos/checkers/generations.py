@@ -1,14 +1,15 @@
 """Generations: only their members commit, their numbers grow, no two members share a partition.
 
-A tenure is the time in which one broker incarnation coordinates one partition of
-`__consumer_offsets` in one leader epoch. Two tenures may use the same generation numbers: in a
-split brain both coordinators count on from the state that they loaded (BEHAVIOUR 2.2, 4.10;
-MEASURED_FAILOVER two-lineages). So numbers of different tenures are not compared, with one
-exception: a generation that a coordinator loaded is the one that was stored. A lineage is the
-origin of a generation: the tenure that began it. A loaded generation keeps its lineage.
+A tenure is the time in which one broker incarnation (one life of its process) coordinates one
+partition of `__consumer_offsets` in one leader epoch. Two tenures may use the same generation
+numbers: in a split brain each coordinator continues to count from the state that it loaded
+(BEHAVIOUR 2.2, 4.10; MEASURED_FAILOVER two-lineages). So numbers of different tenures are not
+compared, with one exception: a generation that a coordinator loaded is the one that was stored. A
+lineage is the origin of a generation: the tenure that began it, and the number of times that the
+group had been deleted. A loaded generation keeps its lineage.
 
-This module keeps the members of groups itself. It needs the members at a past row of one tenure,
-whereas `evidence.coordinators` has only the present members at a broker.
+A commit is judged by the members at the row at which the coordinator accepted it. Therefore this
+module keeps former members; `evidence.coordinators` has only the present ones.
 """
 
 from collections import deque
@@ -24,24 +25,25 @@ from results_schema.results import CheckReport
 MAX_STARTED_APPENDS = 4_096
 """Kept appends per broker incarnation. An append ends within 5 s, before so many others begin."""
 MAX_CHANGES = 64
-"""Kept states of a group in one tenure, for commits that are accepted but not yet stored."""
+"""Kept states of a group in one tenure. A commit is judged by the state at its acceptance, but only
+when it is stored."""
 KEPT_GENERATIONS = 8
-"""Generations of a lineage whose owners are kept; members are never far behind."""
+"""Kept generations of a lineage with their owners; no member lags so many generations behind."""
 KEPT_NAMESAKES = 4
-"""Kept generations that have the same number at one broker, the newest ones."""
+"""Kept generations of one group that have the same number at one broker, the newest ones."""
 DEAD = "Dead"
 EMPTY = "Empty"
 
 Life = tuple[str, int]  # node, incarnation
 Lineage = tuple[str, int, int, int]
-"""Origin of a generation: node, incarnation and leader epoch; number of deaths of the group."""
+"""Origin of a generation: node, incarnation, leader epoch, and former deaths of the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Membership:
     """The members of a group from one row of its coordinator to the next change.
 
-    `members` is None if the trace has only a later part of the coordinator's life.
+    `members` is None if they are unknown, because the trace lacks the beginning of the tenure.
     """
 
     since: TraceRow
@@ -85,7 +87,7 @@ class _Owners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
-    """A generation with its members. A group that was deleted may use the same number again."""
+    """A generation that began at or was loaded by a broker: its origin and its members."""
 
     lineage: Lineage
     members: frozenset[str]
@@ -122,12 +124,13 @@ class Generations(Checker):
             group_id: known.offsets_partition for group_id, known in context.groups.items()
         }
         self._groups: dict[Life, dict[str, _Group]] = {}  # groups in present tenures, by group id
-        self._appends: dict[Life, dict[int, int]] = {}  # append id -> seq of APPEND_STARTED
+        # append id (`correlation_id`) -> number (`seq`) of its APPEND_STARTED row
+        self._appends: dict[Life, dict[int, int]] = {}
         self._instances: dict[str, str] = {}  # member id -> group.instance.id
         # (node, group, generation) -> the generations of this number at the node, newest last
         self._begun_at: dict[tuple[str, str, int], list[_Begun]] = {}
         self._deaths: dict[str, int] = {}  # group -> its deaths; after one, numbers start again
-        # (group, generation) -> leader epoch that began it -> lineage
+        # (group, generation) -> leader epoch in which the generation began -> its lineage
         self._begun: dict[tuple[str, int], dict[int, Lineage]] = {}
         # (group, lineage) -> generation -> owners of partitions
         self._owners: dict[tuple[str, Lineage], dict[int, _Owners]] = {}
@@ -140,12 +143,12 @@ class Generations(Checker):
         }
 
     def judge(self, row: TraceRow) -> None:
-        """Judge a step of a coordinator, a commit, or an assignment."""
+        """Judge a step of a coordinator, a commit, or an assignment, and keep its facts."""
         match row.kind:
             case TraceKind.APPEND_STARTED:
                 self._remember_append(row)
             case TraceKind.COMMIT_STORED if row.correlation_id is None:
-                pass  # a transaction's: its TXN_COMMIT_PENDING was judged when the log had it
+                pass  # a commit of a transaction: its TXN_COMMIT_PENDING was judged before
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
                 self._check_commit(row)
             case TraceKind.LOAD_STARTED:
@@ -161,7 +164,7 @@ class Generations(Checker):
     # -- tenures ------------------------------------------------------------------------------
 
     def _begin_tenure(self, row: TraceRow) -> None:
-        """Begin a tenure, and forget the groups of a former one, unless its epoch is the same."""
+        """Begin a tenure. Forget the groups of the former tenure if its epoch was another one."""
         life = (row.node, row.incarnation)
         key = (*life, row.partition or "")
         if self._epochs.get(key) != row.leader_epoch:
@@ -176,6 +179,7 @@ class Generations(Checker):
             del groups[group_id]
 
     def _group(self, row: TraceRow, group_id: str) -> _Group:
+        """Return the group in the present tenure of the row's broker; add it if it is new."""
         life = (row.node, row.incarnation)
         groups = self._groups.setdefault(life, {})
         known = groups.get(group_id)
@@ -185,6 +189,7 @@ class Generations(Checker):
         return known
 
     def _observe_group(self, row: TraceRow, group_id: str) -> None:
+        """Apply a coordinator's row to its group, and check the generation number."""
         if row.kind == TraceKind.GROUP_LOADED and row.partition is not None:
             self._partition_of.setdefault(group_id, row.partition)
         if row.kind == TraceKind.GROUP_STATE and detail_of(row).get("to") == DEAD:
@@ -220,7 +225,10 @@ class Generations(Checker):
     def _change(
         group: _Group, row: TraceRow, generation: int, members: dict[str, None] | None
     ) -> None:
-        """Append a state to a group's changes. `joined` stays the same within a generation."""
+        """Append a state to a group's changes.
+
+        `joined` is the row that began the generation, for all changes within the generation.
+        """
         before = group.now
         joined = row
         if before is not None and before.generation == generation and before.joined is not None:
@@ -230,12 +238,13 @@ class Generations(Checker):
         )
 
     def _change_member(self, group: _Group, row: TraceRow, before: _Membership | None) -> None:
+        """Append a state with one member more or less."""
         member = row.member or ""
         instance = detail_of(row).get("instance")
         if isinstance(instance, str):
             self._instances[member] = instance
-        # In generation 0 the group begins with this row's member. A group that the trace shows only
-        # from a later generation on has other members, which are unknown.
+        # Without an earlier state: in generation 0 the row's member is the first member. In a later
+        # generation the group has other members, which the trace does not show.
         born: dict[str, None] | None = {} if row.generation == 0 else None
         members = born if before is None else before.members
         if members is not None:
@@ -249,7 +258,7 @@ class Generations(Checker):
         self._change(group, row, row.generation or 0, members)
 
     def _check_order(self, row: TraceRow, group_id: str, before: _Membership | None) -> None:
-        """Report a generation number that decreases, or that begins twice."""
+        """Report a generation number that decreases, or a generation that begins twice."""
         if before is None or row.generation is None:
             return
         begun_again = (
@@ -272,9 +281,9 @@ class Generations(Checker):
     # -- commits ------------------------------------------------------------------------------
 
     def _remember_append(self, row: TraceRow) -> None:
-        """Remember the row at which a commit was accepted.
+        """Remember the row of an append, at which the coordinator accepted the commits in it.
 
-        The commit must be right at this row. COMMIT_STORED may come 5 s later, when the group may
+        A commit must be right at this row. Its COMMIT_STORED may come 5 s later, when the group may
         have another generation.
         """
         if row.correlation_id is None or not (row.partition or "").startswith(CONSUMER_OFFSETS):
@@ -285,7 +294,7 @@ class Generations(Checker):
         started[row.correlation_id] = row.seq
 
     def _check_commit(self, row: TraceRow) -> None:
-        """Report an accepted commit whose generation or member was not the group's."""
+        """Report a commit whose generation or member was not the group's when it was accepted."""
         life = (row.node, row.incarnation)
         seq = self._appends.get(life, {}).get(row.correlation_id or 0)
         if row.group is None or seq is None:
@@ -326,8 +335,9 @@ class Generations(Checker):
     # -- owners -------------------------------------------------------------------------------
 
     def _inherit(self, row: TraceRow, group_id: str, generation: int, lineage: Lineage) -> None:
-        """Give a loaded generation the lineage of the newest older epoch that began it.
+        """Give a loaded generation the lineage of the newest epoch, up to its own, that began it.
 
+        Without one it gets the loading tenure as its lineage.
         A generation that was never acknowledged may be loaded, too: a load also reads records above
         the high watermark (BEHAVIOUR 5.4). The schedule
         `generation_begun_again_and_never_acknowledged` of the corpus shows it.
@@ -339,6 +349,7 @@ class Generations(Checker):
     def _remember_begun(
         self, row: TraceRow, group_id: str, generation: int, lineage: Lineage
     ) -> None:
+        """Keep a generation that began at, or was loaded by, the row's broker."""
         members = detail_of(row).get("members")
         known = self._begun_at.setdefault((row.node, group_id, generation), [])
         names = members if isinstance(members, list) else ()
@@ -348,12 +359,16 @@ class Generations(Checker):
     def _lineage_of(self, row: TraceRow) -> Lineage | None:
         """Return the origin of the generation of an assignment, None if the trace lacks it."""
         begun = self._begun_at.get((row.peer or "", row.group or "", row.generation or 0), ())
-        # A deleted group may have begun this number twice. The member tells the two apart.
+        # A group that was deleted in between may have begun this number twice at one broker. The
+        # row's member shows which of the generations it is.
         with_member = [generation for generation in begun if row.member in generation.members]
         return next((generation.lineage for generation in reversed(with_member or begun)), None)
 
     def _check_owners(self, row: TraceRow) -> None:
-        """Report a partition that two members were assigned in one generation of one lineage."""
+        """Note an assignment's partitions; report those that another member was assigned, too.
+
+        Assignments of one generation of one lineage are compared.
+        """
         if row.group is None or row.generation is None or row.peer is None:
             return
         lineage = self._lineage_of(row)
@@ -386,6 +401,7 @@ class Generations(Checker):
     def _rows_of_beginning(
         self, group_id: str, lineage: Lineage, generation: int
     ) -> list[TraceRow]:
+        """Return the GENERATION_STARTED of a generation, if its tenure is still present."""
         group = self._groups.get((lineage[0], lineage[1]), {}).get(group_id)
         if group is None:
             return []

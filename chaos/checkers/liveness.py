@@ -1,23 +1,25 @@
 """Liveness: after healing, every group is Stable and commits within a bound.
 
-A group that is not live may have an excuse; then the outcome is inconclusive. The first excuses are
-about the group's partition of `__consumer_offsets`: it has no in-sync replica that may lead, or too
-few replicas are in sync. The second counts only while too few brokers with a replica have lived for
-the time in which an ISR becomes whole again (`isr_recovery_us`).
+Healing ends all faults. A group is live if it is Stable with every member that is expected, and
+each of them that commits has a commit acknowledged since healing. Names in brackets are modules of
+`chaos/checkers/evidence`, or definitions in this folder.
 
-The other excuses:
-- a partition of a member has no leader;
+A group that is not live may have an excuse; then the outcome is inconclusive. The excuses:
+- the group's partition of `__consumer_offsets` has no leader, and no in-sync replica that may lead;
+- too few replicas of that partition are in sync. This counts only while too few brokers with a
+  replica have lived for the time in which an ISR becomes whole again (`isr_recovery_us`);
+- a partition of a member has no leader, and no in-sync replica that may lead;
 - the application is too slow for its own settings;
-- the session of a dead member has not ended, or ended too late for its partitions to be read and
-  committed (`_settling_us`);
+- the session of a dead member has not ended, or ended too late for other members to read and commit
+  its partitions (`_settling_us`);
 - every member is dead;
 - the group commits in transactions, and a partition of `__transaction_state` has no leader or too
   few in sync;
-- the group lacks only commits, and its partition or one of `__transaction_state` lost data with its
-  last in-sync replica (`lost_data`). Then a transaction may never end, and its offsets stay
-  unstable, as in Kafka, until an administrator aborts it.
+- the group commits in transactions and lacks only commits, and its partition or one of
+  `__transaction_state` lost data with the last in-sync replica (`lost_data`). Then a transaction
+  may never end; its offsets stay unstable, as in Kafka, until an administrator aborts it.
 
-Each excuse is counted by its name (`excused`), and the note describes it.
+The report counts excuses by name (`excused`), and its note describes each.
 
 A member that the run starts later is expected after its start. A member that was killed and not
 started again is not expected: its group must be Stable without it. A static member is not expected
@@ -30,10 +32,10 @@ In virtual time, a cluster in which nothing was broken must also reach its stead
 bound (`start_bound_us`). After a group is live again, an administrator must be able to read its
 offsets.
 
-If any other error ends a consumer's application, this is a finding of its own, even before the
-steady state: in Kafka such an error stops a program for good. Two errors follow from settings: a
-group with more consumers than `group.max.size`, and a consumer without a committed offset whose
-`auto.offset.reset` is `none`.
+If an error ends a consumer's application, this is a finding of its own, even before the steady
+state: in Kafka such an error stops a program for good. Three errors are no finding: the lost member
+id above, and two that follow from settings. In these the group has more consumers than
+`group.max.size`, or a consumer with `auto.offset.reset=none` has no committed offset.
 """
 
 from collections import Counter
@@ -65,7 +67,7 @@ GROUP_FULL = ErrorCode.GROUP_MAX_SIZE_REACHED.name
 SETTLING_SLACK_US = 10_000_000
 """Time for the requests of a rebalance and of the commits after it."""
 WAITS_LONG_US = 1_000_000
-"""A finding names requests that have waited longer. It is twice the wait of an idle Fetch."""
+"""Shortest wait of a request that a finding shows: twice the wait of an idle Fetch."""
 MAX_BLOCKING = 12
 """Most rows that show why a group is blocked; a reader cannot use more."""
 CARRIED_OUT = frozenset({"CompleteCommit", "CompleteAbort"})
@@ -75,12 +77,13 @@ NO_COMMIT = "has no commit acknowledged since healing"
 
 @dataclass(slots=True)
 class _Group:
-    """The newest facts about one group."""
+    """Facts about one group so far."""
 
-    committed: dict[str, TraceRow] = field(default_factory=dict)  # since healing
+    # consumer -> the first acknowledged commit of its present process since healing
+    committed: dict[str, TraceRow] = field(default_factory=dict)
     assigned: dict[str, tuple[str, ...]] = field(default_factory=dict)  # consumer -> partitions
-    last_death_us: int = 0
-    last_expiry_us: int = 0  # since healing, of a member id that no living consumer has
+    last_death_us: int = 0  # last kill or stop of one of its consumers
+    last_expiry_us: int = 0  # last session end since healing of an id that no living consumer has
     live_us: int | None = None  # time at which it was first live after healing
     waiting: list[TraceRow] = field(default_factory=list)  # unanswered requests of its members
 
@@ -97,7 +100,7 @@ class _NotLive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Excuse:
-    """A permitted reason for which a group is not live: its name, and this case."""
+    """A permitted reason for which a group is not live: `name` is counted, `case` is noted."""
 
     name: str
     case: str
@@ -108,7 +111,7 @@ class _Judgement:
     """The result at the end of the watch.
 
     Shape: `notes` has the excuses of groups, `absent` those of consumers that are not expected.
-    `excused` counts both by name.
+    `excused` counts both by name. `seen` has the numbers of the report.
     """
 
     not_live: tuple[_NotLive, ...]
@@ -161,12 +164,13 @@ class Liveness(Checker):
         self._judgement: _Judgement | None = None  # set when the watch ends
         self._over = False
         self._last_us = 0
-        self._without_restart: dict[str, None] = {}  # members whose commits restart no session
-        self._ended: dict[str, TraceRow] = {}  # consumers whose application ended with an error
-        self._ended_by_settings: dict[str, str] = {}  # those of them with an error of settings
+        # members reported because their stored commits restarted no session
+        self._without_restart: dict[str, None] = {}
+        self._ended: dict[str, TraceRow] = {}  # consumer -> the error that ended its application
+        self._ended_by_settings: dict[str, str] = {}  # consumer -> such an error due to settings
 
     def judge(self, row: TraceRow) -> None:
-        """Judge a stage, a state or a commit."""
+        """Take a row: keep its facts, and report what can be judged before the end of the watch."""
         if self._over:
             return
         self._last_us = row.time_us
@@ -175,7 +179,7 @@ class Liveness(Checker):
         if row.kind == TraceKind.COMMIT_STORED:
             self._check_restart(row)
             return
-        # A session ends between two rows, so each row is an occasion to look for ended ones.
+        # No row marks the time at which a session should have ended, so every row checks all.
         for (broker, group_id, member), session in self._session_ends.overdue(row.time_us):
             self._report_kept_member(broker, group_id, member, session)
         group = None if row.group is None else self._groups.get(row.group)
@@ -218,7 +222,10 @@ class Liveness(Checker):
             group.live_us = row.time_us
 
     def _check_application_end(self, row: TraceRow) -> None:
-        """Report a consumer that an error has stopped for good. Its group does not wait for it."""
+        """Note that an error ended a consumer's application, and report it unless settings ask so.
+
+        From now on the consumer is not expected in its group.
+        """
         self._ended[row.node] = row
         group_id = row.group or ""
         expected = self.context.groups[group_id]
@@ -263,7 +270,7 @@ class Liveness(Checker):
         )
 
     def _check_restart(self, row: TraceRow) -> None:
-        """Report a member whose commits are stored but do not restart its session, once."""
+        """Report, once per member, that its stored commits do not restart its session."""
         member = row.member or ""
         if member in self._without_restart or not self._session_ends.restarts_nothing(row):
             return
@@ -279,7 +286,7 @@ class Liveness(Checker):
     def _report_kept_member(
         self, broker: str, group_id: str, member: str, session: Session
     ) -> None:
-        """Report a member that its coordinator keeps longer than a session."""
+        """Report a member that its coordinator keeps after the session should have ended."""
         self.report_finding(
             f"{broker} keeps {member} in {group_id}, of whom it has not heard for longer than its "
             f"session of {seconds(session.length_us)}",
@@ -289,6 +296,7 @@ class Liveness(Checker):
         )
 
     def _observe_node(self, row: TraceRow) -> None:
+        """Drop what a consumer's former process did, and note the time of a death."""
         group_id = self._presence.group_of(row.peer or row.node)
         if group_id is None:
             return
@@ -320,7 +328,7 @@ class Liveness(Checker):
                 pass
 
     def _present(self, group_id: str) -> list[str]:
-        """Return the consumers whose application is running."""
+        """Return the group's consumers whose application is running."""
         present = self._presence.present(group_id)
         return [
             consumer
@@ -329,7 +337,7 @@ class Liveness(Checker):
         ]
 
     def _missing(self, group_id: str) -> list[str]:
-        """Return the reasons why the group is not live, in words."""
+        """Return the reasons why the group is not live, in words; none if it is live."""
         group, expected = self._groups[group_id], self.context.groups[group_id]
         missing = []
         seen = self._coordinators.state(group_id)
@@ -381,7 +389,7 @@ class Liveness(Checker):
         )
 
     def _judge_groups(self, healed: TraceRow) -> _Judgement:
-        """Judge every group by its present state."""
+        """Judge every group: by the time at which it was live again, else by its present state."""
         healed_us = healed.time_us
         # The row that made a group live has a consumer's or a coordinator's clock; the row of the
         # healing has the driver's. So the clock error is added.
@@ -433,6 +441,7 @@ class Liveness(Checker):
         )
 
     def _fenced_consumers(self) -> list[str]:
+        """Return static members whose application ended because a failover lost their id."""
         return [
             consumer
             for group_id in self.context.groups
@@ -522,8 +531,9 @@ class Liveness(Checker):
     def _sessions_end_us(self, group_id: str) -> int:
         """Return the time at which the sessions of dead members have ended; 0 if there are none.
 
-        A member that restarts has a new id, and its group waits for the old one. The session of the
-        old id began with its last heartbeat, or with the load of a new coordinator.
+        A consumer that restarts has a new member id, and its group waits until the session of the
+        old id ends. That session began with the last heartbeat before the death, or with the load
+        of a new coordinator. The group's last death stands for that heartbeat.
         """
         known_ids = self._coordinators.members(group_id)
         group = self._groups[group_id]

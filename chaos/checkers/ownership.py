@@ -2,19 +2,20 @@
 
 A member owns a partition from the poll that assigns it until the member revokes or loses it, or
 dies. The rows of the member itself show this; the coordinator's view does not count. An overlap is
-a time in which a partition has two owners. Every overlap is measured. It is a violation beyond two
-bounds:
+a time in which a partition has two owners. Its overstay is a part of it in which nothing is broken.
+Every overlap is measured, and is a violation if it begins too early or ends too late:
 
 * Its beginning. A coordinator may drop the older owner only if the owner was silent for
   `eviction_us` (session.timeout.ms, or the rebalance timeout if that is shorter). So a fault must
   have begun that long ago, less one heartbeat interval. A coordinator that loaded the group gives
   each member a full session from its load on (BEHAVIOUR 5.4).
-  Three kinds of owners may be dropped at any time: an owner whose application is slower than
-  max.poll.interval.ms; owners in a group that was lost with the last replica in sync (`lost_data`);
-  owners that an administrator removed, which learn of it by their next heartbeat.
-* Its end. Once nothing is broken, the older owner must learn that it was dropped. Its bound is the
-  sum of three times: until a replaced broker learns that it is replaced, a heartbeat interval, and
-  a rejoin.
+  Some owners may be dropped at any time: an owner whose application is slower than
+  max.poll.interval.ms; an owner that did not rejoin in time; owners in a group that was lost with
+  the last replica in sync (`lost_data`); owners that an administrator removed, which learn of it by
+  their next heartbeat.
+* Its end. Once nothing is broken, the older owner must learn that it was dropped. The overstay's
+  bound is the sum of three times: until a replaced broker learns that it is replaced, a heartbeat
+  interval, and a rejoin.
 
 A member that sends JoinGroup must own no partition, even if no other member owns it.
 
@@ -52,15 +53,15 @@ class _Overlap:
     older: TraceRow
     newer: TraceRow
     began_us: int
-    too_early: str | None  # the reason if it must not have begun yet, otherwise None
-    evidence: list[TraceRow]  # rows between the two assignments
-    too_late: bool = False  # True if it lasted beyond its bound
-    overstay_us: int = 0  # its longest part in which nothing was broken
+    too_early: str | None  # why the overlap must not have begun yet, None if it may have
+    evidence: list[TraceRow]  # rows that show why the older owner was dropped
+    too_late: bool = False  # True if an overstay was longer than its bound
+    overstay_us: int = 0  # longest overstay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredOverlap:
-    """A time in which a partition had two owners."""
+    """An overlap's measurement: a time in which a partition had two owners."""
 
     group: str
     partition: str
@@ -83,14 +84,18 @@ class _Loaded:
 
 
 class _Group:
-    """Facts about one group that bound overlaps of its partitions' owners."""
+    """Facts about one group that limit overlaps of its partitions' owners.
+
+    `open` has the unfinished overlaps, by partition, older owner and newer owner. `reported` has
+    the two nodes and the kind of each violation that was reported.
+    """
 
     def __init__(self, expected: GroupExpectation) -> None:
         self.expected = expected
         self.open: dict[tuple[str, Owner, Owner], _Overlap] = {}
         self.loads: dict[str, TraceRow] = {}  # broker -> its last load of the group's partition
         self.loaded: dict[str, _Loaded] = {}  # broker -> the group in its last load, if known
-        self.loading: dict[str, _Loaded] = {}  # the same, of an unfinished load
+        self.loading: dict[str, _Loaded] = {}  # broker -> the group in its unfinished load
         self.has_leader = True
         self.settled_us = 0  # time of the last election or load of its offsets partition
         # member -> broker that removed it -> its last removal there; the newest removal is last
@@ -99,12 +104,16 @@ class _Group:
         self.reported: dict[tuple[str, str, str], None] = {}
 
     def removal_of(self, member: str | None, coordinator: str | None) -> TraceRow | None:
-        """Return the removal of a member by a coordinator, or else its newest removal."""
+        """Return the member's removal by the coordinator, or else its newest removal by any."""
         removals = self.removed.get(member or "", {})
         return removals.get(coordinator or "") or next(reversed(removals.values()), None)
 
     def load_completed(self, row: TraceRow) -> None:
-        """Note the end of a load. The GROUP_LOADED rows of its groups came before."""
+        """Note the end of a load. The GROUP_LOADED rows of its groups came before.
+
+        If the row lists its groups, a group without a GROUP_LOADED was deleted. If it lists none,
+        the state of the earlier load is kept.
+        """
         self.loads[row.node] = row
         loaded = self.loading.pop(row.node, None)
         if loaded is None and "groups" in detail_of(row):
@@ -114,7 +123,7 @@ class _Group:
 
     @property
     def overstay_bound_us(self) -> int:
-        """Limit of an overlap's length while nothing is broken."""
+        """Longest overstay that is allowed."""
         expected = self.expected
         rejoin_us = BACKOFFS_OF_A_REJOIN * expected.retry_backoff_max_us + expected.application_us
         return RESIGNING_US + expected.heartbeat_interval_us + rejoin_us
@@ -157,7 +166,7 @@ class Ownership(Checker):
         self._longest_overstay_us = 0
 
     def judge(self, row: TraceRow) -> None:
-        """Judge an assignment or its end; remember rows that bound overlaps."""
+        """Judge assignments, their ends, and joins; remember rows that limit overlaps."""
         if self._over:
             return
         self._last_us = row.time_us
@@ -169,7 +178,7 @@ class Ownership(Checker):
             case TraceKind.ISR_CHANGED:
                 pass
             case _ if row.kind in FAULT_KINDS:
-                # The row may begin a fault. The time until the row counts by the state before it.
+                # The row may begin a fault: until the row, the state before it holds.
                 self._measure_all_overstays(row.time_us, self._faults.was_quiet_since_us)
             case _:
                 group = self._groups.get(row.group or "")
@@ -206,7 +215,7 @@ class Ownership(Checker):
     def _check_join_without_partitions(
         self, group: _Group, group_id: str, owner: Owner, row: TraceRow
     ) -> None:
-        """Report a member that joins while it owns partitions.
+        """Report, once for each node, a member that joins while it owns partitions.
 
         With the eager protocol a member revokes all partitions before it joins (BEHAVIOUR 7.6).
         """
@@ -238,7 +247,7 @@ class Ownership(Checker):
     # -- overlaps -----------------------------------------------------------------------------
 
     def _observe_owners(self, row: TraceRow) -> None:
-        """Close the overlaps of owners that own nothing now, and open those of a new owner."""
+        """Close the overlaps of ended ownerships, and open those of a new owner."""
         for group_id, partition, owner in self._owners.ended:
             if group_id in self._groups:
                 self._release(self._groups[group_id], group_id, partition, owner, row)
@@ -260,12 +269,13 @@ class Ownership(Checker):
     ) -> tuple[str | None, list[TraceRow]]:
         """Return the reason why `newer` was assigned too early, or None; and rows as evidence.
 
-        `older` and `newer` are the PARTITIONS_ASSIGNED of the two owners.
-        The checks, in their order:
-        1. The older owner may be dropped at any time: it is slow, it left, or its group was lost.
+        `older` and `newer` are the PARTITIONS_ASSIGNED of the two owners. "Recent" means within
+        `overstay_bound_us` before the older owner was dropped. The checks, in their order:
+        1. The older owner may be dropped at any time if it is slow, did not rejoin, was removed as
+           leaving, or its group was lost.
         2. Without a recent fault no owner may be dropped.
-        3. It must have been silent for `eviction_us` since the first recent fault.
-        4. It must have been silent for `eviction_us` since the new coordinator loaded it.
+        3. The older owner may be dropped `eviction_us` after the first recent fault.
+        4. The newer owner may be assigned `eviction_us` after the new coordinator's load.
         """
         expected = group.expected
         now_us = newer.time_us
@@ -294,7 +304,8 @@ class Ownership(Checker):
         # The last heartbeat may have come up to one interval before the fault.
         margin_us = expected.heartbeat_interval_us + self.context.clock_error_us
         if _was_assigned_by_zombie(older, removal, group):
-            # The new coordinator has counted its silence since the load, not since the assignment.
+            # The new coordinator has counted the older owner's silence since its own load, which
+            # came before the assignment.
             margin_us = expected.eviction_us
         if dropped_us < first.time_us + expected.eviction_us - margin_us:
             after = f"{seconds(dropped_us - first.time_us)} after {first.explanation or first.kind}"
@@ -334,6 +345,7 @@ class Ownership(Checker):
     def _release(
         self, group: _Group, group_id: str, partition: str, owner: Owner, row: TraceRow
     ) -> None:
+        """Measure and close the overlaps of an owner that no longer owns the partition."""
         ended = [key for key in group.open if key[0] == partition and owner in key[1:]]
         for key in ended:
             overlap = group.open.pop(key)
@@ -351,9 +363,11 @@ class Ownership(Checker):
     def _measure_overstay(
         self, group: _Group, overlap: _Overlap, now_us: int, quiet_since_us: int | None
     ) -> None:
-        """Measure the part of the overlap, up to now, in which nothing is broken.
+        """Measure the overlap's overstay up to now.
 
-        Shape: `quiet_since_us` is the end of the last fault, None while a fault is in force.
+        The overstay begins with the last of these: the overlap, the end of the last fault
+        (`quiet_since_us`, None while a fault is in force), the last election or load. There is no
+        overstay while the group's partition has no leader.
         """
         if quiet_since_us is None or not group.has_leader:
             return
@@ -371,7 +385,7 @@ class Ownership(Checker):
         ended_us: int,
         end: TraceRow | None,
     ) -> None:
-        """Measure and judge an overlap. `end` is None if the run ended before the overlap."""
+        """Record and judge an overlap that is over. `end` is None if the run ended before it."""
         if ended_us - overlap.began_us <= self.context.clock_error_us:
             return  # within the error of the clocks, the older owner may have revoked first
         older, newer = overlap.older, overlap.newer
@@ -469,8 +483,8 @@ class Ownership(Checker):
 def _was_assigned_by_zombie(older: TraceRow, removal: TraceRow | None, group: _Group) -> bool:
     """Return True if the coordinator that assigned `older` had been replaced before.
 
-    A coordinator that was paused and replaced meanwhile still answers the requests that waited for
-    it, before it learns that it is replaced.
+    A coordinator that is replaced during a pause then still answers the requests that waited for
+    it, before it learns of its replacement.
     """
     if removal is None or older.peer in {None, removal.node}:
         return False

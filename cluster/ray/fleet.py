@@ -1,9 +1,12 @@
 """The fleet: every node process of a run and the Ray machines that they are on.
 
-Owns starting, watching and ending of processes, the machines' agents and clock offsets, and
-fetching files from other machines. An agent is an actor on each machine that sends signals, reads
-the clock and reads files there. The fleet knows processes, not nodes: `lives` knows the process and
-the incarnation of each node.
+The fleet starts, watches and ends processes and the machines' agents, measures clock offsets, and
+fetches files from other machines. An agent is a Ray actor, one on each machine, that sends signals,
+reads the clock and reads files there. A process hosts one or more nodes (brokers, clients). The
+fleet manages processes; `cluster.ray.lives` knows the process and incarnation of each node.
+
+Every machine's agent is queried every second (a beat). A machine that does not answer is silent
+for now; after a longer time it is lost, and its processes are given up.
 """
 
 import asyncio
@@ -46,7 +49,7 @@ START_ATTEMPTS = 3
 START_TIMEOUT_S = 60.0
 """Limit of a process's start. On a loaded machine the import of Ray alone takes seconds."""
 AGENT_DELAY_S = 25.0
-"""Time after the first agent's start at which a machine without an agent counts as lost."""
+"""Time after the first agent's start at which the driver stops waiting for other agents."""
 KILL_TIMEOUT_S = 5.0
 SIGNAL_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 5.0
@@ -56,7 +59,10 @@ COLLECT_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineState:
-    """A Ray machine with its agent, its directory for the run, its clock, and the contact to it."""
+    """A Ray machine: its agent, its directory for the run, its clock offset, and its line.
+
+    Calls to the machine wait on `line`, which ends them when the machine becomes silent.
+    """
 
     machine: Machine
     agent: AgentHandle
@@ -105,14 +111,14 @@ class Fleet:
         self._silence = silence or SilenceLimits()
         self._contacts = MachineWatch(self._silence)
         self._beats: list[asyncio.Task[None]] = []
-        """Tasks that query the machines, and the one that finds silent ones."""
+        """One task for each machine that queries its agent, and one that finds silent machines."""
         self._token = secrets.token_hex(16)
         """Secret by which the run's processes recognise each other."""
         self._places: dict[str, Machine] = {}
         """Machine of each process, by the name of the process's plan."""
         self._agents: list[AgentHandle] = []
         self._starts: dict[str, int] = {}
-        """Number of the last start of each process, from 0, by the name of its plan."""
+        """Number of each process's last start attempt, from 0, by the name of its plan."""
         self._watchers: list[asyncio.Task[None]] = []
         """One task for each process, which records the process's failures."""
         self._owns_ray = False
@@ -193,10 +199,10 @@ class Fleet:
         """Pause a node; SIGSTOP its process if the process hosts no other node.
 
         1. The node's host is paused by a call. From then on it holds timers and messages.
-        2. A millisecond later SIGSTOP stops the process. The node does nothing by then, so it is
-           never stopped in the middle of a loop turn.
-        3. At the end, SIGCONT lets the process run, and `resume` sends it the newest state. Because
-           of step 1 the node does nothing before it has this state.
+        2. About a millisecond later SIGSTOP stops the process. The node does nothing by then, so it
+           is never stopped in the middle of a loop turn.
+        3. `resume` ends the pause: SIGCONT lets the process run, then a call sends the newest
+           state. Because of step 1 the node does nothing before it has this state.
         Raises: SimulationError if the node is not alive; ProcessLookupError, ActorGone,
             TimeoutError, ProcessNotStopped.
         """
@@ -209,7 +215,7 @@ class Fleet:
             await process.agent.stop(process.listening.process, SIGNAL_TIMEOUT_S)
 
     async def resume(self, process: FleetProcess, node: NodeName) -> None:
-        """Let a paused node continue, with the control plane's newest state.
+        """Let a paused node continue; send it the control plane's state and the missed resets.
 
         Raises: SimulationError if the node is not alive; ProcessLookupError, ActorGone,
             TimeoutError.
@@ -220,9 +226,9 @@ class Fleet:
         await process.handle.resume_node(node, order, self.control.state, resets, CALL_TIMEOUT_S)
 
     async def end(self, process: FleetProcess) -> None:
-        """End a process whose node has stopped, and wait until it is gone.
+        """End a process whose node has stopped, and wait until the process is gone.
 
-        The process flushes and closes its files first.
+        The process flushes and closes its files before it ends.
         """
         await self._stop_nodes(process)
         process.is_up = False
@@ -271,8 +277,8 @@ class Fleet:
     async def stop_processes(self) -> None:
         """End all nodes, then all processes, and wait until the processes are gone.
 
-        Clients end before servers, so that no client finds its server gone. A process that does not
-        end is reported as a failure.
+        Clients end before servers, so that no client sees a server end. A process that does not end
+        is reported as a failure.
         """
         self._remove_listeners_file()
         for watcher in self._watchers:
@@ -283,7 +289,7 @@ class Fleet:
             if process.is_up and process.line.is_silent:
                 self.give_up(process)
         live = [p for p in self.processes if p.is_up]
-        # The nodes of stopped processes stay paused, so they end without any further act.
+        # SIGCONT does not resume the nodes of stopped processes: they end without acting again.
         await side_by_side(self._try_continue(p) for p in self.processes if p.is_stopped)
         await side_by_side(self._stop_nodes(p) for p in live if not p.plan.is_server)
         await side_by_side(self._stop_nodes(p) for p in live if p.plan.is_server)
@@ -429,10 +435,12 @@ class Fleet:
     async def _watch(self, process: FleetProcess) -> None:
         """Record the failures in a process until it ends, and its end if the run did not cause it.
 
-        1. A fault or the end of the run sets `is_expected_to_end` before it ends a process.
-        2. If the machine does not answer either, the process ended with it: the watch of machines
-           reports this. During this query the run may have ended the process, so
-           `is_expected_to_end` is read again.
+        When a process is gone:
+        1. If `is_expected_to_end` is set, a fault or the end of the run caused it.
+        2. Otherwise the agent is queried. If it does not answer, the process ended with its
+           machine, which `_find_silent_machines` reports.
+        3. During the query the run may have ended the process, so `is_expected_to_end` is read
+           again.
         """
         known_failures = 0
         while True:
@@ -498,7 +506,7 @@ class Fleet:
         while True:
             await asyncio.sleep(BEAT_S / 2)
             now_s = loop.time()
-            # A gap means that the driver itself did not run, so it has not received answers.
+            # If so much time has passed, the driver itself did not run: no machine is to blame.
             if now_s - last_check_s > self._silence.silent_after_s:
                 self._contacts.excuse_driver(now_s)
             last_check_s = now_s
@@ -506,7 +514,11 @@ class Fleet:
                 await self._take_change(change)
 
     async def _take_change(self, change: MachineChange) -> None:
-        """Process a change of a machine: inform the runtime, and update or end its processes."""
+        """Apply a machine's change of contact.
+
+        Informs the runtime. The processes of a machine that answers again catch up with the control
+        plane's state; those of a lost machine are given up.
+        """
         state = self.machines[change.machine]
         live_processes = [
             p for p in self.processes if p.machine.ray_node_id == change.machine and p.is_up
@@ -516,7 +528,8 @@ class Fleet:
         if change.state is Contact.HEARD:
             await self.control.catch_up(live_processes)
         elif change.state is Contact.LOST:
-            # If the machine answers again, these must not act beside the nodes' new incarnations.
+            # If the machine answers later, these processes must not act beside the new incarnations
+            # of their nodes.
             for process in live_processes:
                 self.give_up(process)
 
