@@ -244,7 +244,7 @@ def test_death_of_a_client_is_noticed_after_four_to_eight_seconds() -> None:
 
 
 def test_clean_close_ends_the_session_at_once() -> None:
-    """A clean `close` ends the session at once (ZK-11): its ephemeral nodes are gone."""
+    """A clean `close` ends it at once (ZK-11): the ephemeral nodes of the session are gone."""
 
     async def scenario(lab: EnsembleRun) -> None:
         client, witness = lab.client(0), lab.client(1)
@@ -263,7 +263,7 @@ def test_client_that_is_cut_off_learns_of_its_expiry_only_from_a_server() -> Non
     """A client that is cut off for an hour stays Disconnected (ZK-13).
 
     Three moments differ: the last packet heard, the end of the session, and the moment at which
-    the old owner hears of that end, after the healing (ZK-14).
+    the old owner hears it, after the healing (ZK-14).
     """
 
     async def scenario(lab: EnsembleRun) -> None:

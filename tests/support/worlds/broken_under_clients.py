@@ -86,6 +86,8 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
         # Half a second's records.
         wait_until(lambda: len(producer.acknowledged()) > RATE // 2, "records flow", producer)
         for fault in FAULTS:
+            # Otherwise the broker that crashed may not be in sync, and a move is refused.
+            wait_until(lambda: _are_in_sync(command_line), "every replica is in sync", producer)
             ordered = command_line.run("inject", *fault)
             assert ordered.returncode == 0, ordered.stdout + ordered.stderr
         before = len(producer.acknowledged())
@@ -108,6 +110,14 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
             assert consumer.stop() == 0, consumer.story()
             assert consumer.events("closed"), consumer.story()
         assert any(consumer.events("committed") for consumer in consumers)
+
+
+def _are_in_sync(command_line: CommandLine) -> bool:
+    """Return True if the ISR of every partition has all its replicas."""
+    status = json.loads(command_line.run("status", "--json", "--partitions").stdout)
+    return all(
+        set(partition["isr"]) == set(partition["replicas"]) for partition in status["partitions"]
+    )
 
 
 def _values(consumers: list[ClientProgram]) -> list[str]:

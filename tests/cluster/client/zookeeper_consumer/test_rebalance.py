@@ -179,7 +179,7 @@ def test_dead_member_is_noticed_by_all_others_with_one_notification_each() -> No
 
 
 def test_all_partitions_are_released_before_the_view_is_read() -> None:
-    """A member releases all its partitions in R5, before it reads the view in R6 (ZK-41)."""
+    """Everything is given up in R5 before anything is known of the view, in R6 (ZK-41)."""
     lab = GroupLab(4, 16, late_from=3).run(newcomer_that_waits(4))
 
     for name in lab.names[:3]:
