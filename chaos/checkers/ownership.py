@@ -271,8 +271,8 @@ class Ownership(Checker):
 
         `older` and `newer` are the PARTITIONS_ASSIGNED of the two owners. "Recent" means within
         `overstay_bound_us` before the older owner was dropped. The checks, in their order:
-        1. The older owner may be dropped at any time if it is slow, did not rejoin, was removed as
-           leaving, or its group was lost.
+        1. The older owner may be dropped at any time if it is slow, did not rejoin, left, or its
+           group was lost.
         2. Without a recent fault no owner may be dropped.
         3. The older owner may be dropped `eviction_us` after the first recent fault.
         4. The newer owner may be assigned `eviction_us` after the new coordinator's load.

@@ -10,8 +10,8 @@ daemon on a machine; a session is one life of that Ray, with a folder of its own
    themselves. The guard kills each of Ray's processes that has a file of the session open, and
    removes the session's folder.
 
-Ray's processes have a title such as `ray::DashboardAgent` or, until they have set it, a variable
-from their raylet. The title alone stays: an agent writes it over its environment.
+A process is Ray's if it has a title such as `ray::DashboardAgent`, or a variable from its raylet. A
+process has no title at its start, and an agent may write its title over the variable.
 The guard finds processes by /proc, so only on Linux; elsewhere the next start removes the folder.
 """
 
@@ -27,7 +27,7 @@ _CLOSED = b"."
 _TITLE = b"ray::"
 """How the titles of Ray's agents and workers begin."""
 _STARTED_BY_RAYLET = b"RAY_RAYLET_PID="
-"""An environment variable of each process that a raylet starts, until it has a title."""
+"""An environment variable that a raylet gives to each agent and worker."""
 _PATIENCE_S, _POLL_S = 10.0, 0.1
 """Time after which `end_session` gives up, and the interval of its checks."""
 
@@ -66,7 +66,7 @@ def processes_of(folder: Path, proc: Path = Path("/proc")) -> list[int]:
 
 
 def _belongs_to(process: Path, folder: Path) -> bool:
-    """Return True if it is an agent or a worker, and has a file of the session open."""
+    """Return True if a process is an agent or a worker, and has a file of the session open."""
     try:
         titled = (process / "cmdline").read_bytes().startswith(_TITLE)
         if not titled and _STARTED_BY_RAYLET not in (process / "environ").read_bytes():
