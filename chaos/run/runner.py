@@ -136,6 +136,8 @@ class ExperimentRun:
         self._healed_at_us: int | None = None
         self._commits_at_healing: dict[str, int] = {}
         """Acknowledged commits by member: liveness demands one more of each."""
+        self._silent_at_healing: set[NodeName] = set()
+        """Nodes that were up at healing and did not answer."""
         self._findings: list[Finding] = []
         self._findings_reported = 0
         """Number of `_findings` that are in the trace or the log already."""
@@ -287,28 +289,46 @@ class ExperimentRun:
 
         Returns: True if that happened. If not, the checker decides whether it is a violation.
         """
-        status = await self._check_and_query()
-        self._commits_at_healing = {
-            name: member.commits_acknowledged for name, member in status.members.items()
-        }
+        await self._check_and_query()
         self._healed_at_us = self._runtime.now_us()
         timeout_us = microseconds(self._experiment.run.liveness_timeout)
         self._enter_stage("liveness", timeout_us=timeout_us)
-        missing = await self._wait(
-            lambda status: missing_for_liveness(
-                self._experiment,
-                status,
-                self._commits_at_healing,
-                lost=self._absent_nodes(),
-                joined=self._injector.joined_nodes,
-                guests=self._takes_guests,
-            ),
-            timeout_us,
-        )
+        # The check `liveness` counts the commits whose rows come after the row of this stage. So
+        # the counters are read after that row, when every node's clock has passed it.
+        if self._runtime.clock_error_us:
+            await self._runtime.sleep(self._runtime.clock_error_us)
+        await self._note_commits_at_healing()
+        missing = await self._wait(self._missing_for_liveness, timeout_us)
         if missing:
             self._log(f"not live: {summarize(missing)}")
             self._trace_waiting_requests()
         return not missing
+
+    async def _note_commits_at_healing(self) -> None:
+        """Note each member's acknowledged commits, of which liveness demands one more."""
+        status = await self._query_status()
+        self._commits_at_healing = {
+            name: member.commits_acknowledged for name, member in status.members.items()
+        }
+        self._silent_at_healing = {
+            name
+            for name, state in status.nodes.items()
+            if state is NodeState.UP and name not in status.members
+        }
+
+    def _missing_for_liveness(self, status: ClusterStatus) -> list[str]:
+        for name, member in status.members.items():
+            if name in self._silent_at_healing:
+                # Its commits at healing are unknown: demand one more than it has now.
+                self._commits_at_healing.setdefault(name, member.commits_acknowledged)
+        return missing_for_liveness(
+            self._experiment,
+            status,
+            self._commits_at_healing,
+            lost=self._absent_nodes(),
+            joined=self._injector.joined_nodes,
+            guests=self._takes_guests,
+        )
 
     def _absent_nodes(self) -> tuple[NodeName, ...]:
         """Return the members of the experiment that no group waits for."""

@@ -17,7 +17,7 @@ from chaos.results.run_directory import RunDirectory, create_run_directory, open
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun, Progress
 from cluster.host.host import WaitingRequest
-from cluster.runtime import HitNode, NodeState
+from cluster.runtime import ClusterStatus, HitNode, NodeState
 from protocol.ids import BrokerId, NodeName, Offset, TopicPartition, broker_name, controller_name
 from protocol.trace import TraceEvent, TraceKind, TraceRow
 from protocol.trace_schema import nonconformity
@@ -459,6 +459,72 @@ def test_interrupted_run_names_the_faults_that_it_could_not_undo() -> None:
 
     assert interrupted == "interrupted"
     assert "crash-0 could not be healed: address in use" in failure
+
+
+def stage_times(run: Run) -> dict[str, int]:
+    """Return the time at which the run entered each stage, in microseconds."""
+    return {detail_of(row)["stage"]: row.time_us for row in run.of_kind(TraceKind.RUN_STAGE)}
+
+
+class SlowAnswers(FakeRuntime):
+    """A runtime whose members answer a status query at once, and its brokers 250 ms later.
+
+    Each member has a commit acknowledged every 200 ms, so one or two during each query.
+    """
+
+    answered_us = 0  # time of the members' last answer
+
+    async def status(self) -> ClusterStatus:
+        self.answered_us = self.time_us
+        status = await super().status()
+        await self.sleep(250_000)
+        return status
+
+
+def test_commit_before_the_stage_liveness_does_not_end_it() -> None:
+    """The check `liveness` counts only commits after the row of the stage; the wait does so, too.
+
+    Counter-example: counters that are read before the row. The members have further commits during
+    that query, and the wait ends at once, though none has a commit after the row.
+    """
+    run = Run()
+    run.runtime = runtime = SlowAnswers(run.experiment, run.observe)
+
+    run.execute()
+
+    commits_at_entry = stage_times(run)["liveness"] // 200_000
+    assert runtime.answered_us // 200_000 > commits_at_entry
+
+
+class SilentAtHealing(FakeRuntime):
+    """A runtime whose members miss the query after healing."""
+
+    misses_next = False
+
+    async def status(self) -> ClusterStatus:
+        status = await super().status()
+        if self.misses_next:
+            self.misses_next = False
+            status.members.clear()
+        return status
+
+    def trace(self, event: TraceEvent) -> None:
+        super().trace(event)
+        self.misses_next = (event.detail or {}).get("stage") == "liveness"
+
+
+def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> None:
+    """Its one commit came before healing, so the stage lasts its 60 s."""
+    made_of = experiment(groups={"readers": {"members": 1, "topics": ["orders"]}})
+    run = Run(made_of)
+    run.runtime = SilentAtHealing(run.experiment, run.observe)
+    run.runtime.commits_stand_still = True
+
+    run.execute()
+
+    times = stage_times(run)
+    assert made_of.run.liveness_timeout == "60s"
+    assert times["stopping"] - times["liveness"] == 60_000_000
 
 
 def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() -> None:
