@@ -17,7 +17,9 @@ A group that is not live may have an excuse; then the outcome is inconclusive. T
   few in sync;
 - the group commits in transactions and lacks only commits, and its partition or one of
   `__transaction_state` lost data with the last in-sync replica (`lost_data`). Then a transaction
-  may never end; its offsets stay unstable, as in Kafka, until an administrator aborts it.
+  may never end; its offsets stay unstable, as in Kafka, until an administrator aborts it;
+- members know only brokers that are lost for good (`stranded_clients`), and without them the group
+  would be live.
 
 The report counts excuses by name (`excused`), and its note describes each.
 
@@ -39,6 +41,7 @@ id above, and two that follow from settings. In these the group has more consume
 """
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from chaos.checkers.base import Checker
@@ -51,6 +54,7 @@ from chaos.checkers.evidence.lost_data import LOSS_KINDS, LOST_TRANSACTION
 from chaos.checkers.evidence.open_transactions import OPEN_KINDS
 from chaos.checkers.evidence.replicas import REPLICA_KINDS
 from chaos.checkers.evidence.session_ends import SESSION_KINDS, Session, SessionEnds
+from chaos.checkers.evidence.stranded_clients import STRANDED, STRANDING_KINDS
 from protocol.causes import MemberStateCause, RemovalCause
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
@@ -143,6 +147,7 @@ class Liveness(Checker):
             *REPLICA_KINDS,
             *SESSION_KINDS,
             *OPEN_KINDS,
+            *STRANDING_KINDS,
             TraceKind.REQUEST_WAITING,
             TraceKind.STEADY_STATE_MISSED,
             TraceKind.OFFSETS_UNREADABLE,
@@ -158,6 +163,7 @@ class Liveness(Checker):
         self._lost_data = self.evidence.lost_data
         self._replicas = self.evidence.replicas
         self._transactions = self.evidence.open_transactions
+        self._stranded = self.evidence.stranded_clients
         self._session_ends = SessionEnds(context, self._coordinators, self._faults)
         self._healed: TraceRow | None = None
         self._waited_until_us: int | None = None
@@ -336,14 +342,17 @@ class Liveness(Checker):
             if consumer not in self._ended and not self._fenced.stopped(consumer)
         ]
 
-    def _missing(self, group_id: str) -> list[str]:
-        """Return the reasons why the group is not live, in words; none if it is live."""
+    def _missing(self, group_id: str, *, without: Collection[str] = ()) -> list[str]:
+        """Return the reasons why the group is not live, in words; none if it is live.
+
+        Consumers in `without` are not expected.
+        """
         group, expected = self._groups[group_id], self.context.groups[group_id]
         missing = []
         seen = self._coordinators.state(group_id)
         if seen is None or seen.state != STABLE:
             missing.append(f"its coordinator has it {'not loaded' if seen is None else seen.state}")
-        present = self._present(group_id)
+        present = [consumer for consumer in self._present(group_id) if consumer not in without]
         if expected.consumers and not present:
             missing.append("all its members are dead")
         known_ids = self._coordinators.members(group_id)
@@ -477,7 +486,37 @@ class Liveness(Checker):
                 case="its coordinator waits for a member that is no more, whose session may end "
                 "at " + seconds(waits_until_us),
             )
-        return self._excuse_of_partitions(group_id, expected, watched_until_us)
+        return self._excuse_of_partitions(
+            group_id, expected, watched_until_us
+        ) or self._excuse_of_stranded(group_id, watched_until_us)
+
+    def _excuse_of_stranded(self, group_id: str, watched_until_us: int) -> _Excuse | None:
+        """Return the excuse given by members that know only brokers which are lost for good.
+
+        The others must be live without them. A group of stranded members alone needs nothing more.
+        """
+        healed_us = 0 if self._healed is None else self._healed.time_us
+        present = self._present(group_id)
+        known = {
+            consumer: self._stranded.lost_brokers(
+                consumer,
+                since_us=healed_us + SETTLING_SLACK_US,
+                until_us=watched_until_us - SETTLING_SLACK_US,
+            )
+            for consumer in present
+        }
+        stranded = {consumer: brokers for consumer, brokers in known.items() if brokers}
+        if not stranded:
+            return None
+        if len(stranded) < len(present) and self._missing(group_id, without=stranded):
+            return None
+        return _Excuse(
+            name=STRANDED,
+            case="; ".join(
+                f"{consumer} {STRANDED}: {', '.join(sorted(brokers))}"
+                for consumer, brokers in stranded.items()
+            ),
+        )
 
     def _excuse_of_partitions(
         self, group_id: str, expected: GroupExpectation, watched_until_us: int

@@ -22,8 +22,11 @@ group: the others must take over its partitions.
    with all replicas in sync are judged; in others new records may be invisible to readers.
    Excused as "lost transaction": a reader that waits for its committed offset, in a group that
    commits in transactions, if a partition of the group's coordinators lost data (`lost_data`). The
-   transaction may never end, and the offset stays unstable. The excuse is counted once for each
-   partition.
+   transaction may never end, and the offset stays unstable.
+
+A wait is excused by name if the group's running members know only brokers that are lost for good
+(`stranded_clients`); of a partition with readers, these alone count. Each excuse is counted once
+for each partition.
 
 A run with a `recovery_timeout` continues until each partition has a reader, and each partition that
 was written to since healing was also read since then.
@@ -39,6 +42,7 @@ from chaos.checkers.context import CheckContext, GroupExpectation, detail_of
 from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LOST_TRANSACTION
 from chaos.checkers.evidence.owners import OWNER_KINDS
+from chaos.checkers.evidence.stranded_clients import STRANDED, STRANDING_KINDS
 from chaos.checkers.evidence.undisturbed import DISTURBING_KINDS
 from protocol.causes import MemberStateCause
 from protocol.trace import TraceKind, TraceRow
@@ -89,13 +93,16 @@ class Readers(Checker):
         "while members of a group live and nothing disturbs it, every partition of its topics has "
         "a reader within two sessions and two rebalances, and what is written is read"
     )
-    kinds = frozenset({*OWNER_KINDS, *DISTURBING_KINDS, *_PROGRESS_KINDS, *LOSS_KINDS})
+    kinds = frozenset(
+        {*OWNER_KINDS, *DISTURBING_KINDS, *_PROGRESS_KINDS, *LOSS_KINDS, *STRANDING_KINDS}
+    )
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._owners = self.evidence.owners
         self._replicas = self.evidence.replicas
         self._lost_data = self.evidence.lost_data
+        self._stranded = self.evidence.stranded_clients
         self._undisturbed = self.evidence.undisturbed
         self._reads = {  # group -> partition
             group_id: {partition: _Read() for partition in expected.partitions}
@@ -111,6 +118,7 @@ class Readers(Checker):
         self._over = False
         self._gaps = 0
         self._excused: Counter[str] = Counter()
+        self._notes: dict[str, None] = {}
         self._longest_us = 0
 
     def judge(self, row: TraceRow) -> None:
@@ -229,6 +237,9 @@ class Readers(Checker):
         if read.lost is None and self._may_wait_for_lost_transaction(expected, read):
             self._excused[LOST_TRANSACTION] += 1
             return
+        if self._are_stranded(group_id, partition, since_us, now.time_us):
+            self._excused[STRANDED] += 1
+            return
         self.report_finding(
             f"{what} for {seconds(lasted_us)}, undisturbed; it may take {seconds(bound_us)}",
             evidence,
@@ -241,6 +252,27 @@ class Readers(Checker):
         if read.has_position or not expected.transaction_partitions:
             return False
         return any(self._lost_data.of(partition) for partition in expected.coordinator_partitions)
+
+    def _are_stranded(self, group_id: str, partition: str, since_us: int, until_us: int) -> bool:
+        """Return True if all who should have read in that time know only brokers lost for good.
+
+        These are the owners that run; without one, the group's running members.
+        """
+        owners = [node for node, _ in self._owners.of(group_id, partition)]
+        owners = [node for node in owners if self._undisturbed.reads(node)]
+        members = self.context.groups[group_id].consumers
+        members = tuple(node for node in members if self._undisturbed.reads(node))
+        stranded = {
+            node: self._stranded.lost_brokers(
+                node, since_us=since_us + SLACK_US, until_us=until_us - SLACK_US
+            )
+            for node in owners or members
+        }
+        if not all(stranded.values()):
+            return False
+        for node, brokers in stranded.items():
+            self._notes[f"excused: {node} {STRANDED}: {', '.join(sorted(brokers))}"] = None
+        return True
 
     def _reading_bound_us(self, expected: GroupExpectation) -> int:
         bound_us = 2 * expected.request_timeout_us + expected.application_us + SLACK_US
@@ -354,7 +386,7 @@ class Readers(Checker):
         return tuple(waiting)
 
     def finish(self) -> CheckReport:
-        """Report gaps without a reader, and the longest undisturbed one."""
+        """Report gaps without a reader, the longest undisturbed one, and stranded members."""
         partitions = sum(map(len, self._reads.values()))
         return self.report(
             judged=partitions if self._began else 0,
@@ -364,7 +396,9 @@ class Readers(Checker):
                 "times_without_a_reader": self._gaps,
                 "longest_undisturbed_us": self._longest_us,
             },
-            note="" if self._began else "the run never came to its steady state",
+            note="; ".join(self._notes)
+            if self._began
+            else "the run never came to its steady state",
         )
 
 

@@ -27,6 +27,7 @@ from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.evidence.open_transactions import OPEN_KINDS, OpenTransactions
 from chaos.checkers.evidence.owners import OWNER_KINDS, Owners
 from chaos.checkers.evidence.replicas import REPLICA_KINDS, Replicas
+from chaos.checkers.evidence.stranded_clients import STRANDING_KINDS, StrandedClients
 from chaos.checkers.evidence.turning_points import TURNING_KINDS, TurningPoints
 from chaos.checkers.evidence.undisturbed import DISTURBING_KINDS, Undisturbed
 from chaos.checkers.evidence.zookeeper_tree import TREE_KINDS, ZooKeeperTree
@@ -102,6 +103,11 @@ class Evidence:
     def replicas(self) -> Replicas:
         """Leaders and ISRs of partitions, and the brokers that may lead."""
         return self._follow(Replicas(), REPLICA_KINDS)
+
+    @cached_property
+    def stranded_clients(self) -> StrandedClients:
+        """Consumers that know only brokers which are lost for good."""
+        return self._follow(StrandedClients(), STRANDING_KINDS)
 
     @cached_property
     def turning_points(self) -> TurningPoints:

@@ -1,0 +1,110 @@
+"""Consumers that know only brokers which are lost for good, as in Kafka 3.9.
+
+A client forgets its bootstrap servers with the first answer to Metadata, and asks only the brokers
+of the last answer. An answer lists the unfenced brokers. So a client can be stranded in these
+steps:
+1. Some brokers are fenced. An answer lists only the others.
+2. Those others are lost, and none of them starts again.
+3. The fenced brokers come back. The client never hears of them.
+Kafka added a way back with KIP-899, `metadata.recovery.strategy=rebootstrap`; the default is `none`
+up to Kafka 3.9, and `rebootstrap` since 4.0.
+
+The trace has no row of what a client knows. Its lookups of the coordinator show it: none finds one,
+and each fails because no known broker can be reached or because it asked a broker that is down.
+"""
+
+from dataclasses import dataclass, field
+
+from cluster.client.net.errors import NO_BROKER_AVAILABLE
+from protocol.trace import TraceKind, TraceRow
+
+STRANDING_KINDS = frozenset(
+    {
+        TraceKind.BROKER_FENCED,
+        TraceKind.BROKER_UNFENCED,
+        TraceKind.NODE_STARTED,
+        TraceKind.NODE_KILLED,
+        TraceKind.NODE_STOPPED,
+        TraceKind.COORDINATOR_FOUND,
+        TraceKind.COORDINATOR_LOOKUP_FAILED,
+    }
+)
+"""Kinds of rows that StrandedClients must see."""
+STRANDED = "knows only brokers that are lost for good"
+"""Name of the excuse that a client cannot find the cluster again."""
+
+
+@dataclass(slots=True)
+class _Failures:
+    """An unbroken series of failed lookups that found no broker to ask, or a broker that is down.
+
+    Units: `first_us` and `last_us` are times of the run in microseconds.
+    """
+
+    first_us: int
+    last_us: int = 0
+    asked: dict[str, None] = field(default_factory=dict)  # brokers that were down when asked
+
+
+class StrandedClients:
+    """Follows the brokers that metadata can have listed, and the failed lookups of consumers."""
+
+    def __init__(self) -> None:
+        self._unfenced: frozenset[str] = frozenset()
+        # Each set of brokers that were the unfenced ones at some time.
+        self._listed: dict[frozenset[str], None] = {}
+        self._down: set[str] = set()  # nodes that ended and did not start again
+        self._failures: dict[str, _Failures] = {}  # by consumer
+
+    def lost_brokers(self, consumer: str, *, since_us: int, until_us: int) -> frozenset[str]:
+        """Return the only brokers that a stranded consumer knows; empty if it is not stranded.
+
+        It counts as stranded if it was so all the time from `since_us` to `until_us`, and these
+        brokers are down now. Units: microseconds of the run.
+        """
+        failures = self._failures.get(consumer)
+        if failures is None or failures.first_us > since_us or failures.last_us < until_us:
+            return frozenset()
+        known = (
+            listed
+            for broker in failures.asked
+            for listed in self._listed
+            if broker in listed and listed <= self._down
+        )
+        return next(known, frozenset())
+
+    def observe(self, row: TraceRow) -> None:
+        """Take a row of STRANDING_KINDS."""
+        match row.kind:
+            case TraceKind.BROKER_FENCED:
+                self._list(self._unfenced - {row.peer or ""})
+            case TraceKind.BROKER_UNFENCED:
+                self._list(self._unfenced | {row.peer or ""})
+            case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
+                self._down.add(row.peer or row.node)
+                self._failures.pop(row.peer or row.node, None)
+            case TraceKind.NODE_STARTED:
+                self._down.discard(row.peer or row.node)
+            case TraceKind.COORDINATOR_FOUND:
+                self._failures.pop(row.node, None)
+            case TraceKind.COORDINATOR_LOOKUP_FAILED:
+                self._note_failure(row)
+            case _:
+                pass
+
+    def _list(self, unfenced: frozenset[str]) -> None:
+        """Note the brokers that metadata lists from now on. Clients ignore an empty list."""
+        self._unfenced = unfenced
+        if unfenced:
+            self._listed[unfenced] = None
+
+    def _note_failure(self, row: TraceRow) -> None:
+        """Continue the consumer's series of failures, or end it if a living broker was asked."""
+        asks_nobody = row.error == NO_BROKER_AVAILABLE
+        if not asks_nobody and row.peer not in self._down:
+            self._failures.pop(row.node, None)
+            return
+        failures = self._failures.setdefault(row.node, _Failures(first_us=row.time_us))
+        failures.last_us = row.time_us
+        if row.peer is not None:
+            failures.asked[row.peer] = None

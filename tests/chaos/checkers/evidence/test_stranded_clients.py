@@ -1,0 +1,156 @@
+"""A consumer that knows only brokers which are lost for good is excused; no other one is.
+
+Times are seconds of the trace. Group `g` has the members C0 and C1, which own t-0 and t-1. Broker 0
+and broker 1 are fenced at 15 s, so that metadata lists only broker-2, which is lost at 20 s. Both
+others are unfenced at 30 s. C0 asks nobody but broker-2 until the end at 120 s, C1 goes on.
+"""
+
+import pytest
+
+from chaos.checkers.base import Checker
+from chaos.checkers.context import CheckContext, GroupExpectation
+from chaos.checkers.liveness import Liveness
+from chaos.checkers.readers import Readers
+from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+C0, C1 = "consumer-g-0", "consumer-g-1"
+CONTROLLER = "controller-100"
+STRANDED = "knows only brokers that are lost for good"
+CONTEXT = CheckContext(
+    groups={
+        "g": GroupExpectation(
+            consumers=(C0, C1),
+            offsets_partition=OFFSETS_0,
+            commits=True,
+            partitions=("t-0", "t-1"),
+            session_timeout_us=10_000_000,
+            request_timeout_us=5_000_000,
+            max_poll_interval_us=20_000_000,
+            application_us=1_000_000,
+        )
+    },
+    liveness_timeout_us=60_000_000,
+)
+
+
+def steady_group() -> Rows:
+    """Both members are Stable, and three brokers are unfenced."""
+    rows = Rows()
+    for broker in ("broker-0", "broker-1", "broker-2"):
+        rows.add(0.5, CONTROLLER, TraceKind.BROKER_UNFENCED, peer=broker)
+    rows.group_state(1, "broker-0", "CompletingRebalance", "Stable")
+    rows.member_state(1, C0, "STABLE")
+    rows.member_state(1, C1, "STABLE")
+    rows.assigned(1, C0, names=["t-0"])
+    rows.assigned(1, C1, names=["t-1"])
+    rows.stage(10, "steady")
+    return rows
+
+
+def fenced(rows: Rows, time_s: float, *brokers: str) -> None:
+    for broker in brokers:
+        rows.add(time_s, CONTROLLER, TraceKind.BROKER_FENCED, peer=broker)
+
+
+def lookup_failed(rows: Rows, time_s: float, asked: str | None) -> None:
+    """Let a lookup of C0 fail at `asked`; None: it knows no broker that it may ask now."""
+    error = "NO_BROKER_AVAILABLE" if asked is None else "DISCONNECTED"
+    rows.add(time_s, C0, TraceKind.COORDINATOR_LOOKUP_FAILED, group="g", peer=asked, error=error)
+
+
+def stranded_member(
+    *,
+    fenced_brokers: tuple[str, ...] = ("broker-0", "broker-1"),
+    asked: str = "broker-2",
+    returns_s: float | None = None,
+    found_s: float | None = None,
+    last_lookup_s: int = 119,
+) -> Rows:
+    """Return the trace of this file's docstring, or a variant of it.
+
+    The last of C0's lookups, one each second, is at `last_lookup_s`; `asked` is the broker that
+    they ask. `returns_s` is the time at which broker-2 starts again, `found_s` the time at which C0
+    finds its coordinator after all.
+    """
+    rows = steady_group()
+    fenced(rows, 15, *fenced_brokers)
+    rows.add(20, "driver", TraceKind.NODE_KILLED, peer="broker-2", cause="node loss")
+    fenced(rows, 21, "broker-2")
+    for broker in fenced_brokers:
+        rows.add(30, CONTROLLER, TraceKind.BROKER_UNFENCED, peer=broker)
+    rows.stage(40, "liveness")
+    # A record of t-0 that C0 does not read.
+    rows.add(
+        41, "producer-0", TraceKind.RECORDS_PRODUCED, partition="t-0", offset=0, detail={"count": 1}
+    )
+    rows.committed(42, C1, 1)
+    for time_s in range(22, last_lookup_s + 1):
+        if time_s == returns_s:
+            rows.add(time_s, "driver", TraceKind.NODE_STARTED, peer="broker-2")
+        if time_s == found_s:
+            rows.add(time_s, C0, TraceKind.COORDINATOR_FOUND, group="g", peer="broker-0")
+        lookup_failed(rows, time_s, asked if time_s % 2 else None)
+    rows.stage(120, "stopping")
+    return rows
+
+
+def check(checker: Checker, rows: Rows) -> CheckReport:
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def test_reader_that_knows_only_a_lost_broker_is_excused() -> None:
+    """The excuse is counted for t-0, and noted with the lost broker."""
+    report = check(Readers(CONTEXT), stranded_member())
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.excused == {STRANDED: 1}
+    assert report.note == f"excused: {C0} {STRANDED}: broker-2"
+
+
+def test_group_is_excused_if_it_is_live_without_its_stranded_member() -> None:
+    """C1 has committed since healing; only the commit of C0 is missing."""
+    report = check(Liveness(CONTEXT), stranded_member())
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert report.excused == {STRANDED: 1}
+    assert f"g is not live: {C0} {STRANDED}: broker-2" in report.note
+
+
+def test_group_that_is_not_live_without_its_stranded_member_either_is_found() -> None:
+    """C1, which can reach the cluster, waits in a rebalance."""
+    rows = stranded_member()
+    rows.rows.pop()
+    rows.member_state(119.5, C1, "PREPARING_REBALANCE")
+    rows.stage(120, "stopping")
+
+    report = check(Liveness(CONTEXT), rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert f"{C1} is PREPARING_REBALANCE" in report.findings[0].summary
+
+
+@pytest.mark.parametrize("checker", [Readers, Liveness])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(
+            stranded_member(fenced_brokers=("broker-0",)), id="metadata always listed broker-1, too"
+        ),
+        pytest.param(stranded_member(asked="broker-1"), id="it asks a broker that lives"),
+        pytest.param(stranded_member(returns_s=60), id="the lost broker returns"),
+        pytest.param(stranded_member(found_s=80), id="it finds its coordinator for a moment"),
+        pytest.param(stranded_member(last_lookup_s=70), id="it stops looking for its coordinator"),
+    ],
+)
+def test_consumer_that_can_reach_the_cluster_has_to_go_on(
+    checker: type[Readers] | type[Liveness], rows: Rows
+) -> None:
+    """Each variant lacks one part of the evidence, so that the standstill is a finding."""
+    report = check(checker(CONTEXT), rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert STRANDED not in report.excused
