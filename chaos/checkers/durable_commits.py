@@ -58,9 +58,16 @@ from chaos.checkers.evidence.commit_registers import (
     replaces,
 )
 from chaos.checkers.evidence.enough_replicas import REPLICAS_KINDS, EnoughReplicas
-from chaos.checkers.evidence.forgotten_commits import FORGETTING_KINDS, ForgottenCommits
 from chaos.checkers.evidence.lost_data import LOSS_KINDS
-from chaos.checkers.evidence.transaction_ends import END_KINDS, TransactionEnds, WrongEnd
+from chaos.checkers.evidence.transactions.forgotten_commits import (
+    FORGETTING_KINDS,
+    ForgottenCommits,
+)
+from chaos.checkers.evidence.transactions.transaction_ends import (
+    END_KINDS,
+    TransactionEnds,
+    WrongEnd,
+)
 from protocol.api import Api
 from protocol.causes import ORDERED_DELETIONS, DeletionCause, OffsetFetchCause
 from protocol.errors import ErrorCode

@@ -51,10 +51,10 @@ from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS
 from chaos.checkers.evidence.fenced_members import FENCING_KINDS
 from chaos.checkers.evidence.living_members import PRESENCE_KINDS
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LOST_TRANSACTION
-from chaos.checkers.evidence.open_transactions import OPEN_KINDS
 from chaos.checkers.evidence.replicas import REPLICA_KINDS
 from chaos.checkers.evidence.session_ends import SESSION_KINDS, Session, SessionEnds
 from chaos.checkers.evidence.stranded_clients import STRANDED, STRANDING_KINDS
+from chaos.checkers.evidence.transactions.open_transactions import OPEN_KINDS
 from protocol.causes import MemberStateCause, RemovalCause
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow

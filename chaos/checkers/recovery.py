@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from chaos.checkers.base import Checker
 from chaos.checkers.context import HEALED_STAGE, REQUEST_TIMEOUT_US, CheckContext, detail_of
 from chaos.checkers.evidence.board import Evidence
-from chaos.checkers.evidence.open_transactions import ONGOING, OpenTransaction
 from chaos.checkers.evidence.replicas import REPLICA_KINDS, SeenPartition
+from chaos.checkers.evidence.transactions.open_transactions import ONGOING, OpenTransaction
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport

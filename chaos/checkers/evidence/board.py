@@ -24,10 +24,10 @@ from chaos.checkers.evidence.fenced_members import FENCING_KINDS, FencedMembers
 from chaos.checkers.evidence.half_loads import HALF_LOAD_KINDS, HalfLoads
 from chaos.checkers.evidence.living_members import PRESENCE_KINDS, Presence
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
-from chaos.checkers.evidence.open_transactions import OPEN_KINDS, OpenTransactions
 from chaos.checkers.evidence.owners import OWNER_KINDS, Owners
 from chaos.checkers.evidence.replicas import REPLICA_KINDS, Replicas
 from chaos.checkers.evidence.stranded_clients import STRANDING_KINDS, StrandedClients
+from chaos.checkers.evidence.transactions.open_transactions import OPEN_KINDS, OpenTransactions
 from chaos.checkers.evidence.turning_points import TURNING_KINDS, TurningPoints
 from chaos.checkers.evidence.undisturbed import DISTURBING_KINDS, Undisturbed
 from chaos.checkers.evidence.zookeeper_tree import TREE_KINDS, ZooKeeperTree

@@ -6,8 +6,8 @@ steps:
 1. Some brokers are fenced. An answer lists only the others.
 2. Those others are lost, and none of them starts again.
 3. The fenced brokers come back. The client never hears of them.
-Kafka added a way back with KIP-899, `metadata.recovery.strategy=rebootstrap`; the default is `none`
-up to Kafka 3.9, and `rebootstrap` since 4.0.
+Kafka 3.8 added a way back, which is the default since 4.0: the setting
+`metadata.recovery.strategy` (KIP-899).
 
 The trace has no row of what a client knows. Its lookups of the coordinator show it: none finds one,
 and each fails because no known broker can be reached or because it asked a broker that is down.

@@ -22,7 +22,7 @@ during the transaction, and an end in the group that never came. `transaction_en
 from dataclasses import dataclass
 
 from chaos.checkers.context import CheckContext, detail_of
-from chaos.checkers.evidence.open_transactions import producer_of
+from chaos.checkers.evidence.transactions.open_transactions import producer_of
 from protocol.trace import TraceKind, TraceRow
 
 FORGETTING_KINDS = frozenset(
