@@ -6,7 +6,8 @@ findings. All mutants are in one copy of the packages; a switch turns one of the
 
 Reading order: `sampled` (draw of mutants, and their place in later code), `rewriting` and `probes`
 (all mutants in one source, with the switch), `switched_tree` (the copy of the packages), `player`
-(the process that plays in the copy), `records` (results of each mutant, as files), `sitting` (seeds
-in order, with a journal to continue), `fates` (a journal becomes a record), `unit_tests` (mutants
-that the unit tests kill), `sight_page` (docs/SIGHT.md).
+(the process that plays in the copy), `records` (results of each mutant, as files), `code_digest`
+(whether two sources run alike), `sitting` (seeds in order, with a journal to continue), `fates` (a
+journal becomes a record), `unit_tests` (mutants that the unit tests kill), `sight_page`
+(docs/SIGHT.md).
 """

@@ -21,12 +21,13 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.measurement import commit, machine
+from benchmarks.sight.code_digest import running_code_digest
 from benchmarks.sight.player import STOPS_MAX, Order, PlayedOrder
 from benchmarks.sight.records import SightRecord
 from benchmarks.sight.sampled import ROOT, SampledMutant
 from benchmarks.sight.switched_tree import SwitchedTree, build_tree, start_player
 from chaos.exploration.space import load_space
-from chaos.results.replay_stamp import code_version, python_version
+from chaos.results.replay_stamp import python_version
 
 JOURNALS = ROOT / ".soak" / "sight"
 SEEDS = 500
@@ -37,8 +38,9 @@ _MACHINERY = ("rewriting.py", "probes.py", "player.py")
 class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
     """First line of a journal.
 
-    Shape: `code`, `machinery`, `sample` and `space` are digests: of the packages, of the modules
-    that rewrite and play them, of the sample, and of the space's file. `commit` and `machine` are
+    Shape: `code`, `machinery`, `sample` and `space` are digests: of the packages without sentences
+    (`code_digest`), of the modules that rewrite and play them, of the sample, and of the space's
+    file. `commit` and `machine` are
     for people. `gone` and `not_switchable` are mutants that are not in the tree. `base` is the
     record that the journal continues: the journal's first seed comes after the record's seeds.
     """
@@ -189,7 +191,7 @@ def head_of(tree: SwitchedTree, space: str) -> JournalHead:
     """Return the head that a journal of this tree has."""
     here = Path(__file__).parent
     return JournalHead(
-        code=code_version(),
+        code=running_code_digest(ROOT),
         python=python_version(),
         machinery=_digest(*((here / name).read_bytes() for name in _MACHINERY)),
         sample=sample_digest(tree.mutants),

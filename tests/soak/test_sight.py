@@ -2,7 +2,7 @@
 
 A sample is a list of mutants (small changes of the code), and the score is the share of them that
 the search finds. A sitting is one limited stretch of the search. It ends after a while, and another
-`make soak PART=sight` continues, as long as the code is unchanged: better in a checkout of its own.
+`make soak PART=sight` continues, also from the committed record, while only sentences change.
 The machinery is tested in tests/chaos/exploration/test_sight.py.
 """
 
@@ -12,8 +12,9 @@ import time
 import pytest
 
 from benchmarks.sight.__main__ import write_journal_record
-from benchmarks.sight.records import FIRST, SightRecord, read_records
-from benchmarks.sight.sampled import SAMPLES, read_sample, sample_path
+from benchmarks.sight.code_digest import running_code_digest
+from benchmarks.sight.records import FIRST, SightRecord, read_record, read_records
+from benchmarks.sight.sampled import ROOT, SAMPLES, read_sample, sample_path
 from benchmarks.sight.sight_page import (
     CPU_GOAL_S,
     FOUND_GOAL,
@@ -25,7 +26,6 @@ from benchmarks.sight.sight_page import (
 )
 from benchmarks.sight.sitting import SEEDS, Journal, journal_path, sit
 from benchmarks.sight.unit_tests import killed_path, read_killed
-from chaos.results.replay_stamp import code_version
 from tests.support.soak import say
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_600)]
@@ -41,7 +41,7 @@ def record_name(sample: int) -> str:
     for record in read_records():
         head = record.head
         if (head.name, head.sample) == (FIRST, sample):
-            return FIRST if head.code == code_version() else LATER
+            return FIRST if head.code == running_code_digest(ROOT) else LATER
     return FIRST
 
 
@@ -64,6 +64,7 @@ def test_search_finds_mutants_that_the_unit_tests_kill(sample: int) -> None:
         journal,
         mutants,
         workers=os.cpu_count() or 1,
+        record=read_record(name, sample),
         until=lambda: time.monotonic() > ends_s,
         say=lambda line: print(line, flush=True),
     )

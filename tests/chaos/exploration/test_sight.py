@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from benchmarks.sight import probes, sampled
+from benchmarks.sight.code_digest import running_code_digest
 from benchmarks.sight.fates import record_of
 from benchmarks.sight.player import (
     LAB,
@@ -361,6 +362,31 @@ def test_run_over_its_bound_is_stopped_and_finds_nothing() -> None:
 HEAD = JournalHead(
     code="c0de", python="3.11", machinery="m", sample="s", space="p", commit="abc", machine="here"
 )
+
+
+@pytest.mark.parametrize(
+    ("source", "runs_alike"),
+    [
+        (
+            '"""Module."""\nX = 1\n"""Field."""\n\ndef f():\n    """Doc."""\n    return X  # why\n',
+            True,
+        ),
+        ("X = 1\ndef f():\n    return 2\n", False),
+        ("Y = 1\ndef f():\n    return Y\n", False),
+    ],
+)
+def test_digest_of_running_code_ignores_sentences_alone(
+    tmp_path: Path, source: str, runs_alike: bool
+) -> None:
+    """A sitting continues the record of code that differs in docstrings and comments only."""
+    digests = []
+    for name, text in (("one", "X = 1\ndef f():\n    return X\n"), ("two", source)):
+        module = tmp_path / name / "package" / "module.py"
+        module.parent.mkdir(parents=True)
+        module.write_text(text, encoding="utf-8")
+        digests.append(running_code_digest(tmp_path / name, ("package",)))
+
+    assert (digests[0] == digests[1]) == runs_alike
 
 
 def sound(*reached: int) -> SoundPlay:

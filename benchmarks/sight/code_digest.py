@@ -1,0 +1,44 @@
+"""Digest of the code as it runs: without docstrings, comments and line numbers.
+
+A record of many seeds takes several sittings. Between two of them sentences of the code are often
+mended, which must not make the played seeds invalid: they change no run.
+"""
+
+import ast
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+
+from chaos.results.replay_stamp import NODE_PACKAGES
+
+_DIGITS = 16
+
+
+def running_code_digest(root: Path, packages: Iterable[str] = NODE_PACKAGES) -> str:
+    """Return 16 hexadecimal digits, equal for all sources that run alike.
+
+    `root` is the folder of the packages. The name of each module counts, too.
+    """
+    digest = sha256()
+    for package in packages:
+        for path in sorted((root / package).rglob("*.py")):
+            tree = ast.parse(path.read_bytes())
+            remove_docstrings(tree)
+            digest.update(f"{path.relative_to(root).as_posix()}\n{ast.dump(tree)}\n".encode())
+    return digest.hexdigest()[:_DIGITS]
+
+
+def remove_docstrings(tree: ast.AST) -> None:
+    """Remove every statement that is only a text: docstrings, also those behind a field."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            body[:] = [statement for statement in body if not _is_text(statement)] or [ast.Pass()]
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
