@@ -88,6 +88,9 @@ class MetadataFetcher:
             try:
                 batches = await self._fetch()
             except (Disconnected, RequestTimedOut):
+                batches = None
+            # The sleep is not in the handler: see `test_hot_module_does_not_wait_in_a_handler`.
+            if batches is None:
                 await self._host.sleep(backoff_us)
                 backoff_us = min(2 * backoff_us, BACKOFF_US_MAX)
                 continue
