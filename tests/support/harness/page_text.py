@@ -1,7 +1,7 @@
 """The text of a page of the report, without its markup: its words as lines, and its facts.
 
-A fact is a figure with its unit, a name of Kafka's or of the run's, or a cell of a table. Facts are
-unchanged when a sentence is reworded.
+Tests compare words and facts with recorded ones. A fact is a figure with its unit, a name of
+Kafka's or of the run's, or a cell of a table. Facts are unchanged when a sentence is reworded.
 """
 
 import hashlib
@@ -45,17 +45,20 @@ _FACT = re.compile(
     r"|\b[a-z]+(?:\.[a-z]+){2,}\b"  # session.timeout.ms
     r"|\b[A-Z]+(?:_[A-Z]+)+\b"  # UNKNOWN_MEMBER_ID
     r"|\b(?:[A-Z][a-z]+){2,}\b"  # FindCoordinator
-    r"|(?<![\w.-])\d+(?:,\d{3})*(?:\.\d+)?(?: (?:s|ms|us|%))?(?![\w.-]*\w)"  # 8.56 s, 1,024
+    # 8.56 s, 1,024; no number inside a longer name, such as the 2 of broker-2 or 2.txt
+    r"|(?<![\w.-])\d+(?:,\d{3})*(?:\.\d+)?(?: (?:s|ms|us|%))?(?![\w.-]*\w)"
 )
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _WIDTH = 98
+"""Length of the lines of facts, in characters."""
 _STARTED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d[:-]\d\d[:-][\d.:-]+(?:Z|\+00:00| UTC)")
+"""The date and time at which a run started: each recording of the pages has another one."""
 _PATH = re.compile(r"(?<!\S)/\S*/(?=[\w.-]+)")
-"""A folder of this machine, or of this session."""
-_MADE_OF = ["what", "value"]
-"""The headings of the table of versions: of each row only its name is kept."""
+"""The folders of an absolute path, which differ between machines."""
+_VERSION_HEADINGS = ["what", "value"]
+"""Headings of the table of versions. Only the names are kept: each commit changes the values."""
 MAX_ROWS = 6
-"""Rows of a table that are kept; all rows of a longer one are kept as their digest."""
+"""Of each table at most this many rows are kept; facts also have a digest of all rows."""
 
 
 @dataclass
@@ -75,7 +78,8 @@ class _Reader(HTMLParser):
         self.data: dict[str, str] = {}
         self._text = ""
         self._cells: list[str] | None = None  # of the current row
-        self._script: str | None = None  # its id, empty without one; None: no script
+        # Inside of a script or style element: the element's id, "" if it has none. Outside: None.
+        self._script: str | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         named = dict(attrs)
@@ -103,7 +107,8 @@ class _Reader(HTMLParser):
             table = self.sections[-1].parts[-1]
             assert isinstance(table, list)
             assert self._cells is not None
-            table.append(self._cells[:1] if table[:1] == [_MADE_OF] else self._cells)
+            is_version = table[:1] == [_VERSION_HEADINGS]
+            table.append(self._cells[:1] if is_version else self._cells)
             self._cells = None
         elif tag in _BLOCKS:
             self._flush()
@@ -115,30 +120,30 @@ class _Reader(HTMLParser):
             self.data[self._script] = self.data.get(self._script, "") + data
 
     def _taken(self) -> str:
-        """Return the text read since the last call, without times and folders of this machine."""
+        """Return the text read since the last call, without start times and folders."""
         text = _PATH.sub("", _STARTED.sub("STARTED", " ".join(self._text.split())))
         self._text = ""
         return text
 
     def _flush(self) -> None:
-        """Add the text read so far to the section, unless it is a cell's."""
+        """Add the text read since the last call to the section, unless it belongs to a cell."""
         text = self._taken()
         if text and self._cells is None:
             parts = self.sections[-1].parts
             place = len(parts)
             if parts and isinstance(parts[-1], list) and not parts[-1]:
-                place -= 1  # a caption is in its table, above the rows
+                place -= 1  # a caption is inside the table, but its text stands above the table
             parts.insert(place, text)
 
 
 def read_page(html: str) -> tuple[list[Section], dict[str, str]]:
-    """Return a page's sections, and the JSON of its charts by their ids."""
+    """Return a page's sections, and the JSON of each chart by the chart's id."""
     reader = _Reader()
     reader.feed(html)
     reader.close()
     for section in reader.sections:
         _leave_defaults_out(section)
-    suffix = "-data"
+    suffix = "-data"  # the script `x-data` has the JSON of chart `x`
     return reader.sections, {name.removesuffix(suffix): text for name, text in reader.data.items()}
 
 
@@ -146,7 +151,7 @@ def _leave_defaults_out(section: Section) -> None:
     """Remove the table of settings at their defaults, which every new setting would change."""
     for place, part in enumerate(section.parts):
         if isinstance(part, str) and part.endswith("more settings: the defaults"):
-            del section.parts[place : place + 2]
+            del section.parts[place : place + 2]  # the summary and the table
             return
 
 
@@ -160,17 +165,18 @@ def words_of(html: str) -> str:
                 lines.append(part)
                 continue
             lines += [" | ".join(row) for row in part[: MAX_ROWS + 1]]
-            more = len(part) - 1 - MAX_ROWS
+            more = len(part) - 1 - MAX_ROWS  # 1: the headings
             lines += [f"... {more} more rows"] if more > 0 else []
     return "\n".join(lines) + "\n"
 
 
 def facts_of_page(html: str) -> str:
-    """Return the facts of a page, by section: those of its words in order, tables, charts."""
+    """Return the facts of each section: of its paragraphs (sorted), then its tables and charts."""
     sections, data = read_page(html)
     lines: list[str] = []
     for section in sections:
         lines.append(f"== {section.name}")
+        # Every page has a note about JavaScript, which looks like a name of Kafka's.
         word_facts = [
             fact for part in section.parts for fact in _facts_in(part) if fact != "JavaScript"
         ]
@@ -179,17 +185,18 @@ def facts_of_page(html: str) -> str:
             if isinstance(part, list):
                 lines += _table_facts(part)
             elif part.startswith("[chart "):
-                lines.append(f"{part} {_chart_facts(data[part[len('[chart ') : -1]])}")
+                chart_id = part.removeprefix("[chart ").removesuffix("]")
+                lines.append(f"{part} {_chart_facts(data[chart_id])}")
     return "\n".join(lines) + "\n"
 
 
 def _facts_in(part: str | list[list[str]]) -> list[str]:
-    """Return the facts in a paragraph; those of tables and charts are taken elsewhere."""
+    """Return the facts in a paragraph, none for a table or a chart."""
     return _FACT.findall(part) if isinstance(part, str) and not part.startswith("[chart ") else []
 
 
 def _table_facts(rows: list[list[str]]) -> Iterator[str]:
-    """Yield headings and rows; of a long table the first rows, the number and a digest of all."""
+    """Yield headings and rows; of a long table the first rows, then how many, and a digest."""
     headings, *body = [_by_heading(rows[0], row) for row in rows]
     yield f"table {' | '.join(headings)}"
     yield from (f"  {' | '.join(row)}" for row in body[:MAX_ROWS])
@@ -198,9 +205,9 @@ def _table_facts(rows: list[list[str]]) -> Iterator[str]:
 
 
 def _by_heading(headings: list[str], row: list[str]) -> list[str]:
-    """Return a row with its columns in the alphabetical order of their headings, but for the first.
+    """Return a row with its cells sorted by their headings; the first cell stays the first.
 
-    A row that spans columns is unchanged.
+    A row with another number of cells, some of which span columns, is unchanged.
     """
     if len(row) != len(headings):
         return row
@@ -209,9 +216,9 @@ def _by_heading(headings: list[str], row: list[str]) -> list[str]:
 
 
 def _chart_facts(text: str) -> str:
-    """Return the number of rows of each of a chart's data, and a digest of all its numbers.
+    """Return, for each data set of a chart, its number of rows and a digest of its numbers.
 
-    The numbers are sorted, so that the order of rows and columns has no effect.
+    The numbers are sorted, so that the order of rows and columns does not change the digest.
     """
     data = json.loads(text)["data"]
     found = []

@@ -1,7 +1,8 @@
 """Faults of an experiment file that are refused or warned about, each at its place in the file.
 
 `experiment()` has three brokers (0 to 2), the topic orders with two partitions on all brokers, and
-the group readers with two members. A near miss is the known word that a mistyped one resembles.
+the group readers with two members. A near miss is the value that was probably meant instead of the
+wrong one, such as `5s` for `5`.
 """
 
 from typing import Any
@@ -22,7 +23,7 @@ LATEST_HOURS = 24
 TOO_LONG = f"{LATEST_HOURS + 1}h"
 
 
-def problems(fault: dict[str, Any]) -> list[Problem]:
+def errors_of(fault: dict[str, Any]) -> list[Problem]:
     return list(errors(experiment(faults=[fault])))
 
 
@@ -51,7 +52,7 @@ def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
 
     Both ends may be the same set of brokers: only links between different ones are affected.
     """
-    assert problems(fault) == []
+    assert errors_of(fault) == []
 
 
 @pytest.mark.parametrize(
@@ -75,12 +76,19 @@ def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
         ({**PAUSE, "from": "broker(1)"}, "from", "`pause` is no fault of links", None),
         ({**CUT, "target": "broker(1)"}, "target", "it has two ends and no target", None),
         ({**CUT, "to": "broker(0)"}, "to", "a node has no link to itself", None),
+        # CUT's `to` is the controller as well.
         ({**CUT, "from": "controller"}, "to", "a node has no link to itself", None),
         # times
         ({**MOVE, "duration": "5s"}, "duration", "is done in a moment", None),
         ({**PAUSE, "repeat": 3}, "every", "is missing beside `repeat`", None),
         ({**PAUSE, "every": "30s"}, "repeat", "is missing beside `every`", None),
-        ({**PAUSE, "every": "19s", "repeat": 2}, "duration", "would begin before this one", None),
+        # PAUSE lasts 20 s, which is too long for a repetition after 19 s.
+        (
+            {**PAUSE, "every": "19s", "repeat": 2},
+            "duration",
+            "the next injection would begin before this one is healed",
+            None,
+        ),
         (
             {**PAUSE, "duration": None, "every": "19s", "repeat": 2},
             "duration",
@@ -89,6 +97,7 @@ def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
         ),
         ({**MOVE, "every": "0s", "repeat": 2}, "every", "is not allowed", None),
         ({**PAUSE, "every": "0s", "repeat": 2}, "every", "is not allowed", None),
+        # MOVE is at 1 s: the last of its 25 hourly injections is at 24 h and 1 s.
         (
             {**MOVE, "every": "1h", "repeat": LATEST_HOURS + 1},
             "repeat",
@@ -143,11 +152,8 @@ def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
 def test_invalid_fault_is_one_error_at_its_place(
     fault: dict[str, Any], path: str, message: str, near_miss: str | None
 ) -> None:
-    """An error is found before the run starts, and one mistake is one problem.
-
-    A move at 1 s that is repeated every hour, 25 times, has its last repetition after 24 h.
-    """
-    (problem,) = problems(fault)
+    """An error is found before the run starts, and one mistake gives one error only."""
+    (problem,) = errors_of(fault)
 
     assert problem.path == f"faults[0].{path}"
     assert message in problem.message
@@ -155,9 +161,9 @@ def test_invalid_fault_is_one_error_at_its_place(
 
 
 def test_destination_without_a_replica_is_an_error() -> None:
-    """Replicas are assigned by the file alone: those of orders-1 are on brokers 1, 2 and 3.
+    """The file determines which brokers hold a partition, so the error is found before the run.
 
-    So the mistake is found before the start. The replication factor is 3, and there are 4 brokers.
+    With 4 brokers and a replication factor of 3, orders-1 is on brokers 1, 2 and 3.
     """
     with_four_brokers = experiment(
         # Replaces the builder's whole cluster, so its settings are repeated.
@@ -183,12 +189,14 @@ def test_destination_without_a_replica_is_an_error() -> None:
     ],
 )
 def test_fault_too_short_to_be_noticed_is_a_warning(fault: dict[str, Any], message: str) -> None:
-    """A short fault may be intended, so that the file runs with a warning.
+    """A short fault may be intended: it is no error.
 
-    The limit is the session: 9 s of a broker, 45 s of a member (its crash lasts 20 s).
+    A fault is short if it ends within the session of its node: 9 s for a broker (here 5 s), 45 s
+    for a member (here the 20 s of PAUSE).
     1. A paused broker may continue before its session ends: "may not notice".
     2. A broker that lost power cannot register until its old session ends: "all the same".
-    3. A crashed member joins under a new id while its old id blocks the rebalance.
+    3. A crashed member joins under a new id, and its old id blocks the rebalance until the old
+       session ends: "one long rebalance".
     """
     (warning,) = warnings(experiment(faults=[fault]))
 
@@ -205,6 +213,9 @@ def test_fault_too_short_to_be_noticed_is_a_warning(fault: dict[str, Any], messa
         {**CUT, "duration": "1s"},
     ],
 )
-def test_short_fault_with_an_effect_is_no_warning(fault: dict[str, Any]) -> None:
-    """Needless warnings make people ignore the others."""
+def test_other_short_fault_is_no_warning(fault: dict[str, Any]) -> None:
+    """A person who gets needless warnings ignores the others too.
+
+    So only a crash, power loss or pause of a broker and a crash of a member give one.
+    """
     assert list(warnings(experiment(faults=[fault]))) == []

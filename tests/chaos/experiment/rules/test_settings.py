@@ -1,4 +1,8 @@
-"""Settings that Kafka accepts and an engineer would not want: a warning at each place."""
+"""Settings that Kafka accepts and an engineer would not want: a warning at each place.
+
+`cluster`, `readers`, `producer` and `topics` return sections of an experiment file, with the given
+Kafka settings; their underscores stand for dots. A plan is the list of faults of the file.
+"""
 
 from typing import Any
 
@@ -17,6 +21,7 @@ CRASH = {
 }
 MOVE = {"at": "5s", "fault": "leadership_move", "target": "coordinator-of(readers)"}
 CUT = {"at": "5s", "fault": "cut", "duration": "25s"}
+TRANSACTIONAL = {"transactional": True}
 
 
 def cluster(**config: object) -> dict[str, Any]:
@@ -66,6 +71,7 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
         (
             {
                 "cluster": cluster(min_insync_replicas=3),
+                # Without the controller a broker is fenced, as if it had crashed.
                 "faults": [{**CUT, "from": "broker(0)", "to": "controller"}],
             },
             "cluster.config.min.insync.replicas",
@@ -98,6 +104,7 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
         ),
         (
             {
+                # Without a duration the broker is down until the run heals everything.
                 "faults": [{**MOVE, "at": "1s"}, {**CRASH, "duration": None}],
                 "run": {"after_faults": "5s"},
             },
@@ -107,18 +114,20 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
         (
             {"groups": readers(heartbeat_interval_ms=20_000)},
             "groups.readers.config.heartbeat.interval.ms",
-            "at most 15000",
+            "at most 15000",  # a third of session.timeout.ms
         ),
         (
             {"groups": readers(max_poll_interval_ms=30_000)},
             "groups.readers.config.max.poll.interval.ms",
             "at least session.timeout.ms (45000)",
         ),
+        # 50 ms for the poll, then 500 records (max.poll.records) of 700 ms.
         (
             {"groups": readers({"process_us": 700_000})},
             "groups.readers.config.max.poll.interval.ms",
             "more than 350050",
         ),
+        # The slowest record counts.
         (
             {"groups": readers({"process_us": [100, 700_000]})},
             "groups.readers.config.max.poll.interval.ms",
@@ -164,31 +173,34 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
             "producers[0].config.reconnect.backoff.ms",
             "at most reconnect.backoff.max.ms (1000)",
         ),
-        ({"faults": []}, "faults", None),
+        ({"faults": []}, "faults", None),  # the warning proposes no value
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_unwise_setting_is_one_warning_at_its_place(
     changes: dict[str, Any], path: str, expected: str | None
 ) -> None:
-    """The file has no other warning, and it runs."""
-    made_of = experiment(**changes)
+    """An experiment with one unwise setting has one warning, no error, and can be run."""
+    unwise = experiment(**changes)
 
-    (warning,) = warnings(made_of)
+    (warning,) = warnings(unwise)
 
     assert (warning.path, warning.expected) == (path, expected)
-    assert list(errors(made_of)) == []
+    assert list(errors(unwise)) == []
 
 
 @pytest.mark.parametrize(
     "changes",
     [
+        # While a leader moves, all replicas stay in sync.
         {"cluster": cluster(min_insync_replicas=3), "faults": [MOVE]},
         {"cluster": cluster(min_insync_replicas=1), "faults": [MOVE]},
+        # A broker that is cut off from clients alone still replicates.
         {
             "cluster": cluster(min_insync_replicas=3),
             "faults": [{**CUT, "from": "broker(0)", "to": "clients"}],
         },
+        # A slow follower replicates too, only later.
         {
             "cluster": cluster(min_insync_replicas=3),
             "faults": [
@@ -202,39 +214,46 @@ def test_unwise_setting_is_one_warning_at_its_place(
             ],
         },
         {"topics": topics(min_insync_replicas=3), "producers": producer(), "faults": [MOVE]},
+        # `after_faults` (10 s) is longer than the broker's session (9 s).
         {"faults": [{**CRASH, "duration": None}]},
+        # The session of a broker says nothing about a crashed member.
         {
             "faults": [{**CRASH, "target": "member(readers, 0)", "duration": None}],
             "run": {"after_faults": "5s"},
         },
-        {"producers": producer(linger_ms=0)},
+        {"producers": producer(linger_ms=0)},  # Kafka's default
+        # 500 records of 500 ms take 250 s; max.poll.interval.ms is 300 s.
         {"groups": readers({"process_us": 500_000})},
     ],
 )
-def test_setting_that_the_plan_never_uses_is_no_warning(changes: dict[str, Any]) -> None:
-    """Needless warnings are ignored: a plan that moves a leader has every replica in sync."""
+def test_setting_that_harms_nothing_in_this_plan_is_no_warning(changes: dict[str, Any]) -> None:
+    """A person who gets needless warnings ignores the others too."""
     assert list(warnings(experiment(**changes))) == []
 
 
 def test_rebalance_timeout_below_the_heartbeat_interval_is_a_warning() -> None:
-    """Such members expire one another for ever, even two minutes after healing."""
-    made_of = experiment(
+    """A rebalance ends before members hear of it by a heartbeat, so each one removes others."""
+    unwise = experiment(
         groups=readers(
             session_timeout_ms=6_000, heartbeat_interval_ms=2_000, max_poll_interval_ms=2_000
         )
     )
 
-    expected_by_path = {(each.path, each.expected) for each in warnings(made_of)}
+    paths_and_expectations = {(each.path, each.expected) for each in warnings(unwise)}
 
     assert (
         "groups.readers.config.heartbeat.interval.ms",
         "less than max.poll.interval.ms (2000), the rebalance timeout",
-    ) in expected_by_path
+    ) in paths_and_expectations
 
 
 def test_inherited_setting_of_late_members_is_reported_once() -> None:
-    """Their own settings are judged at their own place, the group's at the group's."""
-    unwise = {"heartbeat.interval.ms": 20_000}
+    """A late member has the group's settings where its own section has none.
+
+    A warning that the group has already is not repeated for a late member; another one is given at
+    the late member's place.
+    """
+    unwise = {"heartbeat.interval.ms": 20_000}  # as the group's, below
     late = [
         {"at": "1s", "members": 1, "config": CONSUMER | unwise},
         {"at": "2s", "members": 1, "config": CONSUMER | {"retry.backoff.ms": 2_000}},
@@ -253,6 +272,7 @@ def test_inherited_setting_of_late_members_is_reported_once() -> None:
 @pytest.mark.parametrize(
     ("changes", "path", "message"),
     [
+        # replica.fetch.wait.max.ms is 500 by default, which must not exceed either of the two.
         (
             {"cluster": cluster(replica_lag_time_max_ms=400)},
             "cluster.config.replica.fetch.wait.max.ms",
@@ -263,6 +283,7 @@ def test_inherited_setting_of_late_members_is_reported_once() -> None:
             "cluster.config.replica.fetch.wait.max.ms",
             "Kafka's broker refuses to start",
         ),
+        # delivery.timeout.ms (default 120000) must be at least request.timeout.ms (default 30000).
         (
             {"producers": producer(delivery_timeout_ms=29_999)},
             "producers[0].config.delivery.timeout.ms",
@@ -282,9 +303,6 @@ def test_settings_with_which_kafka_does_not_start_are_errors(
     (error,) = errors(experiment(**changes))
 
     assert (error.path, error.message) == (path, message)
-
-
-TRANSACTIONAL = {"transactional": True}
 
 
 @pytest.mark.parametrize(
@@ -347,6 +365,7 @@ def test_setting_without_which_no_transaction_can_commit_is_an_error(
     expected_by_path = {error.path: error.expected for error in errors(experiment(**changes))}
 
     assert path in expected_by_path
+    # Some texts go on with a reason, such as "at most 3, the replication factor".
     assert (expected_by_path[path] or "").startswith(expected)
 
 
@@ -372,11 +391,15 @@ def test_groups_without_transactions_have_no_such_requirements() -> None:
 def test_machine_must_be_silent_for_some_seconds_before_it_is_lost(
     changes: dict[str, str], path: str
 ) -> None:
-    """Machines are asked once a second, and a lost one never returns."""
+    """The driver asks each machine once a second, so one that answers is silent for nearly 1 s.
+
+    `machine_silent_after` must be at least 2 s, and `machine_lost_after` longer than
+    `machine_silent_after` (default 3 s).
+    """
     assert [each.path for each in errors(experiment(run=changes))] == [path]
 
 
-def test_limits_of_a_machines_silence_are_settings() -> None:
-    """A slow network may take longer than the defaults allow."""
+def test_longer_limits_of_a_machines_silence_are_valid() -> None:
+    """Over a slow network the answers of a machine may take longer than the defaults allow."""
     patient = {"machine_silent_after": "10s", "machine_lost_after": "2m"}
     assert list(errors(experiment(run=patient))) == []
