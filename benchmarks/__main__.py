@@ -1,7 +1,7 @@
 """`python -m benchmarks`: runs benchmarks, and writes their figures to docs/BENCHMARKS.md.
 
-A part is a module with `run() -> tuple[Measurement, ...]`. It runs in a process of its own. Its
-output, such as a profile that explains the figures, goes into the page. A new run of a part
+A part is a module with `run() -> tuple[Measurement, ...]`. Each part runs in a process of its own,
+whose output, such as a profile that explains the figures, goes into the page. A new run of a part
 (`--part`) replaces the part's section of the page; the other sections stay.
 """
 
@@ -45,7 +45,7 @@ ratio were measured interleaved on a noisy machine.
 def run_one(part: str) -> tuple[str, tuple[Measurement, ...]]:
     """Run one benchmark; return its output and its measurements.
 
-    Raises: RuntimeError if it fails, with its output.
+    Raises: RuntimeError with the output if the benchmark fails.
     """
     code = (
         "import dataclasses, json\n"
@@ -89,7 +89,7 @@ def section_of(part: str, printed: str, measurements: tuple[Measurement, ...]) -
 
 
 def main() -> None:
-    """Run one part, or all of them."""
+    """Run the parts that the command line names, or PARTS."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--part", choices=(*PARTS, *LONG_PARTS), action="append", help=HELP)
     parts = parser.parse_args().part or PARTS

@@ -49,7 +49,7 @@ COMMITS = 5
 SMALL, LARGE = 250, 2_000
 """Sizes of the groups whose join phases are compared."""
 LINEAR = 1.25
-"""Largest ratio of their costs for one member that counts as linear growth."""
+"""Largest ratio, LARGE to SMALL, of the cost for one member that counts as linear growth."""
 LOAD_GOAL = 0.4
 """Least ratio of loaded records a second to decoded ones."""
 LOADED = 1_000_000

@@ -31,7 +31,7 @@ SEEDS = 100
 GROWN = 1.03
 """Ratio to the recorded sum above which a count may have grown."""
 SURE = 3.0
-"""Standard errors above zero from which on a mean difference is no chance."""
+"""A mean difference of this many standard errors above zero is not by chance."""
 RECORD = Path(__file__).with_name("effort_recorded.json")
 SPACE = "standard"
 

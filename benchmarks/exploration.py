@@ -28,7 +28,7 @@ RUNS = 20
 ROUNDS = 5
 GOAL_RUNS_PER_MINUTE = 1_000
 FAN_OUT_RUNS = 60
-"""Seeds that one worker, and then two workers, play in every round."""
+"""Number of seeds. In every round, one worker plays them all, and then two workers share them."""
 BATCH = 5
 """Seeds in a batch of a worker."""
 GOAL_TWO_WORKERS = 1.5
@@ -121,7 +121,7 @@ def _fan_out_s(workers: RayWorkers, names: tuple[WorkerName, ...]) -> float:
 
 
 def two_workers(space: Space) -> Measurement:
-    """Measure two of Ray's workers, and one of them, in turn, by wall-clock time."""
+    """Measure one of Ray's workers and then two of them, in every round, by wall-clock time."""
     with RayWorkers(LOCAL, partial(play_seeds, space), size=2) as workers:
         while len(workers.idle()) < workers.size:
             workers.wait(1.0)

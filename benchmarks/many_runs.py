@@ -3,7 +3,7 @@
 The runs are copies of one run of the experiment `coordinator_crash`, each under another name. For
 each number of runs, a new Spark session first scans all event files with one groupBy, and then
 analyses the runs. The session is new so that the scan is as slow as a user's first query.
-`thousand_runs` measures the same for 1,000 runs.
+`thousand_runs` measures this ratio for 1,000 runs.
 """
 
 import shutil
@@ -26,7 +26,7 @@ from tests.support.worlds.report_runs import Recipe, make_run
 SIZES = (10, 100)
 """Numbers of runs that are analysed together."""
 GOAL_SIZE, GOAL_RATIO = 100, 8.0
-"""Number of runs, and largest ratio of its analysis to its scan."""
+"""For this number of runs, the largest ratio of the analysis to the scan that meets the goal."""
 GOAL_GB = 4.0
 """Memory that the JVM must not reach, for any number of runs."""
 LINEAR = 1.1

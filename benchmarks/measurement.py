@@ -14,7 +14,7 @@ class Measurement:
 
     Shape: `value` and `baseline` are medians of several rounds. `ratio` is the median of the
     rounds' ratios (`median_ratio`), mostly near value / baseline. `goal` is a phrase such as "at
-    least 0.6"; if there is no goal, it is empty and `met` is None.
+    least 0.6"; without a goal, `goal` is empty and `met` is None.
     """
 
     name: str

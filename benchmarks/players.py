@@ -34,9 +34,9 @@ for line in sys.stdin:
 """
 """Program of a process: it plays the seeds and lineages of each line, and prints CPU seconds.
 
-A seed is a number. A lineage is a tuple of numbers: a seed, and those of the mutations of its
-schedule, one after another. `coordlab` is imported first, because it installs the finder of
-compiled modules. Seed 0 is played first, to fill caches, and is not timed.
+A seed is a number. A lineage is a tuple of numbers: a seed, then the numbers of the mutations that
+are applied to its schedule, one after another. `coordlab` is imported first, because it installs
+the finder of compiled modules. Seed 0 is played first, to fill caches, and is not timed.
 """
 
 
@@ -49,7 +49,10 @@ class Player:
     answers: IO[str]
 
     def seconds(self, items: Sequence[int | tuple[int, ...]]) -> float:
-        """Return the CPU seconds of seeds and lineages. Raises: RuntimeError if it died."""
+        """Return the CPU seconds of these seeds and lineages.
+
+        Raises: RuntimeError if the process died.
+        """
         self.requests.write(f"{json.dumps(items)}\n")
         self.requests.flush()
         answer = self.answers.readline()

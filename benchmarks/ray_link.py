@@ -1,10 +1,10 @@
 """The TCP link between node processes on Ray, against one raw actor call per message.
 
-Two actors, each a process, run on one machine. In one of them a server node answers heartbeats. The
-other sends it the same request in two ways: over the link, as a node does (with a Host's
-connections), and by a call of the server's actor. A Host is all that a node may touch: connections,
-timers, storage, trace. Two figures are measured of both ways in turn:
-the round trip of one request after the other, and requests per second with many in flight.
+Two actors, each a process, run on one machine. In one actor a server node answers heartbeats. The
+other actor sends the same request in two ways: over the link to the node, as nodes do (with a
+Host's connections), and by a call of the server's actor. A Host is all that a node may touch:
+connections, timers, storage, trace. Two figures are measured of both ways in turn: the round trip
+of one request after the other, and requests per second with many in flight.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class LinkEnd:
 
     async def listen(self) -> ProcessAddress:
         """Start the process's listener and its node."""
-        # A process has a listener, and one or more nodes; here one of the same name.
+        # A process has a listener, and one or more nodes; here one node, with the process's name.
         self._process = NodeProcess(self._name, self._settings)
         address = await self._process.listen(LOOPBACK)
         self._node = self._process.start_node(
@@ -129,7 +129,8 @@ class LinkEnd:
         done = asyncio.get_running_loop().create_future()
         sent = answered = 0
 
-        # `number` is that of a connection; its next request follows each answer on it.
+        # `number` is the number of a connection. Each answer is followed by the next request on the
+        # same connection.
         def send(number: int) -> None:
             nonlocal sent
             sent += 1

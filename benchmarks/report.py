@@ -206,7 +206,7 @@ def _measure_commands(crash: Path) -> Measurement:
 def _run_python_s(*arguments: str) -> float:
     """Run Python with `arguments` to its end, and return the seconds.
 
-    Raises: RuntimeError with its output if it fails.
+    Raises: RuntimeError with the output if the process fails.
     """
     began = time.perf_counter()
     done = subprocess.run(

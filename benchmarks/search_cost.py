@@ -1,9 +1,9 @@
 """The cost of the search: runs a minute of the standard space, with this code and another one.
 
 This checkout and another one (`players`) have a process each. Both play the same seeds, in turn,
-interpreted, with all work that `explore` does in a run; each draws them from its own space. Of five
-seeds, two mutate the plan of another seed, as in `explore`. A checkout without mutation plays those
-seeds as drawn. Without another checkout there is no figure.
+interpreted, with all work that `explore` does in a run; each draws the plans from its own file of
+the space. Of five seeds, two mutate the plan of another seed, as in `explore`. A checkout without
+mutation plays those seeds as drawn. Without another checkout there is no figure.
 """
 
 import statistics

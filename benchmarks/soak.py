@@ -76,7 +76,7 @@ def run_module(module: str) -> tuple[bool, str]:
 
 
 def main() -> None:
-    """Run one part, or all of them."""
+    """Run the parts that the command line names, or every part."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", choices=PARTS, action="append", help="default: every part")
     parser.add_argument("--fresh", action="store_true", help="forget what was computed before")

@@ -32,7 +32,7 @@ CALLBACKS_GOAL = 0.6
 
 
 def _latencies() -> list[int]:
-    """Return 4,096 latencies in microseconds; an event uses the one of its number modulo 4,096."""
+    """Return 4,096 latencies in microseconds; event n uses the latency n modulo 4,096."""
     rng = random.Random(1)
     return [rng.randrange(150, 4_000) for _ in range(4_096)]
 

@@ -1,4 +1,4 @@
-"""The bugs of `operations` in another space, none of whose seeds may show one of them.
+"""The bugs of the space `operations`, planted in runs of another space, which must not show them.
 
 A space is a file from which each seed draws an experiment; `operations` is the one with rollouts.
 The record is docs/PLANTED_BUGS.md. "Shows" means: the run fails with the bug and passes without it.
@@ -107,7 +107,7 @@ def search_absent(
     progress: Path,
     on_seed: Callable[[Absence], None] = lambda absence: None,
 ) -> Absence:
-    """Play the first `seeds` seeds of `space` with all bugs planted; continue where it stopped."""
+    """Play the first `seeds` seeds of `space` with all bugs planted; skip those of kept results."""
     absence = _kept(progress, bugs, space)
     while absence.seeds < seeds:
         with collecting_afterwards():  # half of the time was Python's collection of cycles

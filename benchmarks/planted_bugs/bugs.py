@@ -105,7 +105,7 @@ def _timer_survives_unload(stack: ExitStack) -> None:
 
     # 1. After the unload has cancelled all timers, the session timers are set again, under other
     #    keys, because a later load sets timers with the old keys.
-    # 2. When one of them fires, it is applied to the group that has the same id then.
+    # 2. When such an old timer fires, it is applied to the group that was loaded again meanwhile.
     def cancel_but_sessions(turn: Turn, group: Group) -> None:
         cancel_all(turn, group)
         for member in group.members.values():
@@ -215,7 +215,8 @@ def _keeps_lost_partitions(stack: ExitStack) -> None:
     release_partitions = ConsumerCoordinator.release_partitions
 
     async def give_up_what_may_be_committed(self: ConsumerCoordinator) -> None:
-        # With a generation partitions are revoked; without one they are lost, and here kept.
+        # A member with a generation revokes its partitions. A member without a generation has lost
+        # its partitions: the bug is that it keeps them.
         if self._membership.member.has_generation:
             await release_partitions(self)
 

@@ -3,7 +3,8 @@
 1. Seeds are played with the bug until one has a finding of a checker, and passes without the bug.
    The nodes' own invariant checks are off, because their failures cannot be shrunk.
 2. Of the first few such schedules, the one with the fewest faults before its finding is shrunk with
-   the bug, as a person would choose. The shrunk schedule must pass without the bug.
+   the bug planted; a person would choose that schedule, too. The shrunk schedule must pass without
+   the bug.
 3. If too many faults are left, another schedule is shrunk.
 
 A schedule is the experiment that a seed draws from a space: a cluster and its faults. A finding is
@@ -36,7 +37,7 @@ SEEDS = 500
 SCHEDULES = 6
 """Largest number of failing schedules that are collected, to find one with few faults."""
 FEW_FAULTS = 10
-"""Number of faults before the finding that is few enough to collect no further schedule.
+"""A schedule with at most this many faults before its finding ends the collection.
 
 Later faults do not matter, because the shrinker removes them in its first step.
 """
@@ -168,8 +169,8 @@ def hunt(
 def _promising(caught: Iterator[_Caught]) -> Iterator[_Caught]:
     """Yield schedules, those that failed after the fewest faults first.
 
-    Before each one, schedules are collected until one of them has few faults before its finding, or
-    SCHEDULES of them were collected in all.
+    Before each yield, schedules are collected until one that waits has at most FEW_FAULTS faults
+    before its finding, or until SCHEDULES were collected in all.
     """
     caught = islice(caught, SCHEDULES)
     # Schedules that were collected and not yielded yet.

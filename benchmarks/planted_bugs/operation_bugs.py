@@ -77,7 +77,7 @@ def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
 def _successor_goes_on_where_its_predecessor_was(stack: ExitStack) -> None:
     close, set_position = GroupConsumer.close, Positions._set
     # By run (each has its own loop): the positions after what closed members had fetched. A
-    # successor has the node name of its predecessor, and so finds its positions.
+    # successor has the node name of its predecessor, and so finds the predecessor's positions.
     left: WeakKeyDictionary[VirtualLoop, dict[tuple[NodeName, object], Position]] = (
         WeakKeyDictionary()
     )

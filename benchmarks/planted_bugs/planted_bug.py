@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class PlantedBug:
     """One bug.
 
-    Shape: `where` is the part of the code with the bug, `what` the changed behaviour, `rule` the
-    broken rule, after its section in docs/kafka/BEHAVIOUR.md or its id in
+    Shape: `where` is the part of the code with the bug, `what` the changed behaviour. `rule` is the
+    broken rule; it begins with a section of docs/kafka/BEHAVIOUR.md or an id of
     docs/kafka/ZOOKEEPER_CONSUMER.md. `plant` enters patches on the given stack. `space` is the
     space whose seeds must show the bug.
     """

@@ -169,7 +169,7 @@ def _row(hunted: Hunted) -> str:
 
 
 def _bug_section(hunted: Hunted) -> list[str]:
-    """Return the section of a bug: its change, its rule, and the shrunk plan (its faults)."""
+    """Return the section of a bug: changed behaviour, broken rule, faults of the shrunk plan."""
     bug, shrunk = _KNOWN[hunted.bug], hunted.shrunk
     lines = [f"## {bug.name}", "", f"Planted: {bug.what}. Rule: {bug.rule}.", ""]
     if hunted.seed is not None:

@@ -3,7 +3,7 @@
 A function below plants the bug whose name it has; `ZOOKEEPER_BUGS`, at the end, describes each bug.
 Rules such as ZK-20 are those of docs/kafka/ZOOKEEPER_CONSUMER.md. A consumer on ZooKeeper
 rebalances in attempts: it releases its partitions, reads the members, computes its share, and
-claims it with ephemeral znodes. Its `registry` has the partitions that it owns.
+claims this share with ephemeral znodes. The consumer's `registry` has the partitions that it owns.
 """
 
 from contextlib import ExitStack
@@ -80,7 +80,7 @@ def _server_takes_anyone_up(stack: ExitStack) -> None:
         result: ServerResult,
     ) -> None:
         # The bug is that zxids are not compared. The leader must not be asked either: its answer
-        # would arrive after every transaction that it had committed before, and so hide the bug.
+        # would arrive after every transaction committed before, so that the bug would not show.
         timeout_ms = self._database.sessions.get(request.session_id)
         if timeout_ms is None:
             connect(self, connection, request_id, request, role, now_us, result)

@@ -27,8 +27,8 @@ _say = partial(print, flush=True)
 def main() -> None:
     """Draw a sample, play seeds, write a record or the page, or run the unit tests.
 
-    A sample is a list of mutants (small changes of the code), a journal the unfinished results of
-    one, and a record the summary of a journal.
+    A sample is a list of mutants (small changes of the code). A journal has the unfinished results
+    of a sample. A record is the summary of a journal.
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sight", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -74,7 +74,8 @@ def main() -> None:
 def _play(arguments: argparse.Namespace) -> None:
     """Play until all seeds are done or the time is over; write the record of the played seeds."""
     os.nice(arguments.nice)
-    # An exit, instead of a sudden death, lets `sit` end its player and remove its folder.
+    # By default SIGTERM ends the process at once. An exit lets `sit` end its player and remove the
+    # player's folder.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     mutants = _mutants(arguments.sample)
     journal = Journal(journal_path(arguments.name, arguments.sample))
@@ -98,7 +99,7 @@ def _play(arguments: argparse.Namespace) -> None:
 def write_journal_record(
     journal: Journal, name: str, sample: int, mutants: tuple[SampledMutant, ...]
 ) -> str:
-    """Write the record of a journal; return a line about it, or about why there is no record."""
+    """Write the record of a journal; return a line about the record, or why there is none."""
     journaled = journal.read()
     if journaled is None:
         return f"nothing was played: there is no journal {journal.path}"

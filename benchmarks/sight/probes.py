@@ -30,7 +30,7 @@ _state = _State()
 reached: dict[int, None] = {}
 """Numbers of the places that were evaluated, at import or later."""
 compared: dict[int, None] = {}
-"""Places of `reached` whose expression has no effects: it changes a run by its value alone."""
+"""Places of `reached` whose expression has no effects, so that only its value can change a run."""
 _differing: dict[int, None] = {}
 """Places of `compared` whose mutated form had another value."""
 _open: dict[int, int] = {}
@@ -90,7 +90,7 @@ def differing() -> set[int]:
 
 
 def _is_equal(mutated: Callable[[], object], sound: object) -> bool:
-    """Return True if the mutated form surely has the same value; an exception: it has not."""
+    """Return True if the mutated form surely has the value `sound`; False if it raises."""
     try:
         other = mutated()
     except Exception:

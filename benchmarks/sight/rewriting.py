@@ -7,8 +7,8 @@ the code that runs the mutated form if mutant `n` is on, and the sound form othe
 - A mutated expression becomes `mutated if on(n) else sound`.
 - A mutated expression without effects becomes
   `mutated if on_value(n) else value(n, lambda: mutated, sound)`, where `value` compares the two
-  values in a sound run. It is first widened to the largest expression around it without effects,
-  because the value of a part may differ without any effect on the value of the whole.
+  values in a sound run. Before that, the place is widened to the largest expression around it
+  without effects, because a part may have another value while the whole has the same value.
 Data flow: source, mutated sources -> source with all choices.
 """
 
@@ -210,9 +210,9 @@ def _put(tree: ast.Module, change: _Change) -> None:
 def _choice(
     tree: ast.Module, change: _Change, sound: ast.expr, mutated: ast.expr, *, is_test: bool
 ) -> ast.IfExp:
-    """Return the choice between two expressions; with a comparison if they have no effects.
+    """Return the choice between two expressions, with a comparison of their values if possible.
 
-    Only the mutated one is asked, because `value` evaluates it beside the sound one.
+    The mutated expression must be without effects then, because a sound run evaluates it, too.
     """
     number = change.number
     # Outside a function there is no comparison: a lambda does not see the names of a class body,

@@ -1,10 +1,10 @@
 """Samples of mutants: drawn once by a seed, stored as files, and found again in later code.
 
-A mutant is a change of one small expression or statement. Later code may have its function in
-another file or at another line. So a mutant is found again:
+A mutant is a change of one small expression or statement. Later code may have the mutant's function
+in another file or at another line. So a mutant is found again:
 1. by the name of its function, its line before and after the change, and its number among the
-   mutants for which these are equal;
-2. if that line was changed meanwhile, by the function and the smallest changed expression.
+   mutants with equal function and lines;
+2. if later code has no such line, by the function and the smallest changed expression.
 Data flow: tests.support.mutation.draw -> samples/sample_<n>.jsonl -> FoundMutant.
 """
 
@@ -116,7 +116,7 @@ def draw_sample(
     head = SampleHead(sample=number, seed=seed, per_package=count, commit=commit())
     mutants: list[SampledMutant] = []
     for package in (_package(root, name) for name in packages):
-        # `sample` enumerates the same mutants, so that `index` finds an equal one.
+        # `sample` draws among mutants equal to `package.mutants`, so that `index` finds each.
         for drawn in sample(root / package.name, count, seed):
             index = package.mutants.index(drawn)
             same_lines = _with_lines(package, _lines(drawn))
@@ -193,7 +193,7 @@ def _index_of(mutant: SampledMutant, package: _Package, root: Path) -> int | Non
     if mutant.nth < len(same_lines):
         return same_lines[mutant.nth]
     same_text = _with_text(package, root, mutant.scope, (mutant.segment, mutant.mutation))
-    # If the number of such places changed, it is unknown which of them is the mutant's.
+    # If the number of such places has changed, the mutant's own place among them is unknown.
     return same_text[mutant.segment_nth] if len(same_text) == mutant.segment_count else None
 
 

@@ -140,7 +140,7 @@ def page_of(
     killed: Mapping[int, Killed],
     sentences: Mapping[str, Sentence],
 ) -> str:
-    """Return the page: for each sample its records, their scores, and lists of the last record."""
+    """Return the page: for each sample the records, the scores, and lists of the last record."""
     lines = [HEAD]
     for number, (head, mutants) in sorted(samples.items()):
         of_sample = [record for record in records if record.head.sample == number]

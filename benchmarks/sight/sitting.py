@@ -39,10 +39,10 @@ class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
     """First line of a journal.
 
     Shape: `code`, `machinery`, `sample` and `space` are digests: of the packages without sentences
-    (`code_digest`), of the modules that rewrite and play them, of the sample, and of the space's
-    file. `commit` and `machine` are
-    for people. `gone` and `not_switchable` are mutants that are not in the tree. `base` is the
-    record that the journal continues: the journal's first seed comes after the record's seeds.
+    (`code_digest`), of the modules that rewrite and play the packages, of the sample, and of the
+    space's file. `commit` and `machine` are for people. `gone` and `not_switchable` are mutants
+    that are not in the tree. `base` is the record that the journal continues: the journal's first
+    seed comes after the record's seeds.
     """
 
     code: str
@@ -96,10 +96,10 @@ class Journal:
     def begin(
         self, head: JournalHead, say: Callable[[str], None]
     ) -> tuple[JournalHead, list[PlayedOrder]]:
-        """Continue the journal if its head is like `head`; else rename it and begin a new one.
+        """Continue the journal if its head is like `head`; else begin a new journal.
 
         "Like" means: with equal `decisive` fields. Returns the head and the finished seeds. The
-        file of the old journal is kept, because its seeds may have taken hours.
+        file of the old journal is renamed and kept, because its seeds may have taken hours.
         """
         existing = self.read()
         if existing is not None:

@@ -50,8 +50,8 @@ _ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})
 class _Order:
     """An order without an outcome so far.
 
-    `must_succeed`: nothing was broken when it was given, nor, for a shutdown, has broken since. A
-    refusal, or a shutdown that does not end, is then a finding.
+    `must_succeed`: nothing was broken when the order was given. For a shutdown, nothing has broken
+    since then, either. A refusal, or a shutdown that does not end, is then a finding.
     """
 
     row: TraceRow

@@ -23,8 +23,8 @@ REQUEST_TIMEOUT_US = 30_000_000
 class GroupExpectation:
     """Members, partitions and timeouts of one group. The defaults are Kafka's.
 
-    - `consumers`: node names of the members. `late`: those of them that the run starts at a time
-      of its plan; such a member counts from its NODE_STARTED on.
+    - `consumers`: node names of the members. `late`: names of the late members among them, which
+      the run starts at a time of its plan; a late member counts from its NODE_STARTED on.
     - `offsets_partition`: the partition of `__consumer_offsets` that stores the group.
     - `commits`: True if the members commit offsets.
     - `transaction_partitions`: the partitions of `__transaction_state` that store the members'
@@ -97,7 +97,7 @@ class CheckContext:
     - `groups`: groups with a coordinator; `zookeeper_groups`: groups on ZooKeeper, without one.
       `groups` lacks a group that clients from outside have joined, because such members write no
       trace rows.
-    - `seen_groups`: names of all groups whose members all write rows; None if every group's do.
+    - `seen_groups`: names of the groups of which every member writes rows; None: all groups.
     - `must_hold`: by group, the names of the checks that this group demands although no design
       promises them (module `unpromised`). A design is Kafka's coordinator or ZooKeeper.
     - `min_insync_replicas`: of `__consumer_offsets`; `transaction_min_isr`: of
@@ -148,7 +148,7 @@ class CheckContext:
     def without_guests(self, mixed: Collection[str], all_groups: Iterable[str]) -> "CheckContext":
         """Return this context without the groups that clients from outside have joined.
 
-        `all_groups`: the experiment's groups. `mixed`: those of them that such clients have joined.
+        `all_groups`: the experiment's groups. `mixed`: the groups that such clients have joined.
         """
         return replace(
             self,

@@ -240,7 +240,7 @@ class DurableCommits(Checker):
                     self._observe_offset(row, row.group, row.partition, row.offset)
 
     def _report_wrong_ends(self, ends: Iterable[WrongEnd]) -> None:
-        """Report wrong ends of transactions; excuse the commits that a late end made forgotten."""
+        """Report wrong ends of transactions; excuse commits that a group forgot by a late end."""
         for end in ends:
             self.report_finding(end.summary, end.evidence, group=end.evidence[-1].group)
         for since, late in self._transaction_ends.late:

@@ -22,7 +22,7 @@ def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
     """Return the YAML text from which `load_experiment` reads an equal experiment.
 
     Values equal to their default are left out. `comment` becomes comment lines at the top.
-    Shape: arguments of faults hold lists, not tuples, as in YAML.
+    Shape: where an argument of a fault is a tuple, the experiment that is read back has a list.
     """
     document = without_defaults(experiment)
     for name, group in experiment.groups.items():
@@ -38,21 +38,24 @@ def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
 
 
 def _write_late_settings(document: dict[str, Any], group: GroupDefinition) -> None:
-    """Write settings of late members that are at their default where the group's are not.
+    """Write settings of late members that `without_defaults` has wrongly left out.
 
-    `without_defaults` has left them out. The loader would then give late members the group's
-    values.
+    Late members join during the run. A setting that the file leaves out for them gets the group's
+    value from the loader. If the group's value is not the default, the default of the late members
+    must therefore be written.
     """
     for late, written in zip(group.late_members, document.get("late_members", ()), strict=False):
         if late.config is None:
             continue
         late_settings = msgspec.to_builtins(late.config)
         for key in document.get("config", {}):  # the group's settings that are not at the default
+            # "config" is always there: its own default is None, not a struct with defaults.
             written["config"].setdefault(key, late_settings[key])
 
 
 def _section(key: str, value: object) -> str:
     """Return the YAML of one key and its value."""
+    # A text of up to half a line stays on the line of its key.
     if key in _FOLDED and isinstance(value, str) and len(value) > _WIDTH // 2 and _folds(value):
         value = _Folded(value)
     return yaml.dump(

@@ -4,8 +4,10 @@ Data flow: words of the command line -> two `Side`s -> `TraceDifference` -> text
 
 A comparison row by row shows nothing if all times differ, as under another seed. Then the command
 compares stories: the steps of each node in their order, without times, offsets and ids. A step is
-an event such as an election or a rebalance. A parting is the place where two traces, or the rows of
-one node in them, begin to differ. `one` and `other` are the two runs, A and B in the output.
+an event such as an election or a rebalance. Steps count from the steady state on, when the cluster
+and its groups have started. A parting is the place where two traces, or the rows of one node in
+them, begin to differ. `one` and `other` are the two runs, A and B in the output. A claim is the
+check, the time and the summary of a finding.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +53,7 @@ _MAX_NODES = 10
 _NO_MORE = "(no more)"
 """Cell of a trace that has ended before the other one."""
 _Claim = tuple[int, str, str]
-"""A finding: its time, its check, and its summary."""
+"""The time, the check and the summary of a finding."""
 _ROWS = click.IntRange(min=0, max=10_000)
 
 
@@ -78,8 +80,8 @@ class DiffOptions:
 class Side:
     """One of the two traces.
 
-    - `result`: None if the run ended without a result.
-    - `claim`: a line on the run's earliest finding; "" without findings.
+    - `result`: name of the result; None for a run directory without a result.
+    - `claim`: the claim of the run's earliest finding, as a line; "" without findings.
     """
 
     name: str
@@ -92,8 +94,9 @@ class Side:
 class TraceDifference:
     """The comparison of two traces.
 
-    - `parts`: the first rows that differ; None if the traces are equal.
-    - `by_itself`: True if these rows show no cause (see `parts_by_itself`).
+    - `parts`: the place where the traces begin to differ; None if they are equal.
+    - `by_itself`: True if the first rows that differ show no cause, because any two seeds differ
+      like this (see `parts_by_itself`).
     - `story`: the first step in which each node differs; None unless `by_itself`.
     """
 
@@ -144,11 +147,14 @@ def diff_command(options: DiffOptions) -> int:
         if sides is None:
             console.print("no run that passes was found near it: nothing to hold it against")
             return EXIT_UNKNOWN
+    # At least one row from the first difference on: it decides whether the traces part by
+    # themselves, and the output names its time.
     difference = compare_sides(*sides, before=options.before, after=max(options.after, 1))
     if options.json:
         print_document(console, _document(difference), indented=True)
     else:
         print_difference(console, difference)
+    # EXIT_VIOLATED is 1: as for `diff` of Unix, the two differ.
     return EXIT_PASS if difference.parts is None else EXIT_VIOLATED
 
 
@@ -178,7 +184,7 @@ def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
     )
     if neighbour is None:
         return None
-    # A change is a phrase such as `network seed 7` or `without crash-1`.
+    # A change is a phrase, `network seed 7` or `without crash-1`. The second needs no "with".
     _, other = _played(
         f"the same with {neighbour.change}".replace("with without", "without"),
         schedule,
@@ -251,7 +257,7 @@ def _played(
 
 
 def _first_claim(claims: Iterable[_Claim]) -> str:
-    """Return the earliest claim as a line; "" without any."""
+    """Return the earliest claim as a line; "" if there are no claims."""
     lines = (f"{clock(time_us)} {check}: {summary}" for time_us, check, summary in sorted(claims))
     return next(lines, "")
 
@@ -302,7 +308,7 @@ def _nodes(nodes: Iterable[NodeParting]) -> list[dict[str, object]]:
 
 
 def print_difference(console: Console, difference: TraceDifference) -> None:
-    """Print whether two traces are equal, and otherwise the first difference."""
+    """Print the two runs, and then the first difference, or that their traces are equal."""
     one, other, parts = difference.one, difference.other, difference.parts
     print_lines(console, [*_side_lines("A", one), *_side_lines("B", other)])
     if parts is None:

@@ -1,11 +1,11 @@
-"""The page of the rules of the consumer on ZooKeeper: the tests that cover each rule.
+"""A generated page of the docs: the rules of the consumer on ZooKeeper, and the tests of each.
 
 The rules are those of docs/kafka/ZOOKEEPER_CONSUMER.md. A test covers a rule if its docstring, or a
-comment in it, names the rule's id and quotes its text; a story of a transcript does so with the
-comments at its head. Rules that deviate or need no test are in
-tests/conformance/zookeeper_rules.toml with their reasons. The source of the tests is read, and none
-is run. A transcript is a text file with the events of a scripted cluster; `== title ==` begins each
-of its stories.
+comment in the test, names the rule's id and quotes the rule's text. A transcript is a text file
+with the events of a scripted cluster, divided into stories, which begin with `== title ==`. A story
+covers rules with the comments at its head. tests/conformance/zookeeper_rules.toml gives the reasons
+for rules from which the project deviates and for rules that need no test. This module reads the
+source of the tests and runs none of them.
 """
 
 import ast
@@ -27,17 +27,19 @@ RULES = package_root() / "docs" / "kafka" / "ZOOKEEPER_CONSUMER.md"
 REASONS = TESTS / "conformance" / "zookeeper_rules.toml"
 QUOTED_WORDS = 5
 """Number of consecutive words that make a quotation."""
+# "no matter for a test": the rule needs no test, for a reason in zookeeper_rules.toml.
 STATUSES = ("covered", "deviates", "no matter for a test", "missing")
 _ID = re.compile(r"\bZK-\d+\b")
 # An item of a list, or a row of a table, that begins with a bold id.
 _RULE = re.compile(r"^(?:\* |\| )\*\*(ZK-\d+)\*\* ?(.*)$", re.MULTILINE)
 _SECTION = re.compile(r"^##+ (.*)$", re.MULTILINE)
 _WORD = re.compile(r"[a-z0-9]+")
+# The space after a sentence, or after a colon, if a capital, a bracket or bold text follows.
 _SENTENCE_END = re.compile(r"(?<=[.:]) (?=[A-Z(*])")
 
 
 class Reasons(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Reasons for a deviation from a rule, or for its lack of a test, by its id."""
+    """Reasons why the project deviates from a rule, or why a rule needs no test, by rule id."""
 
     deviates: Mapping[str, str]
     no_test: Mapping[str, str]
@@ -45,14 +47,14 @@ class Reasons(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule of the document: its id, its section's heading, its whole text."""
+    """A rule of the document: its id, the heading of its section, and its whole text."""
 
     id: str
     section: str
     text: str
 
     def summary(self) -> str:
-        """Return the first sentence of a rule, or the cells of a row."""
+        """Return the first sentence of the rule, or its cells if the rule is a row of a table."""
         if "|" in self.text:
             cells = [cell.strip() for cell in self.text.strip("| ").split("|")]
             return "; ".join(cells)
@@ -61,9 +63,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A test or a story, its file relative to the checkout's root, and its prose.
+    """A test or a story.
 
-    `text`: docstring and comments of a test, or the comments at the head of a story.
+    - `name`: the test's name or the story's title.
+    - `path`: its file, relative to the root of the checkout.
+    - `text`: docstring and comments of the test, or the comments at the head of the story.
     """
 
     name: str
@@ -91,21 +95,21 @@ def read_rules() -> Mapping[str, Rule]:
 
 @cache
 def named() -> Mapping[str, tuple[Place, ...]]:
-    """Return the tests and stories that name each id, known or not."""
+    """Return the tests and stories that name each id, also ids that no rule has."""
     places: dict[str, list[Place]] = {}
     for place in (*_in_tests(), *_in_stories()):
-        for rule in dict.fromkeys(_ID.findall(place.text)):
-            places.setdefault(rule, []).append(place)
-    return {rule: tuple(of_rule) for rule, of_rule in places.items()}
+        for rule_id in dict.fromkeys(_ID.findall(place.text)):
+            places.setdefault(rule_id, []).append(place)
+    return {rule_id: tuple(of_rule) for rule_id, of_rule in places.items()}
 
 
 def quotes(text: str, rule: Rule) -> bool:
-    """Return True if a text shares enough consecutive words with a rule to quote it."""
+    """Return True if a text shares QUOTED_WORDS consecutive words with a rule."""
     return not _runs_of_words(text).isdisjoint(_runs_of_words(rule.text))
 
 
 def statuses() -> dict[str, str]:
-    """Return the status of each rule; a rule without a reason or a quoting test is missing."""
+    """Return the status of each rule by its id; "missing" without a reason and a quoting test."""
     reasons, places = read_reasons(), named()
     status = {}
     for rule in read_rules().values():
@@ -142,9 +146,9 @@ def zookeeper_rules_page() -> str:
     return "".join(parts)
 
 
-def _status_cell(rule: str, status: str) -> str:
+def _status_cell(rule_id: str, status: str) -> str:
     reasons = read_reasons()
-    reason = reasons.deviates.get(rule) or reasons.no_test.get(rule)
+    reason = reasons.deviates.get(rule_id) or reasons.no_test.get(rule_id)
     return f"{status}: {reason}" if reason else status
 
 
@@ -157,15 +161,18 @@ def _links(rule: Rule) -> str:
 
 
 def _runs_of_words(text: str) -> set[tuple[str, ...]]:
-    """Return every sequence of QUOTED_WORDS consecutive words; of a shorter text all its words."""
-    # `or 1`: a text without words has no sequence, instead of one empty sequence.
+    """Return every sequence of QUOTED_WORDS consecutive words.
+
+    A text with fewer words has one sequence, all its words; a text without words has none.
+    """
+    # Without `or 1`, a text without words would have the empty sequence.
     words: Sequence[str] = _WORD.findall(text.lower())
     size = min(QUOTED_WORDS, len(words)) or 1
     return {tuple(words[start : start + size]) for start in range(len(words) - size + 1)}
 
 
 def _in_tests() -> Iterator[Place]:
-    """Yield the tests of files that name a rule."""
+    """Yield the tests of each file in which a rule's id stands."""
     for path in sorted(TESTS.rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
         if _ID.search(source) is None:

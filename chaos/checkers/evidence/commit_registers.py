@@ -20,8 +20,8 @@ GIVEN_UP_BY_THE_CLIENT = frozenset({"TIMED_OUT", "DISCONNECTED"})
 class Commit:
     """One commit of one partition. It took effect between `earliest_us` and `latest_us`, or never.
 
-    `row` is the client's row of the answer or the failure. Without one it is the broker's row.
-    `node` is the node of that row.
+    `row` is the client's row of the answer or the failure, or the broker's row if the client has
+    written none. `node` is the node of `row`.
     """
 
     offset: int

@@ -156,7 +156,7 @@ class CoordinatorView:
     # -- one broker ---------------------------------------------------------------------------
 
     def served_since(self, node: str, partition: str) -> TraceRow | None:
-        """Return the load of a broker that serves a partition, None if it does not.
+        """Return the load of a broker that serves a partition, None if the broker does not.
 
         A zombie still serves.
         """
@@ -175,7 +175,7 @@ class CoordinatorView:
         return self._held.get(group_id, {})
 
     def state_at(self, node: str, group_id: str) -> str | None:
-        """Return the state of a group in a broker's memory, None if it is not there."""
+        """Return the state of a group in a broker's memory, None if the group is not there."""
         if node not in self._known.get(group_id, ()):
             return None
         seen = self._states.get((node, group_id))
@@ -210,8 +210,8 @@ class CoordinatorView:
     def coordinator_since_us(self, group_id: str) -> int:
         """Return the time since which the group has its coordinator, 0 if no row shows it.
 
-        This is the end of the coordinator's load. If the broker was replaced and elected again
-        without noticing, it is the time of its LOAD_IGNORED.
+        This is the end of the coordinator's load, or the time of the broker's LOAD_IGNORED if the
+        broker was replaced and elected again without noticing.
         """
         return self._coordinator_since_us.get(group_id, 0)
 
@@ -230,7 +230,7 @@ class CoordinatorView:
     def other_coordinator(self, group_id: str, since_us: int) -> TraceRow | None:
         """Return the load of a replaced coordinator that was alive and served after `since_us`.
 
-        Members may have had it as their coordinator since then.
+        Members may have sent requests to that broker since then.
         """
         current = self.coordinator(group_id)
         return next(

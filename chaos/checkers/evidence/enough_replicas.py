@@ -36,7 +36,7 @@ class EnoughReplicas:
         self._decided: dict[str, TraceRow] = {}  # partition -> the controller's last decision
 
     def observe(self, row: TraceRow, needed: int) -> TooFew | None:
-        """Take a row of REPLICAS_KINDS; return its violation, if it has one.
+        """Take a row of REPLICAS_KINDS; return the violation if the row shows one.
 
         `needed` is the number of replicas that must be in sync.
         """

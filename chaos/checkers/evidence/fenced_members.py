@@ -4,8 +4,9 @@ Kafka 3.9 allows this sequence, because its JoinGroup cannot tell the rightful o
 `group.instance.id` from an impostor (BEHAVIOUR 2.2, a section of docs/kafka/BEHAVIOUR.md):
 1. A static member that comes back gets a new member id. Unless the group is Stable, the id is
    written only with the group's next assignment.
-2. A coordinator that takes over before that loads the old id.
-3. It answers requests with the new id by FENCED_INSTANCE_ID, which ends the application.
+2. Before that assignment another coordinator takes over, and loads the old id.
+3. The new coordinator answers requests with the new id by FENCED_INSTANCE_ID, which ends the
+   application.
 The same can happen in a split brain: the replaced coordinator has the old id, and fences a member
 that asks it again. Schedules of the corpus (files that the tests play) show both cases
 (`static_member_whose_new_id_was_never_stored`, `static_member_fenced_by_a_replaced_coordinator`).
@@ -47,7 +48,7 @@ class _Group:
 
 
 class FencedMembers:
-    """Follows member ids, and finds members that were fenced because a failover lost theirs.
+    """Follows member ids, and finds members that were fenced because a failover lost their id.
 
     The caller keeps `coordinators` and `lost_data` up to date.
     """

@@ -32,7 +32,7 @@ class LateNotices:
         self._newest: dict[tuple[str, int, str], TraceRow] = {}  # (broker, incarnation, partition)
 
     def observe(self, row: TraceRow) -> Overtaken | None:
-        """Take a row of NOTICE_KINDS; return its violation, if there is one."""
+        """Take a row of NOTICE_KINDS; return the violation if the row shows one."""
         if row.leader_epoch is None or row.partition is None:
             return None
         life = (row.node, row.incarnation, row.partition)

@@ -1,4 +1,4 @@
-"""Living consumers of groups, and each one's last report of its state.
+"""Living consumers of groups, and the state that each has reported last.
 
 A consumer is absent while it is dead, and, if it joins late, until the run starts it.
 """

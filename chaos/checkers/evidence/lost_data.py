@@ -6,8 +6,8 @@ documentation, Replication). The allowed loss has these steps:
    the controller does not know it.
 2. The broker's session ends. The controller removes it from each ISR, except where it is the last
    member.
-3. There the broker leads again when it is back. Its lost data is gone from the partition, even if
-   another broker still has the data.
+3. Where the broker was the last member, it leads again when it is back. The data that it lost is
+   gone from the partition, even if another broker still has the data.
 The election of step 3 is a clean one, and the loss is no error of the coordinator.
 """
 

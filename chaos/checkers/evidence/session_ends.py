@@ -15,8 +15,8 @@ An accepted commit restarts the session, too. If a coordinator stores commits of
 
 The limit, counted from the last of these rows, is the sum of
 - the member's session;
-- another session if the member's last request was a JoinGroup or SyncGroup: a static member's may
-  wait for an append, also in a Stable group;
+- another session if the member's last request was a JoinGroup or SyncGroup: the answer to a static
+  member may wait for an append, also in a Stable group;
 - SLACK_US, which after a pause of the broker counts from the end of the pause.
 A broker is not judged while a fault delays its clock or disk.
 """
@@ -80,8 +80,8 @@ _LEAVE_TIMERS_ALONE = frozenset(
         "machine_cut",
     }
 )
-"""Faults that delay no living broker's clock or disk. A fault that is missing here, such as a new
-one, is taken for one that does."""
+"""Faults that delay no living broker's clock or disk. A fault that is missing here counts as a fault
+that delays them, so a new fault excuses too much rather than too little."""
 
 Key = tuple[str, str, str]
 """Broker, group and member id."""

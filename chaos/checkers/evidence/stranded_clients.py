@@ -57,10 +57,10 @@ class StrandedClients:
         self._failures: dict[str, _Failures] = {}  # by consumer
 
     def lost_brokers(self, consumer: str, *, since_us: int, until_us: int) -> frozenset[str]:
-        """Return the only brokers that a stranded consumer knows; empty if it is not stranded.
+        """Return the only brokers that a stranded consumer knows; empty for another consumer.
 
-        It counts as stranded if it was so all the time from `since_us` to `until_us`, and these
-        brokers are down now. Units: microseconds of the run.
+        A consumer is stranded if all its lookups failed from `since_us` to `until_us`, and the
+        brokers that it knows are down now. Units: microseconds of the run.
         """
         failures = self._failures.get(consumer)
         if failures is None or failures.first_us > since_us or failures.last_us < until_us:

@@ -2,8 +2,10 @@
 
 A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
 (which needs no name) as the condition: it gets the state seen before a row of these kinds, and the
-row, and returns True if the row shows the situation. In `seen`, a place is (node, offsets
-partition). A deposed leader, or zombie, does not know yet that another leader was elected.
+row, and returns True if the row shows the situation. A function that decides by the row alone
+begins with `del seen`. The keys of `in_flight` and `believes` are (node, offsets partition), with
+"" for a missing name. A deposed leader, or zombie, does not know yet that another leader was
+elected.
 """
 
 from itertools import pairwise
@@ -21,10 +23,9 @@ from protocol.causes import GroupStateCause, IgnoredCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
 LONG_WAIT_US = 1_000_000
-"""Wait for earlier tasks from which on a load counts as late."""
+"""A load counts as late if it has waited at least this long for earlier tasks of its broker."""
 SOON_AFTER_A_LOAD_US = 1_000_000
-"""Time in which most members have not noticed yet that their coordinator has changed."""
-# In conditions of LEADER_ELECTED rows: `row.peer` is the new leader, "" if there is none.
+"""Within this time, most members have not noticed yet that their coordinator has changed."""
 
 
 class _LoadStartedDetail(msgspec.Struct):
@@ -40,6 +41,7 @@ mark = COORDINATORS.add
 
 
 # -- leadership moves -----------------------------------------------------------------------------
+# In LEADER_ELECTED rows, `peer` is the new leader, "" if there is none.
 
 
 @mark(
@@ -91,9 +93,10 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     elections = seen.elections.get(row.partition or "")
     if elections is None or len(elections) < MAX_KEPT_ELECTIONS:
-        return False  # with this row, fewer than four elections
-    # The three kept elections and this row are three moves, if each elects another leader than the
-    # one before. The time counts from the first move, which is the second election.
+        return False
+    # Three elections are kept (MAX_KEPT_ELECTIONS); this row is the fourth. The four are three
+    # moves, if each elects another leader than the election before. The time counts from the first
+    # move, which is the second election.
     leaders = [*(election.peer for election in elections), row.peer]
     all_moved = all(leader != next_leader for leader, next_leader in pairwise(leaders))
     first_move = elections[1]
@@ -106,6 +109,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LEADER_ELECTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # The last election before this row had elected another broker; the one before had elected the
+    # broker of this row.
     elections = seen.elections.get(row.partition or "")
     return (
         elections is not None
@@ -203,6 +208,7 @@ def _unloaded_from(seen: SeenCluster, row: TraceRow, state: str) -> bool:
     TraceKind.GROUP_LOADED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # Generation 0 is a group that had no members yet; each rebalance adds one.
     del seen
     return detail_of(row).state == "Empty" and (row.generation or 0) > 0
 
@@ -235,6 +241,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.LOAD_COMPLETED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `is_served_by_another` is True only for brokers that are alive.
     return seen.coordinators.is_served_by_another(row.node, row.partition or "")
 
 
@@ -288,7 +295,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.APPEND_COMPLETED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # `attempts` has the appends of deposed leaders; an append's id is its `correlation_id`.
+    # `attempts` has the appends that began at a deposed leader; an append's id is its
+    # `correlation_id`. SUCCEEDED has the values of `error` of an append without an error.
     attempt = (row.node, row.incarnation, row.correlation_id or 0)
     return row.error not in SUCCEEDED and attempt in seen.attempts
 
@@ -299,6 +307,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.REBALANCE_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `believes` has the epoch in which a broker itself believes to lead.
     partition = seen.partition_of(row.group)
     return seen.is_deposed(row.node, partition, seen.believes.get((row.node, partition)))
 

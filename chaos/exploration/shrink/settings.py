@@ -25,7 +25,8 @@ from protocol.config import (
 
 NEVER = frozenset(
     {
-        # With Kafka's default, less of the acknowledged data must survive a fault.
+        # With Kafka's default, less of the acknowledged data must survive a fault: a loss that the
+        # checks report would be allowed.
         "min_insync_replicas",
         "offsets_topic_replication_factor",
         "default_replication_factor",
@@ -41,6 +42,7 @@ NEVER = frozenset(
     }
 )
 """Settings that are never reset to their defaults."""
+# Structs whose fields are settings, in two lines: those of Kafka, and those of this tool.
 _WITH_SETTINGS = (
     *(Guards, JavaSwitches, BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig),
     *(LinkModel, CostModel, StorageModel, GroupDefinition, RunDefinition),
@@ -59,10 +61,10 @@ def unusual_settings(experiment: Experiment) -> tuple[Place, ...]:
 
 
 def with_defaults(experiment: Experiment, places: Sequence[Place]) -> Experiment:
-    """Return `experiment` with the defaults at `places`."""
+    """Return `experiment` with the defaults at `places`, which `unusual_settings` has returned."""
     for place in places:
         holder: msgspec.Struct = at(experiment, place[:-1])
-        # A place of `unusual_settings` always has a default.
+        # `unusual_settings` returns no place of a required field, which would have no default.
         default = next(
             field.default for field in fields_of(type(holder)) if field.name == place[-1]
         )
@@ -93,7 +95,10 @@ def differing_settings(experiment: Experiment, other: Experiment) -> tuple[Place
 
 
 def at(value: Any, place: Place) -> Any:  # noqa: ANN401 - a setting is of any type
-    """Return the value at `place`. Raises: KeyError, IndexError, AttributeError without one."""
+    """Return what `value` has at `place`.
+
+    Raises: KeyError, IndexError or AttributeError if `value` has no such place.
+    """
     for step in place:
         if isinstance(value, tuple):
             value = value[int(step)]
@@ -116,11 +121,15 @@ def with_value(value: Any, place: Place, new: object) -> Any:  # noqa: ANN401 - 
 
 
 def _unusual(struct: msgspec.Struct, place: Place) -> Iterator[Place]:
-    """Yield the places of the fields of one struct, itself at `place`, that are not at defaults."""
+    """Yield the places of a struct's settings that are not at their defaults.
+
+    `place` is the place of the struct itself.
+    """
     for field in fields_of(type(struct)):
         value = getattr(struct, field.name)
-        # A required field has no default. A struct and a list of late members are no settings;
-        # `structs_in` visits them by themselves.
+        # A required field has no default. A field that holds a struct, or the list of the late
+        # members' structs, is no setting: `structs_in` yields these structs, too, and with them
+        # their fields.
         if field.required or field.name == "late_members" or isinstance(value, msgspec.Struct):
             continue
         if not field.is_default(value):

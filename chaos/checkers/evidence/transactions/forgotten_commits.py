@@ -10,8 +10,8 @@
    `scheduleHandleTxnCompletion`).
 
 A pending offset belongs to a transaction without an end; the marker, a record that the transaction
-coordinator has written to the offsets partition, ends it. Schedules of the corpus (files
-that the tests play) show the cases: `failed_append_empties_the_slot_of_the_next_attempt` and
+coordinator has written to the offsets partition, ends it. Schedules of the corpus (files that the
+tests play) show the cases: `failed_append_empties_the_slot_of_the_next_attempt` and
 `end_of_a_transaction_that_comes_behind_a_load`.
 
 In both cases the log has the commit, and the next load of the group shows it. Nothing else excuses
