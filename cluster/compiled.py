@@ -142,8 +142,8 @@ class _CompiledLoader(Loader):
 def _set_own_module(module: ModuleType) -> None:
     """Set `module` as the module of types and type variables that it defines.
 
-    They take their module from the calling frame. A compiled body has no frame, so they found this
-    module, and pickle would look for them here.
+    Such objects take their module from the calling frame. A compiled body has no frame, so they
+    took this module, and pickle would look for them here.
     """
     for value in vars(module).values():
         if isinstance(value, _MADE_BY_CALL) and value.__module__ == __name__:

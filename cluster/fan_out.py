@@ -17,7 +17,7 @@ from typing import NewType, Protocol
 WorkerName = NewType("WorkerName", str)
 """A worker's machine and process, e.g. `10.0.0.3:4711`; a restarted worker has another name."""
 Item = int | tuple[int, ...]
-"""A seed, or its lineage: seeds each of which changes the plan of the one before it. The last one
+"""A seed, or a lineage of seeds: each seed changes the plan of the seed before it, and the last one
 is the item's own."""
 Items = tuple[Item, ...]
 Work = Callable[[Items], bytes]
@@ -70,7 +70,8 @@ class Workers(Protocol):
     def coming(self) -> int:
         """Return the number of workers that are starting.
 
-        A caller waits for them if no idle worker may do its items (a check by another process).
+        A caller waits for them if no idle worker may do its items: a check of an item's answer
+        needs another process than the one that gave the answer.
         """
 
     def give(self, worker: WorkerName, items: Items) -> None:

@@ -26,10 +26,15 @@ class PartitionLog:
     start to end, except for the holes of a compaction, and their leader epochs never fall.
     Invariant: log_start_offset <= recovery_point <= log_end_offset.
     Attributes, to read only: `topic_partition`, `storage`, `log_start_offset`, `log_end_offset`,
-    `high_watermark`, `recovery_point` (end of the records that this broker has flushed), `epochs`
-    (LeaderEpochCache), `producers` (ProducerStates; replaced by a truncation), `truncations` (their
-    number). To set: `flush_interval_messages`, Kafka's flush.messages, None for never;
-    `is_compacted`, whether the topic is compacted, so that the leader's log may have holes.
+    `high_watermark`, `epochs` and
+    - `recovery_point`: end of the records that this broker has flushed;
+    - `producers`: the producers' states, a new object after each truncation;
+    - `truncations`: number of truncations that removed a batch.
+
+    Attributes that the owner may set:
+    - `flush_interval_messages`: Kafka's flush.messages; None: an append never flushes;
+    - `is_compacted`: whether the topic is compacted. Then the batches that `append_as_follower`
+      receives may have holes between them.
     """
 
     __slots__ = (
@@ -128,7 +133,7 @@ class PartitionLog:
     def append_batch_as_leader(self, batch: RecordBatch, *, leader_epoch: int) -> RecordBatch:
         """Append a prebuilt batch at the log end and return it as it was appended.
 
-        The replica has checked the batch, and its producer's state, before.
+        The caller has checked the batch and its producer's state.
         Raises: SimulationError if `leader_epoch` is below the latest.
         Source: Kafka UnifiedLog.appendAsLeader.
         """
@@ -142,8 +147,8 @@ class PartitionLog:
         """Append the leader's batches unchanged: all of them, or none and return an error.
 
         Errors: CORRUPT_MESSAGE for a wrong CRC; UNKNOWN_SERVER_ERROR for batches that do not
-        continue this log. Kafka's follower fails for good then (UnexpectedAppendOffsetException):
-        the two logs differ within one leader epoch.
+        continue this log: the two logs differ within one leader epoch. The replica then stops to
+        fetch until the next leader epoch, as Kafka's does after UnexpectedAppendOffsetException.
         """
         # All checks come before the first append, so that an error changes nothing.
         expected_offset: int = self.log_end_offset
@@ -180,8 +185,9 @@ class PartitionLog:
     ) -> tuple[RecordBatch, ...]:
         """Return batches from `offset` on, as far as they end at or below `up_to`.
 
-        The first batch has `offset`. It may begin before `offset`, or after it if a compaction left
-        no record there. The batches have at most `max_bytes` in all, except that with
+        The first batch is the one that contains `offset`, so it may begin before `offset`. If a
+        compaction left no record there, it is the next batch.
+        The batches have at most `max_bytes` in all, except that with
         `min_one_batch` the first batch is returned with any size. `up_to` is `high_watermark` or
         `log_end_offset`.
         Raises: SimulationError if `offset` is outside the log. The caller checks this before, and
@@ -198,7 +204,8 @@ class PartitionLog:
         found: list[RecordBatch] = []
         bytes_left = max_bytes
         first = bisect_right(self._base_offsets, offset) - 1
-        # `offset` may lie in a hole after this batch. Then the next batch is the first.
+        # `offset` may lie in a hole after this batch. Then the next batch is the first. A batch
+        # that begins at `offset` contains it: this check comes first, because it reads no batch.
         if self._base_offsets[first] != offset and read_batch(first).next_offset <= offset:
             first += 1
         for index in range(first, bisect_left(self._base_offsets, up_to)):
@@ -233,31 +240,34 @@ class PartitionLog:
         if offset < self.log_end_offset:
             length = bisect_right(self._base_offsets, offset) - 1
             new_end = self._base_offsets[length]
-            # If `offset` lies in a hole after this batch, the batch stays.
+            # If `offset` lies in a hole after this batch, the batch stays. As in `read`, the check
+            # that reads no batch comes first.
             if new_end != offset and self.storage.batch(length).next_offset <= offset:
                 length, new_end = length + 1, offset
             self.truncations += 1
             self.storage.truncate(length)
             del self._base_offsets[length:]
             self.log_end_offset = Offset(new_end)
-            # A high watermark that falls is loss of committed records; an unclean election
-            # allows it.
+            # The truncation may remove committed records (after an unclean election). The high
+            # watermark then falls with the log end, to keep the class's invariant.
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
             self._rebuild_producers()
-        # The epochs are cut even if no batch was removed: the epoch of a leader that wrote no
-        # record begins at the log end, and would stay before the next leader's epoch, which begins
-        # at the same offset.
+        # The epochs are cut even if no batch was removed:
+        # 1. This replica led before and wrote no record: its epoch begins at the log end.
+        # 2. As a follower it names that epoch in its Fetch. A leader that lacks the epoch answers
+        #    that the logs diverge there.
+        # 3. If the epoch stayed in the cache, every further Fetch would get this answer again.
         self.epochs.truncate_from_end(self.log_end_offset)
         return self.log_end_offset
 
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
-        """Replace the first `length` batches by `batches`, their remains after a cleaning.
+        """Replace the first `length` batches by `batches`: what a cleaning left of them.
 
         A cleaning is one round of log compaction. It keeps the offsets of the remaining records,
         so the log's end does not move. The new batches are on the disk when this returns.
 
-        Raises: SimulationError if `batches` begin at another offset; OSError.
+        Raises: SimulationError if `batches` begin at another offset; OSError if the disk fails.
         Source: Kafka UnifiedLog.replaceSegments.
         """
         if not batches or batches[0].base_offset != self._base_offsets[0]:
@@ -274,7 +284,8 @@ class PartitionLog:
     def update_high_watermark(self, offset: int) -> bool:
         """Set the high watermark to `offset`, within the log; return whether it changed.
 
-        It may fall: a follower adopts a new leader's high watermark, which may lag behind its own.
+        The high watermark may fall without loss: a new leader may learn it later than a follower,
+        which then adopts the new leader's lower one.
         Source: Kafka UnifiedLog.updateHighWatermark.
         """
         clamped = Offset(max(self.log_start_offset, min(offset, self.log_end_offset)))

@@ -263,8 +263,8 @@ class BrokerApi:
     ) -> None:
         """Refuse partitions that do not exist; pass the other partitions to the coordinator.
 
-        Without any existing partition the coordinator does not get the request. So it does not
-        check the group, either.
+        Without any existing partition the coordinator does not get the request, so the group is
+        not checked, either.
         """
         known, unknown = without_unknown(request, self._cache.contains)
         # Also true if the request named no unknown partition: then `known` is the request itself.

@@ -1,4 +1,4 @@
-"""A broker's connections to other nodes, opened anew when they have ended, and its own identity.
+"""A broker's identity, and its connections to other nodes, opened anew when they have ended.
 
 A purpose is the use of a connection, such as heartbeats: each purpose has its own connection. An
 incarnation is one life of the broker, from a start to its end. The host opens the connections.
@@ -63,9 +63,9 @@ class ControllerChannel:
 
 
 class BrokerChannels:
-    """Connections to the brokers for one purpose, one to each.
+    """One connection to each broker, all for one purpose.
 
-    A broker may be its own peer. As in Kafka, its requests to itself go over its own listener, too.
+    A broker may be its own peer: as in Kafka, a broker's requests to itself go over its listener.
     """
 
     def __init__(self, host: Host, purpose: str) -> None:

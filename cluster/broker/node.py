@@ -172,7 +172,8 @@ class BrokerNode:
             raise SimulationError(f"{self._host.name} is shutting down already")
         self._on_stopped = on_done
         self._host.log("controlled shutdown begins")
-        # Before the heartbeat that asks for it: the controller then removes this broker from ISRs.
+        # This comes before the heartbeat that asks for the shutdown. After that heartbeat the
+        # controller removes this broker from ISRs.
         self._replicas.begin_controlled_shutdown()
         self._shutdown_limit = self._host.after(
             CONTROLLED_SHUTDOWN_TIMEOUT_US, self._give_up_controlled_shutdown

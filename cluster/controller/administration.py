@@ -1,7 +1,7 @@
 """Administrators' requests to the controller: preferred elections, reordered replicas.
 
-The image is the present metadata. A Decision has the records that change it and the response; its
-caller writes the records, and only their replay changes the image.
+The image is the present metadata. A Decision has the response, and the records that change the
+image. The caller of these functions writes the records; only their replay changes the image.
 Source: Kafka `ReplicationControlManager.electLeaders`, `alterPartitionReassignments`.
 """
 

@@ -55,8 +55,8 @@ class BrokerControl:
         """Register a broker's incarnation, fenced; its epoch is the offset of its record.
 
         A new incarnation is refused while the session of the registered incarnation runs, since the
-        latter may be alive. A registered incarnation that asks again gets the same epoch: its first
-        answer was lost.
+        registered one may be alive. If the registered incarnation asks again, it gets the same
+        epoch: the first answer was lost.
         """
         broker_id = BrokerId(request.broker_id)
         registered = self._image.brokers.get(broker_id)
@@ -104,7 +104,7 @@ class BrokerControl:
 
         A broker that wants to stop loses its leaderships and leaves every ISR at the first
         heartbeat that asks for it. The broker may stop once all other active brokers have applied
-        this change: until then their metadata may send clients to it.
+        this change: until then their metadata may send clients to the stopping broker.
         Source: Kafka ReplicationControlManager.processBrokerHeartbeat.
         """
         broker = self._image.brokers.get(BrokerId(request.broker_id))
@@ -242,7 +242,7 @@ class BrokerControl:
         target_isr: tuple[BrokerId, ...],
         is_acceptable_leader: Callable[[BrokerId], bool],
     ) -> None:
-        """Add the record of an ISR and its election to `decision`, if they change the partition.
+        """Add the record that sets an ISR and elects a leader, if it changes the partition.
 
         `target_isr` may be empty: the last member then stays, without being elected.
         """

@@ -5,7 +5,7 @@ changes the image, so a standby that replays the same log can take over. The sof
 of each broker's last heartbeat, and the Fetch requests that wait for the log to grow. The image is
 the metadata as of the log's end. A Decision has records, the response to send after they are
 written, and the reason for the trace. A Result is what the caller has to do: replies, timers and
-trace rows. A session of a broker ends if its heartbeats stop; it is then stale, and is fenced.
+trace rows. If a broker's heartbeats stop, its session ends: the broker is stale, and is fenced.
 Source: Kafka `QuorumController`.
 """
 

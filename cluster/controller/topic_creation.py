@@ -5,7 +5,7 @@ Source: Kafka `ReplicationControlManager.createTopic`, `StripedReplicaPlacer` (w
 DEVIATION: Kafka creates `__consumer_offsets` at its first use, and spreads replicas from a random
 broker on. Here the topics of the spec are created together, and the replicas of partition p begin
 at the p-th broker. For a topic of CreateTopics they begin at the (t + p)-th active broker, where t
-is the number of topics in front of the new one.
+is the number of topics that exist or are created before this topic.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def replica_assignment(
 ) -> tuple[int, ...]:
     """Return the replicas of a new partition, preferred leader first.
 
-    Shape: the explicit assignment if there is one, else brokers (partition + k) mod n.
+    Shape: the explicit assignment if there is one, else broker (partition + k) mod n for replica k.
     """
     if topic.assignments:
         return topic.assignments[partition]
@@ -134,7 +134,7 @@ def _creation(
     records: list[MetadataRecord] = [TopicRecord(name=topic.name)]
     records.extend(topic_config_records(topic.name, settings))
     for index, replicas in enumerate(partitions):
-        # Both ways to assign replicas have made sure that one of them is active.
+        # Both ways to assign replicas have made sure that at least one replica is active.
         isr = tuple(each for each in replicas if image.is_active(BrokerId(each)))
         records.append(
             PartitionRecord(

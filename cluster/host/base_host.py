@@ -272,7 +272,7 @@ class BaseHost(Host):
                 rng_for=self._rng_for_rule,
             )
         gate.set_rules(rules)
-        # Frames that an old rule held may still wait in the gate; then it is not idle yet.
+        # Frames that an old rule held may still wait in the gate: then the gate must stay.
         self._gate = None if gate.is_idle else gate
 
     def reset(self, closes: Sequence[CloseFrame]) -> None:

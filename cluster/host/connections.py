@@ -33,11 +33,12 @@ from protocol.trace import TraceEvent, TraceKind
 UNKNOWN_SERVER_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR.name
 
 _INCARNATION_SHIFT = 32
-"""Connection ids of one incarnation fit into the bits below its number."""
+"""Number of low bits of a connection id that count an incarnation's connections. The bits above
+hold the incarnation's number."""
 
 
 class ConnectionEnd(NamedTuple):
-    """One end of a connection, by the name its own endpoint gives it.
+    """One end of a connection, as the endpoint at this end names it.
 
     `is_client` is True if this end opened the connection.
     """

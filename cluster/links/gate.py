@@ -7,8 +7,8 @@ The gate must not know what carries frames, nor its runtime, which provides `tra
 `after` and the random streams.
 
 How a host uses its gate:
-1. It makes a gate when it gets rules, and drops the gate again if none of them concerns the host
-   and no frame waits. Without a gate, frames go straight between endpoint and network. So a host
+1. It makes a gate when it gets rules, and drops the gate again if no rule concerns the host and no
+   frame waits. Without a gate, frames go straight between endpoint and network. So a host
    without rules pays one test per frame.
 2. It passes every frame of the endpoint to `send`, every frame that arrived to `receive`.
 3. If it learns of the death of a peer's process without a ResetFrame (a broken TCP link), it calls
@@ -97,7 +97,8 @@ class _Waiting:
     def __init__(self, frame: Frame, purpose: str | None, sequence: int) -> None:
         self.frame = frame
         self.purpose = purpose
-        """Purpose at the frame's arrival: its connection may be gone when it is judged again."""
+        """Purpose of the connection at the frame's arrival. The connection may be gone when the
+        frame is judged again."""
         self.sequence = sequence
         self.state = _State.READY
         self.was_cut = False

@@ -50,8 +50,8 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True, tag="slow"):
 class LoseResponses(msgspec.Struct, frozen=True, kw_only=True, tag="lose_responses"):
     """Resets the connections of requests that a server has carried out, before it answers.
 
-    Each server's incarnation loses `count` responses. `errors` limits the rule to responses with
-    one of these names of Kafka's errors ("NONE" is one); empty means every response.
+    Each server's incarnation loses `count` responses. `errors` are names of Kafka's errors ("NONE"
+    is one): only responses with one of them are lost; empty means every response.
     """
 
     count: int = 1

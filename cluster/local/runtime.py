@@ -143,7 +143,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         )
         process = self._hosting()
         # Each connection is counted at its client's end. The second call closes the server's ends,
-        # and would count only those of stopped clients, of which there are none here: `()`.
+        # and counts only those of stopped clients. Here no client is stopped: `()`.
         names = process.reset_client_ends(reset)
         return len(names) + process.reset_server_ends(reset, set(names), ())
 

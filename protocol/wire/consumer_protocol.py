@@ -1,9 +1,10 @@
 """Encoding of subscriptions (in JoinGroup) and assignments (in SyncGroup) of consumers.
 
-The coordinator passes these bytes on; of a subscription it reads only the topics. Numbers are
-big-endian, as everywhere in Kafka. Strings have an int16 length, arrays and bytes an int32 length;
--1 stands for null. Each version appends fields to those of the version before it, so a reader that
-knows fewer versions reads the fields that it knows, and ignores the rest.
+The assignor is the algorithm by which a group's leader computes the assignments from all members'
+subscriptions. The coordinator passes these bytes on; of a subscription it reads only the topics.
+Numbers are big-endian, as everywhere in Kafka. Strings have an int16 length, arrays and bytes an
+int32 length; a length of -1 stands for null. Each version appends fields to those of the version
+before it, so a reader that knows fewer versions ignores the bytes after the fields that it knows.
 Source: Kafka `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`,
 `ConsumerProtocol`; the two kinds of errors: docs/kafka/BEHAVIOUR.md 0.1.
 """
@@ -23,7 +24,7 @@ _INT16_MAX = 32_767
 
 
 class ConsumerProtocolError(ValueError):
-    """Bytes are no subscription or assignment: a length is negative or too large."""
+    """A version is unknown or negative, or a length is negative or too large."""
 
 
 class TruncatedConsumerProtocol(ConsumerProtocolError):
@@ -98,6 +99,7 @@ def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
     version = _checked_version(reader)
     topics = reader.strings()
     user_data = reader.nullable_bytes()
+    # Each argument reads on where the one before it ended, so they stand in the order of the bytes.
     return ConsumerProtocolSubscription(
         topics=topics,
         user_data=user_data,
@@ -112,7 +114,8 @@ def decode_subscribed_topics(data: bytes) -> tuple[str, ...]:
 
     Raises: TruncatedConsumerProtocol, after which the coordinator treats the topics as unknown; any
         other ConsumerProtocolError, which makes the join phase fail.
-    Source: Kafka `GroupMetadata.computeSubscribedTopics`; docs/kafka/BEHAVIOUR.md 4.7 with 0.1.
+    Source: Kafka `GroupMetadata.computeSubscribedTopics`; docs/kafka/BEHAVIOUR.md 4.7, and 0.1 on
+    the errors.
     """
     reader = _Reader(data)
     reader.int16()  # the version, ignored as in Kafka: every version begins with the fields of v0
@@ -135,8 +138,9 @@ def encode_assignment(
 
 
 def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """Return the assignment in `data`, which must not be empty (a member without assignment).
+    """Return the assignment in `data`.
 
+    A member without an assignment has empty bytes, which the caller must not pass.
     Raises: ConsumerProtocolError, TruncatedConsumerProtocol.
     """
     reader = _Reader(data)
@@ -217,6 +221,8 @@ class _Reader:
         return None if length < 0 else self._take(length)
 
     def topic_partitions(self) -> tuple[TopicPartitions, ...]:
+        # The order of evaluation is the order of the bytes: the outer length (of the last line),
+        # then for each element the topic, the inner length and the partitions.
         return tuple(
             TopicPartitions(
                 topic=self._string(),

@@ -107,6 +107,8 @@ class MetadataFetcher:
 
     async def publish_first(self) -> None:
         """Publish the whole cache now, and from then on each change."""
+        # Both are set before the first wait. If `_is_publishing` were False then, a delta that
+        # arrives during the wait would make `run` begin a second publication.
         self._may_publish = self._is_publishing = True
         await self._publish_changes()
 

@@ -70,7 +70,7 @@ class BrokerHeartbeats:
         metadata_offset: Callable[[], int],
         on_caught_up: Callable[[], Awaitable[None]],
     ) -> None:
-        """Create the side of an unregistered broker; heartbeats report `metadata_offset()`."""
+        """Begin unregistered, in state STARTING; heartbeats report `metadata_offset()`."""
         self.state = BrokerState.STARTING
         """Read-only for others."""
         self._host = host
@@ -208,6 +208,8 @@ class BrokerHeartbeats:
 
     async def _pause(self, delay_us: int) -> None:
         """Wait for `delay_us`; a controlled shutdown that begins ends the wait."""
+        # A shutdown that begins during a heartbeat finds no pause that it could end. The flag makes
+        # the pause after this heartbeat end at once.
         if self._next_at_once:
             return
         pausing = self._pausing = self._host.create_future()

@@ -92,7 +92,7 @@ class TopicForwarding:
         self._send(_Forwarded(None, request, self._host.now_us() + FORWARDING_TIMEOUT_US))
 
     def _send(self, forwarded: _Forwarded) -> None:
-        """Send a request to the controller of the channel, or give it up after its deadline."""
+        """Send a request to the channel's controller; after its deadline, give the request up."""
         left_us = forwarded.deadline_us - self._host.now_us()
         if left_us <= 0:
             self._give_up(forwarded)

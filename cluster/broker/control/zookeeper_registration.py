@@ -3,8 +3,8 @@
 Owns the session and the ephemeral znode `/brokers/ids/[b]`, which is created again in each new
 session. No other part of the broker uses ZooKeeper: the controller keeps its own registrations.
 Source: Kafka 1.1 `KafkaHealthcheck`, `ZkUtils.registerBrokerInZk`; docs/kafka, ZK-40.
-DEVIATION: a broker whose earlier session still has the znode waits for that session's end; Kafka's
-ends with an error, and its process manager starts it again.
+DEVIATION: a broker whose earlier session still has the znode waits for that session's end. In
+Kafka such a broker ends with an error, and its process manager starts it again.
 """
 
 from collections.abc import Callable, Sequence

@@ -3,8 +3,8 @@
 Counters count events that the coordinator traces (writes as rows into the run's trace); gauges are
 read at each sample. A sensor keeps what Kafka's Sensor keeps: a count, and samples for rates,
 averages and maxima. None stands for NaN, which Kafka returns before the first load. PurgatorySize
-is the number of waiting operations;
-Kafka's value also includes up to 1,000 completed operations that are not purged yet.
+is the number of waiting operations; Kafka's value also includes up to 1,000 completed operations
+that are not purged yet.
 Source: Kafka `GroupCoordinatorMetrics` (group-coordinator-metrics), `GroupMetadataManager`,
 `DelayedOperationPurgatory`; docs/kafka, BEHAVIOUR 8.3.
 """
@@ -58,8 +58,8 @@ class CoordinatorMetrics:
                 # Count appends, not offsets, like the Scala coordinator. A commit appends all its
                 # offsets at once, but is traced as one event per offset. These events follow each
                 # other and carry the append's correlation id: only the first one is counted.
-                # The events at a transaction's end have no correlation id. They are not counted,
-                # because the append of these offsets, while they were pending, was.
+                # The events at a transaction's end have no correlation id. They are not counted:
+                # the append of their offsets was counted when the offsets became pending.
                 if event.correlation_id not in {None, self._last_commit}:
                     self._last_commit = event.correlation_id
                     self._record("offset-commit")

@@ -2,7 +2,7 @@
 
 A load reads the log up to its end in bounded turns, between which the host handles other events.
 Kafka achieves the same with a separate thread. In virtual time a load takes the time that
-ClusterSpec.costs gives it; in real time it takes its real time. The coordinator returns what the
+ClusterSpec.costs models; in real time no modelled time is added. The coordinator returns what the
 broker has to do as a Result, which `carry_out` carries out.
 Source: Kafka `GroupMetadataManager.scheduleLoadGroupAndOffsets` and `removeGroupsForPartition` (one
 scheduler thread, KAFKA-10614); docs/kafka, BEHAVIOUR 5.4 and 5.5.
@@ -133,8 +133,8 @@ class CoordinatorTasks:
     def _schedule(self, task: _Load | _Unload) -> None:
         """Queue a task; with `late_notices_us` queue it again later, when it may be outdated.
 
-        The coordinator must then ignore it, by its epoch. So a run can show that notices of a
-        leadership may arrive late or twice.
+        The coordinator must ignore an outdated or repeated task (by its leader epoch). So a run can
+        show that notices of a leadership may arrive late or twice.
         """
         self._enqueue(task)
         if self._late_notices_us:
@@ -172,7 +172,7 @@ class CoordinatorTasks:
     async def _load(self, load: _Load) -> None:
         """Load a partition.
 
-        1. The coordinator accepts the load, or ignores it by its epoch.
+        1. The coordinator accepts the load, or ignores it if it is outdated or repeated.
         2. The log is read in turns. Meanwhile the partition's groups answer that they are loading.
         3. The coordinator makes the groups, and serves the partition.
         """

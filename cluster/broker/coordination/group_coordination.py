@@ -115,7 +115,8 @@ class GroupCoordination:
         """Check that the coordinator holds every unanswered group request.
 
         As in Kafka, two kinds of requests are never answered, and may be missing:
-        1. A member sent the request again over another connection, and the later one replaced it.
+        1. A member sent the request again over another connection: the later request replaced
+           the earlier one.
         2. The request is the SyncGroup of a member that was removed.
         """
         waiting = self.coordinator.waiting()
@@ -126,8 +127,8 @@ class GroupCoordination:
                 group = self.coordinator.group(body.group_id)
                 if group is None or body.member_id not in group.members:
                     continue
-            # Requests are in the order of arrival, so a later one of the same sender replaces the
-            # earlier one here, too. A new member has no id yet: each of its requests counts.
+            # Requests are in the order of arrival, so in `latest_requests`, too, a later request of
+            # a sender replaces the earlier one. A new member has no id yet: each request counts.
             if isinstance(body, JoinGroupRequest | SyncGroupRequest):
                 member = body.member_id or body.group_instance_id or f"new {request_id}"
                 latest_requests[envelope.api_key.label, member] = request_id
@@ -190,7 +191,7 @@ class GroupCoordination:
         self._feed(_LogMoved(partition.topic_partition.partition, position))
 
     def _feed(self, outcome: _Outcome) -> None:
-        """Queue an input that an earlier Result caused; handle it now unless one is in progress."""
+        """Queue an input that an earlier Result caused; handle it now unless `carry_out` runs."""
         self._outcomes.append(outcome)
         if not self._is_busy:
             self.carry_out(_EMPTY_RESULT)  # handles the queue

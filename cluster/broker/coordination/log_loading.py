@@ -1,7 +1,7 @@
 """Reading of a log for a coordinator's load, in bounded turns.
 
 Between two turns the host handles other events. In virtual time a turn takes the time that
-ClusterSpec.costs gives it; in real time it takes its real time.
+ClusterSpec.costs models; in real time no modelled time is added.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,8 @@
 """Commit records in an offsets partition from before the run, as on an old cluster.
 
-The first incarnation of each replica's broker writes them to its empty disk. They are equal on
-every replica, and in leader epoch 0. `spec` is one entry of the experiment's preload: the offsets
+The first incarnation of each replica's broker writes the records to the broker's empty disk. The
+records are equal on every replica, in leader epoch 0.
+`spec` is one entry of the experiment's preload: the offsets
 partition, the number of records and of groups, `unreadable` (the last record is UNREADABLE), and
 `deleted`: if not empty, only the offsets of these (group, topic, partition) are committed, and each
 is deleted at the end.

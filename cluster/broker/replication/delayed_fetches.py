@@ -1,9 +1,9 @@
 """Fetches that wait for bytes: Kafka's fetch purgatory.
 
 A follower's Fetch waits for the log to grow, a consumer's Fetch for the high watermark to advance.
-Both end when one of their partitions changes its leader, and after max_wait_ms. A parked Fetch is
-read again at each of these events; the reader uses its first answer (`previous`) to skip partitions
-that have not changed.
+Both waits end when a partition of the Fetch changes its leader, and after max_wait_ms. A parked
+Fetch is read again at each of these events; the reader uses the answer of the first read
+(`previous`) to skip partitions that have not changed.
 """
 
 from cluster.broker.replication.fetch_reader import FetchRead, FetchReader, PartitionKey
@@ -59,7 +59,7 @@ class DelayedFetches:
             self._try_to_complete(fetch)
 
     def high_watermark_advanced(self, partition: TopicPartition) -> None:
-        """Answer the consumers that wait for `partition`, if it has enough for them now."""
+        """Answer the consumers' Fetches that wait for `partition` and have enough bytes now."""
         watchers = self._watchers.get(partition)  # a TopicPartition equals its PartitionKey
         if watchers:
             for request_id in list(watchers):
@@ -70,7 +70,7 @@ class DelayedFetches:
     def check_invariants(self) -> None:
         """Check that `_watchers` has exactly the parked Fetches of consumers.
 
-        Each is found by all its partitions, and no partition leads to an answered one.
+        Each parked Fetch is found by all its partitions; no partition leads to an answered Fetch.
         Raises: InvariantViolation.
         """
         watched = {(request_id, key) for key, ids in self._watchers.items() for request_id in ids}

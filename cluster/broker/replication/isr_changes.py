@@ -45,16 +45,16 @@ class IsrChanges:
         self._sent: dict[TopicPartition, tuple[Partition, IsrProposal]] = {}
         """Proposals of the request in flight."""
         self._refused: dict[TopicPartition, IsrProposal] = {}
-        """The last proposal of each partition that the controller has answered.
+        """By partition: the last proposal that the controller has answered.
 
-        An accepted proposal stays here, too. But if the partition still has it as `isr_in_flight`,
-        the controller has refused it, and newer metadata will decide.
+        An accepted proposal stays here, too. If a proposal here is still the partition's
+        `isr_in_flight`, the controller has refused the proposal, and newer metadata will decide.
         """
         self._is_busy = False
         """A request is in flight, or the pause after a failed one runs."""
 
     def submit(self, partition: Partition, proposal: IsrProposal) -> None:
-        """Send `proposal` with the next request; it replaces an older one of the partition."""
+        """Send `proposal` with the next request, in place of an older one of the partition."""
         self._pending[partition.topic_partition] = (partition, proposal)
         if not self._is_busy:
             self._send()
@@ -62,7 +62,8 @@ class IsrChanges:
     def check_invariants(self, partition: Partition) -> None:
         """Check that a partition's proposal waits to be sent, is sent, or was refused.
 
-        A partition makes no other proposal until then, so a lost one would block its ISR for ever.
+        A partition makes no other proposal before its last one is decided, so a lost proposal would
+        block the partition's ISR for ever.
         Raises: InvariantViolation.
         """
         proposal = partition.isr_in_flight

@@ -1,7 +1,7 @@
 """LogCleaner: compacts a broker's logs, always the log with the largest dirty share next.
 
 The dirty part of a log is the part that no cleaning has read yet. Only Kafka's internal topics are
-compacted: a newer record of one key replaces the older ones. Each broker cleans its own replicas,
+compacted: the newest record of a key replaces its older ones. Each broker cleans its own replicas,
 whether it leads them or not. Cleaning takes no virtual time, because in Kafka a separate thread
 does it. A cleaning reads in turns and yields to the broker's other tasks between them.
 Source: Kafka `LogCleaner`, `LogCleanerManager` (log.cleaner.threads 1, no throttle).
@@ -49,7 +49,7 @@ class LogCleaner:
         self._logs = logs
         self._topic_config = topic_config
         self._first_dirty: dict[TopicPartition, Offset] = {}
-        """Offset at which the last cleaning of each log ended: its dirty part begins there."""
+        """By log: the offset at which the last cleaning ended, and the dirty part begins."""
         self._segments: dict[TopicPartition, Segments] = {}
         """How Kafka would cut each log into segments: only closed segments are cleaned."""
 

@@ -70,7 +70,7 @@ class LogFlusher:
         self._host.after(first_us, self._write_back)
 
     def configure(self, log: PartitionLog) -> None:
-        """Apply its topic's flush settings to a log, and begin to watch its flushes."""
+        """Give a log the flush settings of its topic, and begin to watch the log's flushes."""
         self._last_flushes[log.topic_partition] = _LastFlush(
             recovery_point=log.recovery_point, at_us=self._host.now_us()
         )
@@ -112,8 +112,8 @@ class LogFlusher:
     def _last_flush(self, log: PartitionLog, now_us: int) -> _LastFlush:
         """Return the last flush of `log`; as in Kafka, its opening counts as the first.
 
-        The time of a flush that the log itself did (by the number of records) is not known. It is
-        the time of the check that sees it.
+        The time of a flush that the log itself did (by the number of records) is not known. The
+        time of the check that sees the flush counts instead.
         """
         last = self._last_flushes.get(log.topic_partition)
         if last is None:  # `configure` was not called for this log

@@ -11,7 +11,7 @@ partition; unlike there, the requests still contain all partitions. A partition 
 All quiet partitions of a topic share one time of the follower's last Fetch, so that one assignment
 counts the Fetch for all of them. A partition that is read keeps a time of its own. A partition that
 is not quiet is called stirred. The FollowerState is what the leader's partition knows of a
-follower; the time of its last Fetch decides whether it is in sync.
+follower; the time of the last Fetch decides whether the follower is in sync.
 """
 
 from collections.abc import Iterator, Mapping
@@ -105,7 +105,7 @@ class QuietTopic:
                 follower.count_alone()
 
     def whole_answer(self) -> FetchableTopicResponse:
-        """Return the answer if all partitions are quiet; the same object until one changes."""
+        """Return the answer if all partitions are quiet: one object until a partition changes."""
         if self._whole is None:
             self._whole = FetchableTopicResponse(
                 topic=self.topic.topic, partitions=tuple(self.answers)

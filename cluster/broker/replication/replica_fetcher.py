@@ -1,9 +1,9 @@
 """Fetches of followers: one coroutine for each broker from which this broker follows partitions.
 
-Each coroutine sends one Fetch, a long poll, for all partitions that it follows from its source
-broker, and passes the answers to the Partitions. A position is what a request says of a partition:
-fetch offset and leader epoch. A partition has news if its answer has records, an error, a diverging
-epoch (the follower must truncate) or another high watermark.
+Each coroutine has one source broker. It sends one Fetch, a long poll, for all partitions that are
+followed from there, and passes the answers to the Partitions. A position is what a request says of
+a partition: fetch offset and leader epoch. A partition has news if its answer has records, an
+error, a diverging epoch (the follower must truncate) or another high watermark.
 Source: Kafka `ReplicaFetcherThread`, `AbstractFetcherThread`, `ReplicaFetcherManager`
 (num.replica.fetchers 1).
 DEVIATION: each request names all partitions; there are no fetch sessions.
@@ -79,7 +79,7 @@ class ReplicaFetcher:
 
     Most partitions have nothing new in most answers. In virtual time messages are passed by
     reference, so positions and answers that did not change are the same objects as before. Both
-    ends compare them by identity first, and skip them.
+    ends compare by identity first, and skip the unchanged ones.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class ReplicaFetcher:
             timer.cancel()
 
     def _delay_all(self) -> None:
-        """Leave out all followed partitions for the backoff; those left out already keep their end.
+        """Leave out all followed partitions until the backoff ends, or until an end set before.
 
         Source: Kafka AbstractFetcherThread.processFetchRequest, when the request itself failed.
         """
@@ -212,8 +212,8 @@ class ReplicaFetcher:
     def _ask_anew(self, topic: str) -> None:
         """Forget the positions and the answers of `topic`.
 
-        The next request makes its positions anew, and its answers are handled even if they are the
-        same objects as before.
+        The next request then has new positions. The answers to it are handled even if they are the
+        same objects as earlier answers.
         """
         self._positions.pop(topic, None)
         self._known.pop(topic, None)

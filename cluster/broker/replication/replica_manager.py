@@ -158,7 +158,8 @@ class ReplicaManager:
     def watch_offsets_logs(self, log_moved: Callable[[Partition], None]) -> None:
         """Call `log_moved` for partitions of `__consumer_offsets` at the end of each input.
 
-        It is called for those whose log end, high watermark or leadership may have changed.
+        `log_moved` gets the partitions whose log end, high watermark or leadership may have
+        changed.
         """
         self._log_moved = log_moved
 
@@ -431,8 +432,8 @@ class ReplicaManager:
     def complete_delayed(self) -> None:
         """Complete the delayed appends and fetches that are ready, until none is.
 
-        Called at the end of an input: in its middle, an answer would have only a part of its
-        effects. A completion may be an input of its own, whose call returns at once.
+        Called at the end of an input: in the middle of the input, an answer would show only a part
+        of its effects. A completion may be an input of its own, whose call returns at once.
         """
         if self._is_completing:
             return
@@ -465,7 +466,7 @@ class ReplicaManager:
     # -- fetches --
 
     def fetch(self, request_id: RequestId, request: FetchRequest) -> None:
-        """Answer a Fetch of a follower or a consumer, at once or when there is enough for it.
+        """Answer a Fetch of a follower or a consumer: at once, or when enough bytes have come.
 
         DEVIATION: there are no fetch sessions (KIP-227). A client that asks for one gets session id
         0 and whole answers, as from a broker whose cache of sessions is full.

@@ -27,7 +27,7 @@ from protocol.messages.transaction import (
 from protocol.records.control import EndTransactionMarker
 
 OnCompleted = Callable[[int, tuple[int, ...], bool], None]
-"""Takes a producer id, the offsets partitions with its marker, and True if it commits."""
+"""Takes a producer id, the offsets partitions with its marker, and True if the marker commits."""
 
 
 class _Answer:

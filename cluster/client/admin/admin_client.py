@@ -157,7 +157,7 @@ class AdminClient:
     ) -> GroupListings:
         """Return the groups of every live broker, or of `broker`; empty filters select all.
 
-        A broker that loads is asked again; if it loads until the end, its last list counts.
+        A broker that loads is asked again; if the time ends before the load, its last list counts.
         Raises: TimeoutError if no broker names the live brokers.
         """
         groups_by_broker: dict[BrokerId, tuple[ListedGroup, ...]] = {}
@@ -482,7 +482,7 @@ def _final(outcome: V | ClientError) -> V | ClientError:
 
 
 def _only(outcomes: Mapping[str, dict[K, ErrorCode] | ClientError]) -> dict[K, ErrorCode]:
-    """Return the outcome of the only group. Raises: ClientError if it is one."""
+    """Return the outcome of the only group. Raises: the outcome, if it is a ClientError."""
     (outcome,) = outcomes.values()
     if isinstance(outcome, ClientError):
         raise outcome

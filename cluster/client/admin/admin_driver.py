@@ -94,8 +94,8 @@ class Ask(Generic[K, V, A]):
 class AdminDriver:
     """The requests of one administrative act, within `default.api.timeout.ms` (60 s) in all.
 
-    Units: `timeout_ms` is another limit for the whole act. A single request then takes a third of
-    it at most, so that after a silent broker there is time to ask another.
+    Units: `timeout_ms`, if given, replaces this limit. A single request then takes a third of
+    `timeout_ms` at most, so that after a silent broker there is time to ask another.
     """
 
     def __init__(self, host: Host, cluster: ClusterSpec, *, timeout_ms: int | None = None) -> None:
@@ -120,7 +120,7 @@ class AdminDriver:
         self._controllers = tuple(
             KnownNode(controller.name, ADMIN) for controller in cluster.controllers
         )
-        # Controller that the next request goes to; after a failure it is the following one.
+        # Index of the controller that the next request goes to; a failure moves it on by one.
         self._controller_index = 0
 
     async def ask_controller(

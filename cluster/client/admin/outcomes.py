@@ -222,7 +222,7 @@ def offset_deletion_outcomes(
 def leave_outcomes(
     response: LeaveGroupResponse, _broker: BrokerId, keys: tuple[str, ...]
 ) -> Mapping[str, dict[str, ErrorCode] | ClientError]:
-    """Return the error code of each member that was to leave, by instance id if it has one."""
+    """Return the error code of each member that was to leave, by instance id or else member id."""
     refused = failure(response.error_code)
     if refused is not None:
         return dict.fromkeys(keys, refused)

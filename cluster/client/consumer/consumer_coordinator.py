@@ -162,7 +162,7 @@ class ConsumerCoordinator:
     ) -> None:
         """Create a coordinator outside the group. `auto_commit` is None if it is switched off."""
         self.assigned_under = Generation()
-        """Generation that assigned the current partitions; their revocation is traced under it."""
+        """Generation that assigned the current partitions, for the trace of their revocation."""
         self._host = host
         self._config = config
         self._membership = membership

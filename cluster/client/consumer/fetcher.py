@@ -108,7 +108,7 @@ class Fetcher:
         """
         by_leader: dict[NodeName, list[tuple[AssignedPartition, FetchPartition]]] = {}
         held_until_us: int | None = None
-        # One check per leader and call, however many partitions it leads.
+        # One check per leader and call, however many partitions the leader has.
         available: dict[NodeName, bool] = {}
         for partition, state in self._subscription.assigned.items():
             position = state.position

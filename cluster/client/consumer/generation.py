@@ -54,7 +54,7 @@ class Generation(NamedTuple):
 class StateReason:
     """Reason of a change of state, as a MEMBER_STATE row shows it.
 
-    `text` is for people and may be empty; after a reset the next JoinGroup sends it as its reason.
+    `text` is for people and may be empty; after a reset the next JoinGroup sends `text` as reason.
     `api` is the request whose answer invalidated the generation. `error` is the error in that
     answer, or the error that ended the application.
     """

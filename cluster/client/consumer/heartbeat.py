@@ -141,11 +141,11 @@ class Heartbeat:
         return due_us if poll_deadline_us is None else min(due_us, poll_deadline_us)
 
     def _look_up(self) -> None:
-        """Begin a lookup or join the one in flight; abandon one that already was in flight before.
+        """Begin a lookup or join the one in flight; abandon the one that the last call awaited.
 
-        The asked node may be silent. Once its lookup is abandoned, the next one goes to a node with
-        fewer requests in flight. Kafka's thread abandons any lookup that it finds in flight, but
-        its checks come later than this task's.
+        The asked node may be silent. Once the lookup is abandoned, the next lookup goes to a node
+        with fewer requests in flight. Kafka's thread abandons any lookup that it finds in flight,
+        but that thread checks later than this task.
         """
         lookup = self._discovery.lookup()
         if lookup is not self._awaited_lookup:

@@ -4,8 +4,8 @@ Owns the need to rejoin and the join in flight. Handlers run when an answer arri
 application is busy. Work that needs the application (revoke, assign) waits for its next poll. A
 `Subscriber` computes assignments. The join is one JoinGroup and the SyncGroup after it; its value
 is the member's assignment, as bytes.
-An error about a generation resets the member only if its generation is still `sent`, the one that
-the request carried: a late answer must not reset a newer generation.
+An error about a generation resets the member only if the member's generation is still `sent`, the
+generation that the request carried: a late answer must not reset a newer generation.
 Source: Kafka AbstractCoordinator; docs/kafka, BEHAVIOUR 7.3.
 """
 

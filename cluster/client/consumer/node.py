@@ -1,15 +1,15 @@
 """The consumer node: an application that polls, processes, and commits what it has processed.
 
 The application repeats the one with which Kafka was measured (docs/kafka, MEASURED_FAILOVER
-set-up). It polls with `poll_timeout_ms`, takes `process_us` per record (drawn for each record, if
-it has a spread), and every `commit_interval_ms` commits its positions asynchronously, with one
-commit in flight. When partitions are revoked it first commits synchronously, as an ordinary
-rebalance listener does; when they are lost it cannot.
+set-up). It polls with `poll_timeout_ms`, takes `process_us` per record (drawn for each record if
+the time has a spread), and every `commit_interval_ms` commits its positions asynchronously, with
+one commit in flight. When partitions are revoked, the application first commits synchronously, as
+an ordinary rebalance listener does; when they are lost, it cannot commit.
 Records count as consumed once they are processed, so a consumer that dies between processing and
 commit causes duplicates.
 A turn is one cycle of the application: poll, process, commit. A poll of Kafka's application ends
-after `poll_timeout_ms` without records, and is repeated; here one call of `poll` stands for many of
-them, so the code computes when they would have begun and ended.
+after `poll_timeout_ms` without records, and is repeated; here one call of `poll` stands for many
+polls of Kafka's, so the code computes when those would have begun and ended.
 """
 
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class ConsumerNode:
         self.close()
 
     def report(self, status: ClusterStatus) -> None:
-        """Write the state of this member, as it knows it, into `status`."""
+        """Write the state of this member, as the member itself knows it, into `status`."""
         consumer = self._consumer
         coordinator = consumer.coordinator
         status.members[self._host.name] = MemberStatus(

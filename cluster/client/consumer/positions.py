@@ -4,7 +4,8 @@ Owns the OffsetFetch and ListOffsets requests of the current assignment. Answers
 assignment are dropped. A "reset" sets the position that `auto.offset.reset` demands: the beginning
 or the end of the log, as the partition's leader reports it. An AssignedPartition (`state`) is one
 partition of the current assignment. It is initializing while it has neither a position nor
-`needs_reset`; the latter is set if no offset is committed, or if the leader does not have it.
+`needs_reset`. The flag `needs_reset` is set if no offset is committed, or if the leader's log does
+not have the offset.
 Source: Kafka ConsumerCoordinator.initWithCommittedOffsetsIfNeeded,
 OffsetFetcher.resetPositionsIfNeeded; docs/kafka, BEHAVIOUR 7.5.
 """

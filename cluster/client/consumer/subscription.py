@@ -1,8 +1,8 @@
 """A consumer's assigned partitions, and its position in each.
 
-Owns positions; `positions` sets the first one, `fetcher` advances it. Each assignment creates new
-partition objects. The answer to a request from before a rebalance refers to an old object, and is
-dropped.
+Owns positions: the module `positions` sets the first position of a partition, `fetcher` advances
+it. Each assignment creates new partition objects. The answer to a request from before a rebalance
+refers to an old object, and is dropped.
 Source: Kafka SubscriptionState.
 """
 

@@ -1,7 +1,7 @@
 """Futures whose listeners run at once, and the wakeup of one waiting coroutine.
 
-A host is what runs a node: its clock (`now_us`), its timers (`after`) and its own futures, of which
-a Wakeup uses one to wait.
+A host runs a node. It provides a clock (`now_us`), timers (`after`) and futures; a Wakeup waits for
+one of these futures.
 Rejected: asyncio's futures. They call their listeners one loop turn later. Kafka's handlers run
 when the answer arrives, and their order is part of the protocol: the handler of a late error must
 see the generation as it was at that moment.
@@ -58,7 +58,7 @@ class RequestFuture(Generic[T]):
         self._finish()
 
     def add_listener(self, listener: Callable[["RequestFuture[T]"], None]) -> None:
-        """Call `listener` with this future when it is done, or now if it is."""
+        """Call `listener` with this future when it is done; at once if it is done already."""
         if self.is_done:
             listener(self)
         else:

@@ -233,7 +233,7 @@ class Metadata:
     def _forget_topic(self, topic: MetadataResponseTopic) -> bool:
         """Forget a topic that a broker does not know; return True if it was known.
 
-        The leader of a group that reads the topic then sees that its metadata has changed.
+        The leader of a group that reads the topic then sees that the topic's metadata has changed.
         Source: Kafka `Metadata.handleMetadataResponse`: only entries of the answer are kept.
         """
         count = self._partition_counts.pop(topic.name, 0)

@@ -5,8 +5,9 @@ is "held back": the client does not connect to it. Must not know what the reques
 
 As in Kafka's client, fetches, lookups and metadata requests to a node share one connection, so a
 lookup waits behind a parked Fetch. The coordinator has a separate connection (in Kafka it is a node
-of its own, with id `Integer.MAX_VALUE - id`). Bootstrap servers have one each, used until the
-brokers are known. Once they are, least_loaded_node considers neither of these two kinds.
+of its own, with id `Integer.MAX_VALUE - id`). Each bootstrap server has a connection, used until
+the brokers are known. From then on, least_loaded_node considers neither the coordinator's
+connection nor those of the bootstrap servers.
 Source: Kafka NetworkClient, ClusterConnectionStates, ConsumerNetworkClient.
 """
 
@@ -46,9 +47,9 @@ class KnownNode(NamedTuple):
 class _ConnectionState:
     """State of one (node, purpose) over all its connections.
 
-    `failures` counts ends of connections since one last opened, `setup_failures` attempts that did
-    not open. Times are on the host's clock. `retry_at_us` ends the backoff. `last_attempt_us` is -1
-    before the first attempt. `was_open`: the opening of the current connection has been noted.
+    `failures` counts ends of connections since the last opening, `setup_failures` attempts that
+    did not open. Times are on the host's clock. `retry_at_us` ends the backoff. `last_attempt_us`
+    is -1 before the first attempt. `was_open`: the opening of the current connection was noted.
     """
 
     connection: Connection | None = None

@@ -5,7 +5,8 @@ in flight, so that retries keep the order. Source: Kafka RecordAccumulator, Send
 Without enable.idempotence a batch that is sent again after a lost answer may be in the log twice.
 With it, a batch has an identity: producer id, producer epoch, and the sequence number of its first
 record. To drain the queues means to send the first batch of each partition, if it is ready.
-DEVIATION: with acks=0 the producer waits for an answer and ignores its error; Kafka's sends none.
+DEVIATION: with acks=0 the producer waits for an answer and ignores its error; Kafka's broker sends
+no answer.
 """
 
 from collections import deque

@@ -246,7 +246,7 @@ class TransactionalProducer:
         return node.name
 
     async def _abort(self) -> None:
-        """Abort the transaction if one has begun; a closed producer leaves it to its timeout."""
+        """Abort the transaction if one has begun; a closed producer lets it time out instead."""
         try:
             await self._retry(FOREVER_US, lambda: self._end(is_commit=False))
         except ProducerFencedError as error:

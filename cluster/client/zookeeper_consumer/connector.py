@@ -1,7 +1,7 @@
 """The high-level consumer on ZooKeeper: registration, listeners, the watcher's thread, commits.
 
-A connector begins with a new session and ends with the shutdown. Listeners only set a flag, and one
-thread, the watcher executor, rebalances when it is set. So any number of notifications during a
+A connector begins with a new session and ends with the shutdown. Listeners only set a flag. One
+thread, the watcher executor, rebalances if the flag is set. So any number of notifications during a
 rebalance cause one further rebalance (ZK-30). Ids such as ZK-30 name rules in
 docs/kafka/ZOOKEEPER_CONSUMER.md. In a rebalance the consumer releases its partitions, reads the
 group, computes its share and claims it. A registration is the ephemeral znode of a consumer. A
@@ -68,7 +68,7 @@ class ZooKeeperConsumerConnector:
         }
         """Queue of each topic's stream; with a filter one stream reads all topics."""
         self._topics: list[str] = list(spec.topics) if topic_filter is None else []
-        """Topics whose data is watched; with a filter those that it allows."""
+        """Topics whose data is watched; with a filter, the topics that the filter allows."""
         is_kafka = spec.config.offsets_storage == "kafka"
         self.offsets = OffsetStore(
             self.member, OffsetManagerChannel(self.member) if is_kafka else None

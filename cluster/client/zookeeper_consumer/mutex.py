@@ -22,8 +22,8 @@ class Mutex:
             return
         waiter = self._host.create_future()
         self._waiters.append(waiter)
-        # `__aexit__` passes the lock to this waiter without releasing it. If it released it first,
-        # a coroutine that came later could take it before this one runs.
+        # `__aexit__` passes the lock to this waiter without a release. After a release, a coroutine
+        # that came later could take the lock before this waiter runs.
         await waiter
 
     async def __aexit__(

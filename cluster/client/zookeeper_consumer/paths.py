@@ -66,8 +66,8 @@ def has_filter(registered: str) -> bool:
 def streams_of(registered: str, topics: Iterable[str] = ()) -> dict[str, int]:
     """Return a registration's number of streams for each topic.
 
-    `topics` are all existing topics, needed only for a registration with a filter, which reads
-    those that it allows.
+    `topics` are all existing topics. Only a registration with a filter needs them: it reads the
+    topics that the filter allows.
     """
     content = json.loads(registered)
     streams: dict[str, int] = content["subscription"]
