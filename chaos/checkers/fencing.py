@@ -251,7 +251,8 @@ class Fencing(Checker):
     def _explain_cut(self, cut: TraceRow, partition: str) -> list[TraceRow]:
         """Return the rows that explain a truncation.
 
-        These are the ISR before it, the leader of the epoch that caused it, and its own row.
+        These are the row of the ISR before the truncation, the row of the leader in whose epoch the
+        broker truncated its log, and `cut` itself.
         """
         epoch = self._epochs.get(partition, {}).get(cut.leader_epoch or 0)
         leader = None if epoch is None else epoch.leader_row
@@ -300,7 +301,7 @@ class Fencing(Checker):
         self._lower_start(epoch, row, row.offset)
 
     def _lower_start(self, epoch: _Epoch, row: TraceRow, offset: int | None) -> None:
-        """Set the epoch's start to `offset` if it is unknown or higher."""
+        """Set the epoch's start to `offset` if the start is unknown or higher."""
         if offset is not None and (epoch.start_offset is None or offset < epoch.start_offset):
             epoch.start_offset, epoch.start_row = offset, row
 

@@ -129,7 +129,8 @@ class Generations(Checker):
         self._instances: dict[str, str] = {}  # member id -> group.instance.id
         # (node, group, generation) -> the generations of this number at the node, newest last
         self._begun_at: dict[tuple[str, str, int], list[_Begun]] = {}
-        self._deaths: dict[str, int] = {}  # group -> its deaths; after one, numbers start again
+        # group -> number of its deaths; after a death, generation numbers start again
+        self._deaths: dict[str, int] = {}
         # (group, generation) -> leader epoch in which the generation began -> its lineage
         self._begun: dict[tuple[str, int], dict[int, Lineage]] = {}
         # (group, lineage) -> generation -> owners of partitions
@@ -335,12 +336,14 @@ class Generations(Checker):
     # -- owners -------------------------------------------------------------------------------
 
     def _inherit(self, row: TraceRow, group_id: str, generation: int, lineage: Lineage) -> None:
-        """Give a loaded generation the lineage of the newest epoch, up to its own, that began it.
+        """Give a loaded generation the lineage of the tenure that began it.
 
-        Without one it gets the loading tenure as its lineage.
+        If several tenures began a generation of this number, the newest counts whose epoch is not
+        newer than the load's. If none did, the loading tenure is the lineage.
+
         A generation that was never acknowledged may be loaded, too: a load also reads records above
         the high watermark (BEHAVIOUR 5.4). The schedule
-        `generation_begun_again_and_never_acknowledged` of the corpus shows it.
+        `generation_begun_again_and_never_acknowledged` of the corpus shows this case.
         """
         begun = self._begun.get((group_id, generation), {})
         older = max((epoch for epoch in begun if epoch <= lineage[2]), default=None)

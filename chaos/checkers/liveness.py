@@ -228,7 +228,7 @@ class Liveness(Checker):
             group.live_us = row.time_us
 
     def _check_application_end(self, row: TraceRow) -> None:
-        """Note that an error ended a consumer's application, and report it unless settings ask so.
+        """Note that an error ended a consumer's application; report an end that no setting allows.
 
         From now on the consumer is not expected in its group.
         """
@@ -398,7 +398,7 @@ class Liveness(Checker):
         )
 
     def _judge_groups(self, healed: TraceRow) -> _Judgement:
-        """Judge every group: by the time at which it was live again, else by its present state."""
+        """Judge every group by when it was live again; if it never was, by its present state."""
         healed_us = healed.time_us
         # The row that made a group live has a consumer's or a coordinator's clock; the row of the
         # healing has the driver's. So the clock error is added.
@@ -493,7 +493,8 @@ class Liveness(Checker):
     def _excuse_of_stranded(self, group_id: str, watched_until_us: int) -> _Excuse | None:
         """Return the excuse given by members that know only brokers which are lost for good.
 
-        The others must be live without them. A group of stranded members alone needs nothing more.
+        The group must be live without these members. A group of stranded members alone needs
+        nothing more.
         """
         healed_us = 0 if self._healed is None else self._healed.time_us
         present = self._present(group_id)

@@ -221,7 +221,7 @@ class NeedlessRebalance(Checker):
             group.happened.append(row)
             return
         if row.error is None:
-            return  # it rejoins because its coordinator began a rebalance
+            return  # the member rejoins because its coordinator began a rebalance
         coordinator = self._believed_coordinator.get(row.node, "")
         partition = group.expected.offsets_partition
         is_half = self._half_loads.answers_from_half(coordinator, partition)
@@ -256,7 +256,7 @@ class NeedlessRebalance(Checker):
                 self._remember_if_coordinators(group, group_id, row)
 
     def _remember_if_coordinators(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Remember a row of the coordinator, or of one that does not know that it is replaced."""
+        """Remember a row of the coordinator or of a zombie; ignore rows of other brokers."""
         is_coordinator = row.node == self._coordinators.coordinator(group_id)
         if is_coordinator or self._coordinators.is_zombie(group_id, row.node):
             group.happened.append(row)
@@ -264,7 +264,7 @@ class NeedlessRebalance(Checker):
     def _report_early_expiry(self, group: _Group, group_id: str, expired: TraceRow) -> bool:
         """Report an expiry sooner than a session after the broker last heard the member.
 
-        Returns True if it was reported, also below.
+        Returns True if the expiry was reported.
         """
         heard = group.heard.get((expired.node, expired.member or ""))
         load = self._load_of(group_id, expired.node, expired.member)
@@ -279,8 +279,8 @@ class NeedlessRebalance(Checker):
         )
         if last is None:
             return False
-        # Both rows have the same clock. The error allows for the delay with which a busy machine
-        # reads it.
+        # Both rows have the same clock. The clock error allows for the delay with which a busy
+        # machine reads this clock.
         silent_us = expired.node_time_us - last.node_time_us
         if silent_us >= group.expected.eviction_us - self.context.clock_error_us:
             return False
@@ -325,8 +325,8 @@ class NeedlessRebalance(Checker):
     def _is_calm(self, group: _Group, expired: TraceRow) -> bool:
         """Return True if a Stable member was silent although nothing had been broken for long."""
         stated = self._presence.stable_as(expired.member)
-        # One request may have been lost with the last fault, and takes its timeout to fail. After
-        # that the member has a whole session for the next one.
+        # One request may have been lost with the last fault; the member notices this after the
+        # request's timeout. Then the member has a whole session for the next request.
         calm_us = group.expected.session_timeout_us + group.expected.request_timeout_us
         since_us = expired.time_us - calm_us - self.context.clock_error_us
         return stated is not None and stated.time_us < since_us and not self._faults.since(since_us)

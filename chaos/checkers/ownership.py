@@ -48,7 +48,7 @@ AFTER_HEALING_MS = "longest_part_of_an_overlap_after_everything_was_healed_ms"
 
 @dataclass(slots=True)
 class _Overlap:
-    """Two owners of one partition at the same time: `older` was assigned it first."""
+    """Two owners of one partition at the same time; `older` got the partition first."""
 
     older: TraceRow
     newer: TraceRow
@@ -337,7 +337,7 @@ class Ownership(Checker):
 
     @staticmethod
     def _load_by(group: _Group, newer: TraceRow) -> TraceRow | None:
-        """Return the load of the coordinator that assigned `newer`, None if the trace lacks it."""
+        """Return the load of the coordinator that assigned `newer`; None if there is no row."""
         if newer.peer is not None:
             return group.loads.get(newer.peer)
         return max(group.loads.values(), key=lambda load: load.leader_epoch or 0, default=None)
@@ -385,7 +385,7 @@ class Ownership(Checker):
         ended_us: int,
         end: TraceRow | None,
     ) -> None:
-        """Record and judge an overlap that is over. `end` is None if the run ended before it."""
+        """Record and judge an overlap. `end` is None if the overlap lasted until the run's end."""
         if ended_us - overlap.began_us <= self.context.clock_error_us:
             return  # within the error of the clocks, the older owner may have revoked first
         older, newer = overlap.older, overlap.newer
@@ -483,8 +483,8 @@ class Ownership(Checker):
 def _was_assigned_by_zombie(older: TraceRow, removal: TraceRow | None, group: _Group) -> bool:
     """Return True if the coordinator that assigned `older` had been replaced before.
 
-    A coordinator that is replaced during a pause then still answers the requests that waited for
-    it, before it learns of its replacement.
+    A coordinator that is replaced during its pause answers the requests that waited meanwhile
+    before it learns of its replacement.
     """
     if removal is None or older.peer in {None, removal.node}:
         return False

@@ -51,7 +51,7 @@ class _Jump:
 
 @dataclass(slots=True)
 class _Partition:
-    """Records that one group has processed of one partition, and its positions there."""
+    """Records that one group has processed of one partition, and its members' positions there."""
 
     processed: IntervalSet = field(default_factory=IntervalSet)
     by_owner: dict[Owner, IntervalSet] = field(default_factory=dict)

@@ -25,8 +25,8 @@ group: the others must take over its partitions.
    transaction may never end, and the offset stays unstable.
 
 A wait is excused by name if the group's running members know only brokers that are lost for good
-(`stranded_clients`); of a partition with readers, these alone count. Each excuse is counted once
-for each partition.
+(`stranded_clients`). If the partition has readers, only the readers must be stranded. Each excuse
+is counted once for each partition.
 
 A run with a `recovery_timeout` continues until each partition has a reader, and each partition that
 was written to since healing was also read since then.
@@ -194,9 +194,9 @@ class Readers(Checker):
             read.unread = row
 
     def _judge_all(self, row: TraceRow, *, is_last: bool = False) -> None:
-        """Judge all waits of the groups that this row disturbs, by the state before it.
+        """Judge all waits of the groups that this row disturbs, by the state before the row.
 
-        The evidence has observed the row already; `_quiet_us` still has the state before it.
+        The evidence has observed the row already; `_quiet_us` still has the state before the row.
         """
         for group_id, reads in self._reads.items():
             quiet_us = self._quiet_us[group_id]

@@ -6,7 +6,7 @@ hold. Each wait begins with the last row that restarts it, and has a bound:
 1. A partition has a leader, and its ISR has every replica whose broker is unfenced. Bound:
    `isr_recovery_us` of the context, from the last of healing, the election of another leader, and
    the unfencing of a replica's broker.
-2. The preferred leader leads again, if `auto.leader.rebalance.enable` is set and it is in the ISR.
+2. The preferred leader leads again, if it is in the ISR and `auto.leader.rebalance.enable` is set.
    Bound: twice `leader.imbalance.check.interval.seconds`, because another controller restarts the
    interval, plus ANSWER_US. Judged only if a run may wait that long.
 3. A transaction that its producer does not end is aborted. Bound: the longest
@@ -285,8 +285,9 @@ class Recovery(Checker):
     def _cannot_end_transactions(self, partition: str) -> bool:
         """Return True if no coordinator can end the transactions of `partition`.
 
-        Either its data is lost, or it has no leader because its last in-sync replica stays away.
-        If another replica could lead it, `_lacking` has it, which is a finding of its own.
+        Either the partition lost data, or it has no leader because its last in-sync replica stays
+        away. A partition that another replica could lead is in `_lacking` (condition 1), and that
+        wait becomes a finding of its own.
         """
         known = self._replicas.partitions.get(partition)
         return bool(self._lost_data.of(partition)) or (known is not None and not known.leader)
@@ -308,7 +309,7 @@ class Recovery(Checker):
             state = self._transactions.last_state(producer_id)
             if expected is None or state is None:
                 continue
-            # Condition 3 judges the transaction; its offsets can only be stable after its end.
+            # The offsets can only be stable after the transaction's end, which condition 3 judges.
             if detail_of(state).get("transactional_id") in self._transactions.open:
                 continue
             partitions = expected.coordinator_partitions

@@ -86,7 +86,7 @@ class CheckSuite:
     """The checkers of one run: `observe` takes its rows in order, `finish` returns the reports.
 
     `observe` is a RowObserver. The virtual runtime calls it during the run; in real time it gets
-    the merged trace afterwards. `on_finding` receives each finding at the row that proves it. It
+    the merged trace afterwards. `on_finding` receives each finding at the row that proves it, and
     may trace a VIOLATION row: no checker reads this kind, so the row has no effect on verdicts.
     """
 
@@ -136,10 +136,10 @@ class CheckSuite:
             self.observe(row)
 
     def kinds_read(self) -> dict[str, frozenset[TraceKind]]:
-        """Return the kinds of rows that each checker's verdict depends on, by its name.
+        """Return, by checker name, the kinds of rows that the checker's verdict depends on.
 
         The suite's evidence is shared. So each checker is made once more, with evidence of its own,
-        to see which facts it alone reads.
+        to see which facts this checker alone reads.
         """
         return {
             checker.name: checker.kinds

@@ -1,7 +1,7 @@
 """Two properties that no design of a consumer group promises, but an application may need.
 
 A design is a way to distribute partitions: by a coordinator, or by each member from ZooKeeper. A
-group breaches a property if it does not hold for some time.
+breach is a time in which a property does not hold for a group.
 
 - `one_owner_processes`: no two members process records of one partition while both own it. A
   coordinator fences the commits of a former owner, but not its processing (ZK-67). On ZooKeeper a
@@ -110,7 +110,7 @@ class OneOwnerProcesses(_Unpromised):
         if row.kind == TraceKind.RECORDS_CONSUMED:
             self._consumed(row)
             return
-        # `ended` has what the last row took from owners: it ends their overlaps.
+        # `ended` has the ownerships that the last row has ended; overlaps with them end, too.
         for group, partition, owner in self._owners.ended:
             self._close(group, partition, owner, row.time_us)
         if row.kind == TraceKind.PARTITIONS_ASSIGNED and row.group in self._groups:

@@ -12,8 +12,8 @@
 The rows of different nodes are ordered by the nodes' own clocks. A rule about two nodes therefore
 allows for the clock error. In real time a server that died is not judged by rule 2: its last rows
 may be lost, so its applied transactions are not all known. Rule ids (ZK-...) are those of
-docs/kafka/ZOOKEEPER_CONSUMER.md. A zxid is the number of a transaction; zxids grow. It is the
-`offset` of each row here: of the transaction applied, or of the newest that a client had seen.
+docs/kafka/ZOOKEEPER_CONSUMER.md. A zxid is the number of a transaction; zxids grow. The `offset` of
+each row here is a zxid: of the transaction applied, or of the newest that a client had seen.
 """
 
 from collections import deque
@@ -121,7 +121,7 @@ class ZooKeeper(Checker):
         ):
             self._sequence.append(txn)
             self._seen["transactions"] += 1
-        # `place` is beyond the sequence if the zxid was not newer than the last one of it.
+        # `place` is beyond the sequence if the zxid was not newer than the sequence's last zxid.
         if server.place >= len(self._sequence) or self._sequence[server.place] != txn:
             self.report_finding(f"{row.node} applied {zxid:#x} out of the ensemble's order", [row])
         elif self._tree.is_news and self._tree.problem is not None:
@@ -133,7 +133,7 @@ class ZooKeeper(Checker):
     # -- accepted sessions --------------------------------------------------------------------
 
     def _observe_client_state(self, row: TraceRow) -> None:
-        """Judge the server of a client that connected: it must have applied what that had seen."""
+        """Judge a server that a client connected to: it must have applied what the client saw."""
         detail = detail_of(row)
         for pair in [pair for pair in self._fired if pair[1] == row.node]:
             del self._fired[pair]  # events of the previous connection never arrive

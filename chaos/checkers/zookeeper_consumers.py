@@ -189,8 +189,8 @@ class ZooKeeperConsumers(Checker):
         consumer.view = row
         began, since = consumer.attempt, consumer.since
         if began is None or since is None or since.time_us > began.time_us:
-            # The session began within the attempt. It may be on another server, whose tree is
-            # older than the one that the attempt began with. Rules 1 and 2 do not apply then.
+            # The session began within the attempt, perhaps on another server, whose tree is older
+            # than the tree with which the attempt began. Rules 1 and 2 do not apply then.
             return
         if not self.context.in_virtual_time:
             self._views.append((began, row))
@@ -260,7 +260,7 @@ class ZooKeeperConsumers(Checker):
     def finish(self) -> CheckReport:
         """Judge views in real time, then consumers that missed the last change of their group.
 
-        In real time the row of a transaction may come after that of a view which shows it.
+        In real time the row of a view may come before the row of a transaction that it shows.
         """
         for began, view in self._views:
             self._judge_view(began, view)

@@ -23,8 +23,8 @@ REFUSED = "connection refused"
 DISCONNECTED = "disconnected"
 CLIENT_CLOSED = "client closed the connection"
 NO_ANSWER = "no answer"
-"""Outcomes of a request without an answer. Of the last one the recorder also writes the time that
-it waited: "no answer within 500 ms"."""
+"""Outcomes of a request without an answer. With NO_ANSWER the recorder also writes how long it
+waited: "no answer within 500 ms"."""
 
 KAFKA_4 = "4."
 """Beginning of the versions of Kafka in which some lists have no order any more."""
@@ -115,8 +115,8 @@ class Bindings:
         """Bind `symbol` to an id of ours, unless the symbol is bound.
 
         An id keeps its first symbol. Suppose Kafka gave two ids where our broker gave one. Then
-        requests have our id in place of both symbols, but only the first symbol is equal to it: the
-        second differs in each answer, which shows the error.
+        requests have our id in place of both symbols, but only the first symbol is equal to our id:
+        the second symbol differs in each answer, which shows the error.
         """
         if symbol not in self._ours:
             self._ours[symbol] = ours
@@ -246,7 +246,7 @@ class AnswerComparison:
         unmatched: list[tuple[int, PlainValue]] = []  # with their indexes
         has_unbound = self._bindings.has_unbound
         # Items with unbound symbols come last: an unbound symbol equals any id without a symbol, so
-        # such an item could take the partner of an item that has only one.
+        # such an item could take an item of ours that is the only match of another item.
         for index, item in sorted(enumerate(expected), key=lambda entry: has_unbound(entry[1])):
             match = self._position_of_equal(item, unmatched_ours, list_path)
             if match is None:

@@ -1,7 +1,7 @@
 """The cluster of a transcript as a ClusterSpec: brokers, settings and topics.
 
 A transcript is a recording of requests to a Kafka cluster, with its answers. Its groups and
-transactional ids must have the same coordinators here, so that each request reaches its own.
+transactional ids must have the same coordinators here, because recorded requests go to these.
 """
 
 import msgspec
@@ -28,7 +28,7 @@ CONTROLLER_ID = 100  # brokers have the numbers from 0
 LOOPBACK = LinkModel(base_us=50, jitter_us=0, tail_us=0, tail_one_in=0)
 """Latency over loopback: the recorder measured about a millisecond for both directions."""
 TRANSACTION_COORDINATOR_APIS = ("InitProducerId", "AddOffsetsToTxn", "EndTxn")
-"""Requests to the coordinator of a transactional id, which need not be that of a group."""
+"""Requests to the coordinator of a transactional id, which need not be a group's coordinator."""
 
 
 def cluster_of(transcript: Transcript) -> ClusterSpec:

@@ -1,7 +1,7 @@
 """Replay of one transcript against our cluster in virtual time, each request at its recorded time.
 
 A transcript is a recording of one scenario: requests to a Kafka cluster with their answers, and
-actions on the cluster. In place of an id that Kafka generated, it has a symbol; `bindings` has our
+actions on the cluster. A symbol stands in place of each id that Kafka generated; `bindings` has our
 id for each symbol. Each scenario has a new cluster, with one broker or three. Data flow: Transcript
 -> ClusterSpec -> VirtualRuntime -> PlayedSteps, which `comparison` compares with the recording.
 """

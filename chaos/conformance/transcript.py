@@ -195,7 +195,7 @@ first word after "by" is the field that identifies an item."""
 
 
 def find_transcripts(directory: Path) -> tuple[Path, ...]:
-    """Return every transcript at or below `directory`, sorted; it may be a single file.
+    """Return every transcript below `directory`, sorted, or the file that `directory` is.
 
     Raises: TranscriptError if there is none.
     """
@@ -210,7 +210,7 @@ def find_transcripts(directory: Path) -> tuple[Path, ...]:
 
 
 def read_rules(directory: Path) -> ComparisonRules:
-    """Return the rules for the transcripts of a folder, from its index or one above it.
+    """Return the rules for the transcripts of a folder, from the nearest index at or above it.
 
     Raises: TranscriptError if the index cannot be read.
     """

@@ -15,7 +15,7 @@ from chaos.experiment.structs import Experiment, GroupDefinition
 _WIDTH = 90
 """Columns of a line, after which PyYAML breaks long lists and texts."""
 _FOLDED = ("question", "expect")
-"""Keys whose values are sentences. A long one is folded: written over several lines, as `>`."""
+"""Keys with sentences as values. A long value is folded: written over several lines, as `>`."""
 
 
 def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
@@ -64,7 +64,7 @@ def _section(key: str, value: object) -> str:
 
 
 def _folds(text: str) -> bool:
-    """Return True if folding preserves a text: words with single spaces between them."""
+    """Return True for a text that folding preserves: ASCII words with single spaces between."""
     return text.isprintable() and text.isascii() and " ".join(text.split()) == text
 
 
@@ -106,8 +106,8 @@ def _represent_mapping(dumper: _Dumper, value: dict[str, Any]) -> yaml.Node:
 
 
 def _represent_text(dumper: _Dumper, value: str) -> yaml.Node:
-    # PyYAML's default style would write U+0085 and similar characters so that it reads them back as
-    # other characters. Quotes escape them; `|` keeps the lines of a text readable.
+    # U+0085 and similar characters, written in PyYAML's default style, would be read back as other
+    # characters. Quotes escape them; `|` keeps the lines of a text readable.
     style = None
     if not value.isprintable():
         style = "|" if all(line.isprintable() for line in value.split("\n")) else '"'

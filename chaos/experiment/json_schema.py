@@ -1,8 +1,9 @@
 """The JSON Schema of experiment files, for editors that complete keys and underline errors.
 
-The schema is made from the structs alone (`structs`, `protocol.config`, the faults' arguments). The
-docstrings of their fields become its descriptions. It accepts every file that `loader` accepts.
-Only `loader` finds errors that depend on several places of a file, such as an undefined group.
+The schema is made from the structs alone (`structs`, `protocol.config`, the faults' arguments),
+with the docstrings of their fields as descriptions. The schema accepts every file that `loader`
+accepts. Only `loader` finds errors that depend on several places of a file, such as an undefined
+group.
 """
 
 from collections.abc import Iterator

@@ -96,7 +96,7 @@ def _asks_controller(row: TraceRow) -> bool:
 
 
 def _concerns(row: TraceRow, partitions: Collection[str], groups: Collection[str]) -> bool:
-    """Return True if a row is about one of `partitions` or `groups`, or about no such thing."""
+    """Return True if a row is about one of `partitions` or `groups`, or about neither kind."""
     if row.kind in _OF_PARTITIONS:
         return row.partition in partitions
     if row.kind in _OF_GROUPS:

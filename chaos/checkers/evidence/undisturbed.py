@@ -38,7 +38,7 @@ class _Group:
 
     coordinators: tuple[str, ...]  # partitions that its coordinators need
     alive: dict[str, None] = field(default_factory=dict)
-    stopped: dict[str, None] = field(default_factory=dict)  # those of `alive` that are paused
+    stopped: dict[str, None] = field(default_factory=dict)  # members of `alive` that are paused
     changed_us: int = 0  # time of the last disturbance of kind 4 in the list above
 
 

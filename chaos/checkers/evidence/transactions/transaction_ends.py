@@ -159,7 +159,7 @@ class TransactionEnds:
         return since.time_us + self._margin_us < carried_out_us < end.time_us - self._margin_us
 
     def _judge(self, until_us: int | None) -> Iterator[WrongEnd]:
-        """Judge the ends up to a time, or all of them if that is None."""
+        """Judge the ends up to `until_us`, or all ends if `until_us` is None."""
         while self._ends and (until_us is None or self._ends[0].row.time_us <= until_us):
             end = self._ends.popleft()
             decided = [
