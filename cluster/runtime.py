@@ -231,7 +231,7 @@ class Runtime(ABC):
 
     @abstractmethod
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask the node to stop, as SIGTERM does, and return at once; the node is DOWN at its end.
+        """Ask the node to stop, as SIGTERM does, and return at once; once stopped, it is DOWN.
 
         A broker moves its leaderships first (controlled shutdown), a consumer leaves its group.
         """

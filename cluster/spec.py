@@ -68,7 +68,7 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Records that are in an offsets partition before the run, as on an old cluster.
 
     - `commit_records`: number of commit records. `groups` groups without members wrote them, in
-      batches of `records_per_batch`. They are equal on every replica, in leader epoch 0.
+      batches of `records_per_batch`. The records are equal on every replica, in leader epoch 0.
     - `deleted`: (group, topic, partition) of offsets that were committed one after the other and
       then deleted: each has a tombstone at the end of the log. If empty, all commits stay.
     - `unreadable`: the last record has a format that no coordinator can read, so a load fails

@@ -526,7 +526,10 @@ class GroupCoordinator:
                     parked.answered = True
 
     def _accepts_epoch(self, partition: int, leader_epoch: int) -> bool:
-        """Return True if `leader_epoch` is not older than the known epoch, and remember it then."""
+        """Return True, and remember `leader_epoch`, unless it is older than the known epoch.
+
+        With the guard off, an older epoch is accepted, too, but not remembered.
+        """
         known = self._shards.known_epochs.get(partition)
         if known is None or leader_epoch >= known:
             self._shards.known_epochs[partition] = leader_epoch

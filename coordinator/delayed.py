@@ -5,8 +5,8 @@ A timer has a key, and setting the same key again replaces the timer: `join-<gro
 `timer_handlers` has what happens when a timer fires.
 
 - Turn: the handling of one input; timers and trace rows go through it.
-- Join phase: the time in PreparingRebalance. Its operation (`group.delayed_join`) says when it may
-  complete: DelayedJoin when every member has joined, InitialDelayedJoin only after a delay.
+- Join phase: the time in PreparingRebalance. `group.delayed_join` says when the phase may complete:
+  DelayedJoin when every member has joined, InitialDelayedJoin only after a delay.
 - Parked: a member whose JoinGroup or SyncGroup is kept without an answer.
 - Pending member id: given to a client by MEMBER_ID_REQUIRED, and not used by a member yet.
 Source: Kafka `DelayedJoin`, `DelayedSync`, `DelayedHeartbeat`; docs/kafka/BEHAVIOUR.md 3.

@@ -73,7 +73,7 @@ def answer_parked_join(
     parked = group.unpark_join(member)
     if parked is None:
         return False
-    if not parked.answered:  # it was, if it failed after it had been parked
+    if not parked.answered:  # True if the request failed after it had been parked
         turn.reply(parked.request_id, response)
     return True
 

@@ -58,8 +58,8 @@ class LeaderEpochCache:
             raise SimulationError(f"leader epoch {epoch} cannot begin at {start_offset}")
         if epoch == self.latest_epoch and start_offset >= self._start_offsets[-1]:
             return
-        # An epoch that wrote no record has the same start as its successor. It is removed, because
-        # both lists must stay strictly increasing.
+        # An epoch that wrote no record has the same start as its successor. Such an epoch is
+        # removed, because both lists must stay strictly increasing.
         while self._epochs and (
             self._epochs[-1] >= epoch or self._start_offsets[-1] >= start_offset
         ):

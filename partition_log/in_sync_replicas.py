@@ -269,5 +269,5 @@ class InSyncReplicas:
         if broker == self._broker_id:
             return False
         follower = self.followers.get(broker)
-        # None: it is not among the replicas, so it has no fetches either.
+        # None: the broker is not among the replicas, so no fetches of it are recorded.
         return follower is None or not self._is_caught_up(follower, now_us)

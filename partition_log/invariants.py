@@ -45,7 +45,7 @@ def check_log(log: PartitionLog) -> None:
 
 
 def check_partition(partition: Partition) -> None:
-    """A leader is one of its replicas, writes in its epoch, and its ISR is within the maximal ISR.
+    """A leader is one of the replicas and writes in its epoch; its ISR is within the maximal ISR.
 
     Only a leader has a proposal in flight. Without one the two ISRs are equal.
 
@@ -97,10 +97,10 @@ def _name_of(partition: Partition) -> str:
 def check_agreement(logs: Sequence[PartitionLog], codecs: Codecs = NO_CODECS) -> None:
     """Any two replicas have the same batches below the smaller of their high watermarks.
 
-    Of a compacted log, they have at least the same last record of each key there; the batches may
-    differ, because each broker cleans its own log. The invariant holds with clean elections only:
-    after an unclean election, a replica may have batches below its high watermark that the leader
-    does not have.
+    Of a compacted log, at least the last record of each key below this offset is the same; the
+    batches may differ, because each broker cleans its own log. The invariant holds with clean
+    elections only: after an unclean election, a replica may have batches below its high watermark
+    that the leader does not have.
     Raises: InvariantViolation.
     """
     for position, log in enumerate(logs):

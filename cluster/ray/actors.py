@@ -160,6 +160,8 @@ def _keep_sigterm_handler() -> Iterator[None]:
 def disconnect_ray() -> None:
     """Leave Ray; a Ray that this process started ends with all its processes and its folder."""
     own_session = _own_sessions.pop() if _own_sessions else None
+    # The guard is closed only after this: if the process is killed meanwhile, the guard kills the
+    # rest of Ray.
     ray.shutdown()
     if own_session is not None:
         session, guard = own_session
@@ -344,7 +346,7 @@ class ProcessHandle(_ActorHandle):
         return await self._result(call, timeout_s)
 
     async def shut_down_node(self, name: NodeName) -> bool:
-        """Ask one of the process's nodes to stop, and wait until it has.
+        """Ask one of the process's nodes to stop, and wait until the node has stopped.
 
         Returns: True if it stopped in an orderly way; False if it was killed before.
         """
@@ -441,7 +443,7 @@ class AgentHandle(_ActorHandle):
                     file.write(piece)
 
     async def clean_up(self, timeout_s: float) -> None:
-        """Delete the run's disks on the machine, and its directory there if it is not shared."""
+        """Delete the run's disks on the machine, and the run's directory there unless shared."""
         await self._result(self._actor.clean_up.remote(), timeout_s)
 
 

@@ -1,6 +1,6 @@
 """ControlPlane: the driver's calls to all live node processes, which no fault disturbs.
 
-It sends one state (addresses of all nodes, link rules), whose newest version replaces older ones;
+It sends one state (addresses of all nodes, link rules), of which only the newest version counts;
 it queries the status, and resets connections. It does not wait for a process that is stopped
 (SIGSTOP). Such a process gets the newest state, and the resets that it missed, before its nodes
 continue. A process hosts one or more nodes; the agent of a machine starts, stops and kills its
@@ -65,8 +65,8 @@ class FleetProcess:
     """A node process that listens.
 
     `is_up`: False if the process is gone, or was given up. `is_expected_to_end`: True once the run
-    itself ends it. The future `stopped` is done from SIGSTOP to SIGCONT; no call to the process is
-    awaited then.
+    itself ends the process. The future `stopped` is done from SIGSTOP to SIGCONT; meanwhile no call
+    to the process is awaited.
     """
 
     process_id: str
@@ -132,7 +132,7 @@ class ControlPlane:
     async def _reset_client_ends(
         self, process: FleetProcess, reset: LinkReset
     ) -> tuple[ConnectionName, ...]:
-        """Close the client ends in one process; a stopped one does it when it continues."""
+        """Close the client ends in one process; a stopped process closes them when it continues."""
         if process.is_stopped:
             process.missed_resets.append(reset)
         call = process.handle.reset_client_ends(reset, CALL_TIMEOUT_S)
@@ -155,7 +155,7 @@ class ControlPlane:
             return 0
 
     async def status(self) -> list[ClusterStatus]:
-        """Query every process; a stopped one, or one without a timely answer, is left out."""
+        """Query every process; a process that is stopped or answers too late is left out."""
         return await side_by_side(self._status_of(p) for p in self._processes if p.is_up)
 
     async def _push(self, state: ControlState) -> None:

@@ -1,8 +1,8 @@
-"""Environment variables that Ray reads at its first import; `actors` imports this module before it.
+"""Environment variables that Ray reads at its first import: `actors` imports this module first.
 
 Only unset variables are set, so that the user's settings have precedence. If Ray is imported
-already, none is set: they would then reach the processes that Ray starts, but not Ray in this
-process, and the two would disagree about the token.
+already, no variable is set: a variable would then reach the processes that Ray starts, but not Ray
+in this process, and the two would disagree about the token.
 """
 
 import os

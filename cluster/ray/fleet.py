@@ -111,7 +111,7 @@ class Fleet:
         self._silence = silence or SilenceLimits()
         self._contacts = MachineWatch(self._silence)
         self._beats: list[asyncio.Task[None]] = []
-        """One task for each machine that queries its agent, and one that finds silent machines."""
+        """For each machine a task that queries its agent; one more task finds silent machines."""
         self._token = secrets.token_hex(16)
         """Secret by which the run's processes recognise each other."""
         self._places: dict[str, Machine] = {}
@@ -198,7 +198,7 @@ class Fleet:
     async def pause(self, process: FleetProcess, node: NodeName) -> None:
         """Pause a node; SIGSTOP its process if the process hosts no other node.
 
-        1. The node's host is paused by a call. From then on it holds timers and messages.
+        1. The node's host is paused by a call. From then on the host holds timers and messages.
         2. About a millisecond later SIGSTOP stops the process. The node does nothing by then, so it
            is never stopped in the middle of a loop turn.
         3. `resume` ends the pause: SIGCONT lets the process run, then a call sends the newest

@@ -1,4 +1,4 @@
-"""The processes of a cluster on Ray: the nodes of each one, and its machine.
+"""The processes of a cluster on Ray: the nodes and the machine of each process.
 
 Servers (brokers, controllers, ZooKeeper servers) have a process each, so that a fault can kill one
 alone. Clients share processes, which costs less; an isolated client has its own. The runtime's own
@@ -102,7 +102,7 @@ def place(
 
     - With a `layout` (the experiment's machines, as names of their nodes): its machine i becomes
       `machines[i]`. If there are fewer `machines`, the count begins again with the first.
-    - Without: the machines take turns. Brokers come first, so that two of them share a machine
+    - Without: the machines take turns. Brokers come first, so that two brokers share a machine
       only if there are more brokers than machines.
     Raises: ValueError if there is no machine.
     """

@@ -291,7 +291,7 @@ class RayLives(NodeLives[RayLife]):
             self._on_failure(f"{life.name} could not be shut down: {error!r}")
 
     async def _bring_up(self, life: RayLife) -> None:
-        """Start a node, and before it its process if that is not up. Raises: ClusterStartError."""
+        """Start a node; if its process is not up, start that first. Raises: ClusterStartError."""
         process = self._process_named(life.plan.name)
         if process is None:
             process = await self._fleet.start_process(life.plan)
@@ -302,8 +302,9 @@ class RayLives(NodeLives[RayLife]):
         except BaseException:
             life.process = None  # the node is down, and can be started again
             if life.has_own_process:
-                # The call that starts the node may still arrive there. A process that lived on
-                # could then share its disk with the next incarnation, in another process.
+                # The call that starts the node may still arrive in this process. If the process
+                # lived on, the node would then use its disk together with its next incarnation,
+                # which starts in another process.
                 self._fleet.give_up(process)
             raise
 
@@ -350,7 +351,7 @@ class RayLives(NodeLives[RayLife]):
         await self._fleet.publish(directory)
 
     def _process_named(self, name: str) -> FleetProcess | None:
-        """Return the live process of the plan `name`; None without one, or if it is to end."""
+        """Return the live process of the plan `name`; None if there is none, or it is to end."""
         return next(
             (
                 p

@@ -1,4 +1,4 @@
-"""MachineWatch: decides from the times of their answers whether machines are silent or lost.
+"""MachineWatch: decides whether machines are silent or lost, from the times of their answers.
 
 The fleet queries each machine's agent every second, and reports the answers. Time is an argument,
 so that tests need neither machines nor sleeping. Units: seconds of a monotonic clock.

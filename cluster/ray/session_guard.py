@@ -99,7 +99,7 @@ def end_session(folder: Path) -> None:
 
 
 def wait_for_driver(folder: Path) -> None:
-    """Wait until the driver ends, and end its session if it was killed."""
+    """Wait until the driver ends; if the driver was killed, end its session."""
     if not sys.stdin.buffer.read(len(_CLOSED)):
         end_session(folder)
 

@@ -68,7 +68,7 @@ class HostCallbacks:
 
 
 class _HostTimer:
-    """A pending call of RealHost.after; one that comes due during a pause waits for its end."""
+    """A pending call of RealHost.after; during a pause, a call that comes due is kept."""
 
     __slots__ = ("_args", "_fn", "_handle", "_host")
 

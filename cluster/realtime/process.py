@@ -210,14 +210,14 @@ class NodeProcess:
         return node
 
     def crash_node(self, name: NodeName) -> None:
-        """End one node as a kill of its process would: its peers see their connections reset.
+        """End one node as a kill of its process would: peers see their connections with it reset.
 
         Raises: SimulationError if the node does not run here.
         """
         host = self._host(name)
         # The kernel of a killed process resets its connections (`kernel_sends`), and answers frames
         # that the process has not read (`unread`). Here the process lives on, so this is done for
-        # the node alone.
+        # the node alone. Both are read before `_remove`, which ends the host.
         kernel_sends, unread = host.kernel_frames()
         self._remove(host, is_orderly=False)
         for frame in kernel_sends:
@@ -304,7 +304,7 @@ class NodeProcess:
         return host
 
     def _shut_down(self, host: RealHost) -> None:
-        """Remove a node that has stopped; its peers see their connections closed."""
+        """Remove a node that has stopped; peers see their connections with it closed."""
         if not host.alive:
             return
         host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
@@ -390,8 +390,8 @@ class NodeProcess:
     def _answer_undeliverable(self, frame: Frame) -> None:
         """Answer for a node that does not run here, as the kernel of its machine would.
 
-        A connection ends with its process. During a cut its peers learn this late, and until then
-        they send frames on it.
+        A node's connections end with its process. During a cut the peers learn this late, and until
+        then they send frames on the ended connections.
         """
         match frame:
             case OpenFrame():
@@ -467,8 +467,8 @@ class NodeProcess:
     def _flush_traces(self) -> None:
         """Write the traced rows.
 
-        Also called before frames leave the process: the rows of their causes must be on the disk,
-        in case the process is killed then.
+        Also called before frames leave the process, which may be killed right afterwards: the rows
+        about the causes of these frames must be in the files before the frames leave.
         """
         unflushed, self._unflushed = self._unflushed, {}
         for host in unflushed:

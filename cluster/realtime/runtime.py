@@ -203,7 +203,7 @@ class RealtimeRuntime(Runtime):
         )
 
     def _take_traced_failure(self, row: TraceRow) -> None:
-        """Record a node's failure that only its trace contains, because its process died then.
+        """Record a node's failure that only the trace contains, because the process died with it.
 
         `row.cause` names the task or callback that died.
         """

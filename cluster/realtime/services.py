@@ -7,7 +7,7 @@ calls of one actor in another order than the driver made them in.
 - Node process: hosts one or more nodes. An incarnation is one life of a node, counted from 0.
 - Control plane: the driver's side, which gives every process the addresses and the link rules.
 - Link rule: the effect of a fault on frames between two nodes, for instance a cut or a delay.
-- Reset: an order to close connections. Each end of one is closed by its own process.
+- Reset: an order to close connections. Each end of a connection is closed by the process there.
 - Silent client: one whose process is stopped (SIGSTOP), and so cannot close its own ends.
 """
 
@@ -62,7 +62,7 @@ class ControlState:
 
 
 class NodeService:
-    """The actor around a NodeProcess; it listens on `bind_address`, one of its machine's."""
+    """The actor around a NodeProcess that listens on `bind_address`, an address of its machine."""
 
     def __init__(self, process_id: str, settings: RunSettings, *, bind_address: str) -> None:
         self._process_id = process_id
@@ -175,7 +175,7 @@ class NodeService:
         return self._alive().status()
 
     async def next_failures(self, known: int) -> list[NodeFailure]:
-        """Wait until there are more than `known` failures (a number); return those after them."""
+        """Wait for more than `known` (a number) failures; return those after the first `known`."""
         return await self._alive().next_failures(known)
 
     async def ask_as_admin(

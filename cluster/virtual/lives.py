@@ -118,7 +118,7 @@ class VirtualLives(NodeLives[VirtualLife]):
             self._check_one(name, life, thoroughly=thoroughly)
 
     def _check_one(self, name: NodeName, life: VirtualLife, *, thoroughly: bool) -> None:
-        """Have a node check itself, if it is up and can. Raises: InvariantViolation."""
+        """Have a node check itself, if it is up and has checks. Raises: InvariantViolation."""
         node = life.self_checking
         if life.host is None or node is None:
             return
@@ -163,8 +163,9 @@ class VirtualLives(NodeLives[VirtualLife]):
     async def power_loss(self, node: NodeName) -> HitNode:
         """Kill the node's process and cut its logs back to what was flushed.
 
-        Its peers see their connections reset, as after a crash. On a real machine without power
-        they would see silence until it is back; link rules that drop all its frames add that.
+        The peers see their connections reset, as after a crash. If a real machine lost its power,
+        they would see silence until the machine is back; link rules that drop all frames of the
+        node add this silence.
         """
         return self.crash_now(node, loses_power=True)
 

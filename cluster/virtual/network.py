@@ -3,8 +3,8 @@
 The network does the work of kernels and cables. Frames of a link arrive in order, each after a
 drawn latency. An OpenFrame to a node that is not up is refused, so the client learns of it one
 round trip later. Other frames to a node that is not up are answered with a reset, if they belong to
-a connection that its peer still takes for open. The network must not know what a connection is: it
-delivers a frame to the host that is up under the destination's name when the frame arrives.
+a connection that the sender still takes for open. The network must not know what a connection is:
+it delivers a frame to the host that is up under the destination's name when the frame arrives.
 
 - Host: the receiving side of one incarnation of a node. It is up from `attach` to `detach`.
 - Client and server are the two ends of a connection: the client has opened it.
@@ -83,7 +83,7 @@ class Link:
         """Return the arrival time of a kernel's answer that leaves now: behind all earlier frames.
 
         Draws nothing: the link has one random stream for all incarnations of its source. Answers on
-        behalf of a dead one must not shift the draws for the frames of the next.
+        behalf of a dead incarnation must not shift the draws of the next incarnation.
         """
         return max(now_us + self._base_us, self._last_arrival_us)
 

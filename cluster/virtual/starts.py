@@ -37,9 +37,9 @@ def draw_starts(cluster: ClusterSpec, seed: int) -> list[tuple[int, NodeName]]:
     """Return (start time, node) for each node of the initial cluster, in the order of time.
 
     Units: microseconds from the first start. Controllers and ZooKeeper servers start at 0. Brokers
-    start within one broker.heartbeat.interval.ms, so that the phase of their heartbeats is uniform;
-    by these the controller finds a missing broker. Clients start READY_US after the end of that
-    span, at moments that do not depend on the brokers' draws.
+    start within one broker.heartbeat.interval.ms, so that the phase of their heartbeats is uniform
+    (the heartbeats by which the controller finds a missing broker). Clients start READY_US after
+    the end of that span, at moments that do not depend on the brokers' draws.
     """
     starts = [
         (_start_us(spec, cluster, seed), spec.name)

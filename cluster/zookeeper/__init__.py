@@ -7,7 +7,7 @@ The way of one `create` from a client of a follower:
    SubmitRequest (`follower`).
 3. The leader checks it against all transactions proposed so far (`database.prepare`), gives it a
    zxid, logs it (`txn_log`), and sends a Proposal to each learner (`leader`).
-4. Each learner logs it and acknowledges it. With a majority, the leader commits it.
+4. Each learner logs the transaction and acknowledges it. With a majority, the leader commits it.
 5. Each server applies the committed transactions in order, at its own time (`database.apply`,
    `znodes`). It first sends the events of the watches that fire (`watches`); then the follower
    answers its client.

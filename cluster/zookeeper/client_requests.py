@@ -314,7 +314,7 @@ class ClientRequests:
         now_us: int,
         result: ServerResult,
     ) -> None:
-        """Have the leader propose a write; `_answer_write` answers it once it is applied."""
+        """Have the leader propose a write; once applied, `_answer_write` answers the client."""
         number = self._next_request_number
         self._next_request_number += 1
         self._pending[number] = _PendingWrite(request_id, connection, request)

@@ -59,7 +59,7 @@ class Following:
         self.has_failed = False
         """True if the server must look for another leader."""
         self.committed_zxid = committed_zxid
-        """Newest transaction that is known to be committed; the server applies them up to it."""
+        """Newest transaction known to be committed; the server applies all up to this one."""
         self._ensemble = ensemble
         self._log = log
         self._heard_us = now_us
@@ -106,8 +106,9 @@ class Following:
             self._log.append(txn)
         self._log.enter_epoch(self.epoch)
         self._ask(AckNewLeaderRequest(), result)
-        # Tells the leader where this log ends. When the leader commits a transaction of its epoch,
-        # for which it counts the logs that have it, it commits the history in front of it as well.
+        # Tells the leader where this log ends, because the leader counts the logs that have a
+        # transaction. By counting it commits only transactions of its own epoch; the history in
+        # front of such a transaction is committed with it.
         self._ask(AckRequest(zxid=self._log.last_zxid), result)
 
     def up_to_date(self, response: AckNewLeaderResponse, now_us: int) -> None:

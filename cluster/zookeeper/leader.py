@@ -234,8 +234,8 @@ class Leading:
         """Take every step that a majority allows by now.
 
         1. A majority has reported its accepted epochs: choose a larger epoch, and send it.
-        2. A majority has promised the epoch: if none of it has a newer history, enter the epoch,
-           and send each learner the history that it lacks.
+        2. A majority has promised the epoch: if no server of this majority has a newer history,
+           enter the epoch, and send each learner the history that it lacks.
         3. A majority has acknowledged the history: it is committed; begin to serve.
 
         A learner that comes later goes through the same steps without waiting.
@@ -273,7 +273,7 @@ class Leading:
                 )
 
     def _take_history(self) -> bool:
-        """Enter the epoch if a majority has promised it; fail if one of it has a newer history."""
+        """Enter the epoch once a majority promised it; fail if one of these has a newer history."""
         promised = [learner.ack_epoch for learner in self._learners.values() if learner.ack_epoch]
         if not self._is_majority(len(promised)):
             return False
@@ -399,9 +399,9 @@ class Leading:
         if len(acked) < majority:
             return
         zxid = acked[majority - 1]
-        # Only a transaction of this epoch is committed by counting. It commits all earlier ones
-        # with it. A transaction of an earlier epoch in a majority of logs may still be replaced by
-        # a leader with a newer history.
+        # Only a transaction of this epoch is committed by counting; all earlier transactions are
+        # committed with it. A transaction of an earlier epoch in a majority of logs may still be
+        # replaced by a leader with a newer history.
         if zxid > self.committed_zxid and epoch_of(zxid) == self._epoch:
             self.committed_zxid = zxid
             for learner in self._learners.values():

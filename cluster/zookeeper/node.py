@@ -1,4 +1,4 @@
-"""A ZooKeeper server as a node: it runs a ServerCore on a Host, and carries out its outputs.
+"""A ZooKeeper server as a node: it runs a ServerCore on a Host, and carries out the outputs.
 
 - Core: a state machine without clock and network. Each input (a request, a timer, an answer)
   returns a list of outputs: replies, requests to other servers, timers, trace events.
@@ -103,7 +103,7 @@ class ZooKeeperNode:
     # -- inputs ----------------------------------------------------------------------------------
 
     def _handle(self, request: IncomingRequest) -> None:
-        """Carry out a request; in virtual time, after the simulated cost of those before it."""
+        """Carry out a request; in virtual time, once its cost and those before it have passed."""
         body = request.envelope.body
         if not self._host.simulates_costs or not isinstance(body, ZooKeeperRequest):
             self._carry_out_request(request)

@@ -30,7 +30,7 @@ class HangUp:
 
 @dataclass(frozen=True, slots=True)
 class AskLeader:
-    """Sends a request on this learner's connection to its leader; the first one opens it.
+    """Sends a request on this learner's connection to its leader; the first request opens it.
 
     The answer comes back as the input `leader_answered`, the end of the connection as
     `leader_lost`.

@@ -7,7 +7,7 @@ changes the database. Source: ZooKeeper `QuorumPeer`.
 
 - Epoch: the number of a leadership; a zxid, which numbers a transaction, contains it.
 - Learner: a server that follows, seen from its leader.
-- Serving: a leader serves once a majority has its history, a follower once it has copied it.
+- Serving: a leader serves once a majority has its history, a follower once it has the history.
 - Outputs go into a ServerResult; a timer's key names it, and an AskVote or AskLeader is a request
   to another server.
 """
@@ -324,7 +324,7 @@ class ServerCore:
             self._count_votes(now_us, result)
 
     def _own_vote(self) -> VoteResponse:
-        """Return this server's vote. Until it serves, it counts as a server without a leader."""
+        """Return this server's vote. Until a server serves, it counts as one without a leader."""
         return VoteResponse(
             state=self.state if self.is_serving else ServerState.LOOKING,
             current_epoch=self._log.current_epoch,
@@ -332,11 +332,11 @@ class ServerCore:
         )
 
     def _count_votes(self, now_us: int, result: ServerResult) -> None:
-        """Lead if this server has the newest log among a majority; else follow the one that has it.
+        """Lead if this server has the newest log of a majority; else follow the server that has it.
 
         Only the votes of servers that look for a leader count. If these are fewer than a majority,
         the others have a leader or do not answer: another round follows. If the leader answers in
-        it, `voted` ends the round at once.
+        the next round, `voted` ends that round at once.
         """
         looking = {
             server: vote
@@ -346,6 +346,8 @@ class ServerCore:
         if not self._ensemble.is_majority(len(looking)):
             self._begin_round(now_us, result)
             return
+        # Of equally new logs the one with the larger server id counts, so that servers with the
+        # same votes choose the same leader.
         newest = max(looking, key=lambda server: (*_newness(looking[server]), server))
         if newest == self._ensemble.server_id:
             result.add(CancelTimer(key=LOOK_TIMER))

@@ -129,7 +129,7 @@ class ZkClient:
         return True
 
     async def write(self, path: str, data: str) -> None:
-        """Set a znode's data; if it is missing, create it and its parents as persistent znodes."""
+        """Set a znode's data; create a missing znode, and its parents, as persistent znodes."""
         try:
             await self._retry(SetDataRequest(path=path, data=data))
         except KeeperException as error:

@@ -38,7 +38,7 @@ class _Znode:
 
     `czxid`, `mzxid`, `pzxid`: transactions of its creation, of the last change of its data, and of
     the last change of its list of children. `version`, `cversion`: numbers of changes of its data
-    and of that list. `children`: their names as keys, in the order of creation.
+    and of that list. `children`: the children's names as keys, in the order of creation.
     """
 
     data: str

@@ -14,7 +14,7 @@ high watermark passes it.
   `turn.guards` Kafka's checks that an experiment can switch off.
 - Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
 - `OffsetsAppend`: what to do when the append completes (`offsets_stored`). Its `is_too_large` maps
-  every partition of the request to True if its metadata is too large to be stored.
+  every partition of the request to True if the partition's metadata is too large to be stored.
 Source: Kafka `GroupCoordinator.handleCommitOffsets`, `doCommitOffsets`,
 `GroupMetadataManager.storeOffsets`, Java `CoordinatorContext.append`, `OffsetMetadataManager`;
 docs/kafka/BEHAVIOUR.md 2.6, 4.10, 5.3.
@@ -73,7 +73,7 @@ def handle_offset_commit(
 def offsets_stored(
     turn: Turn, shard: Shard | None, append: OffsetsAppend, completed: AppendCompleted
 ) -> None:
-    """Answer the request; make its commit the committed offset, keep it as a late one, or drop it.
+    """Answer the request; make its commit the committed offset, or a late commit, or drop it.
 
     `shard` is the group's shard, None if the partition was unloaded meanwhile. The answer is sent
     also then: the log has the commit. `completed.base_offset`: place of the commit in the log; None

@@ -12,8 +12,8 @@ A commit takes four steps:
   switches for differences of Kafka's Java coordinator, `turn.guards` has Kafka's checks that an
   experiment can switch off.
 - Shard: the groups of one partition of `__consumer_offsets`, while this broker coordinates them.
-- `append.is_too_large`: maps every partition of the request to True if its metadata is too large to
-  be stored; `append.values` has the other partitions.
+- `append.is_too_large`: maps every partition of the request to True if the partition's metadata is
+  too large to be stored; `append.values` has the other partitions.
 
 Unlike an OffsetCommit, the request does not restart the member's session.
 Source: Kafka `GroupCoordinator.handleTxnCommitOffsets`, `doTxnCommitOffsets`,

@@ -70,7 +70,7 @@ def answer_if_complete(turn: Turn, fetch: ParkedFetch) -> None:
 
 
 def _fail(turn: Turn, write: HeldWrite, error: ErrorCode) -> None:
-    """Answer a held request with an error; of a fetch, its one group."""
+    """Answer a held request with an error; in a fetch, only the held group gets an error."""
     match write:
         case HeldHeartbeat():
             turn.reply(write.request_id, HeartbeatResponse(error_code=error))

@@ -134,8 +134,8 @@ class Load:
     def _read_transactional(self, batch: RecordBatch) -> None:
         """Keep the records of a transaction, or end the transaction if the batch is its marker.
 
-        The place of a transaction's record decides, not that of its marker: if the same offset was
-        committed outside the transaction, later in the log than that record, it stays.
+        The place of a transaction's record in the log decides, not the place of the marker: a
+        commit outside the transaction that is later in the log than the record stays.
         """
         if not batch.is_control:
             pending = self._transactional.setdefault(batch.producer_id, {})

@@ -134,7 +134,7 @@ def _check(
     producer_epoch: int,
     partitions: Iterable[TopicPartition],
 ) -> ErrorCode | None:
-    """Return the outcome if it is known without an append; None if there must be one.
+    """Return the outcome if it is known without an append; None if an append is needed.
 
     NONE is such an outcome, too: the partitions are part of the transaction already.
     """

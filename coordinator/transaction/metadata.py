@@ -177,7 +177,7 @@ class TransactionMetadata:
     def prepare_complete(self, *, now_ms: int) -> Transition:
         """Prepare the completion; it stays pending while the markers are being written.
 
-        Only after them it is appended.
+        The completion is appended only after the markers.
         """
         is_commit = self._state is TransactionState.PREPARE_COMMIT
         # The decision is in the log, and with it the fencing epoch if there was one.

@@ -99,7 +99,7 @@ class TransactionCoordinator:
     def handle(
         self, request_id: RequestId, envelope: RequestEnvelope, now_us: int
     ) -> TransactionResult:
-        """Handle a request; its answer is in this Result, or in that of its completed append.
+        """Handle a request; the answer is in this Result, or in that of the completed append.
 
         Raises: SimulationError if the envelope holds no request of the transaction coordinator.
         """
