@@ -32,7 +32,7 @@ WHOLE = ("run", "coordinator_crash", "--no-analyze", "--runtime", "virtual")
 
 
 def run_until(command: "subprocess.Popen[str]", word: str) -> tuple[int, str]:
-    """Read a command's output up to `word`, close it, and return its exit code and its errors."""
+    """Read a command's output up to `word`, close the pipe, and return exit code and errors."""
     assert command.stdout is not None
     assert command.stderr is not None
     while word not in (line := command.stdout.readline()):
@@ -88,7 +88,7 @@ def test_run_on_ray_whose_pipe_closes_in_a_fault_leaves_no_process(tmp_path: Pat
 def test_run_whose_terminal_closes_heals_stops_and_ends_with_141(tmp_path: Path) -> None:
     """The panel's thread notices the closed terminal at its next drawing.
 
-    A run in virtual time may end before that; then it is recorded as completed.
+    A run in virtual time may end before that drawing, and is recorded as completed.
     """
     command = TerminalCommand(tmp_path, *WHOLE, width=80, environment={})
     command.read_until("[faults]")

@@ -370,7 +370,8 @@ def test_help_of_every_command_exists_and_needs_no_ray(
 ) -> None:
     """Ray takes seconds to import, which a help text must not cost.
 
-    The first help is printed as a user would call it; one process prints those of all commands.
+    The help of `run` is printed as a user would call it; after that one process prints the help of
+    all commands.
     """
     first = command_line.run("run", "--help")
     assert first.returncode == 0

@@ -121,7 +121,7 @@ def test_graceful_move_costs_less_than_two_seconds_and_no_rebalance() -> None:
 
 
 def test_rolling_restart_moves_each_brokers_leaderships_once_without_a_rebalance() -> None:
-    """Each broker moves its leaderships before it stops, so that no session must end."""
+    """Each broker moves its leaderships before it stops, so no group waits for a session's end."""
     run = played("rolling_restart")
     assert not rows_of(run, TraceKind.REBALANCE_STARTED, TraceKind.MEMBER_REMOVED)
     entries = run.results.faults
@@ -148,7 +148,8 @@ def test_rolling_restart_moves_each_brokers_leaderships_once_without_a_rebalance
 def test_crashed_member_is_evicted_by_its_session_in_one_rebalance() -> None:
     """A dead member is removed when its session ends, 45 s after its last heartbeat.
 
-    The last heartbeat was at most 3 s before the crash, so 42 to 45 s after it (BEHAVIOUR 3.6).
+    The last heartbeat was at most 3 s before the crash, so the removal comes 42 to 45 s after the
+    crash (BEHAVIOUR 3.6).
     """
     run = played("member_crash")
     crashed_us, healed_us = fault_times(run)
@@ -197,9 +198,9 @@ def test_members_wait_for_a_paused_coordinator_although_another_is_ready() -> No
 
 
 def test_resumed_coordinator_serves_until_it_learns_of_its_successor() -> None:
-    """After its resume the old coordinator answers from its old state, then NOT_COORDINATOR.
+    """A resumed coordinator answers from its old state until it learns that it is a follower.
 
-    It refuses only when it has learned that it is a follower (MEASURED_FAILOVER 3).
+    Only after that does it answer NOT_COORDINATOR (MEASURED_FAILOVER 3).
     """
     run = played("pause_coordinator")
     _, resumed_us = fault_times(run)
@@ -267,12 +268,12 @@ def test_commits_at_a_cut_coordinator_time_out_after_five_seconds() -> None:
 
 
 def test_members_leave_a_cut_coordinator_on_the_second_failure() -> None:
-    """A member stays if the cut coordinator itself answers its FindCoordinator.
+    """A member leaves the cut coordinator unless that broker itself answers its FindCoordinator.
 
     1. A commit times out, and the member asks a broker for the coordinator. All brokers still name
-       the old one.
-    2. A second commit times out, and the member asks again. The other brokers now name the new
-       coordinator; the cut one still names itself, and keeps the members that ask it.
+       the cut coordinator.
+    2. A second commit times out, and the member asks again. The cut coordinator still names itself,
+       and keeps the members that ask it; the other brokers name the new coordinator.
     """
     run = played("split_network")
     cut_us, healed_us = fault_times(run)
@@ -321,9 +322,9 @@ def test_no_commit_of_an_older_epoch_is_acknowledged_after_a_newer_one() -> None
 
 
 def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() -> None:
-    """All 12 partitions have two owners; the old ones process those of reachable leaders only.
+    """All 12 partitions have two owners; four of them have no new records for the old owners.
 
-    The cut broker leads four partitions (2, 5, 8, 11). The old owners keep fetching them there and
+    The cut broker leads these four (2, 5, 8, 11). The old owners keep fetching from that broker and
     get no new records, because its high watermark does not advance (MEASURED_FAILOVER 7).
     Real partitions had two owners from 52.1 to 83 s (MEASURED_FAILOVER two-owners).
     """
@@ -382,10 +383,10 @@ def test_split_brain_without_the_high_watermark_gate_is_a_violation() -> None:
 
 
 def test_old_coordinator_rebalances_every_five_seconds_without_success() -> None:
-    """The old coordinator cannot store an assignment: after 5 s it fails, and begins another one.
+    """The old coordinator cannot store an assignment: after 5 s it begins another rebalance.
 
-    So no member of its side is assigned anything before the healing. A real coordinator had
-    generations 2 to 14, every 5.0 s (MEASURED_FAILOVER two-lineages).
+    So no member that is cut off with it is assigned anything before the healing. A real coordinator
+    had generations 2 to 14, every 5.0 s (MEASURED_FAILOVER two-lineages).
     """
     run = played("split_brain_generations")
     _, healed_us = fault_times(run)

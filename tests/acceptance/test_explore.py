@@ -1,10 +1,10 @@
 """`python -m coordlab explore` from outside: its output, its files, its ends, resuming.
 
 A space is a file from which each seed draws an experiment and its faults; an exploration plays many
-seeds. A guard is a check of Kafka's that can be switched off. The space here is the reference one
-with a guard off (an append is acknowledged when the leader has it), so that a few seeds find
-something; every run takes a fraction of a second. A mark is a named rare situation that a run may
-reach. `--recheck 25` plays 25 % of the seeds twice, to compare the digests of their traces.
+seeds. A guard is a check of Kafka's that can be switched off. Most tests explore the space
+`reference` with a guard off (an append is acknowledged when the leader has it), so that a few seeds
+find something; every run takes a fraction of a second. A mark is a named rare situation that a run
+may reach. `--recheck 25` plays 25 % of the seeds twice, to compare the digests of their traces.
 """
 
 import json
@@ -40,7 +40,7 @@ FOUND_BY = 6
 
 
 def unguarded(command_line: CommandLine) -> str:
-    """Write the reference space with its guard off, and return its file's name."""
+    """Write the space `reference` with GUARD to a file, and return the file's name."""
     text = load_space("reference").path.read_text()
     assert text.count("  cluster:\n") == text.count("name: reference\n") == 1
     text = text.replace("  cluster:\n", f"  cluster:\n    guards:\n  {GUARD}\n")
@@ -104,7 +104,7 @@ def test_search_without_findings_passes_and_lists_unreached_marks(
 def test_finding_is_grouped_and_written_as_a_file_that_can_be_run(
     command_line: CommandLine,
 ) -> None:
-    """The file of a finding replays one of its runs: seed, code, finding and digest are equal."""
+    """The file of a finding replays one run that had it: seed, code, finding, digest are equal."""
     done = command_line.run(
         *("explore", unguarded(command_line), *HERE, "--count", str(FOUND_BY)),
         *("--junit", "build/explored.xml"),
@@ -249,7 +249,7 @@ def test_exploration_can_be_extended(command_line: CommandLine) -> None:
 def test_resumed_exploration_keeps_its_share_of_mutated_seeds(
     command_line: CommandLine,
 ) -> None:
-    """Another share would give the same seeds other schedules, so a different one is refused."""
+    """With another share the same seeds would give other schedules, so the command refuses it."""
     command_line.run("explore", "reference", *HERE, "--count", "1", "--mutated", "30")
     path = latest(command_line, "reference")
     assert open_exploration(path).manifest.mutated_percent == 30
@@ -317,9 +317,9 @@ def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
 def test_search_on_a_named_ray_sends_its_code_and_leaves_it_running(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
-    """The workers of another Ray do not have this folder, so the command sends them its code.
+    """A Ray that the command did not start may not have this folder, so the command sends its code.
 
-    The second command proves that the first left that Ray running.
+    The second command proves that the first one left the Ray running.
     """
     with ray_head(tmp_path, auth_mode=None) as address:
         done = command_line.run(

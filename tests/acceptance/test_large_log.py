@@ -1,11 +1,12 @@
 """A failover with 200,000 commit records in the group's offsets partition, on both runtimes.
 
-The successor takes visibly longer to load, and serves as a broker meanwhile: it sends heartbeats to
-the controller and answers requests for the partitions that it led before. Kafka loads on another
-thread. Here a load is cut into turns of the node's one event loop; these tests fail if a turn is
-too long, or if the load is one turn. (A turn is the work of one callback of the event loop.)
+The load by the next coordinator (the successor) takes visibly longer, and meanwhile the successor
+serves as a broker: it sends heartbeats to the controller and answers requests for the partitions
+that it led before. Kafka loads on another thread. Here a load is cut into turns of the node's one
+event loop (a turn is the work of one callback); these tests fail if a turn is too long, or if the
+load is one turn.
 
-`failover` has the victim (the killed coordinator), its successor, and the time of each phase.
+`failover` has the victim (the killed coordinator), the successor, and the time of each phase.
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ Their offsets partitions are 2 and 3 of six. The coordinator of BYSTANDERS becom
 too, after the crash.
 """
 SMALL_PARTITION = "__consumer_offsets-5"
-"""A partition that moves in the same failover, from and to the same brokers, and is empty."""
+"""An empty partition with the same leader as the large one, before and after the failover."""
 SLOW = CostModel(load_ns_per_record=60_000)
 """A disk so slow that the load outlasts broker.session.timeout.ms: 12 s for 200,000 records."""
 
@@ -83,7 +84,7 @@ def large_log(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """One run, its failover, and the successor's work during the load."""
+    """A run with one failover, and queries about the successor's load."""
 
     experiment: Experiment
     results: Results
@@ -213,7 +214,7 @@ def check_successor_serves_others(run: Loaded, at_least: int) -> None:
 
 
 def check_group_waits_for_its_load(run: Loaded) -> None:
-    """Check that the group gets LOAD_IN_PROGRESS until its partition is loaded, then commits."""
+    """Check that the group's commits get LOAD_IN_PROGRESS during the load, and no success."""
     rows = run.during_load()
     assert not [
         row for row in rows if row.kind == TraceKind.OFFSETS_COMMITTED and row.group == READERS

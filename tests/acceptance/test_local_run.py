@@ -35,9 +35,9 @@ SMALLER = ("topics.orders.partitions=6", "producers[0].records_per_second=20")
 
 
 def test_experiment_in_one_process_agrees_with_virtual_time(tmp_path: Path) -> None:
-    """A run in real time has exactly the milestones of one in virtual time.
+    """A run in real time has exactly the milestones of a run in virtual time.
 
-    A milestone is a first event of its kind, such as the election of the next coordinator. Here
+    A milestone is the first event of one kind, such as the election of the next coordinator. Here
     one experiment is played; `make soak` plays every experiment.
     """
     variables = (*SMALLER, f"groups.{GROUP}.members=4", "run.after_faults=3s")
@@ -90,7 +90,7 @@ def test_groups_of_a_local_cluster_are_queried_from_another_process(
 ) -> None:
     """`groups` finds the brokers' addresses in the run's directory; SIGTERM heals and ends the run.
 
-    The fault would last 100 s: it is healed at the end ("end"), not by its plan.
+    The fault would last 100 s: the end of the run heals it ("end"), not the plan.
     """
     with command_line.started(
         "run", "coordinator_crash", "--runtime", "local", *SCALED_DOWN, *ENDLESS

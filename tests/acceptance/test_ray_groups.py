@@ -45,7 +45,7 @@ def ask(command_line: CommandLine, *words: str) -> tuple[int, Any]:
 def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
     command_line: CommandLine,
 ) -> None:
-    """Other processes use the addresses in the run's directory; its trace has each of their calls.
+    """Other processes find the addresses in the run's directory; the trace has each of their calls.
 
     SIGTERM, which service managers and `timeout` send, ends the run as Ctrl-C does. Ray's own
     handler would exit at once, without healing.
@@ -95,7 +95,7 @@ def coordinator_before(node: str | None) -> int:
 
 
 def check_described(code: int, described: Any, killed: int) -> None:  # noqa: ANN401 - JSON
-    """Check that the group is unchanged on another broker, after one rebalance with its reason."""
+    """Check that another broker coordinates the unchanged group, after its first rebalance."""
     assert code == 0
     (group,) = described["groups"]
     assert (group["state"], group["error"], len(group["members"])) == ("Stable", None, 4)
@@ -106,6 +106,7 @@ def check_described(code: int, described: Any, killed: int) -> None:  # noqa: AN
         f"consumer-{GROUP}-{index}" for index in range(4)
     }
     (rebalance,) = described["rebalances"][GROUP]
+    # The only rebalance is that of the members' first joins: the failover caused none.
     assert (rebalance["reason"], rebalance["new_generation"]) == ("join", 1)
     assert rebalance["length_us"] > 0
     assert described["unseen"] is None  # no part of the trace is missing

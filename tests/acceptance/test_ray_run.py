@@ -176,7 +176,7 @@ def owners_of_sessions() -> set[int]:
 
 
 def test_ctrl_c_heals_and_stops_and_leaves_a_readable_run(interrupted: CommandLine) -> None:
-    """The run has exit code 130 and verdict unknown; its fault is healed and its trace complete."""
+    """The run has exit code 130 and verdict unknown; the fault is healed, the trace complete."""
     (past,) = interrupted.runs()
     assert past.manifest.status is RunStatus.INTERRUPTED
     assert past.incomplete
@@ -238,7 +238,7 @@ def test_run_whose_driver_was_killed_leaves_no_process(killed: CommandLine) -> N
 def test_disk_that_fills_is_one_message_and_keeps_the_traced_rows(tmp_path: Path) -> None:
     """The traces of the nodes fill a disk of 4.6 MB: exit code 255, no PASS, no node remains.
 
-    A run reserves 4 MB of its disk for the end of its files, so that little is left for traces.
+    A run reserves 4 MB for the ends of its files, which leaves half a MB for traces.
     """
     command_line = CommandLine(tmp_path)
     with small_disk(tmp_path / "disk", "4600k") as disk:
@@ -263,7 +263,7 @@ def test_disk_that_fills_is_one_message_and_keeps_the_traced_rows(tmp_path: Path
 def test_interrupted_or_failed_runs_can_be_analysed(
     interrupted: CommandLine, killed: CommandLine
 ) -> None:
-    """Both have tables of what was measured up to their end, and the output says how they ended."""
+    """Each run has tables of the events up to its end, and the output says how it ended."""
     java = find_java()
     if isinstance(java, JavaProblem):
         pytest.skip(java.found)

@@ -1,6 +1,6 @@
 """Reports in a headless Chromium: of three members and a thousand, violated and interrupted.
 
-Each report is of a run in virtual time. A page fails its test if it logs to the console, requests
+Each report is of a run in virtual time. A test fails if a page logs to the console, requests
 anything but itself, or cannot draw a chart. A lane is one row of the timeline, such as the owners
 of partitions; all lanes have one time axis. A range is the visible part of the axis, in seconds.
 
@@ -81,7 +81,7 @@ RUNS = pytest.mark.parametrize("run", list(RECIPES))
 
 
 class Shelf:
-    """Opens the reports of the session's runs; an error in one fails its test."""
+    """Opens the reports of the session's runs; an error in an opened report fails the test."""
 
     def __init__(self, browser: Browser, reports: Reports) -> None:
         self._browser = browser
@@ -219,7 +219,7 @@ def test_escape_removes_the_mark(shelf: Shelf) -> None:
 
 
 def test_evidence_of_a_violation_links_into_the_lanes(shelf: Shelf) -> None:
-    """Each row of the evidence is a link: the axis moves there, and its lane scrolls into view."""
+    """Each row of the evidence is a link: it moves the axis to the row and scrolls to its lane."""
     with shelf.opened("violated") as page:
         links = page.locator("#violations a[data-from]")
         assert links.count() > 3
@@ -249,7 +249,7 @@ def test_address_restores_the_same_view(shelf: Shelf) -> None:
 
 
 def test_time_axis_is_one_for_all_lanes(shelf: Shelf) -> None:
-    """Events that are above one another in two lanes happened at the same time."""
+    """Events at the same horizontal position in two lanes happened at the same time."""
     with shelf.opened("overlap") as page:
         draw_all(page)
         set_range(page, 62, 68)

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.ray,
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    # In the group of the tests on Ray, although its Ray is its own.
+    # A group of its own, which runs last: it starts its own Ray, with two workers.
     pytest.mark.xdist_group("standard space"),
 ]
 
@@ -44,8 +44,7 @@ def test_no_seed_breaks_a_promise_and_rechecks_agree(
 ) -> None:
     """Up to 2 % of the runs may be inconclusive: they have no finding.
 
-    The workers run the modules that `make fast` compiled, if it did: as a user's search, and
-    faster.
+    The workers run compiled modules if `make fast` compiled them, as in a user's search.
     """
     monkeypatch.setenv(SWITCH, "1")
     tally = Tally(RECHECK_PERCENT)

@@ -43,7 +43,7 @@ QUICK = (
 def up(
     command_line: CommandLine, *arguments: str, until: str = "end it"
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Start `up`, and continue when it has printed `until`, by default the end of its greeting."""
+    """Start `up`, and continue once it has printed `until` (default: the end of the greeting)."""
     with command_line.started("up", *arguments) as process:
         seen = read_until(process, until)
         assert process.poll() is None, (seen, process.communicate())
@@ -62,7 +62,7 @@ def read_until(process: "subprocess.Popen[str]", words: str) -> str:
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    """Wait for the end of a process; return its exit code and its output since."""
+    """Wait for the end of a process; return its exit code and the output that was not yet read."""
     output, errors = process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in output + errors, output + errors
     return process.returncode, output
@@ -121,7 +121,7 @@ def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
 
 
 def test_wrong_orders_end_with_their_exit_codes(command_line: CommandLine) -> None:
-    """254 for an order that is wrong in itself, 2 for one that has no target now.
+    """254 for an order that can never work, 2 for an order that has no target now.
 
     No order is carried out, and the cluster lives on until SIGTERM.
     """
@@ -195,7 +195,7 @@ def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: Co
 def test_a_duration_ends_the_cluster_and_a_plan_is_played(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
-    """`up FILE --play --duration` plays the file's plan and ends by itself, as CI needs it."""
+    """`up FILE --play --duration` plays the file's plan and ends without `down`, as CI needs it."""
     file = tmp_path / "small.yaml"
     file.write_text(
         "version: 1\nname: small\nquestion: q\nexpect: e\n"
@@ -250,7 +250,7 @@ def join(bootstrap: list[str], group: str) -> "subprocess.Popen[str]":
 def test_a_client_from_outside_joins_consumers_of_the_lab(command_line: CommandLine) -> None:
     """A client from outside writes no trace, so records that it processes have no rows.
 
-    The checks know of it and do not count those records as lost.
+    The checks know of such a client and do not count those records as lost.
     """
     six = ("--topic", "orders:6")  # so that each of three members owns some
     with up(command_line, *QUICK, *six, until="group readers: Stable") as cluster:

@@ -1,8 +1,8 @@
 """docs/ARCHITECTURE.md lists every place at which a fault, a check, an API ... is added.
 
-The tests follow one existing example of each kind: a file that mentions it must be on the page, or
-among the files that only use it. The page has a table with one row for each kind of addition, and
-links to its places. A door sign is the docstring of a folder's `__init__.py`.
+The page has a table: a row is one kind of addition, with links to the places to change. The tests
+follow one existing example of each kind: a file that mentions the example must be in the row, or
+among the files that only use the example. A door sign is the docstring of a folder's `__init__.py`.
 """
 
 import re
@@ -35,8 +35,8 @@ class Example:
 
     - `row`: the first cell of the page's row.
     - `pattern`: a regular expression for the addition's names.
-    - `users`: files that mention it without being a place of its kind.
-    - `only_if_needed`: places of the page that other additions need, but not this one.
+    - `users`: files that mention the addition, but are no place of the row.
+    - `only_if_needed`: places of the row that this addition did not need.
     """
 
     row: str

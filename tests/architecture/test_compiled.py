@@ -78,7 +78,7 @@ print(compiled_state().name)
 
 @pytest.mark.slow
 def test_types_of_compiled_modules_can_be_pickled_for_ray() -> None:
-    """Ray pickles what it sends to workers, which needs types that name their own module.
+    """Ray pickles objects for its workers, and each type must name the module that defines it.
 
     A class or NewType of a compiled module may name the finder's module, and a frozen dataclass may
     refuse to be rebuilt: the script checks both.

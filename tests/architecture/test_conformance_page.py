@@ -76,9 +76,9 @@ def test_ids_are_read_from_a_docstring(text: str, ids: list[str]) -> None:
 
 
 def test_repeated_scenario_has_the_status_of_its_original() -> None:
-    """A scenario that repeats one without a test, or one that deviates, is not covered.
+    """A repetition is covered if all scenarios that it repeats are covered.
 
-    `real` is a scenario that some test claims; the ids with 9 do not exist.
+    `real` is a scenario that some test claims, GC-998 one that deviates, GC-999 one without a test.
     """
     real = sorted(named())[0]
     scenarios = ScenarioList(

@@ -58,10 +58,10 @@ def digests() -> dict[str, list[str]]:
 
 @pytest.mark.slow
 def test_a_seed_gives_one_trace_in_every_process(digests: dict[str, list[str]]) -> None:
-    """A scenario has one digest in all processes, and different scenarios have different ones.
+    """All processes give a scenario the same digest, and no two scenarios have the same digest.
 
-    The variants "through the codec" and "with messages" are left out of the second comparison,
-    because they repeat a scenario.
+    The variants "through the codec" and "with messages" are left out of the second comparison:
+    each repeats a scenario and has its digest.
     """
     clean = {name: set(seen) for name, seen in digests.items() if not name.startswith("planted")}
     assert clean
@@ -109,7 +109,8 @@ def test_a_planted_source_of_nondeterminism_is_noticed(
 ) -> None:
     """A check that cannot fail proves nothing: each source gives several digests.
 
-    It is planted in a cluster of simple test nodes ("fake") and in one of the lab's own ("real").
+    The source is planted in a cluster of simple test nodes ("fake") and in one of the lab's nodes
+    ("real").
     """
     for cluster in ("fake", "real"):
         assert len(set(digests[f"planted in {cluster}: {source}"])) > 1

@@ -36,7 +36,7 @@ def test_no_module_reads_back_the_sentence_of_a_cause(house: House) -> None:
 
 
 def test_path_of_a_crash_is_what_the_code_calls(house: House) -> None:
-    """Each function of the list calls the next one, by its name."""
+    """Each function of the list calls the next function of the list."""
     for caller, called in pairwise(house.crash_path):
         name = called.rpartition(".")[2]
         calls = {

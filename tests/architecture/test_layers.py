@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def tracked_files(*suffixes: str) -> list[Path]:
-    """Return the files of the project, new ones included and ignored ones not."""
+    """Return the files that git tracks, and new files that it does not ignore."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

@@ -13,7 +13,7 @@ _WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 
 
 def test_readme_has_the_recorded_figures_of_planted_bugs() -> None:
-    """They are the largest number of seeds for one bug, and of remaining faults."""
+    """README has the maxima over all bugs: seeds needed, and faults left after shrinking."""
     record = (ROOT / "docs" / "PLANTED_BUGS.md").read_text(encoding="utf-8")
     rows = [(int(seeds), int(faults)) for seeds, faults in _ROW.findall(record)]
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())

@@ -1,6 +1,7 @@
-"""A scenario of Kafka's coordinators has one home among the tests, which quotes its sentence.
+"""A scenario of Kafka's coordinators has one home: the one test file that quotes its sentence.
 
-A number is no specification, and of two tests of one scenario only one would be changed.
+The number of a scenario alone tells a reader nothing. If two files tested one scenario, a change of
+the scenario would be made in one of them and forgotten in the other.
 """
 
 import re
@@ -28,7 +29,7 @@ def quotes(text: str, scenario: str, meaning: str) -> bool:
 
 
 def test_scenario_has_one_home() -> None:
-    """Recordings of a real Kafka may repeat it: they are no tests of ours."""
+    """Only recordings of a real Kafka may repeat a scenario: they are no tests of ours."""
     homes = {
         scenario: sorted({place.path for place in places if place.text})
         for scenario, places in named().items()

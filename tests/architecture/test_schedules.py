@@ -52,7 +52,7 @@ def draws(path: Path) -> bool:
 
 
 def test_only_tests_of_the_search_draw_schedules() -> None:
-    """A change of drawing changes the schedule of every seed, and with it a test that draws one."""
+    """A change of drawing gives a seed another schedule, which could break a test that draws it."""
     drawing = {
         name
         for path in tracked_files(".py")

@@ -1,8 +1,8 @@
 """The answers checker finds requests without an answer in a healthy cluster.
 
-A request that timed out is late if the cluster was healthy for more than twice its timeout: then it
-was sent while nothing was broken. The purpose of a connection between brokers (such as "metadata")
-decides the timeout of its requests.
+A request that timed out is a finding if the cluster had been healthy for more than twice the
+request's timeout: such a request was sent while nothing was broken. The purpose of a connection
+between brokers (such as "metadata") decides the timeout of its requests.
 """
 
 import pytest
@@ -100,9 +100,9 @@ def test_request_may_time_out_during_a_fault() -> None:
 def test_request_of_a_broker_is_judged_by_its_purpose(purpose: str, late_s: float | None) -> None:
     """Planted bug: a Fetch of metadata that is parked and forgotten.
 
-    It is late after twice the timeout of its purpose: 2 s for metadata, 30 s for a purpose without
-    a setting. A replica fetcher waits 0.5 s for records; its timeout of 0.9 s is shorter than two
-    such waits, so that its timeouts prove nothing.
+    It is a finding after twice the timeout of its purpose: 2 s for metadata, 30 s for a purpose
+    without a setting. A leader holds the Fetch of a replica fetcher for up to 0.5 s; the timeout of
+    0.9 s is less than twice this wait, so that a replica fetcher's timeouts prove nothing.
     """
     # `late_s`: seconds after the healing at which a timeout is a finding; None: it never is.
     for after_s, is_late in ((late_s or 100, late_s is not None), (3.9, False)):

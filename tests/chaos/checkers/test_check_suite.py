@@ -1,7 +1,8 @@
 """The suite of checkers: its rows, its findings during the run, and its expectations.
 
 `experiment()` is a small one: three brokers, topic orders with two partitions, group readers with
-two members. `context_of` computes from it what checkers expect, such as names and timeouts.
+two members. `context_of` computes from an experiment the names, timeouts and other facts that
+checkers need.
 """
 
 import msgspec
@@ -26,7 +27,7 @@ def two_owners(suite: CheckSuite) -> Rows:
 
 
 def test_twelve_checkers_are_in_every_suite() -> None:
-    """A suite without one of these would pass runs that break its promise."""
+    """A suite that lacked a checker would pass runs that break the checker's promise."""
     suite = CheckSuite(context_of(experiment()))
 
     assert [checker.name for checker in suite.checkers] == [

@@ -415,7 +415,7 @@ def test_next_owners_commit_replaces_the_previous_owners() -> None:
 
 
 def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None:
-    """A zombie answers from memory until it learns of its successor (BEHAVIOUR 6.5)."""
+    """A replaced coordinator answers from memory until it knows its successor (BEHAVIOUR 6.5)."""
     rows = two_commits()
     rows.leads(4, "broker-1", 1, 2)
     rows.committed(5, C0, 300, peer="broker-1")
@@ -616,5 +616,5 @@ def test_append_acknowledged_by_a_replica_alone_is_found_before_any_loss() -> No
 def test_append_with_enough_replicas_or_with_an_error_passes(
     error: str, in_sync: list[int], needed: int
 ) -> None:
-    """The append is refused, one replica suffices, or the leader still has two in its ISR."""
+    """The append is refused, min.insync.replicas is 1, or the leader's own ISR still has two."""
     assert check_append(error, in_sync, needed=needed).findings_total == 0

@@ -56,7 +56,7 @@ def test_append_acknowledged_in_a_later_epoch_of_its_leader_belongs_to_that_epoc
 
 
 def test_zombie_that_never_leads_again_must_not_acknowledge() -> None:
-    """The same append, without a newer epoch of its broker: only a leader acknowledges."""
+    """As above, but broker-0 has no epoch after broker-1's: only a leader may acknowledge."""
     rows = Rows()
     rows.leads(1, "broker-0", 4, 138)
     rows.leads(2, "broker-1", 5, 189)
@@ -111,7 +111,7 @@ def test_append_of_a_deposed_leader_is_an_attempt(begun_s: float) -> None:
 
 
 def test_append_of_a_leader_that_was_not_replaced_is_no_attempt() -> None:
-    """A newer epoch of the same broker, or one without a leader, replaces no leader."""
+    """Neither a newer epoch of broker-0 itself nor an epoch without a leader replaces broker-0."""
     rows = Rows()
     failover(rows, log_end=12)
     elected(rows, 9, "broker-0", 1)
@@ -146,7 +146,7 @@ def truncated(rows: Rows, time_s: float, node: str, epoch: int, to: int, end: in
 
 
 def append_overtaken_by_another_leader(cut_to: int) -> tuple[Rows, int]:
-    """Broker 0 appends at 12 in epoch 0, and follows broker 1 in epoch 1 from `cut_to` on."""
+    """Broker 0 appends 12 and 13 in epoch 0, then follows broker 1 and truncates to `cut_to`."""
     rows = Rows()
     failover(rows, log_end=12)
     waiting = rows.append_started(8.5, "broker-0", 0, 12, records=2)
@@ -156,7 +156,7 @@ def append_overtaken_by_another_leader(cut_to: int) -> tuple[Rows, int]:
 
 
 def test_append_acknowledged_after_its_own_broker_truncated_it_is_found() -> None:
-    """By the epoch of its acknowledgement it would pass, but other records have its offsets."""
+    """broker-0 leads again when it acknowledges, but other records have the append's offsets."""
     rows, waiting = append_overtaken_by_another_leader(cut_to=12)
     rows.appended(10, "broker-1", 1, 12, records=3)
     rows.leads(11, "broker-0", 2, 15)
@@ -179,7 +179,7 @@ def test_append_acknowledged_after_its_own_broker_truncated_it_is_found() -> Non
 
 
 def test_truncation_above_an_append_or_of_a_failed_one_passes() -> None:
-    """A record below the cut is kept; a truncated one may be answered with an error."""
+    """Records below the cut are kept; an append whose records are cut may fail with an error."""
     kept, waiting = append_overtaken_by_another_leader(cut_to=14)
     kept.leads(11, "broker-0", 2, 15)
     kept.append_completed(11.1, "broker-0", 0, 12, waiting)
@@ -191,7 +191,7 @@ def test_truncation_above_an_append_or_of_a_failed_one_passes() -> None:
 
 
 def test_offsets_that_are_used_again_after_a_truncation_may_be_acknowledged() -> None:
-    """An append after the cut is another one, and so is one of the broker's next incarnation."""
+    """The append of epoch 2 has the offset of the truncated one, but is another append."""
     rows, _ = append_overtaken_by_another_leader(cut_to=12)
     rows.leads(11, "broker-0", 2, 12)
     rows.appended(11.5, "broker-0", 2, 12, records=2)
@@ -362,7 +362,7 @@ def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -
 
 
 def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
-    """KAFKA-10614: it removes the groups from the broker that leads them."""
+    """KAFKA-10614: such an unload removes groups from the broker that coordinates them."""
     rows = Rows()
     rows.unloaded(1, "broker-0", 1)
     rows.load_completed(2, "broker-0", 2)

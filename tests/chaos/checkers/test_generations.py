@@ -205,7 +205,7 @@ def test_deleted_group_counts_from_the_beginning() -> None:
 def test_answer_of_a_deleted_group_is_distinguished_from_its_namesake() -> None:
     """A resumed member reads an old answer: of generation 1 of the deleted group.
 
-    Both groups assign t-1 in a generation 1. They are distinguished by their members' ids.
+    Both groups assign t-1 in a generation 1; the checker tells them apart by their members' ids.
     """
     rows = stable_group()
     rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
@@ -273,7 +273,8 @@ def test_generation_loaded_by_a_new_coordinator_keeps_its_assignment() -> None:
 def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number() -> None:
     """After the loss of the log a group may begin another generation 1, with a new member.
 
-    If the loaded generation 1 has an old member, it is the first one, whose assignment is fixed.
+    If broker-1 loads a generation 1 with an old member (M1), it is the first generation 1: t-0
+    belongs to M0.
     Corpus: `generation_begun_again_and_never_acknowledged`.
     """
     for member, outcome in (("new-id", CheckOutcome.PASS), (M1, CheckOutcome.VIOLATED)):
@@ -283,7 +284,7 @@ def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number(
             rows.generation_started(25, "broker-0", 1, ("new-id",))
         rows.load_started(40, "broker-1", 6)
         rows.group_loaded(40.1, "broker-1", generation=1, members=(member,))
-        # In the first generation 1 this partition belonged to M0.
+        # A violation if M1 gets it.
         rows.add(
             41,
             C0,
@@ -299,7 +300,7 @@ def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number(
 
 
 def test_restarted_static_member_keeps_its_partitions() -> None:
-    """Its member id is new; its generation and its partitions are unchanged."""
+    """The restart changes the member id, but neither the generation nor the partitions."""
     rows = Rows()
     rows.load_started(0.1, "broker-0", 0)
     rows.member_added(1, "broker-0", "old", instance="i-0")

@@ -1,10 +1,10 @@
 """Groups that no experiment names: their clients write no rows, and no check accuses them.
 
-A standing cluster runs until a person stops it, and Kafka's own clients may join it. Its trace has
-the rows of brokers and coordinators about such a client's group, but none of the client itself.
-Here two groups of the lab play a run; then the rows of one group's members are removed, and the
-group is removed from the checkers' context. "Of the lab" are the nodes that coordlab starts itself;
-a guest is a client from outside.
+A standing cluster runs until a person stops it, and Kafka's own clients may join it. The trace has
+the rows of brokers and coordinators about the group of such a client, but no rows of the client
+itself. Here a run has two groups of the lab. To make one of them look like a group from outside,
+the tests remove the rows of its members, and its entry in the checkers' context. "Of the lab" are
+the nodes that coordlab starts itself; a guest is a client from outside.
 """
 
 import pytest
@@ -63,7 +63,7 @@ def is_row_of_a_lab_client(prefix: str, row: TraceRow) -> bool:
 
 
 def play_two_groups(faults: list[dict[str, object]]) -> tuple[Experiment, list[TraceRow]]:
-    """Play an experiment with two groups of the lab; return it and the rows of its run."""
+    """Play an experiment with two groups of the lab; return the experiment and the run's rows."""
     experiment = quick_experiment(
         cluster={"brokers": 3, "config": QUICK_BROKERS},
         groups={"readers": GROUP, OUTSIDE: GROUP},

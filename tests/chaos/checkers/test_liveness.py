@@ -152,9 +152,9 @@ def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
 def test_broker_elected_again_before_it_learned_of_another_coordinates_without_a_load(
     cause: str,
 ) -> None:
-    """broker-0 coordinates if it ignores the load because the group is still in its memory.
+    """If broker-0 ignores the load because it still has the group in memory, it coordinates.
 
-    With the other cause broker-0 does not coordinate, and the group is not live.
+    If it ignores the load for the other cause, broker-0 does not coordinate: the group is not live.
     Corpus: `coordinator_elected_again_before_it_heard_of_another`.
     """
     rows = healed_group()
@@ -301,7 +301,7 @@ def test_consumer_stopped_by_an_error_is_found_even_before_the_steady_state() ->
 
 
 def test_group_is_judged_without_a_consumer_that_an_error_has_stopped() -> None:
-    """The ended application is the only finding: its group is live without it."""
+    """The ended application is the only finding: the group is live without this consumer."""
     rows = healed_group()
     end_application(rows, 41, "UNKNOWN_SERVER_ERROR")
     rows.committed(42, C1, 1)
@@ -595,7 +595,8 @@ def test_transactional_members_need_the_topic_of_transactions(
 def test_transaction_whose_end_was_lost_may_stay_open_for_ever(lost: str) -> None:
     """broker-2 is the only replica of `lost` in sync and loses power.
 
-    The coordinator has then forgotten the transaction, or its marker is lost.
+    Either the transaction coordinator has forgotten the transaction (TRANSACTIONS), or the group's
+    log has lost its marker (OFFSETS_0).
     """
     rows = Rows()
     rows.add(
@@ -652,7 +653,7 @@ def test_member_that_its_coordinator_does_not_have_is_found() -> None:
 
 
 def test_application_that_exceeds_its_own_max_poll_interval_proves_nothing() -> None:
-    """Its polls are 50 s apart, so it leaves and rejoins again and again."""
+    """With polls 50 s apart and a limit of 15 s, a member leaves and rejoins again and again."""
     rows = finish(healed_group(), 110)
     expected = GroupExpectation(
         consumers=(C0, C1),

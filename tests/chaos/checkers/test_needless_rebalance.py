@@ -259,7 +259,7 @@ def attached_to_the_old_coordinator(*, expired_s: float) -> Rows:
 
 
 def test_rebalance_of_members_that_stay_with_a_cut_coordinator_is_explained() -> None:
-    """They live, but send the new coordinator no request: a session after its load they expire."""
+    """Members that send the new coordinator no request expire there one session after its load."""
     report = check(attached_to_the_old_coordinator(expired_s=63))
 
     assert report.outcome is CheckOutcome.PASS
@@ -389,7 +389,7 @@ def test_time_of_an_expiry_is_judged_beyond_the_error_of_the_clocks() -> None:
 
 
 def test_paused_member_explains_a_rebalance_during_other_faults() -> None:
-    """A broker crashes while a member is stopped: its session ends all the same."""
+    """The session of a paused member ends, even if the coordinator crashes meanwhile."""
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.session_restarted(8, "broker-0", "m")
@@ -481,7 +481,7 @@ def test_member_answered_rebalance_in_progress_by_a_zombie_may_rejoin() -> None:
 
 
 def test_id_removed_by_another_coordinator_may_expire_where_it_is_loaded_again() -> None:
-    """Its consumer has another member id by then, and sends no heartbeat under this one."""
+    """broker-0 removes an id; its consumer gets another id and sends no heartbeat under the old."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.generation_started(3, "broker-0", 1, [f"{C0}-1234", f"{C1}-1234"])
@@ -547,7 +547,7 @@ def test_rebalance_interrupted_by_a_failover_may_begin_again() -> None:
 
 
 def test_member_left_out_of_a_generation_may_return() -> None:
-    """It was expired while it was out of reach, and its own coordinator refuses it."""
+    """C0 is not in generation 2: it expired while it was out of reach, so broker-1 refuses it."""
     rows = Rows()
     rows.load_completed(1, "broker-1", 0)
     rows.generation_started(2, "broker-1", 2, [f"{C1}-id"])
@@ -582,14 +582,14 @@ def test_member_left_out_of_a_generation_may_learn_it_from_an_earlier_coordinato
     [
         (1, False, CheckOutcome.VIOLATED),
         (1, True, CheckOutcome.PASS),
-        (0, False, CheckOutcome.PASS),
+        (0, False, CheckOutcome.PASS),  # the member missed generation 1
     ],
 )
 @pytest.mark.parametrize("error", ["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"])
 def test_live_member_that_its_coordinator_refuses_is_found(
     error: str, generation: int, *, removed: bool, outcome: CheckOutcome
 ) -> None:
-    """It is excused if the coordinator removed it, or it missed a rebalance."""
+    """The refusal is excused if broker-1 removed the member, or the member missed a rebalance."""
     rows = Rows()
     rows.load_completed(1, "broker-1", 0)
     rows.generation_started(3, "broker-1", 1, [f"{C0}-id", f"{C1}-id"])
@@ -645,7 +645,7 @@ def test_group_with_a_started_member_that_has_not_joined_is_not_judged() -> None
 
 
 def test_member_that_leaves_by_itself_explains_a_rebalance() -> None:
-    """It missed its poll; if its LeaveGroup is lost, the coordinator sees only the new join."""
+    """The member missed a poll and left. If its LeaveGroup is lost, only the new join is seen."""
     rows = stable_group_loses_its_coordinator()
     rows.member_state(20, C0, "UNJOINED", before="STABLE", cause=MemberStateCause.MISSED_POLL)
     rebalance(rows, 21)
@@ -659,9 +659,10 @@ def test_member_that_leaves_by_itself_explains_a_rebalance() -> None:
 def test_sync_deadline_may_expire_an_id_without_an_assignment(
     generation: int, outcome: CheckOutcome
 ) -> None:
-    """Kafka does not replace the old id by the new one among those that owe a SyncGroup.
+    """A consumer that got an assignment in generation 1 owes no SyncGroup, so it is not removed.
 
-    The commits of transactions took the time of the rebalance.
+    Kafka may still remove an older id of a consumer: it keeps the id among those that owe a
+    SyncGroup, although a newer id replaced it.
     """
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")

@@ -185,7 +185,7 @@ def test_member_that_joins_with_its_partitions_is_found() -> None:
 
 
 def test_member_that_lost_its_partitions_may_join() -> None:
-    """Before JoinGroup it lost them, or revoked them itself."""
+    """Before its JoinGroup the member has lost its partitions (as here) or revoked them."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
     rows.member_state(2, C0, "UNJOINED")
@@ -246,9 +246,9 @@ def test_member_expired_long_before_the_end_of_its_session_is_found() -> None:
 def test_member_expired_in_time_may_be_overtaken_long_after_the_fault(
     expired_s: float, allowed: bool
 ) -> None:
-    """The fault lasted from 10 s to 60 s. An expiry at 53.2 s is excused by it, one at 79 s is not.
+    """The fault lasted from 10 s to 60 s: it excuses an expiry at 53.2 s, but none at 79 s.
 
-    The assignment may come later, at 80 s: what counts is when the coordinator expired the member.
+    What counts is when the coordinator expired the member, not the assignment at 80 s.
     """
     rows = Rows()
     rows.load_completed(0.5, "broker-0", 0)
@@ -268,9 +268,9 @@ def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
 ) -> None:
     """A resumed coordinator, broker-2, answers JoinGroup and SyncGroup although it is replaced.
 
-    A member that joins there at 29.2 s sends nothing to broker-1, which may expire it a session
-    after its load (26 s + 45 s). A member assigned at 25 s, before the load, sends heartbeats to
-    broker-1 until its pause at 60 s: 71 s is too early for its expiry.
+    A member that joins broker-2 at 29.2 s sends nothing to broker-1. So broker-1 may expire the
+    member one session after the load (26 s + 45 s). A member assigned at 25 s, before the load,
+    sends heartbeats to broker-1 until its pause at 60 s: an expiry at 71 s is too early.
     """
     rows = Rows()
     rows.fault(24, "broker-2", fault="leadership_move", momentary=True)
@@ -381,7 +381,7 @@ def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(cause: str) -> No
 
 
 def test_members_removed_by_an_administrator_may_be_overtaken_at_once() -> None:
-    """They learn it by their next heartbeat; until then they process records, as in Kafka."""
+    """Until their next heartbeat they do not know it and process records, as in Kafka."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.member_removed(20, "broker-0", f"{C0}-id", "leave")
@@ -439,14 +439,19 @@ def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() 
 
 
 @pytest.mark.parametrize(
-    ("groups", "generation", "allowed"), [(0, 1, True), (1, 3, True), (1, 2, False)]
+    ("groups", "generation", "allowed"),
+    [
+        (0, 1, True),  # the load finds no group: it was deleted
+        (1, 3, True),  # the load finds the generation in which C1 is assigned
+        (1, 2, False),  # C1 is assigned in an older generation than the loaded one
+    ],
 )
 def test_overlap_that_the_log_explains_may_begin_at_the_load(
     groups: int, generation: int, allowed: bool
 ) -> None:
-    """A deleted group has no members to wait for; one generation has one assignment.
+    """A deleted group has no members to wait for, and a loaded generation has its assignment.
 
-    Static members that do not rejoin are part of the next generation, too.
+    Static members that do not rejoin are part of the next generation, too: here C0.
     """
     rows = Rows()
     rows.load_completed(-20, "broker-0", 0)

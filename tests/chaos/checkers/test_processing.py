@@ -203,7 +203,7 @@ def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
 
 
 def test_new_incarnation_of_a_member_is_another_member() -> None:
-    """It does not know the records that its former incarnation processed: here 15 to 19."""
+    """It does not know what the killed incarnation processed: of 15 to 24 here 15 to 19."""
     rows = group_that_commits()
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
     rows.add(
@@ -363,8 +363,9 @@ def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_sinc
 ) -> None:
     """A deletion excuses earlier commits, and those whose append was in flight.
 
-    The commit is stored at 3.7 s, after the deletion at 3.5 s. If it is of a member from before,
-    or of an administrator, it may have waited for a replica since before the deletion.
+    The commit is stored at 3.7 s, after the deletion at 3.5 s. A member from before the deletion or
+    an administrator may have sent it before 3.5 s, and the append waited for a replica. A member
+    that joined after the deletion has sent it later.
     """
     rows = group_that_commits()
     rows.revoked(3.3, C0)

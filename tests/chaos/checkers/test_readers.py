@@ -96,7 +96,7 @@ def test_partitions_of_a_dead_member_get_another_reader() -> None:
 
 
 def test_partitions_that_stay_with_a_dead_member_are_found() -> None:
-    """Planted bug: a dead member keeps its partitions, or no member is assigned them."""
+    """Planted bug: the partitions of a dead member stay with it, or are assigned to no member."""
     rows = group()
     killed(rows, 20, C1)
     rows.revoked(31, C0)
@@ -147,7 +147,7 @@ def test_group_without_a_live_member_is_not_judged() -> None:
 
 
 def test_stopped_member_is_no_reader() -> None:
-    """Planted bug: a member under SIGSTOP keeps its partitions beyond its session."""
+    """Planted bug: a member under SIGSTOP keeps its partitions after its session has ended."""
     rows = group()
     rows.add(20, "driver", TraceKind.NODE_PAUSED, peer=C1)
 

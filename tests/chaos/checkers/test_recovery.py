@@ -271,7 +271,7 @@ def test_transaction_that_began_after_healing_is_not_awaited() -> None:
 def test_load_decides_which_transactions_are_open() -> None:
     """The load of the log lists no open transaction: the Ongoing one ended without a row.
 
-    A coordinator may die before it writes the row of a step that its log has.
+    A coordinator may die after it has logged a step, before it writes the row of the step.
     """
     rows = cluster()
     transaction(rows, 20, "Ongoing")
@@ -335,7 +335,7 @@ def test_offset_that_stays_unstable_is_found() -> None:
 
 
 def test_offset_that_a_load_found_stable_is_not_awaited() -> None:
-    """A group that is loaded with its marker leaves no row of its end."""
+    """If the loaded log has the marker already, no row shows the transaction's end in the group."""
     rows = cluster()
     pending(rows, 20)
     transaction(rows, 21, "CompleteCommit", before="PrepareCommit")

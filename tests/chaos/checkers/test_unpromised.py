@@ -56,7 +56,7 @@ def two_processors(checker: Checker, group: str = "old") -> None:
 
 
 def set_back(checker: Checker, *, in_kafka: bool, group: str = "old", member: str = "m") -> None:
-    """Add a commit of 20 and then one of 9, in Kafka or in ZooKeeper.
+    """Commit offset 20 and then offset 9, in Kafka or in ZooKeeper.
 
     The zxid (the number of a write in the ensemble's order), 2 and 3, is also the time in seconds.
     """

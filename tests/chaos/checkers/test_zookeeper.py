@@ -98,8 +98,8 @@ def summaries(story: Story) -> list[str]:
 def test_ensemble_that_keeps_its_order_passes() -> None:
     """S2 lags behind S1, restarts, and applies everything again.
 
-    C0 gets the event of 0x3 before an answer that shows 0x3. Its claim meets a node that is gone
-    meanwhile, then one that exists.
+    C0 gets the event of 0x3 before an answer that shows 0x3. A claim of C0 meets an owner node that
+    is deleted meanwhile, another claim an owner node that still exists.
     """
     story = opened()
     story.state("SyncConnected", S1, 0)
@@ -188,7 +188,7 @@ def test_owner_node_that_outlives_its_session_is_found() -> None:
 def test_client_that_reads_an_older_state_is_found(in_virtual_time: bool) -> None:
     """ZK-05: a server which has applied less refuses the session.
 
-    The client has seen 0x3, and S2 applies it a tenth of a second after it accepts the session.
+    The client has seen 0x3. S2 accepts its session, and applies 0x3 only 0.1 s later.
     """
     story = opened(
         CheckContext(
@@ -244,7 +244,7 @@ def test_event_of_a_closed_connection_is_not_awaited() -> None:
 
 
 def test_runs_without_an_ensemble_have_none_of_its_checks() -> None:
-    """Two checks need an ensemble; two others need one, or a group that demands them."""
+    """Two checks need an ensemble; two others need an ensemble or a group's `must_hold`."""
     group = GroupExpectation(consumers=(), offsets_partition=OFFSETS_0, commits=False)
     without_ensemble = CheckSuite(CheckContext(groups={"g": group}))
     demanding = CheckSuite(

@@ -28,7 +28,7 @@ class Story:
     """Rows of a group of two consumers: C0 with session 0x1, C1 with session 0x2.
 
     C0 is registered as m0 (an ephemeral znode below IDS). A test registers m1 where it needs a
-    change of the members. Each row comes 0.1 s after the last one, and each step is one of C0's.
+    change of the members. Each row comes 0.1 s after the row before it; `step` adds rows of C0.
     """
 
     def __init__(self) -> None:

@@ -87,8 +87,9 @@ def test_cluster_with_transactions_has_their_topic() -> None:
 def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
     """Costs are simulated times of the coordinator's work, here of loading a group's records.
 
-    Kafka has two group coordinators, in Scala and in Java. A switch gives the coordinator one trait
-    of the Java one, here: after a failed load of a partition, it refuses the partition's groups.
+    Kafka has two group coordinators, in Scala and in Java. The lab's follows the Scala coordinator;
+    a switch gives it one trait of the Java coordinator. Here: after a failed load of a partition it
+    refuses the partition's groups.
     """
     spec = to_cluster_spec(
         experiment(

@@ -96,7 +96,7 @@ def test_every_key_of_the_schema_has_a_description() -> None:
 
 
 def test_schema_accepts_every_shipped_experiment() -> None:
-    """A person begins with a copy of one of them."""
+    """A person begins a new experiment with a copy of a shipped one."""
     assert len(shipped()) >= 9
     for document in shipped():
         assert refused(document) == [], document["name"]
@@ -234,7 +234,7 @@ KEYS = ("target", "from", "to", "duration", "every", "repeat", "args", "config",
 
 
 def places(value: object) -> Iterator[tuple[Any, Any]]:
-    """Yield every place of a document, as its holder and its key."""
+    """Yield the place of every value in a document: its mapping or list, and its key or index."""
     if isinstance(value, dict | list):
         for key in list(value) if isinstance(value, dict) else range(len(value)):
             yield value, key
@@ -306,7 +306,7 @@ ONE_OF_EACH = (
 def test_faults_of_similar_names_have_their_own_arguments() -> None:
     """`reset` and `reset_offsets` once had structs of the same name.
 
-    Editors then offered the keys of one for both.
+    Editors then offered the arguments of one fault for both.
     """
     ends = {"at": "1s", "from": "clients", "to": "brokers"}
     reset = ends | {"fault": "reset", "args": {"purposes": ["client"]}}

@@ -362,7 +362,7 @@ def test_late_members_inherit_the_settings_of_their_group(write: Write) -> None:
 def test_problem_of_late_members_is_reported_at_their_place(
     write: Write, before: str, after: str, path: str, near_miss: str | None
 ) -> None:
-    """Their settings are checked like those of the group."""
+    """The settings of late members are checked like the settings of their group."""
     problem = only_problem(write(with_late_members().replace(before, after)))
 
     assert problem.path.startswith("groups.readers.late_members[0].")

@@ -1,4 +1,4 @@
-"""The walk over an experiment's structs: fields, their values, and their defaults."""
+"""The walk over the structs of an experiment: their fields, values and defaults."""
 
 import msgspec
 
@@ -29,7 +29,7 @@ def test_field_has_its_key_default_description_and_struct() -> None:
 
 
 def test_required_field_is_never_at_its_default() -> None:
-    """The file must have it, whatever its value is."""
+    """A file must have a required field, whatever the value."""
     version = fields_of(Experiment)[0]
 
     assert version.required
@@ -58,7 +58,7 @@ def test_struct_types_are_found_inside_options_lists_and_mappings() -> None:
 
 
 def test_plain_values_omit_those_equal_to_their_default() -> None:
-    """`experiment_text` writes them, and an omitted one is read back as the default."""
+    """`experiment_text` writes the plain values; an omitted field is read back as its default."""
     made = experiment()
     plain = without_defaults(made)
 

@@ -1,9 +1,9 @@
 """The search that must not show a planted bug: it continues, and refuses bugs that do nothing.
 
 A planted bug is a change of our code that a search must find. The bugs here show in the space
-`operations`, with its rollouts and scalings. The search plays another space with all of them
-planted: none of its seeds may show one. The record (PAGE) is the page with the seed that shows each
-bug.
+`operations`, with its rollouts and scalings. The search plays another space with all these bugs
+planted, and none may show. The record (PAGE) is the page with the seed that shows each bug in
+`operations`.
 """
 
 from contextlib import ExitStack

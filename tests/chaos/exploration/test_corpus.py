@@ -63,7 +63,7 @@ def test_file_gives_its_recorded_result(path: Path) -> None:
 
 @pytest.mark.parametrize("path", OF_GUARDS, ids=lambda path: path.stem)
 def test_guard_prevents_the_violation_of_its_file(path: Path) -> None:
-    """The same plan passes with the guard, under its seed and three more."""
+    """With the guard on, the plan passes under its own network seed and under three others."""
     experiment, stamp = kept(path)
     guarded = replace(experiment, cluster=replace(experiment.cluster, guards=Guards()))
 

@@ -1,7 +1,7 @@
 """The effort of a run is counted, and real growth is distinguished from chance.
 
-Effort is what a run costs Kafka: rebalances, elections, loads, requests. A change of the code that
-makes the same seeds need more of it is a regression.
+Effort is what a run costs Kafka: rebalances, elections, loads, requests. If the same seeds need
+more effort after a change of the code, the change is a regression.
 """
 
 import pytest
@@ -59,7 +59,7 @@ def test_generation_whose_assignment_was_never_stored_is_unused() -> None:
 
 
 def test_a_crash_of_the_coordinator_costs_an_election_and_a_load() -> None:
-    """Members also lose their coordinator, and look it up again."""
+    """The effort also has the members that lost their coordinator and had to look it up again."""
     played = play(small(CRASH), 1)
     assert played.result is PlayResult.PASS
     assert played.effort["leaders_elected"] > 0

@@ -1,4 +1,4 @@
-"""Bugs that only a rollout or a scaling shows: found with one, and reached by no other fault."""
+"""Bugs that only a rollout or a scaling shows: other faults do not reach the changed code."""
 
 import msgspec
 import pytest
@@ -32,9 +32,9 @@ def test_commit_that_counts_although_it_failed_is_found_by_the_first_seed() -> N
 
 
 def busy_members(fault: str, **more: object) -> Experiment:
-    """Members that have always fetched more records than they have processed.
+    """Return an experiment whose members always have fetched records to process.
 
-    They process one record in 100 ms, while 20 are produced per second.
+    A member processes 10 records per second, and 20 are produced per second.
     """
     made = quick_experiment(
         faults=[{"at": "3s", "fault": fault, **more}],

@@ -1,4 +1,4 @@
-"""The reference space has its promised sizes, and each of its runs does its minimum of work.
+"""The reference space has its promised sizes, and each run of it does a minimum of work.
 
 The speed of a search is measured with this space. A run must do some work (`minimum`), so that a
 broken cluster, which is fast, cannot count as a fast run. Garbage collection is paused during runs:
@@ -72,7 +72,7 @@ def test_run_below_its_minimum_names_the_missing_work() -> None:
 def test_garbage_collector_is_paused_and_restored() -> None:
     """A caller that plays one run must not find the collector switched off.
 
-    The nested block must not switch it on before the outer one ends.
+    The end of a nested block must not switch the collector on before the outer block ends.
     """
     frozen = gc.get_freeze_count()
     with collecting_afterwards():

@@ -160,7 +160,7 @@ def test_results_have_the_file_of_each_finding_and_the_count_of_each_mark() -> N
 
 
 def test_excuses_are_counted_by_the_runs_in_which_they_applied() -> None:
-    """Three members of one run count as one run."""
+    """Seed 1 has an excuse for three members (`fenced: 3`), and still counts as one run."""
     fenced, dead = "liveness: member id that was never stored", "liveness: all members are dead"
     tally = tally_of(
         PlayedRun(seed=1, result=PlayResult.PASS, excused={fenced: 3}),

@@ -83,7 +83,7 @@ def test_every_seed_is_played_once_for_any_batches() -> None:
 
 
 def test_batches_grow_to_a_second_of_a_workers_time() -> None:
-    """A scripted run costs a quarter of a second: the first batch is one seed, later ones four."""
+    """A scripted run costs 0.25 s: the first batch has one seed, each later batch four."""
     workers = ScriptedWorkers(size=1)
     Searching(workers, Limits(count=9)).search.run()
     assert [len(items) for _, items in workers.given] == [1, 4, 4]
@@ -126,7 +126,7 @@ def test_slow_worker_is_awaited_to_recheck_the_seeds_of_the_first() -> None:
 
 
 def test_run_that_differs_at_its_recheck_is_not_deterministic() -> None:
-    """10 % of 10 seeds are one, the seed 9; its second digest is another one."""
+    """10 % of the 10 seeds is one seed, 9; it has another digest when it is played again."""
 
     def again(seed: int) -> PlayedRun:
         return PlayedRun(seed=seed, result=PlayResult.PASS, digest="other", virtual_us=40_000_000)
@@ -151,7 +151,7 @@ def test_first_run_of_a_finding_is_always_rechecked() -> None:
 
 
 def test_search_stops_after_a_number_of_different_findings() -> None:
-    """Ten runs with the same finding are one finding."""
+    """The seeds 0 to 9 have one and the same finding, later seeds another: the limit is two."""
 
     def play(seed: int) -> PlayedRun:
         return violated(seed, claim="one" if seed < 10 else "two")
@@ -255,7 +255,7 @@ def test_seeds_of_a_dead_worker_are_played_once_more_one_by_one() -> None:
 
 
 def test_seed_that_ends_two_workers_is_reported_and_the_others_are_played() -> None:
-    """Seed 5 ends the worker of its batch, and the worker that plays it alone."""
+    """Seed 5 ends the worker of its batch, and then the worker that plays this seed alone."""
     searching = Searching(ScriptedWorkers(deadly={5: 9}), Limits(count=12, batch=4))
     assert searching.search.run() is Stop.COUNT
     assert searching.played() == [seed for seed in range(12) if seed != 5]
@@ -276,7 +276,7 @@ def test_worker_that_dies_of_ctrl_c_is_no_failure_of_its_seeds() -> None:
 
 
 def test_interrupted_run_is_not_recorded() -> None:
-    """An interrupted run has no result; if it were recorded, a resumed search would omit it."""
+    """An interrupted run has no result. If it had a record, a resumed search would omit the seed."""
     workers = ScriptedWorkers(
         lambda seed: inconclusive(seed, PlayResult.INTERRUPTED, "") if seed == 1 else passed(seed)
     )

@@ -132,7 +132,7 @@ def result_of(source: str) -> object:
 
 @pytest.fixture
 def made_up(tmp_path: Path) -> Path:
-    """Return a root with one package, `made_up`, of one module."""
+    """Return a root folder with one package, `made_up`, that has one module, `one`."""
     (tmp_path / "made_up").mkdir()
     (tmp_path / "made_up" / "one.py").write_text(MADE_UP, encoding="utf-8")
     return tmp_path

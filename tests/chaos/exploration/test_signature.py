@@ -101,7 +101,7 @@ def test_signature_has_each_kind_of_the_evidence_once_without_names() -> None:
 
 
 def test_order_of_the_evidence_makes_a_difference_and_its_length_is_bounded() -> None:
-    """An append after an election is a split brain; one before it is a lost end of the log.
+    """An append after an election hints at a split brain, an append before it at a lost log end.
 
     Both findings still claim the same, because `claims_as` ignores the story. MAX_STEPS is 12.
     """

@@ -1,7 +1,7 @@
 """Unpromised properties are a finding where a group demands them, and are measured elsewhere.
 
-A group demands a property by `must_hold`, as by `one_owner_processes`: no two members process
-records of a partition while both own it.
+A group demands a property by `must_hold`. The property `one_owner_processes`: no two members
+process records of a partition while both own the partition.
 """
 
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_zombie_is_no_finding_where_no_group_asks() -> None:
 
 
 def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
-    """ZK-71: A computes with one member, B with two, since they read from different servers."""
+    """ZK-71: one consumer sees one member, the other sees two: they read from different servers."""
     rows: list[TraceRow] = []
     experiment = load_experiment(str(SPLIT_VIEW)).experiment
 

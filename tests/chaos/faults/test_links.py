@@ -177,7 +177,7 @@ def test_end_without_a_live_node_is_a_miss() -> None:
 
 
 def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
-    """The rule then applies to the dead broker and the late member as soon as they start."""
+    """The rule names the dead broker and the late member, so it applies once they start."""
     made_of = experiment(
         groups={
             "readers": {

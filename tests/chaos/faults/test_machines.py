@@ -71,7 +71,7 @@ def test_lost_machine_is_cut_off_and_then_all_its_nodes_end() -> None:
     ("disk", "act"), [("same", "restart "), ("empty", "restart on an empty disk: ")]
 )
 def test_lost_machine_returns_with_or_without_its_disks(disk: str, act: str) -> None:
-    """The links are healed last: peers then learn that their old connections are closed."""
+    """The links are healed after the restarts, so peers learn that old connections are closed."""
     run = injecting({"fault": "machine_loss", "target": "machine(0)", "args": {"disk": disk}})
 
     run.inject()

@@ -149,7 +149,7 @@ def test_controlled_shutdown_that_never_ends_is_killed_and_reported() -> None:
 
 
 def test_fault_that_the_runtime_cannot_inject_is_a_failure_of_the_tool() -> None:
-    """Such a fault is neither missed, as one without a target, nor a finding about Kafka."""
+    """The fault is not missed, because it had a target; and it says nothing about Kafka."""
     run = Injecting({"at": "1s", "fault": "crash", "target": "broker(2)"})
     run.runtime.crash_fails_with = OSError("no such process")
 

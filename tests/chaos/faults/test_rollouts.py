@@ -182,7 +182,10 @@ def test_with_surge_a_successor_is_up_before_its_predecessor_stops() -> None:
 
 
 def test_member_replaced_in_an_extra_place_stays_expected_there() -> None:
-    """An earlier rollout with surge left it there; the run waited for its end in vain."""
+    """An earlier rollout with surge left a member in PLACES[4]; this rollout replaces it there.
+
+    The run must go on to expect a member there. Otherwise it waits in vain for this member's end.
+    """
     cluster = of_four()
     cluster.states |= {PLACES[0]: NodeState.DOWN, PLACES[4]: NodeState.UP}
     deploy = rollout(old=list(PLACES[4:0:-1]))
@@ -427,8 +430,8 @@ def test_place_of_a_late_member_is_reserved_for_the_plan() -> None:
     (entry,) = run.results.faults
     assert entry.resolved["started"] == ["consumer-readers-3"]
     assert run.results.reasons == ()
-    # The member in the spare place is expected, too: the run does not wait for its whole
-    # `liveness_timeout` of 60 s for a group of one member less.
+    # The run expects the member in the spare place, too. Otherwise it would wait in vain for a
+    # group without this member, until its `liveness_timeout` of 60 s.
     begins = {
         detail_of(row)["stage"]: row.time_us for row in run.rows if row.kind == TraceKind.RUN_STAGE
     }

@@ -72,9 +72,9 @@ def test_run_with_a_jumping_wall_clock_is_the_same_run(
 def test_run_clock_advances_steadily_while_the_wall_clock_jumps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nodes on Ray read a RunClock. It reads the machine's wall clock once, when it starts.
+    """A RunClock, which nodes on Ray read, reads the machine's wall clock once, at its start.
 
-    After that it adds the monotonic time, here 1.5 s.
+    After that the RunClock adds the monotonic time, here 1.5 s.
     """
     monotonic_ns = 5_000_000_000
     monkeypatch.setattr(time, "monotonic_ns", lambda: monotonic_ns)

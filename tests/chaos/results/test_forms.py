@@ -1,6 +1,6 @@
 """Manifests of unknown format versions are refused, and the message names the version.
 
-A form is a format version of a manifest: the fields of its files and their meaning.
+A form is a format version of a run or an exploration: the fields of its files and their meaning.
 """
 
 import json
@@ -71,7 +71,7 @@ def test_other_runs_are_listed_beside_one_of_a_later_form(tmp_path: Path) -> Non
 
 
 def test_exploration_of_a_later_form_is_refused_with_its_form(tmp_path: Path) -> None:
-    """`explore --resume` opens an exploration by this function, so it refuses it as well."""
+    """`explore --resume` calls `open_exploration`, so the command refuses such a folder as well."""
     folder = write_manifest(tmp_path / "standard" / "a", format=3)
     with pytest.raises(NotAnExploration, match="was written in form 3, this version reads form 1"):
         open_exploration(folder)

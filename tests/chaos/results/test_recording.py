@@ -1,7 +1,7 @@
-"""Runs on a full disk, or one that fills: they heal, stop, report, and remain readable.
+"""Runs on a disk that is full or fills: they heal, stop, report, and remain readable.
 
-A run first allocates a reserve, a file of 4 MB. When its disk is full, it deletes the reserve, so
-that there is room for the end of the trace and for the documents (manifest, journal, results).
+A run first allocates a reserve, a file of 4 MB. When the disk is full, the run deletes the reserve,
+which makes room for the end of the trace and for the documents (manifest, journal, results).
 """
 
 import errno

@@ -1,9 +1,9 @@
 """The first difference of two traces: the row, the nodes, and the steps before it.
 
 `parting` compares all rows. `story_parting` compares steps only: rows that change the course of a
-run, such as an election, without their times. Both return the first difference, called a parting:
-its `one` and `other` are the rows of each trace from there on, `nodes` the first different row of
-each node.
+run, such as an election, without their times. Both return the first difference, a parting: `one`
+and `other` are the rows of the two traces from the difference on, `nodes` has the first different
+row of each node.
 """
 
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ def row(time_us: int, node: str, kind: TraceKind = TraceKind.HIGH_WATERMARK) -> 
 
 
 def test_traces_that_differ_in_run_and_row_numbers_are_equal() -> None:
-    """The id of a run is no event; row numbers differ if only one run has traced its messages."""
+    """The id of a run is no event; row numbers differ if only one of the runs traced messages."""
     one = [row(1, "x"), row(2, "y")]
     other = [replace(same_row, run="b", seq=9) for same_row in one]
 
@@ -120,9 +120,9 @@ def test_different_step_is_reported_with_the_steps_before_it() -> None:
 
 
 def test_row_of_an_earlier_healing_is_no_difference_of_its_own() -> None:
-    """A run without its last fault enters the stage of healing earlier, as it must.
+    """A run without its last fault must enter the stage of healing earlier.
 
-    Nothing else differs there, so that the parting has no cause to search for.
+    If only the row of the stage differs, the runs part by themselves: there is no cause to find.
     """
     healing = replace(STEADY, time_us=2, detail='{"stage":"healing"}')
     one, other = [STEADY, row(3, "x")], [STEADY, healing, row(3, "x")]

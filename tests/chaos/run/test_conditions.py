@@ -1,8 +1,8 @@
 """Parts that a cluster lacks to be steady (before the faults), or live (after the healing).
 
-A FakeRuntime has no nodes: its status is that of a healthy cluster of the experiment, unless a test
-changes it. The third argument of `missing_for_liveness` is each member's acknowledged commits at
-the healing, after which it must commit again; here no member is named.
+A FakeRuntime has no nodes; its status is that of a healthy cluster, unless a test changes it.
+The third argument of `missing_for_liveness` is the number of acknowledged commits of each member at
+the healing, after which the member must commit again; here no member is named.
 """
 
 from dataclasses import replace
@@ -43,7 +43,7 @@ def test_lost_member_is_not_awaited_and_any_other_dead_one_is() -> None:
 
 
 def test_group_that_keeps_the_id_of_a_lost_member_is_not_live() -> None:
-    """The lost member's session must end: until then its id owns partitions."""
+    """Until the session of the lost member ends, its member id owns partitions."""
     status = status_of(FakeRuntime(experiment()))
 
     assert "group readers has 2 of 1 members" in missing_for_liveness(

@@ -24,7 +24,7 @@ SAFETY = ("fencing", "durable_commits")
 
 
 def broken_rows() -> list[TraceRow]:
-    """Two leaders of one partition in one epoch, 0; both logs end at offset 0."""
+    """Return rows of two leaders of one partition in one epoch (0), with logs that end at 0."""
     rows = Rows()
     rows.leads(1, "broker-0", 0, 0)
     rows.leads(2, "broker-1", 0, 0)

@@ -131,7 +131,7 @@ def test_run_that_cannot_continue_without_the_machine_ends_at_once(tmp_path: Pat
 
 
 def test_disturbed_machine_is_listed_and_keeps_a_pass(tmp_path: Path) -> None:
-    """The journal has its beginning and end, as if it were a fault, and marks it as an accident."""
+    """The journal lists the disturbance like a fault, with begin and end, but as an accident."""
     runtime = FakeRuntime(experiment())
     runtime.machines_away = [DISTURBED]
 
@@ -162,11 +162,9 @@ def test_violation_after_a_disturbance_is_inconclusive_and_one_before_it_stands(
 
 
 def test_check_whose_rows_are_lost_is_never_violated() -> None:
-    """Fencing reads rows of brokers, so that the lost ones might disprove its finding.
-
-    The third argument is the nodes whose rows are lost. A consumer's rows do not matter to fencing.
-    """
-    reports = without_lost_evidence((violated(S),), (LOST,), NODES, KINDS)
+    """Fencing reads rows of brokers, and the lost rows of broker-2 might disprove a finding."""
+    nodes_without_rows = NODES
+    reports = without_lost_evidence((violated(S),), (LOST,), nodes_without_rows, KINDS)
 
     verdict, _ = reach_verdict(reports=reports, entries=(), unknown_because=(LOST.sentence,))
     assert verdict is Verdict.UNKNOWN
@@ -200,7 +198,7 @@ def test_check_whose_rows_are_complete_is_judged() -> None:
 
 @pytest.mark.parametrize("name", sorted(CHECKERS))
 def test_every_check_names_the_kinds_of_rows_that_it_depends_on(name: str) -> None:
-    """The kinds include those of the evidence that checks share, such as the faults in force."""
+    """All checks share evidence such as the faults in force, and depend on its rows as well."""
     kinds = CheckSuite(context_of(experiment()), (name,)).kinds_read()[name]
 
     assert kinds >= CHECKERS[name].kinds

@@ -65,9 +65,9 @@ def test_ends_of_links_are_lists_in_either_notation() -> None:
 
 
 def test_schedule_orders_healing_before_faults_before_late_members() -> None:
-    """Entries of one moment need an order, so that a plan has one meaning.
+    """A plan must have one meaning, so entries of one moment have an order.
 
-    At 9 s the pause of 3 s + 6 s is healed, then broker 1 is crashed, then two members start.
+    At 9 s the pause (3 s + 6 s) is healed, then broker 1 is crashed, then two members start.
     """
     made_of = experiment(
         groups={

@@ -1,4 +1,8 @@
-"""The faults in force: the parts that they disturb, and their ends."""
+"""The faults in force: which parts of the cluster they disturb, and when they end.
+
+`quiet_since_us` is the time since which no fault is in force, `cluster_quiet_since_us` the time
+since which no fault disturbs a server; None while one does.
+"""
 
 from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
@@ -42,7 +46,7 @@ def test_end_of_a_member_disturbs_only_its_group() -> None:
 
 
 def test_dead_broker_disturbs_until_it_is_fenced_and_again_after_its_restart() -> None:
-    """Once it is fenced, all nodes know that it is down. A restart ends with its unfencing."""
+    """Once the broker is fenced, all nodes know that it is down. Its restart ends when unfenced."""
     rows = killed(20, "broker-1")
     assert faults_after(rows).cluster_quiet_since_us is None
 
@@ -59,7 +63,7 @@ def test_dead_broker_disturbs_until_it_is_fenced_and_again_after_its_restart() -
 
 
 def test_paused_broker_disturbs_even_when_it_is_fenced() -> None:
-    """After its pause it still takes itself for a leader, because it lives."""
+    """A paused broker is not dead: after the pause it still takes itself for a leader."""
     rows = Rows()
     rows.add(20, "driver", TraceKind.NODE_PAUSED, peer="broker-1")
     rows.add(29, "controller-100", TraceKind.BROKER_FENCED, peer="broker-1")

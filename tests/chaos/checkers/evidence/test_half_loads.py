@@ -1,8 +1,9 @@
 """Coordinators that answer from a partial load of their log.
 
 A partial load ends before the end of the log, because the broker was replaced as leader during it.
-In Kafka such a broker answers from the loaded part until it unloads the partition, which excuses
-its old answers. The `offset` of a LOAD_COMPLETED row is the end of the part that was read.
+In Kafka such a broker answers from the loaded part until it unloads the partition, so checkers
+excuse its outdated answers. The `offset` of a LOAD_COMPLETED row is the end of the part that was
+read.
 """
 
 import pytest

@@ -38,7 +38,7 @@ def test_intervals_equal_a_set_of_offsets(
 
 
 def test_consecutive_records_are_one_interval() -> None:
-    """A long run adds records one by one; its intervals must not grow with their number."""
+    """A long run adds many records one by one, which must not add an interval each."""
     intervals = IntervalSet()
     for offset in range(10_000):
         intervals.add(offset, offset + 1)

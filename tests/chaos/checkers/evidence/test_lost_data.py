@@ -137,9 +137,9 @@ def test_commits_after_the_loss_are_promised_again() -> None:
 
 
 def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
-    """A transaction with offset 9 is acknowledged at 7 s; its partition lost data at 5 s.
+    """A transaction with offset 9 is acknowledged at 7 s; `partition` lost data at 5 s.
 
-    The member's previous commit, at `began_s`, shows when the transaction began at the earliest.
+    The transaction began after the member's previous commit, which is at `began_s`.
     """
     rows = last_replica_lost()
     rows.rows[:] = [
@@ -159,7 +159,10 @@ def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
 def test_transaction_that_was_open_at_the_loss_may_be_lost_although_it_ended(
     partition: str, began_s: float, findings: int
 ) -> None:
-    """Its offsets were appended before the loss, and its end is acknowledged after it."""
+    """The loss is at 5 s; the end of the transaction is acknowledged at 7 s.
+
+    If the transaction began before the loss, its offsets may be lost with the log.
+    """
     (expected,) = CONTEXT.groups.values()
     context = replace(
         CONTEXT, groups={"g": replace(expected, transaction_partitions=(TRANSACTIONS,))}
@@ -194,7 +197,7 @@ def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
 def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
     """The new coordinator has no group, so that the first member to join begins a new one.
 
-    The new owner (6.2 s) is assigned before the old one knows that it has lost the partition.
+    The new owner is assigned the partition (6.2 s) before the old owner knows of its loss (6.3 s).
     """
     rows = last_replica_lost()
     rows.add(5.2, "broker-0", TraceKind.LOAD_STARTED, partition=OFFSETS_0, leader_epoch=3)

@@ -55,7 +55,7 @@ def fenced(rows: Rows, time_s: float, *brokers: str) -> None:
 
 
 def lookup_failed(rows: Rows, time_s: float, asked: str | None) -> None:
-    """Let a lookup of C0 fail at `asked`; None: it knows no broker that it may ask now."""
+    """Let a lookup of C0 fail at the broker `asked`; None: C0 has no broker to ask at present."""
     error = "NO_BROKER_AVAILABLE" if asked is None else "DISCONNECTED"
     rows.add(time_s, C0, TraceKind.COORDINATOR_LOOKUP_FAILED, group="g", peer=asked, error=error)
 

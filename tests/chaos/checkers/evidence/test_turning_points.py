@@ -64,9 +64,9 @@ def test_request_without_answer_is_a_turning_point_if_sent_to_the_controller() -
 
 
 def test_of_repeated_steps_only_the_last_is_kept() -> None:
-    """A repetition is the same step of the same node for the same partition.
+    """A row repeats an earlier one if kind, node and partition are equal.
 
-    Two brokers become followers three times each, so that the last two rows stay.
+    Two brokers become followers three times each: of each broker the last row stays.
     """
     moves = [
         row(11 + index, f"broker-{index % 2}", TraceKind.BECAME_FOLLOWER, partition=OFFSETS)
@@ -77,7 +77,7 @@ def test_of_repeated_steps_only_the_last_is_kept() -> None:
 
 
 def test_only_the_last_rows_are_kept_beside_the_faults() -> None:
-    """Faults have a limit of their own, so that many other rows do not remove them."""
+    """Faults and other rows have separate limits, so many other rows remove no fault."""
     faults = [row(11, "driver", TraceKind.FAULT_INJECTED, cause=f"cut-{n}") for n in range(1, 9)]
     moves = [
         row(12 + index, f"broker-{index}", TraceKind.BECAME_FOLLOWER, partition=OFFSETS)

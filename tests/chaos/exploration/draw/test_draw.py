@@ -78,14 +78,14 @@ def test_draw_is_the_same_in_another_process() -> None:
 
 @pytest.mark.slow
 def test_every_draw_can_be_run() -> None:
-    """Each experiment passes the checks of a file, and its name has its seed."""
+    """Each drawn experiment passes the checks of a file; its name is the space and the seed."""
     for seed, experiment in enumerate(drawn()):
         assert list(errors(experiment)) == []
         assert experiment.name == f"standard-{seed}"
 
 
 def test_draw_written_as_a_file_is_read_back_equal(tmp_path: Path) -> None:
-    """So a person can keep the file of a finding, change it and run it."""
+    """Because of this a person can keep the file of a finding, change it, and run it."""
     path = tmp_path / "drawn.yaml"
     for experiment in drawn()[:20]:
         path.write_text(experiment_text(experiment), encoding="utf-8")

@@ -1,7 +1,7 @@
 """Drawn rollouts and scalings, and how they are shrunk.
 
-A rollout replaces the members of a group one after the other, a scaling changes their number. To
-shrink a schedule is to make it smaller while it still fails; a pass of shrinking yields candidates.
+A rollout replaces the members of a group one after the other, a scaling changes their number. A
+failing schedule is shrunk by playing smaller ones; a pass of the shrinker yields such candidates.
 """
 
 from typing import Any

@@ -57,7 +57,7 @@ def played_with(pattern: str) -> Iterator[PlayedRun]:
 def test_pattern_brings_runs_into_the_situation_of_its_name(
     pattern: str, marks: tuple[str, ...]
 ) -> None:
-    """At least one run in ten reaches it; the test ends once each mark was met.
+    """At least one run in ten reaches the situation; the test ends once each mark was reached.
 
     The searches check the promises: `test_standard_space` plays the patterns in 120 seeds, none of
     which may break the lab.

@@ -67,7 +67,7 @@ def marks_of(experiment: Experiment) -> tuple[str, ...]:
 
 
 def player(space: Space) -> Callable[[Item], PlayedRun]:
-    """Return a player without a cluster: the marks of an item are those of its plan."""
+    """Return a player without a cluster: `marks_of` computes the marks from the plan alone."""
 
     @cache
     def play(item: Item) -> PlayedRun:
@@ -227,7 +227,7 @@ def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> 
 
 
 def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> None:
-    """The report counts the runs of each rare mark, and the mutated ones among them."""
+    """For each rare mark the report counts the runs that reached it, and the mutated of them."""
     explored = Explored(space, 600, block=50, batch=10)
     report = guided_search(explored.guidance)
 

@@ -1,4 +1,4 @@
-"""A mutated seed's finding can be played again by its file, and by its lineage.
+"""A finding of a mutated plan can be played again, from its file and from the plan's lineage.
 
 A guided search mutates plans of earlier runs. A lineage is the seeds of a plan: the seed that drew
 it, then the seed of each mutation. The network seed decides latencies and other chances of a run.

@@ -76,7 +76,7 @@ def event(time_s: float, zxid: int) -> StoryRow:
 
 
 def serves(time_s: float, now: str, epoch: int | None) -> StoryRow:
-    """S1 gets another state in its ensemble, with the epoch of its leader."""
+    """S1 changes its state in the ensemble, under a leader of `epoch`."""
     columns: Columns = {"leader_epoch": epoch, "detail": {"state": now}}
     return (time_s, S1, TraceKind.ZOOKEEPER_STATE, columns)
 

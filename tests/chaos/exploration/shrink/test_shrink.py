@@ -1,8 +1,8 @@
 """The search for the smallest schedule, with a fake player that needs no cluster.
 
-A Shrinker removes parts of a failing experiment as long as a run of the rest shows the same
-signature: the check and the claim that it found violated. `fails` of a test decides which
-experiments, and which seeds of the network, show it.
+A Shrinker removes parts of a failing experiment as long as a run of the rest has the same
+signature: the violated check and its claim. In each test, `fails` decides which experiments and
+which seeds of the network have the signature.
 """
 
 from collections.abc import Callable
@@ -187,7 +187,7 @@ def test_only_the_needed_faults_are_left(needed: tuple[int, ...]) -> None:
 
 
 def test_half_of_the_plan_is_removed_with_one_run() -> None:
-    """Large steps come first: a useless plan costs one run, one needed fault of twenty a few."""
+    """Large steps come first, so one needed fault among many is found in fewer than 14 runs."""
     play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
     sizes: list[int] = []
 
@@ -201,7 +201,10 @@ def test_half_of_the_plan_is_removed_with_one_run() -> None:
 
 
 def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan() -> None:
-    """Runs of a large cluster are slow: first parts of the plan, then the group, then faults."""
+    """Runs of a large cluster are slow, so groups are removed before single faults.
+
+    The order: large parts of the plan, then the group, then single faults.
+    """
     plan = tuple(
         fault(f"{index + 2}s", "pause", "broker(1)" if index % 4 else "broker(0)")
         for index in range(48)
@@ -315,7 +318,7 @@ def test_promises_are_never_weakened() -> None:
 
 
 def test_settings_and_guards_get_their_defaults_unless_they_matter() -> None:
-    """One unusual setting makes it fail; the guard that was off does not matter."""
+    """The experiment fails because of one unusual setting; the guard that is off is harmless."""
 
     def fails(it: Experiment, _seed: int) -> bool:
         readers = it.groups.get("readers")

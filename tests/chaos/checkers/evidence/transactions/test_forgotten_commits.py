@@ -1,8 +1,8 @@
-"""Acknowledged commits in transactions that Kafka itself forgets, and those that it must keep.
+"""Acknowledged commits of transactions: which Kafka itself forgets, and which it must keep.
 
 While a transaction is open, the group has one pending offset per producer and partition: the slot.
-A failed append empties the slot, also if a later attempt has filled it again. The marker of the
-commit then finds no pending offset, and Kafka forgets a commit that it has acknowledged.
+A failed append empties the slot, also if a later attempt has filled it again. The marker that ends
+the transaction then finds no pending offset, and Kafka forgets the acknowledged commit.
 
 `rows.committed(2, C0, 3)` adds the row of an acknowledged commit: at 2 s, by C0, of offset 3 in
 t-0. `fetched` adds the answer to a member that asks for the committed offset.
@@ -32,7 +32,7 @@ def lost_commit(*, failed_s: float | None, node: str = "broker-0", ends: bool = 
     """Offset 5 is committed in a transaction, acknowledged, and a fetch returns 3 afterwards.
 
     The transaction is open from 10 s to 13 s. An append fails at `failed_s` on `node`. `ends` adds
-    the row in which the group itself ends the transaction with one offset.
+    the row by which the group completes the transaction, with one offset.
     """
     rows = Rows()
     rows.assigned(1, C0)
