@@ -39,15 +39,15 @@ class LoadedExperiment:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Facts about its defaults that a reader of its figures must know."""
+        """Facts about the experiment's defaults that a reader of its figures must know."""
         return notes_of(self.experiment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedExperiment:
-    """An experiment that has a name: that of its file, without the suffix.
+    """An experiment with its name, which is the name of its file without the suffix.
 
-    `problem` says why it cannot be loaded, and is None if it can.
+    `problem` is the reason why the experiment cannot be loaded; None if it can be loaded.
     """
 
     name: str
@@ -99,7 +99,7 @@ def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Exper
 
 
 def _semantic_errors_despite_shape(root: Item, file: str) -> list[Problem]:
-    """Return the semantic errors of a document with a wrong shape that do not depend on it.
+    """Return the semantic errors of a document that do not depend on its wrong shape.
 
     A user thus sees all errors at once, instead of the semantic ones after correcting the shape.
     """
@@ -153,7 +153,7 @@ def find_file(name_or_path: str, folder: str, what: str) -> Path:
     known = files_by_name(folder)
     if name_or_path in known:
         return known[name_or_path]
-    # A file in the current directory has no name: it needs its suffix, which a user may forget.
+    # A file in the current directory is found only with its suffix, which a user may forget.
     same_stem_here = [path.name for path in _files(Path.cwd()) if path.stem == name_or_path]
     raise ExperimentError(
         [

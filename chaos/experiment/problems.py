@@ -7,7 +7,7 @@ from difflib import get_close_matches
 MAX_LISTED = 12
 """A message lists all known words if there are at most this many."""
 NEAREST_LISTED = 5
-"""Of more known words it lists this many: those nearest to the wrong word."""
+"""Of more known words, a message lists this many: those nearest to the wrong word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

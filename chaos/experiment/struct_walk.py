@@ -133,7 +133,7 @@ def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] |
     miss of the Problem is the whole path.
     """
     steps = _walk_path(dotted, root, expected)
-    # A Problem with the path `dotted` is one of its first step: no beginning was valid.
+    # If the path of the Problem is all of `dotted`, already the first step was invalid.
     if not isinstance(steps, Problem) or steps.path != dotted:
         return steps
     for prefix, names in _named_places("", root, expected):

@@ -104,7 +104,7 @@ OneOrMany = str | tuple[str, ...]
 def microseconds(duration: str) -> int:
     """Return the length of `duration`, such as `5s` or `250ms`, in microseconds.
 
-    Raises: ValueError if it is not a whole number followed by us, ms, s, m or h.
+    Raises: ValueError if `duration` is not a whole number followed by us, ms, s, m or h.
     """
     match = _DURATION.fullmatch(duration)
     if match is None:

@@ -20,7 +20,7 @@ those collections, and the oldest at every 100th collection of the middle one.
 
 @contextmanager
 def collecting_afterwards() -> Iterator[None]:
-    """Collect no cycles in the enclosed code, and all of its cycles at its end.
+    """Collect no cycles while the enclosed code runs, and then all cycles that it has left.
 
     Objects from before the call are frozen until then: without that, the collection would scan all
     modules of the process for the few thousand objects that a run leaves, for about a tenth of the

@@ -23,7 +23,7 @@ AttemptObserver = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """A run near the failed one. `change` describes the difference to it."""
+    """A run near the failed run. `change` describes the difference between the two."""
 
     change: str
     seed: int
@@ -64,7 +64,7 @@ def _neighbours(experiment: Experiment, failed: PlayedRun) -> Iterator[Neighbour
 
 
 def _before_finding(plan: Plan, failed: PlayedRun) -> Plan:
-    """Return the faults injected before the first finding; all, if its time is not known."""
+    """Return the faults injected before the first finding; all faults without a finding's time."""
     if failed.steady_us is None or not failed.findings:
         return plan
     found_us = min(finding.time_us for finding in failed.findings) - failed.steady_us

@@ -3,8 +3,7 @@
 A schedule is an experiment with its plan of faults, and a seed for the network. A signature is the
 kind of a finding: its checker, its claim (the sentence without names and numbers) and its story
 (the kinds of its rows). Uses the same runner, faults and checkers as `run`, but writes no files.
-Data flow:
-(Experiment, seed) -> ExperimentRun -> Results -> PlayedRun.
+Data flow: (Experiment, seed) -> ExperimentRun -> Results -> PlayedRun.
 """
 
 from collections.abc import Sequence
@@ -152,8 +151,8 @@ def _play(
         if stop_at is None
         else lambda finding: signature_of(finding).claims_as(stop_at),
         # The verification at the end reads the committed offsets. A run that only looks for a
-        # finding of Liveness does without: such reads say nothing about liveness, and take a minute
-        # for each group without a coordinator.
+        # finding of Liveness omits it: such reads say nothing about liveness, and take a minute for
+        # each group without a coordinator.
         verifies=stop_at is None or stop_at.check != Liveness.name,
     )
     results = run.execute()

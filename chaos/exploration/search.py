@@ -1,10 +1,10 @@
 """The search: distribution of seeds to workers, and the end of the search.
 
-A seed is drawn, or mutates the plan of an earlier run, as `guidance` decides; the latter needs the
-results of earlier seeds, so a seed may have to wait until it is ready. The tally has the totals of
-the search. The search gives batches of seeds to workers, stores the results, has some seeds played
-again by another worker (a recheck), and stops at a limit or on request. It must know neither Ray
-nor the terminal nor a clock: its workers, observer and clock are arguments.
+A seed is drawn, or mutates the plan of an earlier run, as `guidance` decides. A seed that mutates a
+plan must wait until the results of earlier seeds are known. The tally has the totals of the search.
+The search gives batches of seeds to workers, stores the results, has some seeds played again by
+another worker (a recheck), and stops at a limit or on request. It must know neither Ray nor the
+terminal nor a clock: its workers, observer and clock are arguments.
 Data flow: seeds -> Workers -> ExplorationRecord -> store, Tally.
 """
 

@@ -2,7 +2,7 @@
 
 All are momentary: an election is done when its answer comes, and nothing undoes it. `aim` decides
 which leaders will change, by the cluster's status at that moment (`situation`); a Miss is the
-reason why nothing can. A LeaderMove is a partition with its present and its next leader.
+reason why none can. A LeaderMove is a partition with its present and its next leader.
 """
 
 from collections.abc import Coroutine, Iterator

@@ -1,8 +1,9 @@
 """Faults of machines: all nodes of one machine die, stop, or are cut off from other machines.
 
 `aim` finds the nodes that a fault will hit, by the cluster's status at that moment (`situation`); a
-Miss is the reason why it hits none. Its detail has the machine's number (`machine`), and all nodes
-on it (`on_machine`), also those that are down. A rule of the link table cuts frames between nodes.
+Miss is the reason why it hits none. An Aim's detail has the number of the machine (`machine`), and
+all nodes on it (`on_machine`), also those that are down. A rule of the link table cuts frames
+between nodes.
 A machine of an experiment is a set of nodes (`machine_layout`), so these faults work in every
 runtime: they repeat acts on single nodes. A real machine that a Ray cluster loses unplanned is not
 a fault; `cluster.ray.fleet` notices that loss.

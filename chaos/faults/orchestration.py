@@ -28,7 +28,7 @@ from cluster.runtime import ClusterStatus, NodeState, Runtime, UnknownNode
 from protocol.ids import NodeName
 
 LOOK_AGAIN_US = 250_000
-"""Time until the next step if its cause, such as a member's end, has no known time."""
+"""Time until the next step while an awaited event, such as a member's end, has no known time."""
 _STABLE = "STABLE"  # a consumer's own state: it has joined and knows its assignment
 _GONE = frozenset({NodeState.DOWN, NodeState.NOT_STARTED})
 
@@ -87,7 +87,7 @@ class Outcome(Enum):
 class Rollout:
     """One rollout.
 
-    - `old`: members that are not stopped yet, in the order in which they will be.
+    - `old`: members that are not stopped yet, the next one to stop first.
     - `spare`: places that are free at the beginning.
     - `extra`: the group's places beyond the members that the experiment names. An earlier rollout
       may have left a member in one of them.
@@ -325,7 +325,7 @@ class Rollout:
                 await _crash(node, runtime)
             elif state is NodeState.UP:
                 self._asked_to_stop.add(node)
-                with suppress(UnknownNode):  # it ended by itself meanwhile
+                with suppress(UnknownNode):  # the node ended by itself meanwhile
                     await runtime.shut_down(node)
             elif state is NodeState.STOPPING:  # another operation has asked it already
                 self._asked_to_stop.add(node)
@@ -402,7 +402,7 @@ class Rollout:
 
 
 async def _crash(node: NodeName, runtime: Runtime) -> None:
-    with suppress(UnknownNode):  # it ended by itself meanwhile
+    with suppress(UnknownNode):  # the node ended by itself meanwhile
         await runtime.crash(node)
 
 
@@ -411,9 +411,9 @@ class Scaling:
     """A change of the number of a group's members.
 
     - `to`: the number of members to reach.
-    - `step_size`: members that start or stop at a time; `every_us` later the next ones do.
-    - `places`: all places of the group, in order of index. The first free ones are filled first,
-      and the members with the highest index stop first.
+    - `step_size`: members that start or stop in one step; the next step is `every_us` later.
+    - `places`: all places of the group, in order of index. Free places with the lowest index are
+      filled first; members with the highest index stop first.
     - `spare`: places that had no member when the group began.
     - `lost`, `joined`: as in Rollout.
     Units: microseconds.

@@ -208,7 +208,7 @@ class RolloutFault(_Gradual):
         """Prepare the rollout; the runner takes its first step."""
         args = msgspec.convert(planned.args, RolloutArgs)
         up = _up(aim)
-        # The size that the experiment defines, not the number that is up: percentages are of it.
+        # Percentages are of the size that the experiment defines, not of the members that are up.
         total = _members_total(aim)
         surge = _count(args.max_surge, total, rounded_up=True)
         spare = [place for place in aim.nodes if place not in up][:surge]

@@ -29,9 +29,9 @@ class NotRecorded(Exception):
 class RunDisk:
     """Writes the files of one run directory, and owns the reserve on its disk.
 
-    `trouble` is the message of the first failed write, also of one that succeeded when it was
-    repeated. `lost` is True if a write of `write` failed for good: its file is incomplete, and the
-    run counts as not recorded.
+    `trouble` is the message of the first failed write, even if the write succeeded when it was
+    repeated. `lost` is True if a call of `write` failed for good: a file is incomplete, and the run
+    counts as not recorded.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -40,7 +40,7 @@ class RunDisk:
         self.lost = False
 
     def reserve(self) -> None:
-        """Allocate the reserve as a file of RESERVE_BYTES. Raises: OSError if it has no room."""
+        """Allocate the reserve, a file of RESERVE_BYTES. Raises: OSError if there is no room."""
         file = os.open(self._reserve, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
             os.posix_fallocate(file, 0, RESERVE_BYTES)
@@ -63,7 +63,7 @@ class RunDisk:
             self.lost = True
 
     def attempt(self, path: Path, act: Callable[[], None]) -> None:
-        """Call `act`, which writes `path`; after a failure free the reserve and call it again.
+        """Call `act`, which writes `path`; after a failure free the reserve and call `act` again.
 
         Raises: OSError if the second call fails, too, or if the reserve is gone already.
         """
@@ -101,7 +101,7 @@ class TraceSink(io.RawIOBase):
         while remaining:
             written = 0
 
-            # A write to a nearly full disk may write only a part, so the loop goes on behind it.
+            # A write to a nearly full disk may write only a part; the loop then writes the rest.
             def write_some(rest: memoryview = remaining) -> None:
                 nonlocal written
                 written = write_bytes(self._file, rest)

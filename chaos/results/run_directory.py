@@ -2,8 +2,8 @@
 
 `runs/<experiment>/<timestamp>/` contains manifest.json, journal.json, results.json, log.txt,
 events/*.parquet and, after the analysis, tables/ and report.html. Names contain no colons, because
-Hadoop refuses them. Beside the runs is a link `latest`; readers of many runs skip it, because it
-would count a run twice. The JSON files are replaced atomically, and the trace gets its final name
+Hadoop refuses them. Beside the runs is a link `latest`; readers of many runs skip the link, so that
+no run counts twice. The JSON files are replaced atomically, and the trace gets its final name
 when it is complete, so that a reader sees no partial file; only the log is appended to.
 The driver is the process that conducts a run. The journal lists the run's faults.
 """
@@ -88,7 +88,7 @@ class RunDirectory:
     def open_trace(self) -> TraceSink:
         """Open the file of the trace, which gets its final name only when it is complete.
 
-        Raises: NotARun if it cannot be written; the directory is removed then.
+        Raises: NotARun if the file cannot be written; the run's directory is removed then.
         """
         path = self.events / f".{EVENTS_FILE}.unfinished"
         try:
@@ -211,7 +211,8 @@ def create_run_directory(
 ) -> RunDirectory:
     """Create the directory of a new run, with its manifest, and point `latest` to it.
 
-    The directory's name is `name`, or the time of the run's start. If it exists, a number is added.
+    The directory's name is `name`, or the time of the run's start, with a number if there is one of
+    this name.
     `replay` is the command line that repeats the run.
     Raises: NotARun if the directory cannot be created.
     """

@@ -154,7 +154,7 @@ def parts_by_itself(one: Sequence[TraceRow], parts: Parting) -> bool:
     """Return True if the first different row hints at no cause: any two seeds differ like this.
 
     There are three cases: the same event came at another time; the row is before the steady state;
-    a stage of the run began in only one of the two, because its plan ended earlier.
+    a stage of the run began in only one of the runs, because that run's plan ended earlier.
     """
     first = (*parts.one[:1], *parts.other[:1])
     return (

@@ -63,8 +63,8 @@ def without_lost_evidence(
 ) -> tuple[CheckReport, ...]:
     """Return the reports without conclusions that the loss of a machine makes doubtful.
 
-    A check that depends on lost rows becomes inconclusive. Any other keeps the findings from before
-    the first loss.
+    A check that depends on lost rows becomes inconclusive. Any other check keeps its findings from
+    before the first loss.
     Shape: `events` are silences of machines that no fault of the plan caused; a machine may be
     lost. `nodes_without_trace` are the nodes whose rows were lost with a machine. `kinds_read` has,
     by the name of a check, the kinds of rows on which it depends.
@@ -96,7 +96,8 @@ def _inconclusive(report: CheckReport, note: str) -> CheckReport:
 def _without_later_findings(report: CheckReport, event: MachineEvent) -> CheckReport:
     """Return a violated report with only its findings from before `event`.
 
-    Without any it is inconclusive. A report that is not violated stays as it is.
+    Without such findings the report becomes inconclusive. A report that is not violated stays as it
+    is.
     """
     if report.outcome is not CheckOutcome.VIOLATED:
         return report

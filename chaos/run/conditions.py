@@ -103,9 +103,9 @@ def missing_groups(
 ) -> list[str]:
     """Return the groups that are not Stable, with all members, at their coordinator.
 
-    `members`: number of expected members of each group. It counts those in `lost` and not those in
-    `joined`, which are as for `missing_for_liveness`. A group that has members is skipped if none
-    of them is expected yet.
+    `members`: number of expected members of each group, including members in `lost` and without
+    members in `joined` (both as for `missing_for_liveness`). A group that has members is skipped if
+    none of them is expected yet.
     """
     missing = []
     for group_id in coordinated_groups(experiment):

@@ -136,8 +136,8 @@ def topic_warnings(
 def _min_insync_warnings(experiment: Experiment) -> Iterator[Problem]:
     """Yield a warning about `__consumer_offsets`' min.insync.replicas, if a fault makes it unwise.
 
-    It is too high if one absent broker stops all writes, and too low if one replica may be the only
-    one with an acknowledged commit.
+    The setting is too high if one absent broker stops all writes. It is too low if an acknowledged
+    commit may be on one replica only.
     """
     config = experiment.cluster.config
     factor, min_insync = config.offsets_topic_replication_factor, config.min_insync_replicas

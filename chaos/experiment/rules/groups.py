@@ -269,6 +269,6 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
             f"{path}.config.enable.auto.commit",
             "members commit by themselves and by Kafka's auto-commit",
             expected="one of the two: false beside commit_interval_ms, or commit_interval_ms: null",
-            # With all settings at their defaults, the file probably does not have this one.
+            # With all settings at their defaults, the file probably does not have this setting.
             found="true" if config != ConsumerConfig() else "true, the default",
         )

@@ -1,10 +1,10 @@
 """Patterns whose faults coincide: restarts, lost responses, lags, two faults of one role.
 
 A pattern draws several faults together. `draw` has the random streams of one draw, and the time at
-which its first fault begins (`after_ms` counts from there); `draw.target((role,))` is a target of
-that role, None if the experiment has none. Faults that are drawn one by one coincide so closely
-once in thousands of runs. Here the gap between
-two faults has any order of magnitude, from a round trip to a timeout.
+which the pattern's first fault begins (`after_ms` counts from there); `draw.target((role,))` is a
+target of that role, None if the experiment has none. Faults that are drawn one by one coincide so
+closely only once in thousands of runs. Here the gap between two faults has any order of magnitude,
+from a round trip to a timeout.
 """
 
 from chaos.experiment.structs import FaultDefinition

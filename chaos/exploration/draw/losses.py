@@ -26,7 +26,7 @@ def draw_losses(
         targets.append(f"broker({rng.randrange(experiment.cluster.brokers)})")
     if lost_roles != "a broker":
         for group_id, group in experiment.groups.items():
-            # From 0 to one less than all of them; 0 of a group that starts without members.
+            # From 0 to all members but one; 0 for a group that starts without members.
             lost_count = rng.randrange(max(1, group.members))
             targets += [
                 f"member({group_id}, {index})"

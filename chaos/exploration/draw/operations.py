@@ -99,7 +99,7 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
     ready_after_ms = rng.choice(_READY_AFTER_MS)
     if ready_after_ms:
         args["ready_after"] = length_text(ready_after_ms)
-    # A rollout fails if it makes no progress for this long; `at_deadline` says what it does then.
+    # A rollout fails if it makes no progress for this long; `at_deadline` says what happens then.
     args["progress_deadline"] = "30s"
     if rng.random() < BROKEN:
         args["broken_from"] = rng.randrange(group.members_total)

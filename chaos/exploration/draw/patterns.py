@@ -42,8 +42,8 @@ class Pattern:
     draw: Callable[[FaultDraw], Faults]
 
 
-# Each function below draws the faults of the pattern whose name it has. Its meaning is the `doc` in
-# PATTERNS; a docstring is only there for more than that.
+# Each function below draws the faults of the pattern whose name it has. The meaning of the pattern
+# is its `doc` in PATTERNS; a docstring only adds to that.
 
 
 def _isolated_coordinator(draw: FaultDraw) -> Faults:
@@ -117,7 +117,7 @@ def _paused_past_a_timeout(draw: FaultDraw) -> Faults:
 
 
 def _next_coordinator_too(draw: FaultDraw) -> Faults:
-    """Hit the coordinator, and at about the earliest election of the next one, that one too."""
+    """Hit the coordinator, and then its successor, at about the successor's earliest election."""
     later_ms = draw.around_ms("broker.session.timeout.ms", draw.rng("later").choice((1.0, 1.2)))
     kind = draw.rng("kind").choice(("crash", "pause"))
     lasts_ms = draw.length_ms()
@@ -166,7 +166,7 @@ def _members_one_by_one(draw: FaultDraw) -> Faults:
 
 
 def _orders_for_an_empty_group(draw: FaultDraw) -> Faults:
-    """Empty a group, then let an administrator reset or delete its offsets, or delete it.
+    """Empty a group, then let an administrator reset or delete its offsets, or delete the group.
 
     Dead members stay in the group for a session, unless the administrator removes them.
     """
@@ -192,8 +192,9 @@ def _orders_for_an_empty_group(draw: FaultDraw) -> Faults:
 def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     """Pause a member during a rebalance, and resume it before its own session ends.
 
-    The crash of another member causes the rebalance: of static members when its session ends, of
-    others when it restarts. The group needs a third member, so that the rebalance completes.
+    The crash of another member causes the rebalance: if members are static, when the crashed
+    member's session ends, otherwise when it restarts. The group needs a third member, so that the
+    rebalance completes.
     """
     rng = draw.rng("sleeper")
     groups = draw.experiment.groups
@@ -207,8 +208,8 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     sleeps_ms = draw.around_ms("max.poll.interval.ms", rng.choice((1.02, 1.1)), group)
     asleep_ms, down_ms = 0, rng.choice((50, 300))
     if groups[group].config.group_instance_id is not None:
-        # The session of the killed member counts from its last heartbeat. So it ends up to one
-        # heartbeat interval earlier than a full session after the crash.
+        # The session of the killed member counts from its last heartbeat. So the session ends up to
+        # one heartbeat interval earlier than a full session after the crash.
         session_ms = draw.around_ms("session.timeout.ms", 1.0, group)
         heartbeat_ms = draw.around_ms("heartbeat.interval.ms", 1.0, group)
         sleeps_ms += heartbeat_ms

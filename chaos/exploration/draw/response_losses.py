@@ -47,7 +47,7 @@ _OF_BROKERS: tuple[_Response, ...] = ((Api.FETCH, ()), (Api.WRITE_TXN_MARKERS, (
 _COUNTS = (1, 1, 1, 2, 5)
 """Numbers of responses that one fault loses."""
 _LEAST_MS = 2_000
-"""Shortest duration of a loss: a shorter one may end before any request of its API is sent."""
+"""Shortest duration of a loss: a shorter loss may end before any request of the API is sent."""
 _REBALANCE_MS = 10_000
 """Shortest duration of a loss in a rebalance, whose requests are sent some seconds apart."""
 

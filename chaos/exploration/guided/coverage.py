@@ -22,7 +22,7 @@ def rare_at_most(runs: int, share: float = RARE_SHARE) -> int:
 
 
 class Coverage:
-    """Counts of runs by what they reached, for all runs and for mutated ones."""
+    """Counts of runs by mark and by pair, for all runs and for the mutated runs alone."""
 
     def __init__(self) -> None:
         self.runs = 0

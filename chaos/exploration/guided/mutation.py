@@ -2,8 +2,8 @@
 
 A genome is a plan (the list of faults), the options of settings that are not the drawn ones, and
 the seed of the network. A mark is a rare situation that a run reached. Most of a plan stays, so
-that the mutant probably reaches the rare marks of its parent again, and
-then perhaps new ones. All draws come from the mutant's own seed.
+that the mutant probably reaches the rare marks of its parent again, and then perhaps new marks. All
+draws come from the mutant's own seed.
 Data flow: (Space, Genome, seed) -> Genome.
 """
 
@@ -27,7 +27,7 @@ ATTEMPTS = 8
 STEPS = (1, 1, 2, 3, 5)
 """Numbers of changes in one mutation, of which a mutant draws one."""
 SAME_NETWORK = 0.5
-"""Share of mutants with the parent's network seed: they equal its run up to the first change."""
+"""Share of mutants with the parent's network seed. Up to the first change, their runs are equal."""
 MOST_SHIFTED_MS = 5_000
 """Longest shift of one fault, and longest gap between a fault and its repetition."""
 MOST_APART_MS = 3_000

@@ -22,7 +22,7 @@ MAX_PAIRS = 50
 
 
 class RareMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A mark that few runs reached, with their number and the number of mutated ones."""
+    """A mark that few runs reached: the number of all these runs, and of the mutated ones."""
 
     mark: str
     runs: int

@@ -14,7 +14,7 @@ from protocol.trace import TraceKind, TraceRow
 class SeenZooKeeper:
     """The state after the rows so far. `updates` has the method to call with the next row.
 
-    A mark's condition reads these attributes; the first four have a node as key, and its row:
+    A mark's condition reads these attributes, the first four of which have a row for each node:
     - `connected`, `expired`: row of the client's last SyncConnected, and of its last Expired;
     - `views`: row of the last view: the members from which an attempt computed its assignment;
     - `ended`: row of the last end of an attempt;

@@ -1,9 +1,9 @@
 """Edits of an experiment for shrinking: pure functions that return a changed experiment.
 
-Shrinking tries ever smaller experiments that still fail; a candidate is one of them. Owns the rules
-that keep a smaller experiment valid (a reference to a removed node, group or topic
-is removed, too), the check of its warnings, and the size of an experiment. Must know neither runs
-(`shrink`) nor the order of edits (`passes`).
+Shrinking looks for ever smaller experiments that still fail; a candidate is an experiment that it
+tries. Owns the rules that keep a smaller experiment valid (a reference to a removed node, group or
+topic is removed, too), the check of its warnings, and the size of an experiment. Must know neither
+runs (`shrink`) nor the order of edits (`passes`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ from protocol.ids import broker_name
 T = TypeVar("T")
 
 _ABOUT_THE_PLAN = ("faults", "run.")
-"""Paths of warnings that a fault may have no effect. A played run shows whether it had one."""
+"""Paths of warnings that a fault may have no effect. A played run shows whether it has one."""
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):

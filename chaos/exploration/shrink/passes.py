@@ -279,7 +279,7 @@ def _with_time_after_faults(current: Experiment, after_us: int) -> Experiment:
 
 
 def _settings(base: Experiment | None) -> ShrinkPass:
-    """Return the pass that resets settings to their defaults, or to those of the space."""
+    """Return the pass that resets settings to their defaults, or to the values of the space."""
 
     def steps(current: Experiment) -> Steps:
         current = yield from fewer(
@@ -398,8 +398,9 @@ STRUCTURE = (
 """Passes that leave parts out.
 
 Groups and producers come first, and members before the many single faults: these passes cost few
-runs, and make all later runs shorter. Both come again after the plan is smaller, because fewer
-faults hit them then. The shrinker does not run a candidate twice, so the repetition costs little.
+runs, and make all later runs shorter. These passes come again after the plan is smaller, because
+then fewer faults need the groups and members. The shrinker does not run a candidate twice, so the
+repetition costs little.
 """
 
 

@@ -33,8 +33,8 @@ SHIFTS_US = (350_000, 750_000, 1_100_000, 1_600_000)
 """Delays of the whole plan with which a simplified plan must still fail, if it failed before.
 
 In virtual time, all heartbeats have always the same phase when the steady state is reached. On a
-real cluster they have not, so a plan must not depend on the phase. Each delay has a network seed of
-its own.
+real cluster the phase differs from run to run, so a plan must not depend on it. Each delay has a
+network seed of its own.
 """
 SHORTER_WAITS = ("20s", "40s")
 """Liveness timeouts to try instead of a longer one.
@@ -227,7 +227,8 @@ class Shrinker:
     def _find_required_failures(self) -> None:
         """Find delays and seeds with which the best schedule fails.
 
-        A simplification must not make the plan fail less often, so it must fail with each of them.
+        A simplification must not make the plan fail less often, so the simplified plan must fail
+        with each of them.
         """
         self._activity = "trying it a little later"
         seeds = _other_seeds(self._seed, len(SHIFTS_US))
@@ -268,8 +269,8 @@ class Shrinker:
     def _confirm(self) -> None:
         """Confirm that the best schedule fails with the full liveness timeout, too.
 
-        If it does not fail, its group recovers, but more slowly than the shorter timeout. Then the
-        search continues from the last confirmed schedule, with a longer timeout.
+        If it does not, a group recovers after the shorter timeout, but within the full one. Then
+        the search continues from the last confirmed schedule, with a longer timeout.
         """
         if self._best == self._confirmed[0]:
             return

@@ -54,10 +54,11 @@ def fewer(
 
 
 def least(current: Experiment, values: Sequence[int], edit: Edit[int]) -> Reduction:
-    """Find the least of rising `values`, all below the present one, that still fails.
+    """Find the least of `values` with which the experiment still fails.
 
-    The first value is tried first. Then a binary search follows, because
-    an experiment that fails with one value mostly fails with larger values, too.
+    Shape: `values` rise, and all are below the present value.
+    The first value is tried first. Then a binary search follows, because an experiment that fails
+    with one value mostly fails with larger values, too.
     """
     # Values before `low` do not fail; the value at `high` does, or is the present one.
     low, high = 0, len(values)
@@ -76,13 +77,13 @@ def least_with_room(current: Experiment, time_us: int, edit: Edit[int]) -> Reduc
     """Find the shortest time that still fails; return 1.5 times that time, if that fails, too.
 
     The reserve is for a real cluster, where a time that just suffices in virtual time would often
-    be too short. `time_us` is the present time. A time is only tried if it is shorter than that
-    with its reserve; otherwise each further shrinking would change the time again.
+    be too short. `time_us` is the present time. A time is only tried if it is shorter than
+    `time_us` even with its reserve; otherwise each further shrinking would change the time again.
     """
     durations = tuple(duration for duration in LADDER_US if room_for(duration) < time_us)
     shortest = yield from least(current, durations, edit)
     for duration in durations:
-        # The duration that made `shortest`; none did if nothing shorter fails.
+        # Look for the duration that made `shortest`. There is none if no shorter time fails.
         if edit(current, duration) == shortest != current:
             with_reserve = edit(current, room_for(duration))
             if (yield with_reserve):
@@ -91,7 +92,7 @@ def least_with_room(current: Experiment, time_us: int, edit: Edit[int]) -> Reduc
 
 
 def room_for(time_us: int) -> int:
-    """Return the first value of LADDER_US that is at least 1.5 times as long."""
+    """Return the first value of LADDER_US that is at least 1.5 times `time_us`."""
     return next((duration for duration in LADDER_US if 2 * duration >= 3 * time_us), LADDER_US[-1])
 
 
