@@ -78,9 +78,10 @@ def test_ids_are_read_from_a_docstring(text: str, ids: list[str]) -> None:
 def test_repeated_scenario_has_the_status_of_its_original() -> None:
     """A repetition is covered if all scenarios that it repeats are covered.
 
-    `real` is a scenario that some test claims, GC-998 one that deviates, GC-999 one without a test.
+    `real` is a scenario that some test claims. The other ids do not exist in Kafka.
     """
     real = sorted(named())[0]
+    # ...998 deviates, ...999 has no test.
     scenarios = ScenarioList(
         meaning={"GC-998": "", "GC-999": "", real: ""},
         same_as={"JC-901": (real,), "JC-902": (real, "GC-999"), "JC-903": ("GC-998",)},

@@ -276,7 +276,7 @@ def test_worker_that_dies_of_ctrl_c_is_no_failure_of_its_seeds() -> None:
 
 
 def test_interrupted_run_is_not_recorded() -> None:
-    """An interrupted run has no result. If it had a record, a resumed search would omit the seed."""
+    """An interrupted run has no result. Were it recorded, a resumed search would omit its seed."""
     workers = ScriptedWorkers(
         lambda seed: inconclusive(seed, PlayResult.INTERRUPTED, "") if seed == 1 else passed(seed)
     )
