@@ -1,9 +1,10 @@
 """Pairs of a fault and a group, computed without Spark; several tables use them.
 
 `pipeline.tables.failovers` computes the same with Spark. A fault affects a group if it names the
-group or moved its offsets partition. The effects of a fault are searched until the next fault that
-affects the same group, or the run's end. Of faults injected at one moment, none ends the search of
-another. A tenure is the time in which a broker is the active coordinator of an offsets partition.
+group or moved the group's offsets partition. Rows after the fault may be its effects, up to the
+next fault that affects the same group, or the run's end. Faults injected at one moment do not end
+one another's time. A tenure is the time in which a broker is the active coordinator of an offsets
+partition.
 """
 
 from dataclasses import dataclass
@@ -16,15 +17,16 @@ from pipeline.in_memory.trace import TableRow, Trace, once_per_trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failover:
-    """One fault and one group, also if the fault did not affect the group.
+    """One fault and one group, whether or not the fault affects the group.
 
     - `partition`: the group's partition of `__consumer_offsets`, None if it is not known.
     - `affected`: whether the fault affects the group.
     - `move`: the row of the table `broker_phases` about this fault and this partition; None if the
       fault did not move the partition.
     - `old_leader`, `new_leader`: leader of the partition before the fault, and after it. If the
-      fault did not move the partition, both are its coordinator.
-    - `fault_us`, `until_us`: the fault, and the next one that affects the group (or the run's end).
+      fault did not move the partition, both are the group's coordinator at the time of the fault.
+    - `fault_us`: time of the fault.
+    - `until_us`: time of the next fault that affects the group, or the run's end.
     - `later_coordinators`: the brokers that coordinated the group after the move, each with the
       time at which its load ended and it became active.
 
@@ -66,8 +68,9 @@ def failovers_of(trace: Trace) -> list[Failover]:
                 for other, other_affects_group in later_faults
                 if other_affects_group and other["injected_us"] > fault_us
             ]
-            # The newest tenure before the fault. The leader epoch counts before the time, because a
-            # deposed leader may still be active, or may have finished its load later.
+            # The newest tenure that began before the fault: the one with the highest leader epoch,
+            # not the latest start, because a deposed leader may finish its load later than its
+            # successor.
             newest = max(
                 (tenure for tenure in group_tenures if tenure["start_us"] <= fault_us),
                 key=lambda tenure: (tenure["leader_epoch"], tenure["start_us"]),
@@ -96,10 +99,10 @@ def failovers_of(trace: Trace) -> list[Failover]:
 
 
 def _later_coordinators(move: TableRow, tenures: list[TableRow]) -> tuple[tuple[str, int], ...]:
-    """Return the coordinators of the new epoch and of later ones, with the start of their tenures.
+    """Return the coordinators of the move's epoch and of later ones, with the start of each tenure.
 
-    A tenure starts when the broker's load has ended, or with the broker's election if the trace
-    lacks its load.
+    A tenure starts when the broker's load has ended. If the trace lacks the load after the move,
+    `tenures` lacks the new leader's tenure; then the start is the election.
     """
     coordinators = [
         (tenure["broker"], tenure["start_us"])

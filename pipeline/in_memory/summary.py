@@ -2,8 +2,9 @@
 
 The figures are equal to those of Spark's tables (`pipeline.run.analyze`): both feed
 `summary.summary`, and tests compare them. For many runs at once, call `summarize_rows` in the
-process that has the rows, or `summarize_directory` in one process per run. Bad rows cannot be used:
-they lack a required cell or have an unknown kind.
+process that has the rows, or `summarize_directory` in one process per run.
+
+A bad row lacks a required cell or has an unknown kind. It is counted, and otherwise ignored.
 """
 
 import gc
@@ -30,18 +31,19 @@ MAX_ROWS = 2_000_000
 100,000 rows take 90 MB of memory and a second.
 """
 ROWS_AT_ONCE = 500_000
-"""Most rows for which the closing summary is computed at once, in a few seconds. The figures of
-larger runs come with Spark's tables.
+"""Most rows for which the summary that a command prints at the end of a run is computed in memory,
+in a few seconds, although Spark computes the figures afterwards.
 """
 _NAMES = [name for name, _ in TRACE_COLUMNS]
 _TEXTS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
 _KINDS = frozenset(kind.value for kind in TraceKind)
 _COUNTED = frozenset({TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCED})
+"""Kinds whose rows count records in their detail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRows:
-    """The rows of one run: usable rows in any order, and unusable ones with reasons."""
+    """The rows of one run: good rows in any order, and bad ones with reasons."""
 
     good: Sequence[TraceRow]
     bad: Sequence[TableRow] = ()
@@ -52,7 +54,7 @@ def collecting_no_cycles() -> Iterator[None]:
     """Switch Python's cyclic garbage collector off within the block.
 
     Millions of rows live until the end, and none is part of a cycle. The collector would traverse
-    them again and again, for a quarter of the time.
+    them again and again; that would take a quarter of the time of the whole summary.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -64,9 +66,10 @@ def collecting_no_cycles() -> Iterator[None]:
 
 
 def summarize_directory(directory: Path, *, max_rows: int | None = None) -> RunSummary | None:
-    """Return the summary of the run in `directory`; None if only Spark can read it (`rows_of`).
+    """Return the summary of the run in `directory`.
 
-    None, too, if it has more than `max_rows` rows.
+    None if the run has more than `max_rows` rows, or if only Spark can read it; `rows_of` says when
+    that is so.
     """
     (files,) = find_run_files([directory])
     if max_rows is not None and files.rows > max_rows:
@@ -82,7 +85,7 @@ def rows_of(files: RunFiles) -> RunRows | None:
     """Return the rows of a run's event files; None if Spark must read them.
 
     Spark must read more than MAX_ROWS rows. It must also read a trace in which a row about records
-    lacks their number, as in a torn trace or one of an earlier version.
+    does not count them, as in a torn trace or one of an earlier version.
     Raises: OSError.
     """
     if files.rows > MAX_ROWS:
@@ -125,12 +128,12 @@ def _summary_of(files: RunFiles, rows: RunRows, trace: Trace | None, error_us: i
 
 
 def _has_record_count(row: TraceRow) -> bool:
-    """Return whether a row about records has their number and, if needed, their last offset."""
+    """Return whether a row counts its records and, if they were consumed, has the last offset."""
     detail = detail_of(row)
     return "count" in detail and (row.kind == TraceKind.RECORDS_PRODUCED or "last" in detail)
 
 
-def _cells(path: Path) -> Iterator[tuple[Any, ...]]:  # Any: as TRACE_COLUMNS says
+def _cells(path: Path) -> Iterator[tuple[Any, ...]]:  # Any: TRACE_COLUMNS has the types
     """Yield the rows of an event file; equal texts are one object, which saves memory."""
     table = pq.read_table(path, read_dictionary=_TEXTS)
     columns = [
@@ -148,13 +151,13 @@ def _values(column: pa.ChunkedArray) -> list[Any]:  # Any: what the column holds
     array = column.unify_dictionaries().combine_chunks()
     if isinstance(array, pa.ChunkedArray):  # no rows
         return []
-    # A missing value has no index (None); the None at the end of `texts` stands for it.
+    # The index of a missing value is None. `texts[-1]`, the None at the end, stands for that value.
     texts = [*array.dictionary.to_pylist(), None]
     return [texts[-1 if place is None else place] for place in array.indices.to_pylist()]
 
 
 def _separated(rows_of_cells: Sequence[tuple[Any, ...]]) -> RunRows:
-    """Separate usable rows from unusable ones."""
+    """Separate good rows from bad ones."""
     good: list[TraceRow] = []
     unusable: list[TableRow] = []
     for cells in rows_of_cells:

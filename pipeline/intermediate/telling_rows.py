@@ -1,7 +1,8 @@
-"""A step: the telling rows of a trace, about a third of all: those that tables read.
+"""The step `telling_rows`: the rows of a trace that tables read, about a third of all rows.
 
 They are selected and decoded once for all tables. The other rows are Produce and Fetch of data, and
-kinds of rows that only people read; the table `runs` counts them, and no other table reads them.
+NO_TABLES_KINDS, which only people read; the table `runs` counts these rows, and no other table
+reads them. A bad row lacks a required column or has an unknown kind; bad rows are kept, too.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -35,11 +36,11 @@ LISTED_APIS = tuple(
         Api.BROKER_HEARTBEAT,
     )
 )
-"""APIs of coordination and control. Fetch belongs to them only if it goes to a controller: with it
-brokers fetch metadata, elsewhere it fetches data.
+"""APIs of coordination and control. Fetch is not listed, because most Fetch requests fetch data.
+Those that go to a controller fetch metadata; `is_listed` adds them.
 """
 _CONTROLLERS = controller_name(0).removesuffix("0")
-"""Common prefix of the names of all controllers."""
+"""Common prefix of the names of all controllers: the name of controller 0 without its number."""
 _SERVER_KINDS = (TraceKind.REQUEST_RECEIVED, TraceKind.RESPONSE_SENT)
 MESSAGE_KINDS = (
     TraceKind.REQUEST_SENT,
@@ -55,6 +56,7 @@ NO_TABLES_KINDS = (
 )
 """Kinds with many rows that no table reads. To read one in a table, remove it from this list."""
 _SPAN_KINDS = (TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCED)
+"""Kinds of rows about a span of records; their rows have the column `span` (`telling_rows`)."""
 
 
 def by_server() -> Column:
@@ -74,11 +76,14 @@ def telling_rows(rows: DataFrame) -> DataFrame:
     """Keep the bad rows of a trace, and the good ones that tables read.
 
     Input grain: one row per traced event, bad rows included (`events.read_events`). Output grain:
-    one row per event that is kept. Columns: those of the input; `span`, the fields of `detail` in
-    a row about records: their `count`, the offset of the `last` record, and the time `work_us` that
-    the application worked on them. Nulls: `span` of other rows; fields that the detail lacks.
+    one row per event that is kept. Columns: those of the input; `span`, in a row about records, has
+    three fields of `detail`: the `count` of the records, the offset of the `last` one, and the time
+    `work_us` that the application worked on them. Nulls: `span` of other rows; fields that the
+    detail lacks.
     """
+    # `is_listed` is null if the row lacks `api` or `peer`: such a message is not listed.
     silent = _is_any_of(NO_TABLES_KINDS) | (_is_any_of(MESSAGE_KINDS) & ~_certainly(is_listed()))
+    # RECORDS_PRODUCED has only the first of these fields.
     fields = detail("count", "last", "work_us", of=RecordsConsumedDetail)
     span = F.when(_is_any_of(_SPAN_KINDS), fields)
     return rows.where(F.col("bad").isNotNull() | ~silent).withColumn("span", span)

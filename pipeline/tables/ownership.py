@@ -1,7 +1,9 @@
 """The table `ownership`: the owners of each data partition over time, from the members' rows.
 
-A tenure is the time in which a broker is the active coordinator of an offsets partition. The column
-`span` of an event holds fields of its `detail`, such as the `count` of a batch's records.
+A tenure is the time in which a broker is the active coordinator of an offsets partition. An
+interval is a time in which one member owned one partition. Steps, in the order of their use:
+`ownership_intervals` finds the intervals and what the member did to end each;
+`ownership_spans` also looks at deaths and at the run's end; `ownership` adds the rest.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -29,19 +31,19 @@ def ownership(
 
     An interval begins with PARTITIONS_ASSIGNED and ends when the member revokes or loses the
     partition, is assigned it again, or dies. A paused member still owns its partitions.
-    Input grain: one row per interval (`ownership_spans`); `groups`; `coordinator_tenures`; one row
-    per time in which a node was paused or cut off. Output grain: one row per run, group, data
-    partition, member and interval.
+    Inputs: `spans` from `ownership_spans`, one row per interval; the table `groups`; `tenures`, the
+    table `coordinator_tenures`; `impairments`, one row per time in which a node was paused or cut
+    off. Output grain: one row per run, group, data partition, member and interval.
     Columns: `run`, `group`, `partition`, `consumer` (the member's node), `incarnation`, `member`,
     `generation`; `coordinator`, `leader_epoch`: the broker that gave the assignment, and the epoch
     of the offsets partition in which it did; `position`: from where the member began to read
     (committed | earliest | latest), `start_offset`; `from_us`, `to_us` in microseconds on the run's
-    clock; `length_us`: up to the run's end if nothing ended it; `ended_by` (revoked | lost |
-    reassigned | killed | stopped | run end); `paused_us`: microseconds of it in which the member
-    was stopped; `records`: processed in it.
-    Nulls: `to_us` if it was still owned when the run ended; `position`, `start_offset` if the
-    member never came to set a position; `coordinator` if the member did not say it, `leader_epoch`
-    if no tenure of the coordinator is known at that time.
+    clock; `length_us`: up to the run's end if nothing ended the interval; `ended_by` (revoked |
+    lost | reassigned | killed | stopped | run end); `paused_us`: microseconds of the interval in
+    which the member was paused; `records`: number of records processed in the interval.
+    Nulls: `to_us` if the member still owned the partition when the run ended; `position`,
+    `start_offset` if the member never set a position; `coordinator` if no row of the member names
+    it; `leader_epoch` if no tenure of the coordinator is known at `from_us`.
     """
     lineage = _lineage(spans, groups, tenures)
     return impaired_us(lineage, impairments, node="consumer").select(
@@ -58,6 +60,7 @@ def ownership(
         "start_offset",
         "from_us",
         F.col("ends_us").alias("to_us"),
+        # Here `to_us` is still the column of the spans, which is not null.
         (F.col("to_us") - F.col("from_us")).alias("length_us"),
         "ended_by",
         "paused_us",
@@ -69,9 +72,10 @@ def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) ->
     """Close the intervals of `ownership_intervals`, and leave out those after the run's end.
 
     Output grain: one row per run, group, data partition, member and interval. Columns: those of
-    `ownership_intervals`, where `consumer` is its `node`; `from_us`, `to_us` (the run's end at the
-    latest), `ends_us` in microseconds on the run's clock; `ended_by`. Nulls: as in `ownership`,
-    where `ends_us` is `to_us`.
+    `ownership_intervals`, with `node` renamed to `consumer`; `to_us`, the end of the interval, at
+    the latest the run's; `ends_us`, its end before the run's end, null if there was none (the table
+    `ownership` has it as `to_us`); both in microseconds on the run's clock; `ended_by`. Other
+    nulls: as in `ownership`.
     """
     spans = _with_end(intervals, deaths(events), runs)
     lasting = F.coalesce("to_us", "run_end_us")
@@ -85,8 +89,9 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
 
     Output grain: one row per run, group, data partition, member and assignment. Columns: `run`,
     `node`, `incarnation`, `group`, `partition`, `member`, `generation`, `coordinator`, `position`,
-    `start_offset`, `records`, `from_us`; `next_us`, `next_by`: when and how it ended it, in
-    microseconds on the run's clock. Nulls: as in `ownership`; `next_us` if it did not.
+    `start_offset`, `records`, `from_us`; `next_us`, `next_by`: when and how the member ended the
+    interval, in microseconds on the run's clock. Nulls: as in `ownership`; `next_us` if the member
+    did nothing that ends the interval (then `next_by` has no meaning).
     """
     in_order = Window.partitionBy(*_MEMBER, "partition").orderBy("seq")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -101,8 +106,9 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     # `nth` numbers the assignments of a partition to a member. The next assignment opens the next
-    # interval and ends this one, if nothing did before. After `given_up`, rows about the partition
-    # (a batch in work when it was revoked) do not count in the interval.
+    # interval; it ends this one, if the member has not revoked or lost the partition before.
+    # `given_up` is true from the row on with which the member revokes or loses the partition. Later
+    # rows about the partition (a batch in work at the revocation) do not count in the interval.
     steps = (
         _assignments(events)
         .unionByName(_processing(events))
@@ -160,6 +166,7 @@ def _assignments(events: DataFrame) -> DataFrame:
     assignments = (
         rows.where(~_is(TraceKind.RESPONSE_RECEIVED) | synced)
         .where(F.col("group").isNotNull())
+        # True: ignore nulls, so that each row has the peer of the last SyncGroup before it.
         .withColumn("synced_with", F.last(F.when(synced, F.col("peer")), True).over(so_far))
         .where(~_is(TraceKind.RESPONSE_RECEIVED))
         .withColumn("partitions", detail("partitions", of=PartitionsDetail).getField("partitions"))
@@ -180,8 +187,13 @@ def _assignments(events: DataFrame) -> DataFrame:
 
 
 def _processing(events: DataFrame) -> DataFrame:
-    """One row per position that was set and per batch that was processed, shaped the same."""
+    """One row per position that was set and per batch that was processed.
+
+    The columns are those of `_assignments`. The column `span` of an event holds fields of its
+    `detail`: the `count` of a batch's records, and the offset of its `last` record.
+    """
     rows = of_kind(events, TraceKind.POSITION_RESET, TraceKind.RECORDS_CONSUMED)
+    # A detail may lack `count`: then the offsets tell the number of records.
     count = F.coalesce("span.count", F.col("span.last") - F.col("offset") + 1, F.lit(1))
     return rows.select(
         *_MEMBER,
@@ -199,8 +211,13 @@ def _processing(events: DataFrame) -> DataFrame:
 
 
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
-    """Give each interval the earliest of its possible ends; null if the run ended before that."""
+    """Add `to_us`, the earliest of the possible ends of an interval, and its reason `ended_by`.
+
+    `to_us` is null, and `ended_by` is "run end", if the run ended before all of them.
+    """
     in_its_life = F.col("died_us") >= F.col("from_us")
+    # A start of incarnation `successor` proves that the earlier incarnations are dead. A row about
+    # an end has no `successor`: it ends the life of the node at that time.
     its_own = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
     life = [*_MEMBER, "partition", "from_us"]
     deaths_of = (
@@ -231,7 +248,7 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
 
 
 def _lineage(intervals: DataFrame, groups: DataFrame, tenures: DataFrame) -> DataFrame:
-    """Add the epoch of the coordinator's tenure on the group's partition when it assigned."""
+    """Add `leader_epoch`: the epoch of the tenure in which the coordinator gave the assignment."""
     served = groups.select("run", "group", F.col("partition").alias("offsets_partition")).join(
         tenures.select(
             "run",

@@ -1,17 +1,19 @@
 """Report sections about the two designs: a group on ZooKeeper beside one with a coordinator.
 
 The builders make a run with the groups `old` (on ZooKeeper) and `new`, each of two members, which a
-third one joins. An attempt is one try of a ZooKeeper member to own its share: it reads a view (the
-members it sees) and computes a plan, or gives up. "here" are counts of this run, a law is the curve
-of a formula for the number of requests.
+third one joins; in that join, `old` sends 54 reads and 18 writes to ZooKeeper, `new` 9 requests to
+its coordinator. An attempt is one try of a ZooKeeper member to own its share: it reads a view (the
+members it sees) and computes a plan, or gives up. A change is a moment at which the members of a
+group change. What a partition felt is how long it had no owner, no processing, or two owners.
 """
 
 from pathlib import Path
 
 from pipeline.report.charts.chart import Chart, Section, TextTable
+from pipeline.report.report_input import RunTables
 from pipeline.report.two_designs.answers import ComparedFigure
 from pipeline.report.two_designs.section import designs_section, two_designs_sections
-from tests.support.builders.report_inputs import report_input
+from tests.support.builders.report_inputs import report_input, run_facts
 from tests.support.builders.two_designs import (
     JOIN_US,
     attempt,
@@ -22,7 +24,7 @@ from tests.support.builders.two_designs import (
 
 
 def sections(**tables: list[dict[str, object]]) -> dict[str, Section]:
-    """Return the sections of one run, by their ids."""
+    """Return the sections of one run with the title "a", by their ids."""
     built = two_designs_sections([(two_design_facts(), two_design_tables(**tables))], ["a"])
     return {section.id: section for section in built}
 
@@ -32,10 +34,10 @@ def charts_of(section: Section) -> dict[str, Chart]:
     return {part.id: part for part in section.parts if isinstance(part, Chart)}
 
 
-def test_felt_effects_come_first_and_then_both_answers() -> None:
-    """Figures that differ by a factor of two or more are in a table of their own.
+def test_chart_of_what_partitions_felt_precedes_tables_of_changed_and_of_alike_figures() -> None:
+    """Figures that differ by a factor of two or more between the designs count as changed.
 
-    A row has the figure's name, its value in `old` and in `new`, and the factor.
+    A row of a table has the figure's name, its value in `old` and in `new`, and the factor.
     """
     twice = {"partition": "t-0", "length_us": 5_000_000, "records_both": 3}
     overlaps = [{**twice, "group": "old"}, {**twice, "group": "new"}]
@@ -56,7 +58,10 @@ def test_felt_effects_come_first_and_then_both_answers() -> None:
 
 
 def test_figure_that_is_zero_in_both_designs_is_omitted() -> None:
-    """A row `0 | 0` would compare nothing; a zero beside a number is a change."""
+    """A row `0 | 0` would compare nothing; a zero beside a number is a change.
+
+    The tables have no refused commit, so no row is about refused commits.
+    """
     _, changed, *_ = sections()["designs"].parts
     assert isinstance(changed, TextTable)
     assert all("refused" not in str(row[0]) for row in changed.rows)
@@ -73,14 +78,17 @@ def test_figures_are_of_the_largest_size_that_both_designs_have() -> None:
         (two_design_facts(run=f"run-{old}", old=old, new=new), two_design_tables())
         for old, new in sizes
     ]
-    felt = two_designs_sections(runs, [f"run-{old}" for old, _ in sizes])[0]
-    captions = [part.caption for part in felt.parts if isinstance(part, TextTable)]
+    designs = two_designs_sections(runs, [f"run-{old}" for old, _ in sizes])[0]
+    captions = [part.caption for part in designs.parts if isinstance(part, TextTable)]
     # 3 members are a size of both designs, and 5 are; 9 and 7 are not.
     assert captions[0] == "What the coordinator changed, in a group of 5"
 
 
-def test_growth_has_runs_measured_points_and_the_law() -> None:
-    """The chart has this run's counts over the group's size, and the formula as a curve (law)."""
+def test_growth_chart_shows_counts_of_this_run_and_curves_of_the_formula() -> None:
+    """The chart has the counts of a join over the group's size.
+
+    The mark "here" is a count of this run; a law is the curve of the formula for the reads.
+    """
     growth = charts_of(sections()["design-costs"])["designs-growth"]
     rows = growth.data["growth"]
     here = {(row["series"], row["members"], row["count"]) for row in rows if row["mark"] == "here"}
@@ -92,13 +100,17 @@ def test_growth_has_runs_measured_points_and_the_law() -> None:
         ("coordinator requests", 3, 9),
     }
     laws = {row["text"] for row in rows if row["mark"] == "law name"}
-    # The curves are for the cluster of the measurement, and for the one of this run.
+    # One curve is for the cluster on which Kafka 1.1.1 was measured, one for this run's cluster.
     assert laws == {"law: 1 broker, 64 partitions", "law: 1 broker, 6 partitions"}
     assert growth.picks[0].options == ("one member joins",)
 
 
-def test_change_is_one_block_of_both_designs_of_one_size() -> None:
-    """A phone shows the two rows of a block beside each other; those of other sizes follow."""
+def test_costs_of_one_change_are_one_block_if_both_groups_have_one_size() -> None:
+    """The table of costs has a row per group and change, here a join.
+
+    A phone shows the two rows of a block beside each other. Rows of groups of different sizes
+    cannot be compared, so each is a block of its own.
+    """
     runs = [
         (two_design_facts(run=f"run-{old}", old=old, new=new), two_design_tables())
         for old, new in ((3, 3), (9, 7))
@@ -114,7 +126,10 @@ def test_change_is_one_block_of_both_designs_of_one_size() -> None:
 
 
 def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
-    """Discs of one colour have one view; the number is that of the members in it."""
+    """A disc is a plan that was computed: its number counts the members in the view of the plan.
+
+    Discs with the same view have the same colour.
+    """
     attempts = [
         attempt(0, JOIN_US, (0, 1)),
         attempt(1, JOIN_US, (0, 1, 2), outcome="conflict", conflicts=1, gave_up="running"),
@@ -125,7 +140,8 @@ def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
 
     discs = [row for row in rows if row["mark"] == "disc"]
     assert [row["text"] for row in discs] == ["2", "3", "3"]
-    assert discs[0]["fill"] != discs[1]["fill"] == discs[2]["fill"]
+    assert discs[1]["fill"] == discs[2]["fill"]
+    assert discs[0]["fill"] != discs[1]["fill"]
     (cross,) = (row for row in rows if row["mark"] == "cross")
     assert cross["says"] == "consumer-old-1 gave up (running)"
     others = found["designs-plans-coordinator"].data["plans-coordinator"]
@@ -153,7 +169,10 @@ def test_large_group_shows_members_with_trouble_first() -> None:
 
 
 def test_report_of_one_run_has_all_charts_of_the_designs_in_one_section() -> None:
-    """The page that compares runs has three sections; a run without such groups has none."""
+    """The page that compares runs has three sections for these charts.
+
+    The report of a run without a group on ZooKeeper has no such section.
+    """
     section = designs_section(two_design_input())
     assert section is not None
     assert {part.id for part in section.parts if isinstance(part, Chart)} == {
@@ -165,10 +184,10 @@ def test_report_of_one_run_has_all_charts_of_the_designs_in_one_section() -> Non
     assert designs_section(report_input()) is None
 
 
-def test_unanalysed_run_is_not_read_without_a_group_on_zookeeper() -> None:
-    """The directory of the tables does not exist: reading a table would fail the test."""
-    from pipeline.report.report_input import RunTables
-    from tests.support.builders.report_inputs import run_facts
+def test_tables_of_a_run_without_a_group_on_zookeeper_are_not_read() -> None:
+    """The run may not have been analysed, so that it has no tables.
 
+    Here the directory of the tables does not exist: reading a table would fail the test.
+    """
     facts = run_facts(config={"groups": {"readers": {"members": 1}}})
     assert two_designs_sections([(facts, RunTables(Path("nowhere")))], ["a"]) == []
