@@ -1,4 +1,4 @@
-"""Spark over finished traces: from events to tables. It explains a run and never decides about it.
+"""Spark over finished traces: from events to tables. Tables explain a run; the checkers judge it.
 
 Public functions:
 - `engine.java.find_java` finds the Java that Spark would start;

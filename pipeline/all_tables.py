@@ -1,9 +1,10 @@
 """The steps of an analysis: each table, its transform and its inputs, one entry per table.
 
-A step computes a Spark DataFrame from those named after its transform. `table` writes the result
-into the directory of every run, under the transform's name; `shared` only keeps it for the steps
-that read it; `view` does not keep it, so that each reader filters its input again. Bad rows are
-events that cannot be used. The telling rows are those that any table but `runs` reads.
+The transform of a step computes a Spark DataFrame from the inputs that are named after the
+transform. A `table` is written into the directory of every run, under the transform's name. A
+`shared` result is kept for the steps that read it. A `view` is not kept: each reader filters the
+view's input again. Bad rows are events that cannot be used. The telling rows are those that any
+table but `runs` reads.
 
 To add a table: write its transform in a module of its own, add an entry here, and add a section to
 docs/TABLES.md. `table_graph` derives the order of computing from the inputs.

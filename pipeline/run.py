@@ -150,8 +150,8 @@ def _analyze(
     parts.total = 1 + len(small) + (_PARTS_OF_LARGE_RUNS if has_large_runs else 0)
     parts.end()
     summaries = _read_whole(spark, small, parts)
-    # A task refuses a small run whose rows plain Python cannot read (`in_memory.summary.rows_of`);
-    # the number of parts grows only then, because nothing shows it before.
+    # A task refuses a small run whose rows plain Python cannot read (`in_memory.summary.rows_of`).
+    # The number of parts grows only then, because the refusal is not known before.
     left = [run for run in runs if summaries.get(run.run) is None]
     if left and not has_large_runs:
         parts.total += _PARTS_OF_LARGE_RUNS

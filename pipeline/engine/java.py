@@ -1,7 +1,7 @@
 """Search for the Java that Spark needs, without starting Spark.
 
-The search visits the places of Spark's own launcher in the same order, so that the Java it finds is
-the one that Spark will start.
+The search visits the same places as Spark's own launcher, in the same order. So it finds the Java
+that Spark will start.
 """
 
 import os

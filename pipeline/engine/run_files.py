@@ -1,9 +1,8 @@
 """Event files of run directories, separated into readable and unreadable ones. Imports no Spark.
 
 The name of a run is the last two parts of its directory (`coordinator_crash/20260102-030405`). The
-rows could not name it, because two runs of one seed in virtual time write equal rows. Of each file
-only the Parquet footer is read. The driver is the process that conducted the run and wrote the
-files.
+rows do not name their run: two runs of one seed in virtual time write equal rows. Of each file only
+the Parquet footer is read. The driver is the process that conducted the run and wrote the files.
 """
 
 import json
@@ -25,7 +24,7 @@ _SINCE_CAUSES = "cause_text"
 
 
 class RunNameClash(Exception):
-    """Two run directories have the same last two parts, so that both runs have one name."""
+    """Two run directories have the same last two parts, so that both runs have the same name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +104,8 @@ def _inspect(path: Path) -> int | str:
 def _readable_as(column_type: pa.DataType, kind: str) -> bool:
     """Return whether a file's column can be read as `kind`.
 
-    True for `kind` itself, a dictionary of it, int32 as int64, and a column of nulls as string.
+    True for a column of `kind`, or of a dictionary of `kind`. True, too, for int32 if `kind` is
+    int64, and for a column of nulls if `kind` is string.
     """
     value = column_type.value_type if pa.types.is_dictionary(column_type) else column_type
     if kind == "string":
@@ -118,7 +118,7 @@ def _readable_as(column_type: pa.DataType, kind: str) -> bool:
 def clock_error_us(directory: Path) -> int:
     """Return the error between the clocks of the run's machines, in microseconds.
 
-    It is 0 if the manifest does not name it or is incomplete, as after a kill of the driver.
+    Returns 0 if the manifest lacks the error, or is incomplete, as after a kill of the driver.
     """
     try:
         manifest = json.loads((directory / "manifest.json").read_text())

@@ -246,7 +246,7 @@ def _jvm(settings: dict[str, str], log: Path) -> Iterator[JavaGateway]:
 
 
 def _end_jvm(process: subprocess.Popen[bytes] | None) -> None:
-    """End the JVM: PySpark's launcher has told it to exit when its standard input is closed."""
+    """Close the JVM's standard input: PySpark's launcher has told the JVM to exit then."""
     if process is None or process.stdin is None:
         return
     process.stdin.close()

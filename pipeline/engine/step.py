@@ -20,7 +20,7 @@ class Step:
     """A DataFrame that is computed from others.
 
     Shape: `transform` takes the DataFrames named by `inputs`, by position. `filtered_by` is the
-    column that most readers of a shared result filter by; None if they read all of its rows.
+    column that most readers of a shared result filter by; None if most read all rows.
     """
 
     name: str

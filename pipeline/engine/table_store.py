@@ -164,8 +164,8 @@ _PLAIN_COMMIT = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-"""Settings by which a task moves its file to its final place itself. That is safe, because the
-driver reads the files only after the whole job has ended.
+"""Settings by which each task itself moves the file that it wrote to the final place. That is safe,
+because the driver reads the files only after the whole job has ended.
 """
 
 

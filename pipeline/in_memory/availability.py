@@ -100,7 +100,8 @@ def _longest_around(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap 
         missed_nothing = gap.after_us is None and gap.missed_us is None
         if ended_before_fault or began_with_next_fault or missed_nothing:
             continue
-        # A gap that reaches over the next fault is also that fault's, unless this one began it.
+        # A gap that lasts beyond the next fault belongs to that fault. It belongs to this fault,
+        # too, only if it began before this fault.
         ended_before_next_fault = gap.after_us is not None and gap.after_us <= failover.until_us
         is_last_fault = failover.until_us >= trace.end_us
         began_before_fault = gap.before_us <= failover.fault_us
@@ -124,7 +125,7 @@ def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) 
     """Return the longest time without an active coordinator.
 
     `tenures`: those of the group's offsets partition. None if no coordinator was active before the
-    fault. If there always was one, the gap has length 0 and both moments at the fault.
+    fault. If a coordinator was always active, the gap begins and ends at the fault.
     """
     spans = sorted((tenure["start_us"], tenure["end_us"]) for tenure in tenures)
     if not spans or spans[0][0] > failover.fault_us:
@@ -136,7 +137,7 @@ def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) 
         if start_us > covered_until_us:
             gaps.append(_Gap(before_us=covered_until_us, after_us=start_us))
         covered_until_us = max(covered_until_us, end_us)
-    # No tenure follows: `covered_until_us` is now the end of all of them.
+    # No tenure follows: `covered_until_us` is now the latest end of all tenures.
     if covered_until_us < trace.end_us and covered_until_us < failover.until_us:
         # This gap lasts to the end of the run, so it is the longest.
         return _Gap(before_us=covered_until_us, after_us=None)
@@ -157,8 +158,8 @@ _COMMIT_APIS = frozenset({"OffsetCommit", "AddOffsetsToTxn", "TxnOffsetCommit"})
 def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     """Return the gaps between acknowledged commits, by group and consumer.
 
-    Behind its last commit a consumer misses something when it requests a commit, when a commit
-    fails, or when it marks the coordinator unknown.
+    After its last acknowledged commit, a consumer misses something when it requests a commit, when
+    a commit fails, or when it marks the coordinator unknown.
     """
     # By group and consumer: the time of each acknowledged commit, and the broker that did it.
     commits: dict[tuple[str, str], dict[int, str | None]] = {}
@@ -190,8 +191,8 @@ def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
 def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     """Return the gaps between the batches that a group worked on, by group and partition.
 
-    A gap reaches from the end of the work on a batch to the beginning of the next work. Behind the
-    last batch a partition misses something when a record is produced that the group never read.
+    A gap reaches from the end of the work on a batch to the beginning of the next work. After the
+    last batch, a partition misses something when a record is produced that the group never read.
     """
     batches: dict[tuple[str, str], list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
@@ -207,15 +208,15 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
             for row in produced.get(partition, ())
             if (row.offset or 0) + int(detail_of(row)["count"]) - 1 > last_offset
         ]
-        # By the time at which batches ended: the earliest beginning of the work on one of them.
+        # For each time at which batches ended: the earliest beginning of the work on these batches.
         began_by_end: dict[int, int] = {}
         for row in rows:
             began_us = began_by_end.get(row.time_us, row.time_us)
             began_by_end[row.time_us] = min(begun_us(row), began_us)
         ends = sorted(began_by_end)
         gaps = [_Gap(before_us=ends[-1], after_us=None, missed_us=min(unread, default=None))]
-        # From the last batch backwards: if two members work on the partition at once, the batch
-        # that ends later may have begun earlier, and then there is no gap before it.
+        # From the last batch backwards. If two members work on the partition at once, the batch
+        # that ends later may have begun before the other one ended: no gap is between the two.
         next_began_us = began_by_end[ends[-1]]
         for end_us in reversed(ends[:-1]):
             gaps.append(_Gap(before_us=end_us, after_us=max(end_us, next_began_us)))

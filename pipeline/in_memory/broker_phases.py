@@ -3,8 +3,9 @@
 `pipeline.tables.broker_phases` computes the same with Spark. Four phases follow one another: detect
 (from the fault to the election of a leader), publish (until the elected broker became leader), load
 wait (until it began to load the partition), load (until it is the active coordinator).
-An election belongs to the latest fault before it that named the partition or hit its leader. Of
-several elections of one fault, the first that found a leader counts.
+The election of a partition's leader belongs to the latest fault before the election that named the
+partition or hit its old leader. Of several elections of one fault, the first that found a leader
+counts.
 """
 
 from itertools import pairwise

@@ -41,7 +41,7 @@ class _Step:
         return self.row.time_us
 
     def is_answer(self, *apis: str, error: str | None = None) -> bool:
-        """Return whether this is an answer to one of `apis`, or the failure of such a request."""
+        """Return whether this ends a request of one of `apis`, by an answer or a failure."""
         if self.row.kind not in (TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED):
             return False
         return self.row.api in apis and error in (None, self.row.error or "NONE")
@@ -71,7 +71,7 @@ def client_phases_of(trace: Trace) -> list[TableRow]:
 
 
 def _rows_of_consumers(trace: Trace) -> dict[tuple[str, str], list[TraceRow]]:
-    """Return the rows of each member of each group, in the order in which it wrote them."""
+    """Return, by group and consumer, the rows of a member in the order in which it wrote them."""
     members = {(row.group, row.node) for row in trace.of(*MEMBER_KINDS)}
     by_member: dict[tuple[str, str], list[TraceRow]] = {}
     for row in sorted(trace.rows, key=lambda row: (row.node, row.incarnation, row.seq)):
@@ -83,8 +83,8 @@ def _rows_of_consumers(trace: Trace) -> dict[tuple[str, str], list[TraceRow]]:
 def _steps(rows: list[TraceRow]) -> list[_Step]:
     """Return a consumer's steps, the rows that the phases are computed from.
 
-    An answer belongs to the last request before it with its broker, purpose, API and correlation
-    id.
+    An answer belongs to the last request before it that has the same broker, purpose, API and
+    correlation id.
     """
     steps = []
     sent: dict[tuple[object, ...], int] = {}
@@ -101,7 +101,7 @@ def _steps(rows: list[TraceRow]) -> list[_Step]:
 
 
 def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> TableRow:
-    """Walk through one consumer's steps, which end with the next fault of its group."""
+    """Return the phases of one consumer: walk through its steps until its group's next fault."""
     fault_us = failover.fault_us
     before = [step for step in steps if step.at_us < fault_us]
     after = [step for step in steps if step.at_us >= fault_us]

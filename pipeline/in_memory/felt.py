@@ -88,8 +88,8 @@ def felt_groups_of(trace: Trace) -> list[TableRow]:
         table.append(
             {
                 "group": group,
-                # Partitions that had an owner or were processed; `moved`, `came_back`: those with a
-                # second owner, and those that went back to an earlier one.
+                # Partitions that had an owner or were processed; `moved`: partitions that got a
+                # second owner; `came_back`: partitions that returned to an earlier owner.
                 "partitions": len(
                     [row for row in felt_partitions_of(trace) if row["group"] == group]
                 ),
@@ -147,9 +147,9 @@ def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
         consumed.setdefault((str(row.group), str(row.partition)), []).append(row)
     for place in _owners(trace):
         consumed.setdefault(place, [])
-    # A step is a batch: its time, whether it was processed (else produced), the offset behind its
-    # last record, and the beginning of the work on it. Of two steps at one moment, sorting puts the
-    # produced batch (False) first.
+    # A step is a batch, as a tuple: the time, True if the batch was processed (False: produced),
+    # the offset behind its last record, and the beginning of the work on it. Of two steps at one
+    # moment, sorting puts the produced batch (False) first.
     produced: dict[str, list[tuple[int, bool, int, int | None]]] = {}
     for row in trace.of(TraceKind.RECORDS_PRODUCED):
         next_offset = (row.offset or 0) + int(detail_of(row)["count"])

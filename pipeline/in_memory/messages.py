@@ -200,7 +200,7 @@ class _Pairing:
                         looked_up = exchange if answered and is_first else None
 
     def _take_server_row(self, row: TraceRow) -> None:
-        """Assign a server's row to the last request like it that was sent before."""
+        """Assign a server's row to the last request with its key that was sent before the row."""
         request = (str(row.peer), row.node, str(row.api), row.correlation_id)
         alike = self._by_request.get(request)
         if alike is None:  # the trace lacks the client's rows: the exchange has no `sent`
@@ -226,7 +226,8 @@ def _is_listed(api: str | None, server: str) -> bool:
 class _Row:
     """A row of the table: successive equal exchanges.
 
-    `common`: the result of all of them, and whether they began before the fault.
+    `common`: what the exchanges have in common: their result, and whether they began before the
+    fault.
     """
 
     common: tuple[object, ...]
@@ -294,7 +295,7 @@ def _kept(rows: list[_Row]) -> list[TableRow]:
 
 
 def _table_row(row: _Row) -> TableRow:
-    """Return the table's row for like exchanges: its moments are those of the first one."""
+    """Return the table's row for equal exchanges, with the moments of the first exchange."""
     first = row.exchanges[0]
     outcome, member, named = first.result
     ends = [exchange.ended.time_us for exchange in row.exchanges if exchange.ended is not None]

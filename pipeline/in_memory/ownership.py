@@ -51,8 +51,9 @@ def ownership_of(trace: Trace) -> list[TableRow]:
 
 
 def _follow(rows: Sequence[TraceRow]) -> list[TableRow]:
-    """Return the intervals of one incarnation of a consumer, as far as its own rows end them.
+    """Return the intervals of one incarnation of a consumer.
 
+    Only the consumer's own rows end an interval here; `_end` adds deaths and the run's end.
     `position`: why the position was set when the interval began; `start_offset`: to which offset.
     """
     intervals: list[TableRow] = []
@@ -96,7 +97,7 @@ def _follow(rows: Sequence[TraceRow]) -> list[TableRow]:
 def _give_up(
     held: dict[tuple[str, str], TableRow], place: tuple[str, str], at_us: int, how: str
 ) -> None:
-    """End the open interval of a place, a pair of group and partition, if there is one."""
+    """End the open interval of `place`, a group and a partition; do nothing if none is open."""
     owned = held.pop(place, None)
     if owned is not None:
         owned["to_us"], owned["ended_by"] = at_us, how
@@ -115,7 +116,7 @@ def _end(trace: Trace, owned: TableRow, consumer: str, incarnation: int) -> None
 
 
 class _AssignmentEpochs:
-    """Finds the leader epoch of an assignment: that of the coordinator's latest tenure before."""
+    """Finds the leader epoch of an assignment: the epoch of the coordinator's last tenure then."""
 
     def __init__(self, trace: Trace) -> None:
         self._groups = trace.groups()

@@ -1,8 +1,8 @@
 """The table `processing` in plain Python: the records that each member processed.
 
 A record is repeated if a member of its group has processed it before, and shared if two owners of
-the partition processed it while both owned it. `pipeline.tables.processing` computes the same with
-Spark.
+the partition processed it while both owned the partition. `pipeline.tables.processing` computes the
+same with Spark.
 """
 
 from itertools import permutations
@@ -51,7 +51,7 @@ def begun_us(row: TraceRow) -> int:
 def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
     """Return the offsets that two owners processed while both owned the partition.
 
-    Keys: group, partition and one of the owners (its node).
+    Keys: group, partition and the node of one of the owners.
     """
     shared: dict[tuple[str, str, str], set[int]] = {}
     owners: dict[tuple[str, str], list[TableRow]] = {}

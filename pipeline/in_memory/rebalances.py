@@ -92,7 +92,7 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class _Begun:
-    """The rows of a rebalance. `changes` are those of its added and removed members."""
+    """The rows of a rebalance. `changes` are the rows about added and removed members."""
 
     started: TraceRow
     joined: TraceRow | None = None
@@ -168,7 +168,7 @@ class RebalanceLog:
         )
 
     def _step(self, known: _Coordinator, row: TraceRow) -> None:
-        """Carry one row of a coordinator on into the rebalance that it belongs to."""
+        """Add one row of a coordinator to the rebalance that the row belongs to."""
         latest = known.begun[-1] if known.begun else None
         match row.kind:
             case TraceKind.REBALANCE_STARTED:

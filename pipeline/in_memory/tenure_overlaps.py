@@ -62,7 +62,8 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
                     for answer in _heartbeats(trace)
                     if _is_from(answer, tenure, groups, shared)
                 ]
-                # A commit has a row for each of its partitions, all at one moment.
+                # A commit has a row for each of its partitions, all at one moment: the set counts
+                # the commit once.
                 commits = {
                     (answer.group, answer.node, answer.time_us)
                     for answer in trace.of(TraceKind.OFFSETS_COMMITTED)

@@ -2,7 +2,7 @@
 
 The tables in this folder are computed without Spark, for the summary of a run. They are loops over
 sorted rows, written from the definitions in docs/TABLES.md, and share no code with the Spark
-tables. So a mistake in one of the two is not in the other, and tests that compare them find it.
+tables. So a mistake in one of the two is not in the other, and tests that compare both find it.
 
 A life of a node is one incarnation: the time from one start of its process to its end. The faults
 `cut` and `clog` hold all messages on links. The driver is the process that conducts the run.
@@ -54,8 +54,8 @@ def is_offsets_partition(row: TraceRow) -> bool:
 class Death:
     """The end of a node's process.
 
-    `before_incarnation`: every incarnation before this one is dead. None: the row does not name the
-    incarnation that ended, which is the one that lived then.
+    `before_incarnation`: every incarnation before this one is dead. None: the row names no
+    incarnation; the one that lived at `at_us` ended.
     """
 
     node: str
@@ -78,7 +78,7 @@ class Span:
 
 
 class Trace:
-    """One run's rows, by the run's clock; those of one node's life stay in the order of `seq`."""
+    """One run's rows, by the run's clock; the rows of one life of a node stay in `seq` order."""
 
     def __init__(self, rows: Sequence[TraceRow]) -> None:
         self.rows = sorted(rows, key=_by_clock)
@@ -171,10 +171,10 @@ class Trace:
         return deaths
 
     def death(self, node: str, incarnation: int, since_us: int) -> Death | None:
-        """Return the first death of a node's life at or after a moment of it, None if it lives.
+        """Return the death that ends a life of a node, None if the life does not end.
 
-        `since_us` must lie in the life of `incarnation`: a death that names no incarnation then
-        ends this one, if no earlier death has done so.
+        `since_us` must be a moment of the life of `incarnation`. So the first death at or after
+        this moment ends the life, unless it proves the end of older incarnations only.
         """
         for death in self.deaths():
             if death.node == node and death.at_us >= since_us:
@@ -225,7 +225,7 @@ class Trace:
 
 
 def once_per_trace(table_of: Callable[[Trace], T]) -> Callable[[Trace], T]:
-    """Decorator: compute a table once per trace, because others read it and must not change it."""
+    """Decorator: compute a table once per trace. Its readers share it, and must not change it."""
 
     @wraps(table_of)
     def computed_once(trace: Trace) -> T:

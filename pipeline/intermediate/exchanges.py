@@ -24,7 +24,7 @@ def exchanges(events: DataFrame) -> DataFrame:
     """Pair each answer (or failure) of a group API with the request that it ends.
 
     Correlation ids may start again with each connection, so an answer belongs to the last request
-    with its id before it.
+    before it that has the same id.
     Input grain: one row per event. Output grain: one row per request that was answered or failed.
     Columns: `run`, `group`, `node` (the client), `incarnation`, `seq`, `peer` (the broker),
     `member`, `generation`, `api`, `error` (NONE: success), `sent_us`, `answered_us` in microseconds

@@ -24,7 +24,8 @@ _ASKING = [key.label for key in (Api.OFFSET_COMMIT, Api.ADD_OFFSETS_TO_TXN, Api.
 def commit_gaps(events: DataFrame) -> DataFrame:
     """Return the gaps between acknowledged commits of each consumer.
 
-    Output grain: one row per run, group, consumer and acknowledged commit, of all its partitions.
+    Output grain: one row per run, group, consumer and acknowledged commit; a commit of several
+    partitions is one row.
     Columns: `run`, `group`, `subject` (the consumer's node); in microseconds on the run's clock
     `before_us` (this commit), `after_us` (the next commit), `pending_us` (after the last commit,
     the first of: a commit requested, a commit failed, the coordinator marked unknown);

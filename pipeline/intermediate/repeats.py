@@ -89,7 +89,7 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
     Input grain: one row per interval of ownership (table `ownership`), per run (table `runs`), and
     per processing of a repeated record (`repeated_records`). Output grain: one row per pair of
     overlapping intervals and offset that both members processed during the overlap; a pair without
-    such an offset has one row.
+    a common offset has one row.
     Columns: `run`, `group`, `partition`, `from_us`, `to_us` (bounds of the overlap), `ends_us`
     (`to_us`, or the run's end), `first`, `second` (structs of the two intervals, in the order of
     their beginnings), `offset`. Nulls: `to_us` if both members still owned the partition when the

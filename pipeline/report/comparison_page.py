@@ -51,7 +51,7 @@ MAX_RUNS_LISTED = 300
 MAX_SETTINGS = 200
 """Limits of the rows in the tables of runs and of settings."""
 _MAX_NAMED = 2
-"""Limit of the experiments that the title names; of more, it has the number."""
+"""Limit of the experiments that the title names; of more experiments it has only the number."""
 _DIFFERS = "\N{BLACK DIAMOND} "
 """Mark of a figure that differs between columns."""
 

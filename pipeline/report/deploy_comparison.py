@@ -77,9 +77,10 @@ def deploy_answers(
 def _differences(
     titles: tuple[str, str], settings: Sequence[tuple[str, str, tuple[str | None, ...]]]
 ) -> tuple[str, ...]:
-    """Return a sentence for each setting that differs; of more than MAX_DIFFERENCES their number.
+    """Return a sentence for each setting that differs.
 
-    The section `settings` of the page has all of them.
+    If more than MAX_DIFFERENCES differ, a sentence has only their number. The section `settings` of
+    the page has all of them.
     """
     if len(settings) > MAX_DIFFERENCES:
         return (f"{len(settings)} settings, listed below",)

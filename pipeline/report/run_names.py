@@ -39,8 +39,8 @@ def _key(setting: SettingFact) -> tuple[str, str]:
 def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
     """Return a name for each run: its experiment, runtime and settings, as far as they differ.
 
-    Up to MAX_COLUMNS runs all get different names, with the seed or the start if need be. Of more
-    runs, those with the same settings have the same name, and so share a column.
+    Up to MAX_COLUMNS runs all get different names, with the seed or the start if need be. Among
+    more runs, those with the same settings have the same name, and so share a column.
     """
     several = len({run.manifest.experiment for run in runs}) > 1
     runtimes = len({run.manifest.runtime for run in runs}) > 1

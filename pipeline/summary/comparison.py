@@ -268,7 +268,8 @@ class _Table:
     def _felt_rows(self) -> Iterator[ComparisonRow]:
         """Yield the rows of the felt measures, over all partitions.
 
-        A measure that is 0 in all runs is left out, unless `in_full` and its `if_zero` ask for it.
+        A measure that is 0 in all runs is left out, unless both `in_full` and the measure's
+        `if_zero` are set.
         """
         bounds = [run.clock_error_us for run in self.summaries]
         groups = [None if run.felt is None else run.felt.in_all for run in self.summaries]
@@ -347,7 +348,7 @@ class _Table:
         )
 
     def _text_row(self, name: str, values: Sequence[str | None]) -> ComparisonRow:
-        """Return a row of texts; it differs if their first words do."""
+        """Return a row of texts. Columns differ if the first words of their texts differ."""
         cells = tuple(text_cell_of([values[place] for place in places]) for places in self.places)
         texts = {None if cell is None else cell.text.split(" ")[0] for cell in cells}
         return ComparisonRow(

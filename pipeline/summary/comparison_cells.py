@@ -132,8 +132,8 @@ def middle(values: Sequence[int]) -> int:
 def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
     """Return whether columns differ: a column lacks the figure, or two columns are far apart.
 
-    Two columns are far apart if their ranges do not overlap and the gap between them is at least
-    NOTABLE_PERCENT, and for times also NOTABLE_US and the clocks' error.
+    Two columns are far apart if their medians differ by NOTABLE_PERCENT or more, and their ranges
+    do not overlap. Medians of times must also differ by NOTABLE_US and by the clocks' error.
     """
     known = [cell for cell in cells if cell is not None]
     if len(cells) < 2:

@@ -45,8 +45,8 @@ def is_disturbed(
 def disturbances_of(directory: Path) -> tuple[Disturbance, ...]:
     """Return the disturbances of the run in `directory`, in time order.
 
-    There are none without a journal, and none in one that cannot be read: then the report says
-    that the journal is missing.
+    Empty if the journal is missing or cannot be read: then the report says that the journal is
+    missing.
     """
     try:
         entries = decode_journal((directory / JOURNAL_FILE).read_bytes())

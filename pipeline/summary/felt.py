@@ -80,8 +80,9 @@ class Spread:
 class FeltGroup:
     """The felt figures of a group, from the steady state to the end.
 
-    - `partitions`, `moved`, `came_back`: number of partitions, of those that had more than one
-      owner, and of those that returned to a former owner.
+    - `partitions`: number of partitions.
+    - `moved`: number of partitions that had more than one owner, one after the other.
+    - `came_back`: number of partitions that returned to a former owner.
     - `sent_away`: removals of members that ran and could be reached.
     - `spreads`: by the names of FELT_MEASURES.
     """
@@ -127,7 +128,7 @@ def felt_by_run(aggregates: Aggregates) -> dict[str, Felt]:
 
 
 def _group(rows: Sequence[AggregateRow], spreads: Mapping[str, Spread]) -> FeltGroup:
-    """Return the figures of one group, or, from the rows of all groups, those over all of them."""
+    """Return the figures of the groups in `rows`: one group, or all groups of a run."""
     names = [measure.name for measure in FELT_MEASURES if measure.name in spreads]
     in_order = {name: spreads[name] for name in names}
     return FeltGroup(**{name: sum(row[name] for row in rows) for name in _COUNTS}, spreads=in_order)

@@ -318,7 +318,7 @@ def find_worst(summary: RunSummary, measure: str) -> Worst | None:
 
 
 def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
-    """Return, for each fault that shares its longest gap with an earlier fault, this earlier one.
+    """Return, by fault, the earlier fault that has the same longest gap; without the other faults.
 
     Two gaps of the same length in microseconds are taken for the same gap.
     """

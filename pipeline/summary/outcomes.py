@@ -56,7 +56,7 @@ class Rebalances:
 _CAUSED_BY_NO_MEMBER = frozenset(
     {RebalanceCause.ASSIGNMENT_NOT_STORED, RebalanceCause.GROUP_TOO_LARGE}
 )
-"""Reasons that are not the act of a member, although the coordinator names one with them."""
+"""Reasons that are not the act of a member, although the coordinator names a member with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

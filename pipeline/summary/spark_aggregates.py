@@ -69,7 +69,7 @@ def _member_counts(client_phases: DataFrame) -> DataFrame:
 
 
 def _rebalances_by_kind(rebalances: DataFrame) -> DataFrame:
-    """One row per run, fault, group, coordinator and reason, or per rebalance if they are few."""
+    """One row per run, fault, group, coordinator and reason; few rebalances have a row each."""
     kind = ("run", "fault", "group", "broker", "leader_epoch", "reason")
     of_its_kind = F.count("*").over(Window.partitionBy(*kind))  # rebalances of the row's kind
     return (

@@ -232,7 +232,10 @@ def coordinators_statement(both: Coordinators) -> Statement:
 
 
 def _tenure(tenure: OverlappingTenure, which: str, at_us: int | None) -> str:
-    """Return the commits of one leader epoch, and the moment of `which` of them."""
+    """Return the number of commits of one leader epoch, and the moment of the first or last.
+
+    `which`: "the first" or "the last".
+    """
     moment = "" if at_us is None else f", {which} at {moment_text(at_us)}"
     return f"epoch {tenure.leader_epoch} {tenure.commits_in_all:,}{moment}"
 

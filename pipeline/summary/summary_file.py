@@ -90,7 +90,7 @@ def decode_summary(content: bytes) -> RunSummary:
 
 
 def is_current(directory: Path) -> bool:
-    """Return whether a run has all tables of this version, made of its events as they are."""
+    """Return whether a run has all tables of this version, made from its present event files."""
     made_from = _made_from(directory)
     return (
         made_from is not None
@@ -131,7 +131,7 @@ def _rows(path: Path) -> int | None:
 
 
 def _decode(kind: type, value: Any) -> Any:  # noqa: ANN401 - msgspec's own signature
-    """Return a Path from its text; every other type is one that msgspec knows itself."""
+    """Return a Path from its text; msgspec decodes all other types without this function."""
     if kind is Path:
         return Path(value)
     raise NotImplementedError(f"{kind} stands in no summary")

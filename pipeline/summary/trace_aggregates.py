@@ -64,7 +64,7 @@ def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
     after_faults = [row for row in rebalances_of(trace) if row["fault"] is not None]
     aggregates = []
     for kind, alike in _grouped(after_faults, *_KIND).items():
-        # A few rebalances are listed one by one; those of one moment are one entry even then.
+        # A few rebalances are listed one by one, except that those of one moment are one entry.
         few = len(alike) <= ONE_BY_ONE_MAX
         parts = _grouped(alike, "started_us").values() if few else [alike]
         for rows in parts:

@@ -33,22 +33,25 @@ def availability(
     - `partition` (of a data topic, per group): the longest time around or after the fault in which
       no member of the group worked on a record of the partition.
     - `group`: the longest time after the fault in which no broker was the group's active
-      coordinator. It is 0, with both moments at the fault, if there always was one.
+      coordinator. If a coordinator was always active, the gap is 0: it begins and ends at the
+      fault.
 
     Rules for the gaps of members and partitions:
     1. A gap "around or after the fault" begins before the next fault that affects the group. It
-       also ends before that fault, unless it had begun before this fault already.
+       also ends before the next fault, unless it began before this fault.
     2. A gap is at least as long as the usual interval between commits or batches.
     3. A gap that never ended counts only if the subject missed something: a commit was requested,
-       the coordinator marked unknown, a record produced. It is as long as the time since then.
+       the coordinator marked unknown, a record produced. Its length counts from that moment to the
+       run's end.
     4. Of several gaps of one length the earliest counts.
     Input grain: one row per event; `runs`; `coordinator_tenures`; one row per fault and group.
     Output grain: one row per run, fault, subject kind, group and subject.
     Columns: `run`, `fault`, `subject_kind`, `group`, `subject` (the consumer's node, the data
     partition, or the group), `gap_us`; `before_us`, `after_us`: last before and first after (of a
     partition: a batch was done, work on the next began), in microseconds on the run's clock.
-    Nulls: `after_us` and `gap_us` if it never came back before the run ended; a subject without any
-    activity around the fault has no row, nor has a group that had no coordinator before it.
+    Nulls: `after_us` and `gap_us` if service did not come back before the run ended. A subject
+    without any activity around the fault has no row, nor has a group that had no coordinator before
+    the fault.
     """
     chosen_gaps = (
         _commits(commit_gaps(events), failovers, runs)
@@ -119,7 +122,10 @@ def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) ->
 
 
 def _gaps_per_fault(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
-    """Join each gap with the faults that it ends after or never, at most one row per fault."""
+    """Join each gap with the group's faults before its end, and an open gap with all faults.
+
+    Output grain: at most one row per gap and fault.
+    """
     ends = runs.select("run", "end_us")
     faults_of_groups = failovers.join(ends, "run")
     after_fault = F.col("after_us").isNull() | (F.col("after_us") > F.col("fault_us"))

@@ -39,8 +39,8 @@ _TIMED_APIS = [Api.JOIN_GROUP.label, Api.SYNC_GROUP.label]
 def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     """Follow each member from the fault to its first answer from the new coordinator.
 
-    A member is identified by its consumer's node, because member ids may change on the way. Its
-    steps are in the order in which it wrote them, also those of one moment.
+    A member is identified by its consumer's node, because member ids may change on the way. The
+    steps of a member are in the order in which it wrote them, even if they have the same moment.
     Input grain: one row per event; one row per fault and group. Output grain: one row per run,
     fault, affected group and consumer that had been in the group before the fault.
     Columns: `run`, `fault`, `group`, `consumer` (node), `member_id`, `member_id_after`,
@@ -69,7 +69,7 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     member = Window.partitionBy(*_KEY)
     signals = _signals(events).join(affected, ["run", "group"])
     # `unknown`, `named` and `accepted` are the steps that end the three phases.
-    # All of it needs one shuffle only: every step is a window or an aggregation over the same key.
+    # One shuffle suffices: every window and every aggregation below is over the same key.
     steps = (
         signals.where(F.col("at_us") < F.col("until_us"))
         .withColumn("unknown", F.min(_step(_is_unknown())).over(member))
@@ -127,7 +127,7 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
 
 
 def _signals(events: DataFrame) -> DataFrame:
-    """One row per event of a consumer and per answer that it got.
+    """One row per event of a consumer and per answer that the consumer got.
 
     `sent_us` of an answer is the moment at which the consumer sent the request; otherwise null.
     """

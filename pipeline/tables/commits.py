@@ -25,8 +25,8 @@ def commits(events: DataFrame, faults: DataFrame) -> DataFrame:
     outcomes = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED)
         .groupBy("run", "group", "node", "incarnation", "time_us", "peer")
-        # All rows of one commit, one per partition, have one time. The commit counts with the
-        # greatest error name, so that it has one outcome.
+        # A commit has a row for each of its partitions, all with the same time. Of their errors the
+        # last one by name counts, so that the commit has one outcome.
         .agg(F.max(F.coalesce("error", F.lit(""))).alias("worst"))
         .withColumn("error", F.coalesce(F.nullif("worst", F.lit("")), F.lit(ACKNOWLEDGED)))
     )

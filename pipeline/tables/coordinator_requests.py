@@ -23,7 +23,7 @@ def coordinator_requests(all_events: DataFrame) -> DataFrame:
     """Count the requests of group coordination in tenths of a second.
 
     Input grain: one row per event, messages included. Output grain: one row per run, group, client,
-    incarnation, API and tenth of a second in which the client sent such a request.
+    incarnation, API and tenth of a second in which the client sent a request of the API.
     Columns: `run`, `group`, `consumer` (the client's node), `incarnation`, `api`, `from_us`:
     beginning of the tenth of a second, microseconds on the run's clock; `requests`. Nulls: none.
     """

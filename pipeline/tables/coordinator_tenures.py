@@ -16,7 +16,7 @@ _KEY = ("run", "partition", "leader_epoch", "broker", "incarnation")
 
 
 def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFrame) -> DataFrame:
-    """Follow each coordinator from the end of its load to its end.
+    """Follow each coordinator from the end of its load to the end of its tenure.
 
     A tenure ends when its broker unloads the partition, loads it again in a newer epoch, or dies.
     The tenure of a broker that is paused or cut off goes on; so two brokers may serve at once. Of
@@ -29,10 +29,11 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
     Columns: `run`, `partition`, `leader_epoch`, `broker`, `incarnation`; `start_us` (active),
     `end_us`: microseconds on the run's clock; `end_reason` (unloaded | reloaded | killed |
     stopped | run end); `overlap_us`: microseconds shared with other tenures of the partition, a
-    moment shared with two counting twice; `paused_us`, `cut_us`: microseconds of it in which the
-    broker was stopped, or cut off from others, `paused_from_us`, `paused_to_us`, `cut_from_us`,
-    `cut_to_us`: the first and the last moment of that; `commits`: acknowledged in this epoch by
-    this broker; `first_commit_us`, `last_commit_us`: microseconds on the run's clock.
+    moment shared with two counting twice; `paused_us`, `cut_us`: microseconds of the tenure in
+    which the broker was paused, or cut off from others, `paused_from_us`, `paused_to_us`,
+    `cut_from_us`, `cut_to_us`: the first and the last moment of these times; `commits`:
+    acknowledged in this epoch by this broker; `first_commit_us`, `last_commit_us`: microseconds on
+    the run's clock.
     Nulls: `first_commit_us`, `last_commit_us` if the broker acknowledged none; the moments of a
     pause or cut that did not happen.
     """

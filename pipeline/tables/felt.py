@@ -95,10 +95,10 @@ def felt_groups(
 
     Input grain: one row per event; the tables; one row per time in which a node was paused or cut
     off. Output grain: one row per run and group.
-    Columns: `run`, `group`; `partitions` in `felt_partitions`; `rebalances` that began in the
-    measured time; `moved`: partitions with more than one owner, one after the other, `came_back`:
-    of these, partitions that returned to a former owner; `sent_away`: removals by the coordinator
-    of members whose process ran and was not cut off. Nulls: none.
+    Columns: `run`, `group`; numbers of: `partitions` of the group in `felt_partitions`;
+    `rebalances` that began in the measured time; `moved`: partitions with more than one owner, one
+    after the other, `came_back`: of these, partitions that returned to a former owner; `sent_away`:
+    removals by the coordinator of members whose process ran and was not cut off. Nulls: none.
     """
     measured = F.broadcast(_measured(runs, faults))
     started = rebalances.join(measured, "run").where(
@@ -261,7 +261,7 @@ def _peaks(levels: DataFrame) -> DataFrame:
 
 
 def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
-    """One row per partition: its number of changes of the owner, and its distinct owners."""
+    """One row per partition: how often the owner changed, and the number of distinct owners."""
     in_order = Window.partitionBy(*_PLACE).orderBy("from_us", "consumer")
     in_time = F.col("to_us").isNull() | (F.col("to_us") >= F.col("start_us"))
     same = F.coalesce(F.lag("consumer").over(in_order) == F.col("consumer"), F.lit(False))

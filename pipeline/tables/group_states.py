@@ -81,7 +81,7 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
         .join(homes, ["run", "group"], "left")
         .select(
             *_GROUP,
-            # The rows MEMBER_... and GROUP_STATE have no partition: it is that of their group.
+            # The rows MEMBER_... and GROUP_STATE have no partition: `home` is their group's.
             F.coalesce("home", "partition").alias("partition"),
             "seq",
             "time_us",

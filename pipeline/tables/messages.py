@@ -1,7 +1,7 @@
 """The table `messages`: requests between nodes around each fault, for the message diagram.
 
 An exchange is a request with its answer. Only exchanges of coordination and control are listed: no
-Produce, no Fetch of data. There may be thousands around a fault, so that equal exchanges in a row
+Produce, no Fetch of data. There may be thousands around a fault, so successive equal exchanges
 become one row of the table, and each fault keeps MESSAGES_PER_FAULT rows.
 """
 
@@ -121,8 +121,8 @@ def _exchanges(events: DataFrame) -> DataFrame:
     1. An answer in the client's rows belongs to the last request with its correlation id before it
        on the same connection.
     2. A row of the server does not name the connection. It belongs to the last request with its
-       correlation id that was sent to the server before it, or to the first one at all, because the
-       clocks of the two nodes may differ.
+       correlation id that was sent to the server before it. If no request was sent before, it
+       belongs to the first one after, because the clocks of the two nodes may differ.
     3. Of several rows of one kind for a request the first counts.
     Columns: those of the table; `begin_us`, `last_us`: first and last known moment of the exchange.
     """

@@ -17,8 +17,9 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
     `first_generation`, `first_coordinator`, `first_epoch`: who owned it already, and who had
     assigned it; `second_consumer`, `second_member`, `second_generation`, `second_coordinator`,
     `second_epoch`: who came to own it, too; `records_both`: processed by both between `from_us`
-    and `to_us`; `fault`: the latest before it began; `healed_us`: microseconds on the run's clock
-    at which the last fault was healed before it ended, or else the next after it.
+    and `to_us`; `fault`: the latest fault before the overlap began; `healed_us`: the last healing
+    of a fault before the overlap ended, or else the first healing after that, in microseconds on
+    the run's clock.
     Nulls: `to_us` if both still owned when the run ended; coordinators and epochs as in
     `ownership`; `fault`, `healed_us` if there is none.
     """

@@ -28,8 +28,8 @@ def rebalances(
 ) -> DataFrame:
     """List the rebalances that coordinators began.
 
-    Members that were removed or added since the generation before belong to the rebalance that
-    leads to the next one.
+    Members that are removed or added after a generation began belong to the rebalance that leads to
+    the next generation.
     Input grain: one row per event; `faults`; `groups`; `coordinator_tenures`; one row per member id
     (`members.member_names`). Output grain: one row per run, group, broker and rebalance that it
     began.

@@ -44,7 +44,7 @@ def tenure_overlaps(
     - `from_us`, `to_us` in microseconds on the run's clock, and `length_us`;
     - `older_end`: how the older tenure ended;
     - `older_paused_us`, `older_cut_us`: microseconds of the overlap in which the older broker was
-      stopped, or cut off from others;
+      paused, or cut off from others;
     - `older_heartbeats`, `newer_heartbeats`: heartbeats that the broker answered with success, if
       the answer reached the client during the overlap;
     - `older_commits`, `newer_commits`: commits that the broker acknowledged, if the answer reached
@@ -137,7 +137,7 @@ def _answers(events: DataFrame) -> DataFrame:
         .where((F.col("api") == Api.HEARTBEAT.label) & (F.col("error") == "NONE"))
         .select("run", "group", "peer", F.lit("heartbeat").alias("what"), answered_us)
     )
-    # A commit has a row for each of its partitions, all at one moment.
+    # A commit has a row for each of its partitions, all at one moment; `distinct` counts it once.
     commits = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED)
         .select("run", "group", "peer", "node", answered_us)

@@ -23,7 +23,7 @@ def verdicts(documents: DataFrame) -> DataFrame:
     `verdict` of the run (pass | violated | unknown), `runtime` (virtual | ray), `seed`,
     `experiment`.
     Nulls: `check`, `outcome`, `findings`, `note` if the run was interrupted before its checks, or
-    its results file is missing or incomplete; `verdict` then too, unless the file has it;
+    its results file is missing or incomplete; `verdict` in these cases, unless the file has it;
     `runtime`, `seed`, `experiment` without a complete manifest. A run without either file has no
     row.
     """

@@ -104,7 +104,7 @@ def _version(_: int) -> int:
 
 
 def _task(files: RunFiles) -> tuple[str, RunSummary | _Refused | None]:
-    """Analyse one run in a worker; return its name, and its summary or why it could not."""
+    """Analyse one run in a worker; return the run's name, and its summary or the OSError."""
     try:
         return files.run, analyze_whole(files)
     except OSError as error:

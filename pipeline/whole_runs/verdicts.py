@@ -29,7 +29,7 @@ def verdicts_of(directory: Path) -> list[TableRow]:
 
 
 def _document(path: Path) -> dict[str, Any] | None:  # Any: what JSON holds
-    """Return a document; empty if it is torn, None if there is none."""
+    """Return a document; {} if the file is torn, None if there is no file."""
     if not path.is_file():
         return None
     try:

@@ -37,7 +37,8 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
     """Return each session that was opened, with its client, its end and its writes.
 
     - `silent_us`: the ensemble declared the session expired, because its client was silent.
-    - `ended_us`: the first server applied its end. `learned_us`: the client learned of the expiry.
+    - `ended_us`: the first server applied the session's end.
+    - `learned_us`: the client learned of the expiry.
     """
     found: dict[str, TableRow] = {}
     owners: dict[str, str | None] = {}  # znode -> the session whose ephemeral it is
@@ -172,7 +173,7 @@ def zookeeper_operations_of(trace: Trace) -> list[TableRow]:
 
 
 def offset_rewinds_of(trace: Trace) -> list[TableRow]:
-    """Return each commit that is below the one before it in its store."""
+    """Return each commit whose offset is below that of the commit before it in the same store."""
     last_offsets: dict[tuple[str, str, str], int] = {}
     table = []
     for commit in (*_commits_to_kafka(trace), *_commits_to_zookeeper(trace)):

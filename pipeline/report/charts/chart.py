@@ -36,9 +36,9 @@ Cell = str | int | float | None
 class TextTable:
     """A table of text. `numeric` names the headings of columns that are aligned right.
 
-    `blocks`: numbers of rows, one or two, that belong together and have the same first cell. A
-    phone shows each block as a table of its own, with a line for each heading and a column for each
-    row. Empty: a phone shows the table as a desktop does.
+    `blocks`: the number of rows of each block. The rows of a block, one or two, have the same first
+    cell. A phone shows each block as a table of its own, with a line for each heading and a column
+    for each row. Empty: a phone shows the table as a desktop does.
     """
 
     headings: tuple[str, ...]

@@ -2,8 +2,8 @@
 
 Python compiles Vega-Lite to Vega, so the page needs only Vega. This module also has the default
 configuration of all charts: fonts, colours, and one width for the labels beside a lane, so that all
-time axes are aligned. A chart's own configuration takes precedence over it. A lane is a chart on
-the time axis that all lanes of a page share.
+time axes are aligned. A chart's own configuration takes precedence over the default. A lane is a
+chart on the time axis that all lanes of a page share.
 """
 
 import json
@@ -87,8 +87,8 @@ _LANE_CONFIG: Spec = {
 _VALIDATE = False
 """True: charts are validated against Vega-Lite's schema; tests set it.
 
-A validation error names the wrong part of a chart, which the compiler's error does not. Validation
-takes half the time of a report, so it is off by default.
+A validation error names the part of a chart that is wrong; an error of the compiler does not.
+Validation takes half the time of a report, so it is off by default.
 """
 
 

@@ -164,7 +164,7 @@ def _add_partition(
     }
     rows: dict[tuple[str, int | None], str] = {}
     for tenure, slot in zip(tenures, taken, strict=True):
-        # A broker in an epoch: it has one tenure, and the load that preceded it.
+        # A broker has one tenure in an epoch, and one load, which precedes the tenure.
         serving_epoch = tenure["broker"], tenure["leader_epoch"]
         row = rows[serving_epoch] = row_name(partition, slot)
         data["tenures"].append(_tenure_datum(tenure, row, loads.get(serving_epoch)))

@@ -80,7 +80,7 @@ def faults_lane(run: ReportInput) -> Chart | None:
     rows = _rows(shown, run.end_us)
     data: dict[str, list[Datum]] = {"run": _run_parts(run), "parts": [], "points": []}
     # The label of a momentary fault may reach to the next fault in its row. So the loop goes from
-    # the last fault to the first, and puts the data of each before those it has.
+    # the last fault to the first, and puts the data of each fault before those of the later ones.
     next_in_row: dict[str, int] = {}
     for fault in reversed(shown):
         row, start = rows[fault.fault_id], fault.injected_at_us or 0

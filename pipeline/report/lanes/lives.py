@@ -2,8 +2,8 @@
 
 A life lasts from the start of a member's process to its end. The successor of a process takes over
 the name of its member: this name is a *place*, which is empty while no process has it. The journal
-is the run's list of injected faults. The lane is drawn from it: a rollout or a scaling counts as a
-fault, and records there the members that it stopped and started, with the times.
+is the run's list of injected faults. The lane is drawn from the journal: a rollout or a scaling
+counts as a fault, and its entry has the members that it stopped and started, with the times.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -112,8 +112,8 @@ def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any
 
     - `place`: the member's name.
     - `part`: a key of FILLS.
-    - `life`: the number of the life at its place, from 1. At an empty place it is the life that has
-      ended, or 0 before the first one.
+    - `life`: the number of the life at its place, from 1. While the place is empty: the number of
+      the life that has ended, or 0 before the first life.
     - `from_us`, `to_us`.
     """
     events = [event for entry in entries for event in _events(entry)]

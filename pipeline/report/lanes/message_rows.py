@@ -74,8 +74,8 @@ class Diagram:
     - `nodes`: the lines from top to bottom.
     - `legs`: messages, as lines from time `a` on the line of `r` to time `b` on the line of `q`.
     - `waits`: bars on the line of `r` from `a` to `b`.
-    - `stubs`: messages that never arrived, sent at `a` by `r`; `v`: the receiver's line is `up` or
-      `down` of it.
+    - `stubs`: messages that never arrived, sent at `a` by `r`; `v`: the direction from `r` to the
+      receiver's line, `up` or `down`.
     - `repeats`: bars of requests that a client repeated, in rows below its line (`_set_rows`).
     - `failures`: marks at `a` on the line of `r`; `k`: 0 for errors that the protocol expects, else
       1.
@@ -131,8 +131,8 @@ def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
 def _nodes(rows: Sequence[Row]) -> list[str]:
     """Return the nodes that have a line, from top to bottom: controllers, brokers, clients.
 
-    If there are too many clients, those stay that have most failures and membership requests, and
-    among equals those with most exchanges.
+    If there are too many clients, the clients with most failures and membership requests have a
+    line; among equals, the clients with most exchanges.
     """
     exchanges: dict[str, tuple[int, int]] = {}  # of a node: remarkable ones, all
     for row in rows:
@@ -196,7 +196,10 @@ def _add_leg(
     cells: Mapping[str, Cell],
     leg: str,
 ) -> None:
-    """Add a message that arrived; a held one is a bar, then a line at the time of its arrival."""
+    """Add a message that arrived.
+
+    A held message (HELD_US) is a bar, then a line at the time of its arrival.
+    """
     if end_us - start_us >= HELD_US:
         drawn.waits.append(_line(start_us, end_us, start, start, cells, HELD))
         start_us = end_us
@@ -312,9 +315,9 @@ def _micros(datum: Datum) -> tuple[int, int]:
 def place_words(words: Iterable[Word]) -> list[Datum]:
     """Return texts, each with the smallest zoom at which it touches no more important text.
 
-    A zoom is in pixels a second. `z` holds while all texts of a line reach to the right from their
-    moment. `y` holds if some reach to the left, because they would otherwise leave the picture.
-    A text whose moment is that of a more important one on the same line is left out.
+    A zoom is in pixels a second. `z` is the zoom if all texts of a line reach to the right from
+    their moment; `y` is the zoom if some reach to the left, because they would otherwise leave the
+    picture. A text is left out if a more important text on the same line has the same moment.
     """
     placed: dict[str, list[Word]] = {}
     shown: list[Datum] = []

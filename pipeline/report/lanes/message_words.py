@@ -57,7 +57,7 @@ def jumps(run: ReportInput, fault: JournalEntry, *, lane: str) -> Markup:
 
 
 def _turns(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, int | None]]:
-    """Yield each moment as its text, its begin, and its end; None: it has no length."""
+    """Yield each moment as its text, its begin, and its end (None: a moment without length)."""
     if fault.injected_at_us is not None:
         yield "the fault", fault.injected_at_us, None
     yield from _change_of_coordinator(run, fault)
@@ -69,7 +69,7 @@ def _turns(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, in
 def _change_of_coordinator(
     run: ReportInput, fault: JournalEntry
 ) -> Iterator[tuple[str, int, int | None]]:
-    """Yield the first election of a new coordinator, if groups have their offsets there."""
+    """Yield the first election of a new leader for an offsets partition that has groups."""
     moved = [
         row
         for row in run.tables.rows("broker_phases")

@@ -3,7 +3,7 @@
 `message_rows` computes the data and explains their fields; this module draws them with Altair. In
 the data, `r` is a node, and `a` and `b` are times in seconds.
 
-- Exchange: a request and its answer. Its family is its kind of request, such as HEARTBEAT.
+- Exchange: a request and its answer. Its family is the kind of the request, such as HEARTBEAT.
 - Leg: a slanted line from the sender to the receiver of a message that arrived.
 - Wait: a bar on one node's line. Stub: a short line for a message that never arrived.
 - Repeats: a bar for like exchanges of one client that followed each other.
@@ -120,8 +120,8 @@ _MANY_LEGS = 100
 """More legs than this are drawn faint until the reader zooms in, to keep the texts legible."""
 _CROWD = 8
 _CROWD_ZOOM = 200.0
-"""If more than _CROWD members lost their coordinator, the texts about it are hidden below this
-zoom, in pixels per second. Otherwise these texts would cover the whole run."""
+"""If more than _CROWD members lost their coordinator, the texts about these losses are hidden below
+this zoom, in pixels per second. Otherwise these texts would cover the whole run."""
 _TIPS = (
     Tip("api", "request"),
     Tip("fr", "from"),
@@ -277,7 +277,7 @@ def _lines(
     """Yield the waits and the legs.
 
     `encoding`: the encoding that waits and legs share. A wait with a colour of its own does not use
-    the colour in it.
+    the colour of the encoding.
     """
     in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
     tooltip = tooltip_of(_TIPS)

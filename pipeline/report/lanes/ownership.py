@@ -90,8 +90,8 @@ _TWICE = (
     number(lambda row: duration_text(row["length_us"]), "for"),
     number("records_both", "processed by both"),
 )
-"""Columns of `ownership_overlaps`: if it has rows, the text beneath the lane lists them instead of
-the intervals."""
+"""Columns of the table `ownership_overlaps`. If the table has rows, the text beneath the lane lists
+these rows instead of the intervals."""
 
 
 def ownership_lane(run: ReportInput) -> Chart | None:
@@ -177,7 +177,7 @@ def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
     The fills of two groups are the same, and a group with many generations uses fills again.
     """
     kinds = kinds_of(run, owned)  # by group: the fill of each assignment
-    of_group = next(iter(kinds.values()))  # all of them, if the run has one group
+    of_group = next(iter(kinds.values()))  # the fills of one group; all, if the run has one group
     fills = list(dict.fromkeys(fill for of_kind in kinds.values() for fill in of_kind.values()))
     encoded = alt.Fill("c:N", scale=alt.Scale(domain=fills, range=fills))
     if len(kinds) > 1 or len(of_group) > MAX_LEGEND or len(fills) < len(of_group):

@@ -94,7 +94,7 @@ def gantt(
 
     A partition has as many rows as it had owners at once. `owners` are its intervals, the `limit`
     longest of all; `twice` are the overlaps. A datum of `owners` has `v` if the stripes of an
-    overlap lie on its bar, so that its label leaves room for theirs.
+    overlap lie on its bar: the label of the bar then leaves room for the label of the stripes.
     """
     names: list[str] = []
     data: dict[str, list[Datum]] = {"owners": [], "twice": []}
@@ -156,8 +156,8 @@ def number_rows(
     - `o`: the order of the row.
     - `h`: the number of the partition's chunk, from 1.
     - `t`: 1 if the partition is in `remarkable`, else 0.
-    - `q`: the partition's place among those of its member, from 0. The chart shows only the first
-      partitions of a member that owned very many.
+    - `q`: the partition's place among the partitions of its member, from 0. The chart shows only
+      the first partitions of a member that owned very many.
     """
     order = {name: index for index, name in enumerate(names)}
     chunk_of = {

@@ -84,7 +84,8 @@ def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int
 def join_steps(*series: Steps) -> Steps:
     """Return one Steps with the counts of all `series`, in their order.
 
-    It has the times at which any of them changes. All `series` must begin at the same time.
+    The result has a step for each time at which any count changes. All `series` must begin at the
+    same time.
     """
     times = sorted({time_us for steps in series for time_us in steps.times_us})
     positions = [0] * len(series)  # of each series: the step that holds at `time_us`

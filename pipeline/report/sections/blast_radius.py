@@ -23,13 +23,14 @@ MAX_IN_FULL = 6
 """Up to this number, each fault has tables of its own; with more faults, each has one row of a
 table."""
 MAX_LINES = 300
-"""Limit of the rows of that table."""
+"""Limit of the rows of the table that has one row for each fault."""
 MAX_ROWS = 100
 """Limit of the groups, and of the partitions, listed for one fault; the run's tables have all."""
 ACKNOWLEDGED = "NONE"
 """The error of a commit in the table `commits` if the commit succeeded."""
 KEPT, GROUPS = "kept id and generation", "groups in it"
-"""Headings of the number of members that kept both, and of the groups of an offsets partition."""
+"""Headings of the number of members that kept id and generation, and of the groups of an offsets
+partition."""
 MARKED_UNKNOWN = "coordinator unknown"
 """Heading of the number of members that marked their coordinator unknown after the fault."""
 _LEAD = (
@@ -190,8 +191,8 @@ def _partitions_table(
 ) -> TextTable:
     """Return a table of the partitions that a fault concerned.
 
-    Partitions of `moved` have their row of `broker_phases`. The others have no such row: only the
-    cells of their name and their gap are filled.
+    `moved` has the row of `broker_phases` of each offsets partition that moved. Of the other
+    partitions, only the cells of the name and the gap are filled.
     """
     gaps = _gaps(rows, "partition", "subject")
 

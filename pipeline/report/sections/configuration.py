@@ -23,7 +23,7 @@ _COLUMNS = (
     number(lambda setting: setting.default, "default"),
     Column(lambda setting: setting.section.removesuffix(_KAFKAS), "of"),
 )
-"""Columns of a table of settings; `of` is the section, `groups.readers` for the one above."""
+"""Columns of a table of settings; `of` is the section without _KAFKAS, such as `groups.readers`."""
 
 
 def configuration_section(run: ReportInput) -> Section | None:
@@ -73,7 +73,7 @@ def _is_kafkas(setting: SettingFact) -> bool:
 def _stands_out(setting: SettingFact, settings: Sequence[SettingFact]) -> bool:
     """Return whether a Kafka setting is in the first table: it differs from its default.
 
-    A setting of late members with the value of their group would only repeat that one.
+    A setting of late members is not there if it only repeats the value of their group.
     """
     if not setting.differs:
         return False

@@ -67,7 +67,7 @@ def _candidates(run: ReportInput) -> Iterator[Figure]:
     yield from _findings(run)
     yield from _hits(run)
     yield from _owners(run)
-    both = longest_coordinators(run.summary)  # the two coordinators that were longest at once
+    both = longest_coordinators(run.summary)  # the two that served at once for the longest time
     old_served = both is not None and bool(both.older.heartbeats or both.older.commits)
     if both is not None and old_served:
         yield _coordinators(both)
@@ -194,7 +194,7 @@ def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
 
 
 def _rebalances(run: ReportInput) -> Figure:
-    """Count the rebalances after the faults, of which there is at least one."""
+    """Count the rebalances after the faults; the run has at least one fault."""
     faults = run.summary.faults
     after = "after the fault" if len(faults) == 1 else "after the faults"
     reasons = _reasons(faults)

@@ -1,8 +1,8 @@
 """The section `rebalances`: the cause, length and removed members of each rebalance.
 
-A few rebalances are listed one by one. Of many, those of one kind (group, coordinator and reason)
-after one fault have one line, as on the terminal; a folded table beneath lists them. A strip is one
-row of the picture: the lengths of the rebalances of one reason, as dots.
+A few rebalances are listed one by one. Many rebalances have one line for each kind (group,
+coordinator and reason) after each fault, as on the terminal; a folded table beneath lists them one
+by one. A strip is one row of the picture: the lengths of the rebalances of one reason, as dots.
 """
 
 from collections.abc import Iterator, Sequence

@@ -158,8 +158,8 @@ def for_how_long(run: ReportInput) -> Markup:
 def _one_owner_us(owners: Owners | None, both: Coordinators | None) -> int | None:
     """Return the time from the second coordinator to the second owner.
 
-    None if the two coordinators are not the cause of the two owners: they must have assigned the
-    partition, in the same leader epochs.
+    None if the two coordinators are not the cause of the two owners. They are the cause if they
+    assigned the partition to the two owners, in the leader epochs in which they served at once.
     """
     if owners is None or both is None:
         return None

@@ -80,8 +80,8 @@ class Failover:
 class NoSuccessor:
     """The reason why no broker became the coordinator after a fault.
 
-    - `node`: the node that the fault hit, if the controller elected no successor. None: it elected
-      one, which did not become active.
+    - `node`: the node that the fault hit, if the controller elected no successor. None: the
+      controller elected a successor, which did not become active.
     - `since_us`: time from the fault to the run's end; `after`: `the fault`, or the fault's name.
     - `fencing`: the session timeout of brokers, if the controller waited for it.
     """
@@ -96,7 +96,8 @@ class NoSuccessor:
 class BegunBy:
     """The rebalances that one coordinator began in one leader epoch.
 
-    Two coordinators at once have two independent series of generations, so they are not summed up.
+    Two coordinators at once have two independent series of generations, so the rebalances of the
+    two are not summed up.
     `not_stored`: number of rebalances whose assignment the log did not take, with `errors`.
     """
 

@@ -2,8 +2,8 @@
 
 A processing gap is a time in which no member worked on a record of the partition.
 A record can be fetched once it is below the high watermark, which waits for every replica in the
-ISR. So a broker that is paused or cut off blocks the partitions that it leads. It also blocks those
-that it follows, until the controller removes it from their ISR.
+ISR. So a broker that is paused or cut off blocks the partitions that it leads. It also blocks the
+partitions that it follows, until the controller removes the broker from their ISR.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ class Led:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """Blocked partitions that the broker followed; they were consumed again once it was fenced."""
+    """Blocked partitions that the broker followed: consumed again after the broker was fenced."""
 
     broker: str
     partitions: int
@@ -86,7 +86,7 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
 
 
 def _brokers(fault: JournalEntry) -> list[str]:
-    """Return the brokers that a fault hit; of a cut, those on the side `from` of its links."""
+    """Return the brokers that a fault hit; of a cut, the brokers on its side `from`."""
     nodes = fault.from_nodes or fault.hit_nodes
     return [node for node in nodes if node.startswith("broker-")]
 

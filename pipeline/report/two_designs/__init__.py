@@ -4,7 +4,6 @@ The section shows, from the tables of the runs: the waits and gaps of each group
 change of its members, and the plan that each member computed from its view.
 
 Reading order: `sides` (one group of one run, and its changes), `costs` (cost of one change),
-`measured` (the same measured on Kafka 1.1.1, and the growth of its reads), `felt_strips`,
-`growth_chart` and `plan_lanes` (pictures), `answers` (differences between the designs),
-`section`.
+`measured` (this cost on a real Kafka 1.1.1, and the formula for the reads), `felt_strips`,
+`growth_chart` and `plan_lanes` (pictures), `answers` (differences between the designs), `section`.
 """

@@ -3,10 +3,10 @@
 The designs are a group on ZooKeeper and a group with a coordinator. A figure counts as changed if
 its two values differ by a factor of two or more. The list is complete, whichever design a figure
 favours; only figures that are 0 in both designs are left out. Figures depend on the size of the
-group, so they are those of the largest size that both designs have.
+group, so only groups of the largest size that both designs have are compared.
 
 A side is one group of one run. A change is a moment at which members join or a fault hits; `Cost`
-is what it cost one side. A plan is an assignment that a member or coordinator computes.
+is what a change cost one side. A plan is an assignment that a member or coordinator computes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ from pipeline.summary.figures import length_text
 FACTOR = 2
 """Least factor between the two values of a figure that counts as changed."""
 _DESIGNS: tuple[Design, Design] = ("zookeeper", "coordinator")
-# Errors by which a coordinator refuses a commit of a member that it does not know as such.
+# Errors by which a coordinator refuses a commit because of the state of the member or the group.
 _REFUSALS = (
     "UNKNOWN_MEMBER_ID",
     "ILLEGAL_GENERATION",

@@ -46,10 +46,11 @@ class Counts:
 class Cost:
     """The cost of one change, up to the group's next change.
 
-    - `settled_us`: time from the change to the end of the last attempt or rebalance; None if there
-      was none.
-    - `unowned_us`: time without an owner until then, summed over partitions.
-    - `longest_unowned_us`: the longest such time of one partition.
+    - `settled_us`: time from the change to the end of the last attempt or rebalance; None if no
+      attempt or rebalance ended.
+    - `unowned_us`: time without an owner until that end (None: until the group's next change),
+      summed over partitions.
+    - `longest_unowned_us`: the longest of these times of one partition.
     - `given_up`: number of partitions that living members gave up.
     """
 

@@ -8,8 +8,8 @@ the first is of the group on ZooKeeper.
 A plan is an assignment of partitions to members; a view is the set of members from which a plan was
 computed. Each member has a lane. A light bar is a time in which the member read nothing. On
 ZooKeeper, a bar is an attempt, and the disc on it is its view, with the number of members in it.
-With a coordinator, a disc is an assignment, with the number of members of its generation. Discs of
-one colour have one view, or one generation.
+With a coordinator, a disc is an assignment, with the number of members of its generation. Discs
+with the same colour have the same view, or the same generation.
 """
 
 import json

@@ -47,7 +47,10 @@ def two_designs_sections(
 
 
 def designs_section(run: ReportInput) -> Section | None:
-    """Return these sections of one run as one section; None if no group is on ZooKeeper."""
+    """Return all parts of `two_designs_sections` as one section, for the report of one run.
+
+    None if no group is on ZooKeeper.
+    """
     sections = two_designs_sections([(run.facts, run.tables)], [run.facts.manifest.run])
     if not sections:
         return None
@@ -136,9 +139,10 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
 
 
 def _blocks(costs: Sequence[Cost]) -> list[list[Cost]]:
-    """Return neighbours that are one change as both designs met it, in groups of one size.
+    """Return blocks: two neighbouring costs of the same change, in groups of the same size.
 
-    A block has one cost or two; `costs` are sorted by change. A phone shows each block as a table.
+    The two are of different designs. A cost without such a neighbour is a block of its own. `costs`
+    are sorted by change. A phone shows each block as a table.
     """
     blocks: list[list[Cost]] = []
     for cost in costs:

@@ -14,11 +14,11 @@ _OFFSET_PATH = r"^/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)$"
 def offset_rewinds(
     events: DataFrame, zookeeper_txns: DataFrame, member_names: DataFrame
 ) -> DataFrame:
-    """Return the commits whose offset is below the one before, in the order of their store.
+    """Return the commits whose offset is below that of the commit before in the same store.
 
-    Each store is compared with itself only, because a group on ZooKeeper may commit to both.
+    The two stores are not compared, because a group on ZooKeeper may commit to both.
     Input grain: one row per event; one row per transaction of ZooKeeper; one row per member id.
-    Output grain: one row per run, group, partition, store and commit that is below the one before.
+    Output grain: one row per run, group, partition, store and commit that set the offset back.
     Columns: `run`, `group`, `partition`; `store`: `kafka` or `zookeeper`; `at_us`: time at which
     the store took the commit, microseconds of the run's clock; `consumer`: the node that committed;
     `offset_before`, `offset_after`; `records`: number of records between the two offsets, which a

@@ -18,7 +18,7 @@ def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) 
     """Return the numbers of requests of ZooKeeper's clients per tenth of a second.
 
     Input grain: one row per event, messages included; one row per consumer. Output grain: one row
-    per run, client, incarnation, API and tenth of a second in which it sent such a request.
+    per run, client, incarnation, API and tenth of a second in which the client sent such a request.
     Columns: `run`, `group`, `consumer` (the client's node), `incarnation`, `api`, `effect`: `read`,
     `write` or `session` (requests for the session itself: connect, close, ping, set watches again);
     `from_us`: beginning of the tenth of a second, microseconds of the run's clock; `requests`:

@@ -1,7 +1,7 @@
 """The table `zookeeper_sessions`: beginning and end of each session, at servers and its client.
 
-The ensemble is ZooKeeper's servers. A transaction (txn) is a change of their data, which each
-server applies for itself; its zxid is its number in the order of all changes.
+The ensemble is ZooKeeper's servers. A transaction (txn) is a change of the ensemble's data, which
+each server applies for itself; its zxid is its number in the order of all changes.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -23,11 +23,11 @@ def zookeeper_sessions(
     of its client; `opened_us`: the first server applied the opening; `connected_us`: the client got
     the answer to it; `connections`, `servers`: number of the client's connections, and their
     servers; `disconnections`: number of losses of a connection that the client noticed;
-    `silent_us`: the leader expired the session; `ended_us`: the first server applied its end, which
-    deletes its ephemeral znodes; `end`: `expired` or `closed`; `learned_us`: the client learned of
-    the expiry; all times in microseconds of the run's clock. `created`, `deleted`: numbers of
-    znodes that the session created and deleted; `deleted_of_others`: number of deleted znodes that
-    were ephemeral znodes of another session.
+    `silent_us`: the leader expired the session; `ended_us`: the first server applied the session's
+    end, which deletes the session's ephemeral znodes; `end`: `expired` or `closed`; `learned_us`:
+    the client learned of the expiry; all times in microseconds of the run's clock. `created`,
+    `deleted`: numbers of znodes that the session created and deleted; `deleted_of_others`: number
+    of deleted znodes that were ephemeral znodes of another session.
     Nulls: `consumer`, `incarnation`, `connected_us` if the client never got the answer; `group` if
     the client never began to rebalance; `silent_us`, `ended_us`, `end`, `learned_us` if there was
     no such event.
