@@ -14,7 +14,7 @@ where it does not.
 from collections.abc import Mapping
 
 from coordinator.delayed import heartbeat_key
-from coordinator.group import Group
+from coordinator.group import DelayedJoin, Group
 from coordinator.shard import Shard, Shards
 from coordinator.states import GroupState
 from coordinator.storage.above_high_watermark import HeldHeartbeat
@@ -208,7 +208,10 @@ def _check_ids(group: Group) -> None:
 
 
 def _check_state(group: Group) -> None:
-    """An Empty group has no members, a generation has some; each wait fits the state."""
+    """An Empty group has no members, a generation has some; each wait fits the state.
+
+    A join phase ends when everybody has joined.
+    """
     state = group.state
     if state is GroupState.EMPTY:
         _require(not group.members, "empty_group", f"{group.group_id}: {list(group.members)}")
@@ -229,6 +232,13 @@ def _check_state(group: Group) -> None:
         group.delayed_join is None or state is GroupState.PREPARING_REBALANCE,
         "join_phase_in_preparing",
         f"{group.group_id} is {state.value} with {group.delayed_join}",
+    )
+    # An initial join phase lasts for its delay, also when everybody has joined.
+    _require(
+        not (isinstance(group.delayed_join, DelayedJoin) and group.has_all_members_joined),
+        "join_phase_waits",
+        f"{group.group_id}: all {len(group.members)} members have joined, and the join phase is "
+        "not complete",
     )
 
 

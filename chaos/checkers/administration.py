@@ -18,8 +18,14 @@ Elections that an administrator orders:
 4. The controller refuses no election that is ordered while nothing is broken. (Just before, the run
    has chosen a new leader that is in sync and alive.)
 
+Orders about a group (GROUP_ORDERS):
+
+5. An order that is given while nothing is broken is carried out, or refused with an error that fits
+   the group's state (`_fits`). It gets its answer within the order's time limit, unless another
+   fault begins or a leader changes in between.
+
 Orders are faults of the run's plan: `row.cause` is the fault's id. A fault that does nothing has
-the row FAULT_MISSED; for an election this means that the controller refused it. A broker is
+the row FAULT_MISSED; for an order this means that it was refused, or got no answer. A broker is
 `row.peer` in rows of the driver and the controller, and `row.node` in rows that it writes itself.
 "Nothing is broken" means: no fault is in force, and `settling_us` of the context has passed since
 the last fault ended and the last leader changed.
@@ -34,9 +40,11 @@ from itertools import chain
 from chaos.checkers.base import Checker
 from chaos.checkers.context import HEALED_STAGE, CheckContext, detail_of
 from chaos.checkers.evidence.board import Evidence
+from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
 from chaos.checkers.evidence.replicas import REPLICA_KINDS
 from cluster.broker.node import CONTROLLED_SHUTDOWN_TIMEOUT_US
+from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
@@ -44,6 +52,12 @@ from results_schema.results import CheckReport
 LEADERSHIP_MOVE = "leadership_move"
 PREFERRED_LEADER_ELECTION = "preferred_leader_election"
 _ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})
+REMOVE_MEMBERS = "remove_members"
+GROUP_ORDERS = frozenset({REMOVE_MEMBERS, "delete_group", "delete_offsets", "reset_offsets"})
+"""Faults that are orders about a group."""
+_WITHOUT_MEMBERS = frozenset({None, "Empty", "Dead"})
+"""States of a group that has no members; None if its coordinator does not know it."""
+_REBALANCING = frozenset({"PreparingRebalance", "CompletingRebalance"})
 
 
 @dataclass(slots=True)
@@ -56,16 +70,19 @@ class _Order:
 
     row: TraceRow
     must_succeed: bool
+    state: str | None = None
+    """State of the order's group when it was given."""
 
 
 class Administration(Checker):
-    """Controlled shutdowns and ordered elections are carried out."""
+    """Controlled shutdowns, ordered elections and orders about groups are carried out."""
 
     name = "administration"
     promise = (
         "a broker that ends its controlled shutdown leads no partition and is in no ISR beside "
         "another replica, and an election that an administrator orders is held or refused; while "
-        "nothing is broken, shutdowns end and no election is refused (all judged in virtual time)"
+        "nothing is broken, shutdowns end, no election is refused, and an order about a group is "
+        "answered as the group's state asks for (all judged in virtual time)"
     )
     kinds = frozenset(
         {
@@ -74,23 +91,27 @@ class Administration(Checker):
             TraceKind.FAULT_MISSED,
             *FAULT_KINDS,
             *REPLICA_KINDS,
+            *COORDINATOR_KINDS,
         }
     )
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._replicas = self.evidence.replicas
+        self._coordinators = self.evidence.coordinators
         consumers = [known.consumers for known in context.groups.values()]
         consumers += [known.consumers for known in context.zookeeper_groups.values()]
         self._consumers = frozenset(chain.from_iterable(consumers))
         self._shutdowns: dict[str, _Order] = {}  # by broker
         self._elections: dict[str, _Order] = {}  # by fault id
+        self._group_order: _Order | None = None  # the last one; the plan waits for its answer
         self._leader_changed_us = 0
         self._was_nothing_broken = False  # just before the last fault
         self._is_healed = False  # from this stage on every order of the plan has had its answer
         self._is_over = False  # the run stops all nodes: their ends are judged no more
         self._ended_shutdowns = 0
         self._ended_elections = 0
+        self._group_orders = 0
 
     def judge(self, row: TraceRow) -> None:
         """Follow orders, their outcomes and the faults between them; judge each outcome."""
@@ -128,8 +149,14 @@ class Administration(Checker):
         self._was_nothing_broken = self._is_nothing_broken_before(row)
         for order in self._shutdowns.values():
             order.must_succeed = False  # this fault may prevent the end of the shutdown
-        if detail_of(row).get("fault") in _ELECTIONS:
+        self._group_order = None  # a new fault: the former order has ended
+        detail = detail_of(row)
+        if detail.get("fault") in _ELECTIONS:
             self._elections[row.cause or ""] = _Order(row, self._was_nothing_broken)
+        elif detail.get("fault") in GROUP_ORDERS:
+            (group_id,) = detail["groups"]
+            self._group_orders += 1
+            self._group_order = _Order(row, self._was_nothing_broken, self._state(group_id))
 
     def _is_nothing_broken_before(self, fault: TraceRow) -> bool:
         """Return True if no other fault was in force, and the last one had settled."""
@@ -150,6 +177,8 @@ class Administration(Checker):
         at the end.
         """
         self._leader_changed_us = row.time_us
+        if self._group_order is not None:
+            self._group_order.must_succeed = False  # its coordinator may load the group now
         for fault_id, order in list(self._elections.items()):
             detail = detail_of(order.row)
             if row.peer in detail.get("to", ()) and row.partition in detail.get("partitions", ()):
@@ -158,7 +187,10 @@ class Administration(Checker):
                     del self._elections[fault_id]
 
     def _refused(self, row: TraceRow) -> None:
-        """Judge an election that was refused; other faults that hit nothing are no orders."""
+        """Judge an order that was not carried out; other faults that hit nothing are no orders."""
+        if self._group_order is not None and self._group_order.row.cause == row.cause:
+            self._judge_group_order(self._group_order, row)
+            return
         order = self._elections.pop(row.cause or "", None)
         if order is None:
             return
@@ -171,6 +203,30 @@ class Administration(Checker):
                 [order.row, row],
                 partition=next(iter(detail.get("partitions", ())), None),
             )
+
+    def _judge_group_order(self, order: _Order, refused: TraceRow) -> None:
+        """Report an order about a group whose error does not fit the group (rule 5)."""
+        if not order.must_succeed:
+            return
+        detail = detail_of(order.row)
+        (group_id,) = detail["groups"]
+        states = (order.state, self._state(group_id))
+        misfits = [
+            error
+            for error in detail_of(refused).get("errors", ())
+            if not _fits(error, str(detail.get("fault")), states)
+        ]
+        if misfits:
+            self.report_finding(
+                f"{refused.cause}: {detail.get('fault')} of {group_id} met {', '.join(misfits)} "
+                f"while the group was {order.state or 'not there'}, although nothing was broken",
+                [order.row, refused],
+                group=group_id,
+            )
+
+    def _state(self, group_id: str) -> str | None:
+        seen = self._coordinators.state(group_id)
+        return None if seen is None else seen.state
 
     # -- shutdowns -----------------------------------------------------------------------------
 
@@ -227,10 +283,14 @@ class Administration(Checker):
             )
         # Some findings are among the ended orders, too: what matters is only whether `judged` is 0.
         return self.report(
-            judged=self._ended_shutdowns + self._ended_elections + self.findings_total,
+            judged=self._ended_shutdowns
+            + self._ended_elections
+            + self._group_orders
+            + self.findings_total,
             seen={
                 "controlled_shutdowns": self._ended_shutdowns,
                 "elections_ordered": self._ended_elections,
+                "group_orders": self._group_orders,
             },
             note=self._note(),
         )
@@ -238,5 +298,27 @@ class Administration(Checker):
     def _note(self) -> str:
         if not self.context.in_virtual_time:
             return "judged in virtual time only"
-        is_idle = not (self._ended_shutdowns or self._ended_elections or self.findings_total)
-        return "no shutdown and no election was ordered" if is_idle else ""
+        ordered = self._ended_shutdowns + self._ended_elections + self._group_orders
+        is_idle = not (ordered or self.findings_total)
+        return "nothing was ordered" if is_idle else ""
+
+
+def _fits(error: str, fault: str, states: tuple[str | None, ...]) -> bool:
+    """Return True if an order may meet this error.
+
+    `states`: the group's state when the order was given, and when the error came.
+    """
+    has_members = any(state not in _WITHOUT_MEMBERS for state in states)
+    match error:
+        case ErrorCode.NON_EMPTY_GROUP.name | ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC.name:
+            return has_members
+        case ErrorCode.UNKNOWN_MEMBER_ID.name:
+            # A member may leave between its listing and its removal. An administrator's commit is
+            # one without a member id, which a group with members refuses.
+            return fault == REMOVE_MEMBERS or has_members
+        case ErrorCode.GROUP_ID_NOT_FOUND.name:
+            return None in states or "Dead" in states
+        case ErrorCode.REBALANCE_IN_PROGRESS.name:
+            return any(state in _REBALANCING for state in states)
+        case _:
+            return False

@@ -92,17 +92,19 @@ class GroupOrder(FaultKind):
         try:
             answers = await tools.runtime.ask_as_admin(order)
         except GroupOrderRefused as error:
-            return Miss(reason=f"the coordinator refused: {error}")
+            return Miss(reason=f"the coordinator refused: {error}", errors=(error.error,))
         except GroupOrderUnanswered as error:
-            return Miss(reason=f"it may have been carried out all the same: {error}")
+            reason = f"it may have been carried out all the same: {error}"
+            return Miss(reason=reason, errors=(error.error,))
         # The answers have an error, or NONE, for each object of the order. If all are refused, the
         # fault has hit nothing.
         refused = {
             subject: code for subject, code in answers.items() if code != ErrorCode.NONE.name
         }
         if answers and len(refused) == len(answers):
-            codes = ", ".join(dict.fromkeys(refused.values()))
-            return Miss(reason=f"the coordinator refused: {_group_of(planned)}: {codes}")
+            codes = tuple(dict.fromkeys(refused.values()))
+            reason = f"the coordinator refused: {_group_of(planned)}: {', '.join(codes)}"
+            return Miss(reason=reason, errors=codes)
         return aim.with_detail(refused=refused) if refused else aim
 
     @abstractmethod

@@ -245,11 +245,14 @@ class FaultInjector:
         entry.outcome = FaultOutcome.MISSED
         entry.error = miss.reason
         entry.forget_aim()
-        self._trace(
-            TraceKind.FAULT_MISSED,
-            entry,
-            {"fault": entry.fault, "target": entry.target, "reason": miss.reason},
-        )
+        detail: dict[str, object] = {
+            "fault": entry.fault,
+            "target": entry.target,
+            "reason": miss.reason,
+        }
+        if miss.errors:
+            detail["errors"] = list(miss.errors)
+        self._trace(TraceKind.FAULT_MISSED, entry, detail)
         self._journal.changed()
         self._log(f"{entry.fault_id} hit nothing: {miss.reason}")
 

@@ -55,9 +55,13 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
-    """No node has the role now, or nothing can be done to it, for the given reason."""
+    """No node has the role now, or nothing can be done to it, for the given reason.
+
+    `errors`: names of the errors of an order that was refused or got no answer.
+    """
 
     reason: str
+    errors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,14 @@ def check_image(image: MetadataImage) -> None:
     """Check the ISR and the leader of each partition.
 
     - The ISR is a non-empty subset of the replicas.
-    - The leader, if there is one, is in the ISR and is not fenced.
-    - A fenced broker stays in an ISR only as its last member: without it no broker could be elected
-      later that has every acknowledged record.
+    - The leader, if there is one, is in the ISR, is not fenced, and is in no controlled shutdown.
+    - A broker that is fenced or in a controlled shutdown stays in an ISR only as its last member:
+      without it no broker could be elected later that has every acknowledged record.
     """
     fenced = {broker.broker_id for broker in image.brokers.values() if broker.fenced}
+    stopping = {
+        broker.broker_id for broker in image.brokers.values() if broker.in_controlled_shutdown
+    }
     for name, partition in image.partitions():
         isr = partition.isr
         _require(
@@ -41,6 +44,17 @@ def check_image(image: MetadataImage) -> None:
             len(isr) == 1 or fenced.isdisjoint(isr),
             "isr_is_unfenced",
             f"{name}: of ISR {isr}, {sorted(fenced.intersection(isr))} are fenced",
+        )
+        _require(
+            partition.leader not in stopping,
+            "leader_is_not_stopping",
+            f"{name}: leader {partition.leader} is in a controlled shutdown",
+        )
+        _require(
+            len(isr) == 1 or stopping.isdisjoint(isr),
+            "isr_is_not_stopping",
+            f"{name}: of ISR {isr}, {sorted(stopping.intersection(isr))} are in a controlled "
+            "shutdown",
         )
 
 

@@ -95,6 +95,20 @@ def test_check_group_names_the_damage(damage: Callable[[Group], None], name: str
     assert raised.value.name == name
 
 
+def test_check_group_finds_a_join_phase_that_waits_for_nobody() -> None:
+    """The second member goes, and nothing completes the join phase of the first."""
+    h = CoordinatorHarness()
+    first, second = h.stable_group()
+    h.submit(join_group(first))  # the leader's JoinGroup begins a rebalance
+    group = h.group()
+    check_group(group)  # it waits for the second member
+
+    group.remove(second)
+
+    with pytest.raises(InvariantViolation, match="all 1 members have joined"):
+        check_group(group)
+
+
 def shards_of(group: Group) -> tuple[Shards, dict[str, GroupTimer]]:
     """Return the shards of one partition, with only this group, and its members' timers."""
     shards = Shards(1)

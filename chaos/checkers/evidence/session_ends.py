@@ -80,7 +80,7 @@ _LEAVE_TIMERS_ALONE = frozenset(
         "machine_cut",
     }
 )
-"""Faults that delay no living broker's clock or disk. A fault that is missing here counts as a fault
+"""Faults that delay no living broker's clock or disk. A fault that is missing here counts as one
 that delays them, so a new fault excuses too much rather than too little."""
 
 Key = tuple[str, str, str]

@@ -41,11 +41,23 @@ class TopicDeletionFailed(Exception):
     """The controller refused to delete a topic; the message has the topic and Kafka's error."""
 
 
-class GroupOrderRefused(Exception):
-    """The coordinator refused the whole order; the message has the group and Kafka's error."""
+class GroupOrderError(Exception):
+    """An order about a group was not carried out, as far as its sender knows.
+
+    `error` is the name of Kafka's error or of the client's; the message has the group, too.
+    """
+
+    # The default lets pickle restore the exception, which comes from another process on Ray.
+    def __init__(self, message: str, error: str = "") -> None:
+        super().__init__(message)
+        self.error = error
 
 
-class GroupOrderUnanswered(Exception):
+class GroupOrderRefused(GroupOrderError):
+    """The coordinator refused the whole order."""
+
+
+class GroupOrderUnanswered(GroupOrderError):
     """No final answer came in time: the order may have been, or may still be, carried out."""
 
 
@@ -269,15 +281,17 @@ async def _partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[Topi
 
 @contextmanager
 def _group_order(host: Host, cluster: ClusterSpec, group_id: str) -> Iterator[AdminClient]:
-    """Yield the client of one order; translate its errors into the two GroupOrder exceptions."""
+    """Yield the client of one order; translate its errors into GroupOrderError."""
     with AdminClient(host, cluster, timeout_ms=GROUP_ORDER_TIMEOUT_MS) as admin:
         try:
             yield admin
         except TimeoutError as error:
-            raise GroupOrderUnanswered(f"{group_id}: {error}") from error
+            timed_out = ErrorCode.REQUEST_TIMED_OUT.name
+            raise GroupOrderUnanswered(f"{group_id}: {error}", timed_out) from error
         except ClientError as error:
             if not error.retriable:
-                raise GroupOrderRefused(f"{group_id}: {error.name}") from error
+                raise GroupOrderRefused(f"{group_id}: {error.name}", error.name) from error
             raise GroupOrderUnanswered(
-                f"{group_id}: no answer that counts in {GROUP_ORDER_TIMEOUT_MS} ms: {error.name}"
+                f"{group_id}: no answer that counts in {GROUP_ORDER_TIMEOUT_MS} ms: {error.name}",
+                error.name,
             ) from error

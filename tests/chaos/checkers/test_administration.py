@@ -1,6 +1,7 @@
 """The administration checker finds orders that the cluster does not carry out.
 
-Orders are controlled shutdowns of brokers and elections of a partition's leader.
+Orders are controlled shutdowns of brokers, elections of a partition's leader, and orders about a
+group.
 
 `steady_cluster()` has the rows of brokers 0 to 2 in a steady state from 10 s on; broker-0 leads
 OFFSETS_0. `rows.elected(21, "broker-1", [1, 2])` adds the election of a leader of OFFSETS_0 with
@@ -19,14 +20,14 @@ from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows, steady_cluster
 
 SETTLING_S = 60
-CONSUMER = "consumer-readers-0"
-READERS = GroupExpectation(consumers=(CONSUMER,), offsets_partition=OFFSETS_0, commits=True)
+CONSUMER = "consumer-g-0"
+MEMBERS = GroupExpectation(consumers=(CONSUMER,), offsets_partition=OFFSETS_0, commits=True)
 
 
 def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
     checker = Administration(
         CheckContext(
-            groups={"readers": READERS},
+            groups={"g": MEMBERS},
             settling_us=SETTLING_S * 1_000_000,
             in_virtual_time=in_virtual_time,
         )
@@ -223,3 +224,89 @@ def test_no_order_is_judged_in_real_time() -> None:
     report = check(rows, in_virtual_time=False)
     assert report.outcome is CheckOutcome.NOTHING_SEEN
     assert report.note == "judged in virtual time only"
+
+
+# -- orders about groups --
+
+
+def group_in(state: str | None) -> Rows:
+    """Return a steady cluster whose coordinator, broker-0, has group `g` in a state.
+
+    None: it does not know the group.
+    """
+    rows = steady_cluster()
+    if state is not None:
+        rows.group_state(11, "broker-0", "Empty", state)
+    return rows
+
+
+def order_group(rows: Rows, time_s: float, fault: str) -> None:
+    rows.fault(time_s, "broker-0", fault=fault, groups=["g"], momentary=True)
+
+
+def group_refused(rows: Rows, time_s: float, fault: str, error: str) -> None:
+    """Let the order meet an error of Kafka or of the client."""
+    detail: dict[str, object] = {"fault": fault, "reason": "for people", "errors": [error]}
+    rows.add(time_s, "driver", TraceKind.FAULT_MISSED, cause=f"{fault}-0", detail=detail)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "fitting", "unfitting"),
+    [
+        ("delete_group", "NON_EMPTY_GROUP", "Stable", "Empty"),
+        ("delete_group", "GROUP_ID_NOT_FOUND", None, "Empty"),
+        ("delete_offsets", "GROUP_SUBSCRIBED_TO_TOPIC", "Stable", "Empty"),
+        ("delete_offsets", "GROUP_ID_NOT_FOUND", "Dead", "Stable"),
+        ("reset_offsets", "UNKNOWN_MEMBER_ID", "PreparingRebalance", "Empty"),
+        ("reset_offsets", "REBALANCE_IN_PROGRESS", "CompletingRebalance", "Empty"),
+    ],
+)
+def test_error_of_an_order_must_fit_the_group(
+    fault: str, error: str, fitting: str | None, unfitting: str
+) -> None:
+    for state, is_found in ((fitting, False), (unfitting, True)):
+        rows = group_in(state)
+        order_group(rows, 20, fault)
+        group_refused(rows, 20.1, fault, error)
+
+        report = check(rows)
+
+        assert bool(report.findings) is is_found
+        assert report.seen["group_orders"] == 1
+
+
+@pytest.mark.parametrize("error", ["REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"])
+def test_order_about_a_group_gets_an_answer_while_nothing_is_broken(error: str) -> None:
+    """The two stand for no answer in time, and for an error that is no answer to any order."""
+    rows = group_in("Stable")
+    order_group(rows, 20, "delete_group")
+    group_refused(rows, 22, "delete_group", error)
+    (finding,) = check(rows).findings
+    assert finding.summary == (
+        f"delete_group-0: delete_group of g met {error} while the group was Stable, although "
+        "nothing was broken"
+    )
+    assert finding.group == "g"
+
+
+def test_member_may_leave_before_its_removal_is_carried_out() -> None:
+    """The order lists the members first; UNKNOWN_MEMBER_ID is then the answer for the one gone."""
+    rows = group_in("Empty")
+    order_group(rows, 20, "remove_members")
+    group_refused(rows, 20.1, "remove_members", "UNKNOWN_MEMBER_ID")
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_order_about_a_group_that_loads_or_is_in_a_fault_is_not_judged() -> None:
+    """In the first trace the coordinator changes before the answer, in the second a cut lasts."""
+    moved = group_in("Stable")
+    order_group(moved, 20, "delete_group")
+    moved.elected(20.1, "broker-1", [0, 1, 2])
+    group_refused(moved, 22, "delete_group", "REQUEST_TIMED_OUT")
+    cut = group_in("Stable")
+    another_fault(cut, 15)
+    order_group(cut, 20, "delete_group")
+    group_refused(cut, 22, "delete_group", "REQUEST_TIMED_OUT")
+
+    for rows in (moved, cut):
+        assert check(rows).findings == ()

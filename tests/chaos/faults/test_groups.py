@@ -71,32 +71,39 @@ def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    ("answer", "reason", "error"),
     [
         (
-            GroupOrderRefused("readers: NON_EMPTY_GROUP"),
+            GroupOrderRefused("readers: NON_EMPTY_GROUP", "NON_EMPTY_GROUP"),
             "the coordinator refused: readers: NON_EMPTY_GROUP",
+            "NON_EMPTY_GROUP",
         ),
         (
             {"orders-0": "UNKNOWN_MEMBER_ID", "orders-1": "UNKNOWN_MEMBER_ID"},
             "the coordinator refused: readers: UNKNOWN_MEMBER_ID",
+            "UNKNOWN_MEMBER_ID",
         ),
         (
-            GroupOrderUnanswered("readers: no answer"),
+            GroupOrderUnanswered("readers: no answer", "REQUEST_TIMED_OUT"),
             "it may have been carried out all the same: readers: no answer",
+            "REQUEST_TIMED_OUT",
         ),
     ],
 )
 def test_refused_or_unanswered_order_is_a_miss(
-    answer: dict[str, str] | Exception, reason: str
+    answer: dict[str, str] | Exception, reason: str, error: str
 ) -> None:
-    """The journal names Kafka's error. The runtime's answer has an error for each partition."""
+    """The journal has a sentence, the row the name of the error.
+
+    The runtime's answer has an error for each partition.
+    """
     run = Injecting(order("delete_group"))
     run.runtime.admin_answer = answer
 
     entry = run.inject()
 
     assert (entry.outcome, entry.error) == (FaultOutcome.MISSED, reason)
+    assert run.detail_of(TraceKind.FAULT_MISSED)["errors"] == [error]
 
 
 def test_partly_refused_order_names_the_refused_part() -> None:

@@ -54,17 +54,25 @@ def test_check_image_accepts_a_partition_without_a_leader() -> None:
 
 
 @pytest.mark.parametrize(
-    ("isr", "name"), [((0,), "leader_is_unfenced"), ((1, 0), "isr_is_unfenced")]
+    ("state", "isr", "name"),
+    [
+        ("fenced", (0,), "leader_is_unfenced"),
+        ("fenced", (1, 0), "isr_is_unfenced"),
+        ("in_controlled_shutdown", (0,), "leader_is_not_stopping"),
+        ("in_controlled_shutdown", (1, 0), "isr_is_not_stopping"),
+    ],
 )
-def test_check_image_refuses_a_fenced_leader_or_isr_member(isr: tuple[int, ...], name: str) -> None:
-    """A fenced broker may only be the last member of an ISR without a leader.
+def test_check_image_refuses_an_inactive_leader_or_isr_member(
+    state: str, isr: tuple[int, ...], name: str
+) -> None:
+    """An inactive broker may only be the last member of an ISR without a leader.
 
-    Broker 0 is fenced without a record. First all partitions move to broker 1, so that only the
-    damaged partition can fail.
+    Broker 0 becomes inactive without a record: fenced, or in a controlled shutdown. First all
+    partitions move to broker 1, so that only the damaged partition can fail.
     """
     controller = lab()
     broker = controller.image.brokers[BrokerId(0)]
-    controller.image.brokers[BrokerId(0)] = replace(broker, fenced=True)
+    controller.image.brokers[BrokerId(0)] = replace(broker, **{state: True})  # type: ignore[arg-type]
     for partitions in controller.image.topics.values():
         partitions[:] = [replace(p, isr=(BrokerId(1),), leader=BrokerId(1)) for p in partitions]
     damage(controller, isr=isr, leader=BrokerId(isr[0]))
