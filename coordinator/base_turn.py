@@ -2,9 +2,9 @@
 
 An input is a request, a fired timer or a completed append. A Result is what the coordinator returns
 for it: replies, appends, timers and trace rows, which the host carries out. A coordinator is called
-once per input and keeps no callbacks. If the handling of an input starts a
-timer or an append, its continuation is stored here as data: `InFlight` maps the timer's key, or the
-append's id, to a value that says what to do when the timer fires or the append completes.
+once per input and keeps no callbacks. If the handling of an input starts a timer or an append, the
+continuation is stored here as data: `InFlight` maps the timer's key, or the append's id, to a value
+that says what to do when the timer fires or the append completes.
 
 The group coordinator and the transaction coordinator both build on these two classes. Each supplies
 its own types of continuations (`_Timer`, `_Pending`) and its own Result.

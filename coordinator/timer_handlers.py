@@ -83,7 +83,7 @@ def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
         return
     silent = tuple(group.pending_sync_members)
     for member_id in silent:
-        # An id without a member is the old id of a replaced static member: nobody is removed.
+        # An id without a member is the old id of a replaced static member: no member is removed.
         member = group.members.get(member_id)
         if member is not None:
             drop_member(turn, group, member, cause=RemovalCause.SYNC_DEADLINE)

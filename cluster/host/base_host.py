@@ -338,6 +338,7 @@ class BaseHost(Host):
         backlog = self._backlog
         if backlog is None or backlog.is_resuming:
             return
+        # Set first: otherwise `set_link_rules` would put the rules back into the backlog.
         backlog.is_resuming = True
         if backlog.rules is not None:
             self.set_link_rules(backlog.rules)

@@ -82,6 +82,8 @@ def transaction_verified(
     """Append the offsets of a verified transaction, or answer with the error."""
     group, request = pending.group, pending.request
     error = offset_append_error(verified.error, turn.java)
+    # Member and generation are checked only now: during the verification the generation may have
+    # ended, or the group may have been unloaded (it is Dead then).
     if error is ErrorCode.NONE:
         error = check_offset_commit(
             group,

@@ -134,6 +134,7 @@ def end_decided(
             turn.reply(purpose.request_id, init_producer_id_error(retry, purpose.api_version))
         else:
             turn.reply(purpose.request_id, end_txn_answer(error, purpose.api_version))
+    # Without `found` another load sends the markers: it finds the decision in the log.
     if error is ErrorCode.NONE and isinstance(owned, OwnedPartition) and found is not None:
         begin_markers(turn, owned, found)
 

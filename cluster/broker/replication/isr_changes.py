@@ -125,6 +125,7 @@ class IsrChanges:
         if error == ErrorCode.NOT_CONTROLLER:
             self._channel.try_next_controller()
         must_wait = error != ErrorCode.NONE
+        # `_is_busy` stays True in this loop, so a proposal that a result causes is sent after it.
         self._sent = {}
         for name, (partition, proposal) in sent.items():
             # If a partition has no answer, the whole request failed, e.g. with STALE_BROKER_EPOCH.

@@ -481,6 +481,8 @@ class ReplicaManager:
             self._host.reply(request_id, read.response)
         else:
             self._fetches.park(request_id, request, read)
+        # After the reply: this Fetch may have moved the high watermark, which completes appends of
+        # others. Its own answer has the high watermark from before, as in Kafka.
         self.complete_delayed()
 
     def _fetched(self, partition: Partition, result: FetchResult) -> None:

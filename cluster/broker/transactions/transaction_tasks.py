@@ -46,6 +46,8 @@ class TransactionTasks:
         for partition in leadership.became_leader:
             name = partition.topic_partition
             if name.topic == TRANSACTION_STATE:
+                # The load begins here, although its reading may wait in the queue: until it ends,
+                # requests are answered COORDINATOR_LOAD_IN_PROGRESS.
                 coordinator.begin_load(name.partition, partition.leader_epoch)
                 self._queue.append(partition)
         if self._queue and self._wakeup is not None and not self._wakeup.done():

@@ -54,6 +54,10 @@ class TransactionVerifier:
         if not partition.is_leader:
             self._end(asked, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
+        # The guard must exist before the transaction coordinator is asked:
+        # 1. The coordinator confirms the partition, and its answer is under way.
+        # 2. The transaction ends; its marker is appended here, and makes the guard invalid.
+        # 3. The answer arrives. The log refuses the append that carries this guard.
         guard = partition.log.producers.begin_verification(asked.producer_id, asked.producer_epoch)
         if guard is None:  # the log has an open transaction of this producer
             self._end(asked)

@@ -91,6 +91,7 @@ class TxnMarkerWriter:
         """Call `on_end` with the outcome of an append, REQUEST_TIMED_OUT after the timeout."""
 
         def acknowledged(error: ErrorCode) -> None:
+            # Never called before `await_acknowledgement` returns, so `timer` is set below by then.
             timer.cancel()
             on_end(error)
 

@@ -259,6 +259,7 @@ class Membership:
             protocol_name=sent.protocol_name,
             assignments=assignments,
         )
+        # Taken now: another coordinator may be known when the answer arrives.
         node = self._discovery.believed_coordinator()
         peer = None if node is None else node.name
         self._discovery.send(request, SyncGroupResponse).add_listener(

@@ -211,6 +211,7 @@ class CoordinatorDiscovery:
             # The asked broker may be stale: before the next lookup, learn of other brokers.
             self._metadata_wanted = True
             raise lookup.error
+        # The lookup named a broker, but its connection may be held back, or refused meanwhile.
         if self.coordinator() is None:
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

@@ -92,6 +92,7 @@ class Wakeup:
         waiter = self._waiter
         if waiter is None:
             self._is_set = True
+        # A waiter that is done was woken, but has not run yet: it will see this change, too.
         elif not waiter.done():
             waiter.set_result(None)
 

@@ -168,8 +168,8 @@ class TransactionalProducer:
             # repeated without a deadline.
             await self._retry(FOREVER_US, lambda: self._end(is_commit=True))
         except ProducerFencedError as error:
-            # A new producer's InitProducerId fences this one, and aborts its transaction unless
-            # the decision to commit was already in the log. So this transaction is aborted.
+            # A new producer's InitProducerId fences this one, and aborts this transaction unless
+            # the decision to commit was already in the log. Here the abort is assumed.
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
         except ClientError as error:  # `close` was called, or an error that no retry can help
