@@ -1,8 +1,9 @@
-"""Brokers that learn of an election at different times (docs/kafka, BEHAVIOUR 6.2, 6.4).
+"""Brokers that learn of an election at different times.
 
-`lab` is a cluster of three brokers in virtual time. Partition n of each topic has the replicas n,
-n + 1 and n + 2 (modulo 3), and its first leader is broker n. So OLD, the number of the group's
-offsets partition, is also that of its first leader, and NEW is the next one.
+Election and zombie coordinators: docs/kafka, BEHAVIOUR 6.2 and 6.4. `lab` is a cluster of three
+brokers in virtual time. Partition n of each topic has the replicas n, n + 1 and n + 2 (modulo 3),
+and broker n is its first leader. So broker OLD first leads the group's offsets partition, which has
+the number PARTITION. After a shutdown of OLD, broker NEW leads it, and broker OTHER follows.
 """
 
 import msgspec
@@ -19,9 +20,8 @@ from tests.support.harness.brokers import BrokerLab, broker_cluster
 
 GROUP = "group"
 PARTITION = partition_for(GROUP, 3)
-OLD = PARTITION
-NEW = (PARTITION + 1) % 3
-OTHER = (PARTITION + 2) % 3
+OLD, NEW, OTHER = PARTITION, (PARTITION + 1) % 3, (PARTITION + 2) % 3
+"""Brokers with a replica of the group's offsets partition, in the order of its assignment."""
 OFFSETS = offsets_partition(PARTITION)
 
 
@@ -39,25 +39,26 @@ async def heal(lab: BrokerLab) -> None:
 
 
 @pytest.mark.parametrize("late", [NEW, OTHER])
-def test_commits_wait_a_fetch_backoff_where_the_follower_learns_of_the_leader_first(
+def test_commits_wait_a_fetch_backoff_if_the_follower_learns_of_an_election_before_the_leader(
     late: int,
 ) -> None:
-    """In a real cluster some moves of a leader take a second longer (MEASURED_FAILOVER 5).
+    """In a real cluster some moves of a leader take a second longer.
 
     1. A follower fetches from the new leader, which has not applied its leadership yet.
     2. The Fetch is refused, and the follower retries after replica.fetch.backoff.ms, a second.
     3. Until then no record is acknowledged.
 
-    If the leader applies the metadata first, no commit waits.
+    If the leader applies the metadata first, no commit waits. The broker `late` gets the metadata
+    last. Measured: docs/kafka, MEASURED_FAILOVER, point 5.
     """
 
     async def end_long_polls(lab: BrokerLab) -> None:
-        """For 0.1 s, append records that end every long poll of the followers of NEW.
+        """For 0.1 s, append records that end every long poll of the followers of broker NEW.
 
-        NEW leads the partition NEW of orders. A follower fetches all its partitions from one broker
-        in one request, so a record in one of them lets it fetch the offsets partition at once.
+        A follower has one Fetch at a time to each broker, for all partitions that this broker
+        leads. It adds the offsets partition with its next Fetch, so the parked Fetch has to end.
         """
-        led_by_new = NEW  # the partition with this number
+        led_by_new = NEW  # broker n leads partition n of orders
         for _ in range(10):
             await lab.client.produce(NEW, b"x", partition=led_by_new, acks=1)
             await lab.seconds(0.01)
@@ -81,8 +82,9 @@ def test_commits_wait_a_fetch_backoff_where_the_follower_learns_of_the_leader_fi
         return lab.runtime.now_us() - begun_us
 
     waited_us = BrokerLab(broker_cluster()).run(story)
+    # 0.3 s: both rounds of `end_long_polls` take 0.2 s, all messages together less than 0.1 s.
     if late == NEW:  # NEW is the new leader, OTHER the follower
-        assert 1_000_000 < waited_us < 1_300_000
+        assert 1_000_000 < waited_us < 1_300_000  # the backoff of 1 s, too
     else:
         assert waited_us < 300_000
 
@@ -90,16 +92,17 @@ def test_commits_wait_a_fetch_backoff_where_the_follower_learns_of_the_leader_fi
 def test_publish_jitter_delays_metadata_by_a_different_time_on_each_broker() -> None:
     """A real cluster needs 42 to 169 ms from the decision to the election's line in a broker's log.
 
-    The costs of this test have the same form, with rounder numbers: each broker needs 40 ms, and up
-    to 80 ms more by its own draw.
+    So the time has a fixed part and a random part. Here each broker needs 40 ms, and a random time
+    of up to 80 ms more, which it draws for itself.
     """
-    publish_us, jitter_us, messages_us = 40_000, 80_000, 2_000
+    publish_us, jitter_us = 40_000, 80_000
+    messages_us = 2_000  # more than the messages of the shutdown and of the metadata need
 
     async def story(lab: BrokerLab) -> list[int]:
         begun_us = lab.runtime.now_us()
         await lab.runtime.shut_down(broker_name(OLD))
         await lab.seconds(1)
-        applied = [
+        applied = [  # one row of each broker
             row
             for kind in (TraceKind.BECAME_LEADER, TraceKind.BECAME_FOLLOWER)
             for row in lab.events(kind)

@@ -1,8 +1,11 @@
 """Registration, heartbeats and fencing of brokers.
 
-`lab` passes requests to a controller alone, and keeps its time, replies and trace. A heartbeat
-reports the whole metadata log as read unless it names an offset. `lab.records()` is that log, and
-`lab.storage` has its batches. A registered broker is fenced until its first heartbeat.
+`lab` passes requests to a controller without brokers and network, and keeps the time, the replies
+and the trace. An incarnation is one process of a broker. The session of a broker ends 9 s after its
+last heartbeat, and the controller fences it: a fenced broker leads no partition. A registered
+broker is fenced until its first heartbeat, which unfences it. A heartbeat reports the whole
+metadata log as read unless it names an offset. `lab.records()` are the records of the metadata log,
+`lab.storage` its batches.
 Source: Kafka ClusterControlManagerTest; docs/kafka, BEHAVIOUR 6.2.
 """
 
@@ -14,6 +17,7 @@ from protocol.trace import TraceKind
 from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 
 SESSION_MS = 9_000
+"""Session of a broker."""
 P0 = TopicPartition("orders", 0)
 
 
@@ -63,7 +67,7 @@ def test_register_of_another_incarnation_is_refused_while_the_session_runs() -> 
 
 
 def test_register_of_another_incarnation_succeeds_once_the_old_one_is_fenced() -> None:
-    """A restarted broker registers after the detection, fenced, with a new epoch."""
+    """A restarted broker registers once the old session has ended: fenced, with a new epoch."""
     lab = running_lab()
     old_epoch = lab.broker_epochs[0]
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
@@ -75,11 +79,14 @@ def test_register_of_another_incarnation_succeeds_once_the_old_one_is_fenced() -
 
 
 def test_register_at_the_end_of_the_session_first_moves_the_leaders() -> None:
-    """The request may precede the timer of the same instant: leadership must move first."""
+    """The request arrives when the session ends, before the timer of the same instant fires.
+
+    So the registration itself fences the old incarnation, which moves its leaderships.
+    """
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=8_000)
     lab.now_us += 1_000_000  # the session of 9 s ends now; no timer has fired yet
-    lab.register(0, incarnation_id=1)
+    assert lab.register(0, incarnation_id=1).error_code is ErrorCode.NONE
     assert lab.partition(P0).leader == 1
     assert lab.partition(P0).isr == (1, 2)
     assert len(lab.events(TraceKind.BROKER_FENCED)) == 1
@@ -113,7 +120,7 @@ def test_heartbeat_with_another_broker_epoch_is_stale_and_changes_nothing() -> N
     keep_alive(lab, 1, 2, duration_ms=8_000)
     response = lab.heartbeat(0, epoch=lab.broker_epochs[0] + 1_000)
     assert response.error_code is ErrorCode.STALE_BROKER_EPOCH
-    never_registered = lab.heartbeat(7, epoch=3)  # broker 7
+    never_registered = lab.heartbeat(7, epoch=3)
     assert never_registered.error_code is ErrorCode.STALE_BROKER_EPOCH
     assert lab.records() == before
     # The heartbeat with the wrong epoch did not extend the session, which ends at 9 s.
@@ -137,7 +144,10 @@ def test_silent_broker_is_fenced_exactly_when_its_session_ends() -> None:
 
 
 def test_brokers_that_heartbeat_are_never_fenced() -> None:
-    """The fence timer may fire early and is set anew; it must fence no live broker."""
+    """The timer that looks for ended sessions fires several times, and fences no live broker.
+
+    It is set to the end of a session, and a heartbeat extends the session, but not the timer.
+    """
     lab = running_lab()
     keep_alive(lab, 0, 1, 2, duration_ms=60_000)
     assert lab.events(TraceKind.BROKER_FENCED) == []
@@ -181,10 +191,11 @@ def test_last_member_of_an_isr_remains_in_it_without_a_leader() -> None:
     The partition waits for the last member, which has every acknowledged record.
     """
     lab = running_lab()
-    lab.advance_ms(SESSION_MS)  # all three sessions end; broker 2 is fenced last
+    # All three sessions end at once; the controller fences one broker after the other, from 0 on.
+    lab.advance_ms(SESSION_MS)
     assert lab.partition(P0).leader == NO_LEADER
     assert lab.partition(P0).isr == (2,)
-    assert lab.events(TraceKind.LEADER_ELECTED)[-1].peer == ""
+    assert lab.events(TraceKind.LEADER_ELECTED)[-1].peer == ""  # the new leader: none
 
 
 def test_unfenced_broker_leads_partitions_without_a_leader() -> None:
@@ -192,17 +203,21 @@ def test_unfenced_broker_leads_partitions_without_a_leader() -> None:
     lab = running_lab()
     lab.advance_ms(SESSION_MS)
     epoch = lab.partition(P0).leader_epoch
-    lab.register(1, incarnation_id=1)
+    lab.register(1, incarnation_id=1)  # broker 1 restarts
     lab.heartbeat(1)
     assert lab.partition(P0).leader == NO_LEADER  # broker 1 is not in the ISR
-    lab.register(2, incarnation_id=1)
+    lab.register(2, incarnation_id=1)  # broker 2 restarts
     lab.heartbeat(2)
     assert lab.partition(P0).leader == 2
     assert lab.partition(P0).leader_epoch == epoch + 1
 
 
 def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
-    """With the setting, data may be lost, and the ISR becomes the elected replica alone."""
+    """With unclean.leader.election.enable, data may be lost.
+
+    The ISR becomes the elected replica alone.
+    """
+    # Leaderships are not balanced, as in the other tests, so only elections move them.
     config = BrokerConfig(auto_leader_rebalance_enable=False, unclean_leader_election_enable=True)
     lab = running_lab(config=config)
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)  # broker 1 leads now

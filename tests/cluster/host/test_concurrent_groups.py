@@ -51,7 +51,7 @@ async def leave(groups: ConcurrentGroups) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
-    """Each operation succeeds, and each committed offset is fetched.
+    """Each operation succeeds, and each member of a sample fetches the offset that it committed.
 
     CO-1: 50 groups of 25: all operations in order, concurrently
     """
@@ -59,10 +59,11 @@ def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
 
     async def main() -> None:
         await join_and_sync(groups)
+        # Before the first commit a fetch has no offset, and is no error.
         assert await groups.all_do(ClientMember.fetch) == ALL_FINE
         assert await groups.all_do(ClientMember.commit) == ALL_FINE
         assert await groups.all_do(ClientMember.heartbeat) == ALL_FINE
-        # A sample of five members per group: each fetches the offset that it has committed.
+        # A sample of five members per group, since `members` has one group after the other.
         for member in groups.members[:: MEMBERS // 5]:
             # The offset that a member commits is its own index.
             assert await member.fetched() == (NONE, member.index)
@@ -72,7 +73,10 @@ def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
 
 
 def test_transactional_commits_by_all_members_at_once() -> None:
-    """Each member has its own transaction; the markers commit the offsets.
+    """Each member commits its offset in a transaction of its own.
+
+    The end of a transaction writes a marker to the offsets partition, and the marker commits the
+    offset. Until then a fetch of stable offsets is refused, and the member repeats it.
 
     CO-2: same with transactional commits
     """
@@ -92,12 +96,13 @@ def test_transactional_commits_by_all_members_at_once() -> None:
 def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
     """In any order, every request is answered, with a success or a legal error.
 
-    `all_do_each` shuffles the six operations of each member, and waits up to 0.3 s before each.
-
-    After that, all members leave, and every group is empty.
+    Unlike `all_do`, `all_do_each` takes several operations: each member does them in a shuffled
+    order, and waits up to 0.3 s before each. After that, all members leave, and every group is
+    empty.
 
     CO-3: same in random interleavings
     """
+    # A short rebalance timeout, because each rebalance waits for the members that do not rejoin.
     groups = ConcurrentGroups(seed=seed, rebalance_timeout_ms=5_000, delay_ms=100)
     operations = (
         ClientMember.join,
@@ -122,6 +127,7 @@ def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
         assert all_errors <= legal_errors
         # Operations before the member's join fail: the order was really shuffled.
         assert {NONE, ErrorCode.UNKNOWN_MEMBER_ID} <= all_errors
+        # A member that has left already, or never joined, gets an error here.
         await groups.all_do(ClientMember.leave)
         described = await groups.described()
         assert {(g.group_state, len(g.members)) for g in described.values()} == {("Empty", 0)}

@@ -55,6 +55,7 @@ def test_mark_whose_write_was_interrupted_is_the_one_before(tmp_path: Path) -> N
     changed = [
         index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old != new
     ]
+    # Writes that end after the first changed byte, or later, but lack at least the last one.
     for end_of_write in range(changed[0] + 1, changed[-1] + 1):
         path.write_bytes(after[:end_of_write] + before[end_of_write:])
         assert read_flush_mark(path) == 200
@@ -65,15 +66,15 @@ def test_mark_whose_write_was_interrupted_is_the_one_before(tmp_path: Path) -> N
 def test_unsynced_marks_leave_the_synced_one_in_place(tmp_path: Path) -> None:
     """A power loss may remove all unsynced marks; the synced mark must remain valid."""
     path = tmp_path / "m"
-    mark = FlushMark(path, Files())
+    mark = FlushMark(path, Files())  # one open file, as in a broker: a new one would sync the mark
     mark.move(100, sync=True)
     synced = path.read_bytes()
     for position in (200, 300, 400):
         mark.move(position, sync=False)
     unsynced = path.read_bytes()
     assert read_flush_mark(path) == 400
-    # Every written byte of the synced slot is unchanged; the file has grown by the other slot.
-    assert all(now == byte for byte, now in zip(synced, unsynced, strict=False) if byte)
+    # The synced slot comes first in the file, and is unchanged; the file has grown behind it.
+    assert unsynced.startswith(synced)
 
 
 def test_unchanged_mark_causes_no_sync_once_it_is_synced(tmp_path: Path) -> None:
