@@ -123,7 +123,7 @@ def on_pretended_processes(state: NodeState, act: str, run_dir: Path) -> Outcome
 def test_every_act_in_every_state_is_the_same_in_both_runtimes(
     tmp_path: Path, state: NodeState, act: str
 ) -> None:
-    """Both give the same refusal or the same next state, and the same rows of the run."""
+    """Both runtimes give the same refusal or the same next state, and the same rows of the run."""
     virtual_outcome = in_virtual_time(state, act)
     assert on_pretended_processes(state, act, tmp_path) == virtual_outcome
     life_act = ACTS[act][0]

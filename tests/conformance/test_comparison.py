@@ -129,7 +129,7 @@ def test_ignored_field_may_differ_and_only_that() -> None:
 
 
 def test_symbol_equals_the_id_that_it_is_bound_to_and_no_other() -> None:
-    """A wrong id is reported by its own symbol, so that a person sees whose it is."""
+    """A wrong id is reported as the symbol that is bound to it, which shows whose id it is."""
     bindings = Bindings()
     bindings.bind("<member:1>", "c1-aaa")
     bindings.bind("<member:2>", "c2-bbb")
@@ -241,7 +241,7 @@ def test_answer_where_kafka_gave_none_is_a_difference_while_the_recorder_listene
 
 
 def test_refusal_is_no_disconnection() -> None:
-    """A dead broker refuses a connection; a live one may close it without an answer."""
+    """A dead broker refuses a connection; a live broker may close one without an answer."""
     refused = step(1, 0, None, outcome="connection refused")
     assert what_differs(played(refused, 0, outcome="connection refused")) == {}
     assert what_differs(played(refused, 0, outcome="disconnected")) == {1: "ended"}

@@ -395,8 +395,8 @@ class Coordinator(RuleBasedStateMachine):
         other = self.h.failover()
         error = other.coordinator.load_error(0)
         if error is not None:
-            # A static member that rejoins in Stable has its unreadable bytes stored unread, and the
-            # next load fails over them. Kafka does the same.
+            # The subscription of a static member that rejoins in Stable is stored unread. If its
+            # bytes are unreadable, the next load fails. Kafka does the same.
             assert "subscription" in error
             return
         for summary in self.h.coordinator.groups():

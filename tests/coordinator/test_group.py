@@ -104,7 +104,7 @@ def test_scala_order_is_by_hashes_of_32_bits() -> None:
 
 
 def test_select_protocol_takes_only_what_all_support() -> None:
-    """A protocol that most members prefer loses if one member does not support it: here range.
+    """A protocol that most members prefer, here range, loses if one member does not support it.
 
     GM-24: vote among common protocols only
     """
@@ -176,7 +176,7 @@ def test_next_generation_without_members_makes_the_group_empty_and_increments() 
 
 
 def test_subscribed_topics_are_known_from_the_next_generation_on() -> None:
-    """They are unknown at first, then the union, then none when the last consumer has left.
+    """They are unknown at first, then the union of the subscriptions, and none without members.
 
     GM-27: subscribed topics of a consumer group
     """
@@ -371,7 +371,7 @@ def test_pending_sync_is_for_members_only() -> None:
 
 
 def test_all_members_joined_counts_parked_members_and_pending_ids() -> None:
-    """An Empty group has all of its members, which is why its join phase completes at once.
+    """The join phase of a group without members completes at once: no member is missing.
 
     GM-42: parked JoinGroup is answered once
     """

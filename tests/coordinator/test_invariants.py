@@ -110,7 +110,7 @@ def test_check_group_finds_a_join_phase_that_waits_for_nobody() -> None:
 
 
 def shards_of(group: Group) -> tuple[Shards, dict[str, GroupTimer]]:
-    """Return the shards of one partition, with only this group, and its members' timers."""
+    """Return the shards of one partition, with only this group, and the timers of its members."""
     shards = Shards(1)
     shards.owned[0] = Shard(0)
     shards.owned[0].groups[group.group_id] = group

@@ -1,8 +1,8 @@
 """A covered scenario has a test that fails when the behaviour changes.
 
-Each mutant of mutants.toml is applied to a copy of the coordinator, and the tests that name its
-scenario must fail then. They pass without it, or nothing would be shown. `make soak PART=mutants`
-runs them all.
+A mutant is one change of the code. Each mutant of mutants.toml is applied to a copy of the
+coordinator, and the tests that name its scenario must then fail. Without the mutant they must pass:
+otherwise their failure would show nothing. `make soak PART=mutants` runs all mutants.
 """
 
 import msgspec
@@ -20,7 +20,7 @@ from tests.support.mutation.mutants import (
 MUTANTS = read_mutants()
 KEPT_AT_LEAST = 60
 EVERY = 6
-"""The sample has one mutant, because each takes half a second."""
+"""The sample has each sixth mutant, because a mutant takes half a second."""
 
 
 def test_list_has_enough_mutants_and_no_duplicate() -> None:

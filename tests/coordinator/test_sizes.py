@@ -10,7 +10,7 @@ def states(harness: CoordinatorHarness) -> dict[GroupState, int]:
 
 
 def test_groups_are_counted_by_state() -> None:
-    """Four groups are Empty, then one group is in each state.
+    """Four groups are Empty; then one becomes Stable, and another goes through a rebalance.
 
     MM-66: gauges of groups by state
     JC-38: gauges of groups by state, computed anew

@@ -91,7 +91,7 @@ class ClusterModel:
             return
         request = broker.partition.fetch_position(1_048_576)  # the most bytes of a partition
         # A broker first calls `fetch_nothing`, which answers a Fetch from the log end without a
-        # read. Where it gives an answer, it must be equal to that of `fetch`.
+        # read. If `fetch_nothing` gives an answer, `fetch` must give the same one.
         quick_answer = leading.partition.fetch_nothing(
             request, broker_id, broker.broker_epoch, self.now_us
         )
@@ -187,7 +187,7 @@ class ClusterModel:
     # -- controller --
 
     def fence(self, broker_id: BrokerId) -> None:
-        """Take a broker out of the ISR, unless it is the last, and move its leadership."""
+        """Take a broker out of the ISR, unless it is the last member, and move its leadership."""
         state = self.metadata
         if state.unfenced.pop(broker_id, None) is None:
             return
@@ -263,7 +263,7 @@ class ClusterModel:
         )
 
     def deliver_answer(self, broker_id: BrokerId, *, lost: bool = False) -> None:
-        """Deliver the controller's answer, or lose it with its connection."""
+        """Deliver the controller's answer, or lose the answer together with the connection."""
         broker = self.brokers[broker_id]
         if broker.partition is None or broker.answer is None:
             return
@@ -302,7 +302,7 @@ class ClusterModel:
         for member in self.metadata.isr:
             disk = self.brokers[member].disk
             for offset, batch in self.acknowledged.items():
-                # A batch has one record here, so that its offset is its index.
+                # Each batch has one record here, so the index of a batch is its offset.
                 if offset >= len(disk) or disk.batch(offset) is not batch:
                     raise InvariantViolation(
                         "acknowledged records are in every log of the ISR",
@@ -347,7 +347,7 @@ class ClusterModel:
     def _acknowledge(self, broker: Broker) -> None:
         if broker.partition is None or not broker.partition.is_leader:
             return
-        # Anything else, such as None for an append that is not replicated yet, leaves it parked.
+        # Other results, such as None if it is not replicated yet, leave an append parked.
         for end_offset in sorted(broker.parked):
             if broker.partition.check_acknowledged(end_offset) is ErrorCode.NONE:
                 broker.parked.remove(end_offset)

@@ -114,7 +114,7 @@ class IdempotentModel(ClusterModel):
             self._arrive(producer, producer.late.popleft())
 
     def continue_sending(self, producer: Producer) -> None:
-        """Let the client repeat a batch, or send and deliver its next one."""
+        """Let the client repeat a batch, or send its next batch; then deliver a request."""
         waits = any(wait.request.attempt == producer.attempt for wait in producer.waits)
         if producer.must_repeat and not producer.on_the_way and not waits:
             self.reconnect(producer)

@@ -209,7 +209,7 @@ def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
 
 
 def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
-    """Its marker is kept as long as a tombstone, and its records do not replace a=1."""
+    """The transaction's records do not replace a=1; its marker is kept as long as a tombstone."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=aborted", "b=aborted", producer=PRODUCER)
@@ -279,7 +279,7 @@ def test_marker_of_a_transaction_without_records_is_removed_after_the_retention(
 
 
 def test_open_transaction_limits_the_cleaning() -> None:
-    """Its outcome is not known, so neither it nor any batch behind it is cleaned."""
+    """Its outcome is not known, so neither its batches nor any batches behind them are cleaned."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=2")

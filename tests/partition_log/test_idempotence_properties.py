@@ -2,7 +2,7 @@
 
 min.insync.replicas 2, three replicas, clean elections, no power loss; brokers crash and restart
 from their disks, truncate their logs and change leaders while clients repeat unanswered batches.
-The model, whose methods are the events, checks its invariants after each one.
+The events are methods of the model, which checks its invariants after each event.
 """
 
 import random

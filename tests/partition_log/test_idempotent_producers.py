@@ -132,7 +132,7 @@ def test_sequences_wrap_to_zero() -> None:
 def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
     """A client's batch has no verification, so the coordinator may not know the partition.
 
-    It would then never send the marker that ends the transaction.
+    A coordinator that does not know it would never send it the marker that ends the transaction.
     """
     place = leader()
     batch = client_batch("a", producer_id=PRODUCER, is_transactional=True)

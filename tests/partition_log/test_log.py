@@ -99,7 +99,7 @@ def test_read_from_the_middle_of_a_batch_begins_with_the_whole_batch() -> None:
 def test_read_stops_before_the_batch_that_passes_the_limit_offset() -> None:
     """A consumer must not see a record above the high watermark.
 
-    Offsets 3 and 4 are one batch, so that a read up to 4 does not return it either.
+    Offsets 3 and 4 are one batch, so a read up to 4 does not return this batch either.
     """
     written = log_of_epochs(0, 0, 0)
     written.append_as_leader(records("d", "e"), leader_epoch=0)
@@ -161,7 +161,7 @@ def test_truncate_into_a_batch_removes_the_whole_batch() -> None:
 
 
 def test_truncate_to_the_end_removes_an_epoch_without_batches() -> None:
-    """A follower that kept it would fetch with an epoch that its leader's log does not have."""
+    """A follower that kept this epoch would fetch with an epoch that the leader's log lacks."""
     written = log_of_epochs(0, 0)
     written.assign_epoch_start(LeaderEpoch(5))
     assert written.truncate_to(2) == 2

@@ -106,7 +106,7 @@ def test_append_below_min_insync_replicas_is_refused_for_acks_all(
 
 
 def test_append_below_min_insync_replicas_with_the_guard_off_is_committed() -> None:
-    """With min_insync_check off one replica acknowledges alone, so that its loss loses commits.
+    """With min_insync_check off one replica acknowledges alone: if it is lost, commits are lost.
 
     min_insync_check is a check that an experiment can switch off to show what it prevents.
     """

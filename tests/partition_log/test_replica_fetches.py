@@ -129,7 +129,7 @@ def test_fetch_of_a_broker_that_is_no_replica_is_unknown_leader_epoch() -> None:
 
 
 def test_fetch_of_a_followers_earlier_incarnation_does_not_count() -> None:
-    """Since that life the follower may have lost its log, so its old Fetch proves nothing.
+    """The follower may have lost its log since that incarnation, so the old Fetch proves nothing.
 
     B has registered again, with broker epoch 500; the Fetch names the earlier epoch, 101.
     Kafka: testFetchFromFollowerWithStaleBrokerEpoch.
@@ -224,10 +224,10 @@ def test_repeated_fetch_from_the_log_end_only_keeps_the_follower_caught_up() -> 
 
 
 def test_repeated_fetch_from_the_log_end_returns_new_watermarks_and_leader_epochs() -> None:
-    """The leader reuses its last answer to such a Fetch only while that is still correct.
+    """The leader reuses its last answer to such a Fetch only while this answer is still correct.
 
-    The first Fetches of B and C move the high watermark to 1, but were answered with the one
-    before, 0; only their next answers have 1.
+    The first Fetches of B and C move the high watermark from 0 to 1, but their answers still have
+    0; only the next answers have 1.
     """
     leading = leader(partition_log=log_of_epochs(0))
     high_watermarks = [

@@ -44,7 +44,7 @@ def test_fetch_position_is_the_log_end_in_the_leaders_epoch() -> None:
 def test_follower_appends_the_fetched_records_and_takes_the_high_watermark() -> None:
     """The first Fetch returns the records; the second moves the leader's high watermark.
 
-    The leader reads the high watermark before it counts a Fetch, so the third answer has it.
+    The leader reads the high watermark before it counts a Fetch, so only the third answer has 2.
     """
     leading = leader(replicas=(A, B), isr=(A, B))
     following = follower()
@@ -228,8 +228,8 @@ def test_former_leader_without_batches_of_its_epoch_does_not_loop() -> None:
     """Epoch 5 of the former leader has no batches: its entry in the epoch cache is the log end.
 
     1. The first Fetch names epoch 5, which the new leader's log lacks, so the answer diverges.
-    2. The follower has no batch to truncate. It must remove the entry all the same; otherwise the
-       answer to each Fetch would be the same.
+    2. The follower has no batch to truncate. It must remove the entry of epoch 5 all the same:
+       otherwise each further Fetch would get the same answer.
     3. The second Fetch names epoch 0, and its answer has the record of epoch 4.
     """
     resigned = leader(A, log_of_epochs(0, 0), leader_epoch=5)

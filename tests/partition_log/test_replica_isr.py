@@ -92,7 +92,7 @@ def test_shrink_keeps_a_follower_at_the_log_end_however_old_its_fetch_is() -> No
 
 
 def test_shrink_keeps_a_follower_that_follows_a_busy_leader() -> None:
-    """Each of its Fetches reaches the log end of the Fetch before, though never the current one."""
+    """Each Fetch reaches the log end at the time of the Fetch before, never the current one."""
     leading = leader(isr=(A, B), replicas=(A, B))
     fetch_offset, last_epoch = 0, -1
     for step in range(1, 100):
@@ -156,7 +156,10 @@ def test_confirmed_shrink_advances_the_high_watermark() -> None:
 
 
 def test_expansion_is_proposed_when_a_follower_reaches_the_high_watermark() -> None:
-    """The leader proposes it while it handles the Fetch. Source: PartitionTest.testIsrExpansion."""
+    """The leader proposes the expansion while it handles the Fetch.
+
+    Source: Kafka PartitionTest.testIsrExpansion.
+    """
     _, proposal = expanding()
     assert (proposal.new_isr, proposal.added) == ((A, B, C), (C,))
     assert proposal.data.new_isr_with_epochs[-1] == IsrBrokerState(C, 102)
@@ -178,10 +181,10 @@ def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None
 
     Source: Kafka PartitionTest.testIsrNotExpandedIfReplicaIsBehindLeaderEpochStart.
 
-    1. The old leader acknowledged offset 2; this replica, in the ISR, has it, but its high
-       watermark is still 0.
-    2. It is elected. A follower at offset 1 is above that high watermark, and lacks the
-       acknowledged record.
+    1. The old leader has acknowledged both records. This replica, a member of the ISR, has them,
+       but its own high watermark is still 0.
+    2. This replica is elected. A follower at offset 1 is above its high watermark, but lacks the
+       second record.
     """
     leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
     assert fetch_as(leading, C, 1, last_fetched_epoch=0).proposal is None
@@ -208,7 +211,7 @@ def test_expansion_is_for_the_registered_unfenced_incarnation(
 
 
 def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
-    """The controller may already have applied it, and may then elect the new member."""
+    """The controller may already have applied the expansion, and may then elect the new member."""
     leading, _ = expanding()
     assert (leading.isr, leading.maximal_isr) == ((A, B), REPLICAS)
     info = leading.append_records(records("x"), required_acks=-1, now_us=LAG_MAX_US * 2)

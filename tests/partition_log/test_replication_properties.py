@@ -169,7 +169,7 @@ def test_acknowledged_records_survive_a_long_random_schedule(first_seed: int) ->
 
 
 def test_unclean_elections_lose_acknowledged_records_and_are_found() -> None:
-    """The checks can fail: they do under the one fault that Kafka's promise excludes."""
+    """The checks can fail: unclean elections, which Kafka's promise excludes, make them fail."""
     broken_invariants = []
     for seed in range(40):
         try:

@@ -1,4 +1,4 @@
-"""Bounds of a log's segments, and the part of them that a cleaning may take.
+"""Bounds of a log's segments, and the segments that a cleaning may take.
 
 The logs here have one batch of one record per offset, and three batches per segment unless a test
 sets another size: the segments begin at 0, 3, 6, and so on. The last one is the active segment.
@@ -65,7 +65,7 @@ def test_active_segment_is_never_cleaned(batches: int, end: int) -> None:
 def test_segment_with_the_last_stable_offset_is_not_cleaned(uncleanable: int, end: int) -> None:
     """`uncleanable` is the last stable offset: the high watermark, or an open transaction's first.
 
-    Neither its segment nor a later one is cleaned.
+    Neither the segment with this offset nor a later segment is cleaned.
     """
     assert cleanable(written(*[NOW_MS] * 9), uncleanable=uncleanable).end_offset == end
 

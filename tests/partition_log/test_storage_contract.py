@@ -205,7 +205,7 @@ def test_power_loss_truncates_to_the_flush_mark(disk: Disk, by_system: bool) -> 
 
 
 def test_power_loss_is_reported_once_with_the_lost_batches(disk: Disk) -> None:
-    """The broker's next incarnation traces the loss, a later one must not repeat it."""
+    """The broker's next incarnation traces the loss; later ones must not trace it again."""
     storage = disk.boot()
     for partition, flushed, written in ((OTHER, 0, 1), (PARTITION, 2, 5)):
         log = storage.log(partition)
@@ -226,7 +226,7 @@ def test_power_loss_is_reported_once_with_the_lost_batches(disk: Disk) -> None:
     assert {recovery.cause for recovery in recoveries} == {RecoveryCause.POWER_LOSS}
     assert all(
         recovery.cut_bytes > 0 for recovery in recoveries
-    )  # their number depends on the form
+    )  # their number depends on the Disk
     assert storage.take_recoveries() == ()
     assert disk.boot().take_recoveries() == ()
 
@@ -312,7 +312,7 @@ def test_log_after_a_power_loss_is_written_and_flushed_again(disk: Disk) -> None
 
 
 def test_checkpoint_survives_kill_and_power_loss(disk: Disk) -> None:
-    """Kafka syncs a checkpoint when it replaces it."""
+    """Kafka syncs each checkpoint that it writes."""
     disk.boot().write_checkpoint("c", b"1")
     assert disk.boot().read_checkpoint("c") == b"1"
     disk.lose_power()

@@ -92,7 +92,7 @@ def test_newest_version_of_a_schema_has_the_fields_of_our_messages(
 
 @pytest.mark.parametrize(("api", "schema"), ALL)
 def test_answer_without_content_is_written_in_every_version(api: Api, schema: ApiSchema) -> None:
-    """Old versions have exactly one key or group, so these answers have one entry."""
+    """Old versions have exactly one key or group, so the answers in `empty` have one entry each."""
     empty = {
         "FindCoordinator": FindCoordinatorResponse(coordinators=(Coordinator(key="g"),)),
         "OffsetFetch": OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id="g"),)),

@@ -115,7 +115,7 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
         while (await end_of_epoch(lab, 1, 0)).error_code is not ErrorCode.NONE:
             await lab.seconds(0.1)
         await lab.client.produce(1, b"b")
-        # Broker 1 leads in epoch 1: a client in epoch 0 is behind, one in epoch 2 is ahead of it.
+        # Broker 1 leads in epoch 1: a client in epoch 0 is behind, a client in epoch 2 is ahead.
         for epoch, error in (
             (0, ErrorCode.FENCED_LEADER_EPOCH),
             (2, ErrorCode.UNKNOWN_LEADER_EPOCH),

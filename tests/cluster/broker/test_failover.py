@@ -17,9 +17,9 @@ from tests.support.harness.brokers import BrokerLab, broker_cluster
 
 GROUP = "group"
 PARTITION = partition_for(GROUP, 3)
-"""Partition of __consumer_offsets: its first leader is broker PARTITION, then the next one."""
-OLD = PARTITION
-NEW = (PARTITION + 1) % 3
+"""Partition of __consumer_offsets with the group's records."""
+OLD, NEW = PARTITION, (PARTITION + 1) % 3
+"""First leader of that partition, and the broker that succeeds it."""
 
 
 def moved(status: ClusterStatus) -> bool:
@@ -68,8 +68,8 @@ def test_new_coordinator_is_named_before_it_serves() -> None:
 def test_phases_of_a_failover_are_close_to_a_real_cluster() -> None:
     """A real cluster needs 42 to 142 ms from the decision to the election's line in a broker's log.
 
-    It needs 8 to 142 ms from there to the end of the load (docs/kafka, MEASURED_FAILOVER kill). The
-    lower bounds are those of the CostModel: `publish_us` is 30 ms, `load_fixed_us` 5 ms.
+    From this line to the end of the load it needs 8 to 142 ms (docs/kafka, MEASURED_FAILOVER kill).
+    The test's lower bounds are the CostModel's: `publish_us` is 30 ms, `load_fixed_us` 5 ms.
     """
 
     async def story(lab: BrokerLab) -> tuple[int, int]:

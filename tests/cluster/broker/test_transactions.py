@@ -1,8 +1,8 @@
 """Transactions over three brokers: markers, verification, crashes of either coordinator.
 
 `lab` is a cluster of three brokers in virtual time. `tx` sends single requests of a producer:
-`tx.commit_offset(GC, GROUP, 41)` adds offset 41 to its transaction, `tx.end(TC)` ends it. An offset
-is pending (UNSTABLE_OFFSET_COMMIT) until a marker of the transaction coordinator ends the
+`tx.commit_offset(GC, GROUP, 41)` adds offset 41 to its transaction, which `tx.end(TC)` ends. An
+offset is pending (UNSTABLE_OFFSET_COMMIT) until a marker of the transaction coordinator ends the
 transaction in the group. Verification: the group coordinator asks the transaction coordinator if a
 commit belongs to an open transaction. Clog holds messages back until the rule is withdrawn.
 """
@@ -29,7 +29,7 @@ from tests.support.harness.transactional_client import (
 NONE = ErrorCode.NONE
 TX = "tx-1"
 STATE = partition_for(TX, 3)
-"""Partition of __transaction_state: its first leader is broker STATE, then the next one."""
+"""Partition of __transaction_state with the records of TX."""
 TC, NEXT_TC = STATE, (STATE + 1) % 3
 """The transaction coordinator, and the broker that succeeds it."""
 GROUP = next(name for name in ("a", "b", "c", "d") if partition_for(name, 3) == (STATE + 1) % 3)
@@ -73,9 +73,9 @@ def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
 def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
     """A late marker must not abort the transaction that the next coordinator has begun.
 
-    1. The coordinator decides to abort; its marker is held on its way.
+    1. The coordinator decides to abort; the network holds the marker of this decision.
     2. The next coordinator takes over, and accepts another commit in a new transaction.
-    3. The old marker arrives and is refused: the commit is still pending.
+    3. The held marker arrives and is refused: the commit is still pending.
     """
 
     async def story(lab: BrokerLab) -> None:
@@ -211,7 +211,7 @@ def test_producer_ids_are_never_assigned_twice() -> None:
             await lab.kill(NEXT_GC)
             await lab.restart(NEXT_GC)
             await lab.seconds(12)
-        # Three other producers, and one transactional id that keeps its producer id.
+        # Three of other producers, and one of TX, which keeps its producer id.
         assert len(set(assigned_ids)) == 4
 
     BrokerLab(transactional_cluster()).run(story)

@@ -87,7 +87,7 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
 def test_broker_that_restarts_at_once_registers_when_its_earlier_session_has_ended() -> None:
     """A closed socket (kill -9) shortens nothing: the session lives on until its deadline (ZK-11).
 
-    The restarted broker cannot create its node before, because that of its last life still exists.
+    Until then the restarted broker cannot create its node, because that of its last life exists.
     """
 
     async def scenario(lab: GroupLab) -> None:

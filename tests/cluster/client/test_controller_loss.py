@@ -68,8 +68,8 @@ def test_restarted_controller_fences_no_broker_and_moves_no_leader(
 ) -> None:
     """A new incarnation of the controller does not know which brokers are alive.
 
-    It gives all of them a full session, and they send heartbeats in it. So the length of the
-    absence does not matter: one case is shorter than a session, one is longer.
+    So it gives every broker a full session of 9 s, in which the brokers send heartbeats. The length
+    of the absence does not matter: 5 s are shorter than a session, 20 s are longer.
     """
 
     async def lose(runtime: VirtualRuntime) -> None:
@@ -140,8 +140,8 @@ def test_broker_restarted_without_a_controller_is_unfenced_when_there_is_one() -
 def test_resumed_controller_fences_all_brokers_and_unfences_them_at_once() -> None:
     """A resumed controller fires its due session timers before it handles waiting heartbeats.
 
-    So it fences one broker after the other (Kafka 3.9's maybeFenceReplicas), then unfences them.
-    Leaderships move without need, but no group rebalances.
+    So it first fences all brokers, one after the other (Kafka 3.9's maybeFenceReplicas). Then their
+    heartbeats unfence them. Leaderships move without need, but no group rebalances.
     """
     resumed_us = 0
 

@@ -1,11 +1,11 @@
-"""Two coordinators serve one group, as it was measured on Kafka 3.9.1.
+"""Two coordinators serve one group, as was measured on Kafka 3.9.1.
 
 1. A group has six members that do not commit.
-2. Its coordinator is cut off from the controller and from the other brokers. Its clients still
-   reach it: the *old side*. The other brokers elect another coordinator: the *new side*.
-3. JOIN_S seconds later two more consumers, the joiners, start. Each finds the coordinator that its
-   bootstrap servers name.
-4. HEAL_S seconds after its beginning, the cut heals.
+2. The group's coordinator is cut off from the controller and from the other brokers, but not from
+   the members. It is the *old side*. The controller elects another coordinator, the *new side*.
+3. JOIN_S seconds after the cut two more consumers, the joiners, start. Each finds the coordinator
+   that its bootstrap servers name.
+4. HEAL_S seconds after the cut, the network heals.
 Source: docs/kafka/MEASURED_FAILOVER.md (two owners), docs/kafka/BEHAVIOUR.md 6.4. The bounds in
 seconds are what was measured there, and the broker's settings of `measured_cluster`.
 """
@@ -43,7 +43,7 @@ SESSION_S = 45
 
 
 def consumer(index: int, servers: tuple[str, ...] = ()) -> ConsumerSpec:
-    """Return a member that never commits; one with `servers` joins later, through them."""
+    """Return a member that never commits; with `servers`, a joiner with these bootstrap servers."""
     return ConsumerSpec(
         name=NodeName(f"consumer-g-{index}"),
         group_id="g",
@@ -58,9 +58,9 @@ def consumer(index: int, servers: tuple[str, ...] = ()) -> ConsumerSpec:
 
 
 def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
-    """Run the steps 1 to 4 with one joiner for each of `servers`, its bootstrap servers.
+    """Run the steps 1 to 4; each argument is the bootstrap servers of one joiner.
 
-    Return the trace from the cut on, its times counted from there, and the status at the end.
+    Return the trace from the cut on, with times counted from the cut, and the status at the end.
     """
     joiners = [consumer(6 + index, named) for index, named in enumerate(servers)]
     spec: ClusterSpec = msgspec.structs.replace(
@@ -142,7 +142,7 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
     assert (RebalanceCause.ASSIGNMENT_NOT_STORED, "REQUEST_TIMED_OUT") in {
         (row.cause, row.error) for row in started
     }
-    # The new side loads the six members and gets no heartbeat of them until their sessions end.
+    # The new side loads the six members, gets no heartbeats, and removes them after their sessions.
     (loaded,) = at_s(rows, "group_loaded", NEW)
     without_old_members, healed = at_s(rows, "generation_started", NEW)
     assert SESSION_S <= without_old_members - loaded < SESSION_S + 0.1
@@ -168,8 +168,8 @@ def test_joiners_on_the_new_side_own_partitions_that_old_members_still_process()
     assert SESSION_S <= without_old_members - loaded < SESSION_S + 0.1
     assert HEAL_S < healed < HEAL_S + 6
     old_members = [NodeName(f"consumer-g-{index}") for index in range(6)]
-    # No rebalance takes partitions from the old members. They lose them after the healing, from
-    # the answers of the new side, which no longer knows them.
+    # No rebalance takes partitions from the old members. After the healing the new side answers
+    # that it does not know these members, and so they lose their partitions.
     for member in old_members:
         assert at_s(rows, "partitions_revoked", member) == []
         (lost,) = at_s(rows, "partitions_lost", member)

@@ -1,6 +1,6 @@
 """ElectLeaders and AlterPartitionReassignments, as the controller answers an administrator.
 
-`lab` passes requests to a controller alone, without brokers' code; its topic `orders` has three
+`lab` passes requests to a controller, without brokers and network; its topic `orders` has three
 partitions, and broker i is the preferred leader of orders-i. `lab.records()` is the metadata log.
 Source: Kafka's ReplicationControlManagerTest.
 """

@@ -1,8 +1,8 @@
 """Controlled shutdown: the controller moves a broker's leaderships and permits it to stop.
 
-A broker asks to stop by a heartbeat with `want_shut_down`. `lab` passes requests to a controller
-alone. Broker i leads orders-i. A heartbeat of these tests reports the whole metadata log as
-applied, unless it names an offset.
+A broker asks to stop by a heartbeat with `want_shut_down`. `lab` passes requests to a controller,
+without brokers and network. Broker i leads orders-i. A heartbeat of these tests reports the whole
+metadata log as applied, unless it names an offset.
 Source: Kafka BrokerHeartbeatManagerTest.
 """
 
@@ -136,7 +136,7 @@ def test_silent_broker_in_shutdown_is_fenced_like_any_other() -> None:
 
 
 def test_broker_in_shutdown_may_neither_lead_nor_join_an_isr() -> None:
-    """Its new leaderships would have to move again before it stops."""
+    """New leaderships of this broker would have to move again before it stops."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     answer = lab.alter_partition(P1, (1, 2, 0), by=1)

@@ -31,7 +31,7 @@ def end_other_sessions(lab: ControllerLab, *alive: int) -> None:
 
 
 def test_brokers_are_counted_as_fenced_or_active() -> None:
-    """A registered broker is fenced until it has read its registration."""
+    """A broker that has registered is fenced until its first heartbeat."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1)
     lab.register(2)

@@ -1,10 +1,10 @@
 """The controller as a whole: its log, waiting Fetches, topics, and preferred leaders.
 
-`lab` passes requests to a controller alone, and keeps its time, timers and replies.
-`cluster_of(topic())` is a plan of three brokers and the topic `orders` with three partitions;
-`cluster_of()` has no topic. `start_brokers` registers brokers and unfences them. `lab.image` is the
-state that the metadata log gives, `lab.records()` the log. A broker is fenced after 9 s without a
-heartbeat.
+`lab` passes requests to a controller, without brokers and network, and keeps the time, the timers
+and the replies. `cluster_of(topic())` is a plan of three brokers and the topic `orders` with three
+partitions; `cluster_of()` has no topic. `start_brokers` registers brokers and unfences them.
+`lab.image` is the state that the metadata log gives, `lab.records()` are the log's records. A
+broker is fenced after 9 s without a heartbeat.
 """
 
 import pytest
@@ -39,7 +39,7 @@ def answer_of(lab: ControllerLab, request_id: RequestId) -> PartitionData | None
 
 
 def test_topics_are_created_when_the_last_broker_of_the_plan_is_unfenced() -> None:
-    """A partition begins with its whole assignment in the ISR, so all its brokers must serve."""
+    """A partition begins with all its replicas in the ISR, so all their brokers must serve."""
     lab = ControllerLab(cluster_of(topic(partitions=4)))
     lab.start_brokers(0, 1)
     assert lab.image.topics == {}
@@ -87,7 +87,7 @@ def test_fetch_behind_the_end_is_answered_at_once() -> None:
 
 
 def test_fetch_at_the_end_waits_for_the_next_record() -> None:
-    """Brokers must receive a delta when it is written, not at their next poll."""
+    """Brokers must receive a record when it is written, not at their next poll."""
     lab = ControllerLab(cluster_of())
     request_id = lab.fetch(0)
     assert answer_of(lab, request_id) is None
@@ -195,7 +195,7 @@ def test_metadata_record_without_a_value_is_no_record() -> None:
 
 
 def test_change_of_an_unknown_partition_is_misuse() -> None:
-    """Replay checks that each record fits those before it: an empty image has no partition."""
+    """Replay checks each record against the image before it: an empty image has no partition."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.alter_partition(P0, (0, 1), by=0)

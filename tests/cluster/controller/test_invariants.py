@@ -106,7 +106,7 @@ def test_check_finds_a_shutdown_without_a_record() -> None:
 
 
 def test_check_names_a_controller_that_writes_in_a_past_epoch() -> None:
-    """The epoch would not distinguish its records from those of an earlier incarnation."""
+    """Its records would have the same epoch as those of an earlier incarnation."""
     controller = lab()
     controller.core.controller_epoch = controller.core._epoch_before
     with pytest.raises(InvariantViolation, match="epoch is above those in its log"):

@@ -17,7 +17,7 @@ def begin(storage: MemoryStorage) -> int:
 def test_controller_epoch_grows_with_every_incarnation_even_without_a_write() -> None:
     """Two incarnations must never write in one epoch, also after a power loss.
 
-    So the epoch is stored before it is used, as KRaft syncs its vote.
+    So an incarnation syncs its epoch to disk before the first write, as KRaft syncs a vote.
     """
     storage = MemoryStorage()
     assert [begin(storage) for _ in range(3)] == [1, 2, 3]
@@ -34,7 +34,7 @@ def test_controller_epoch_exceeds_the_log_when_its_file_is_lost() -> None:
 
 
 def test_restarted_controller_writes_and_answers_in_its_new_epoch() -> None:
-    """Its records have epoch 2, after those of the first incarnation in epoch 1."""
+    """The records of the second incarnation have epoch 2, those of the first have epoch 1."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     restarted = ControllerLab(cluster_of(topic()), lab.storage)

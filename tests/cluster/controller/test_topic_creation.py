@@ -1,6 +1,7 @@
 """CreateTopics: the created topics, and the errors of the others.
 
-`lab` passes requests to a controller alone; `lab.image` is the state that its metadata log gives.
+`lab` passes requests to a controller, without brokers and network; `lab.image` is the state that
+the metadata log gives.
 """
 
 import pytest
@@ -41,7 +42,7 @@ def create(
 
 
 def by_hand(*replicas: tuple[int, ...], first_index: int = 0) -> CreatableTopic:
-    """Return a topic `t` whose replicas the request names, those of each partition in one tuple."""
+    """Return a topic `t` whose replicas the request names, one tuple for each partition."""
     return CreatableTopic(
         name="t",
         assignments=tuple(

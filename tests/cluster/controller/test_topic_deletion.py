@@ -1,7 +1,8 @@
 """DeleteTopics: the controller's decision. A deleted topic of the cluster's plan stays deleted.
 
-`lab` passes requests to a controller alone; `lab.image` is the state that its metadata log gives,
-`lab.records()` the log. The plan is the list of topics that a controller creates by itself.
+`lab` passes requests to a controller, without brokers and network; `lab.image` is the state that
+the metadata log gives, `lab.records()` are the log's records. The plan is the list of topics that a
+controller creates by itself.
 """
 
 import pytest
@@ -32,7 +33,7 @@ def delete(lab: ControllerLab, *names: str) -> tuple[DeletableTopicResult, ...]:
 
 
 def test_deleted_topic_loses_its_partitions_and_settings() -> None:
-    """One record deletes it; other topics remain."""
+    """One record deletes the topic; other topics remain."""
     lab = running_lab()
     assert delete(lab, "orders") == (DeletableTopicResult(name="orders"),)
     assert list(lab.image.topics) == ["bills"]
@@ -93,6 +94,6 @@ def test_broker_learns_the_deleted_partitions() -> None:
 
 
 def test_removal_of_an_unknown_topic_is_misuse() -> None:
-    """A controller writes no such record, so a log that has one is our bug."""
+    """A controller never writes this record, so a log that has it is our bug."""
     with pytest.raises(SimulationError, match="does not exist"):
         running_lab().image.replay(RemoveTopicRecord(name="unknown"))

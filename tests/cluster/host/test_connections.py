@@ -81,7 +81,7 @@ def test_a_parked_request_delays_later_requests_of_its_connection_only() -> None
     lab.run_for(10 * LATENCY_US)
     assert server.served_groups == ["join", "other"]
     server.release()
-    # The next request is served one turn later, never inside the reply to the one before.
+    # The next request is served one turn of the loop later, never inside the call of `release`.
     assert server.served_groups == ["join", "other"]
     lab.run_for(LATENCY_US)
     assert server.served_groups == ["join", "other", "behind", "last"]
@@ -89,7 +89,7 @@ def test_a_parked_request_delays_later_requests_of_its_connection_only() -> None
 
 
 def test_an_open_to_a_node_that_does_not_serve_is_refused() -> None:
-    """The port is closed: the client learns it after one round trip, long before any timeout."""
+    """The client learns after one round trip, long before any timeout, that the port is closed."""
     lab = HostLab()
     lab.host(SERVER)
     outcomes = Outcomes(connection := connect(lab.host("client")))

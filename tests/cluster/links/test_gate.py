@@ -35,7 +35,8 @@ SECOND_US = 1_000_000
 class GateLab:
     """A gate of node `a`, with the frames that it transmitted and those that it delivered to `a`.
 
-    `order` has one word for each of these frames, in the order of both.
+    `order` has one word for each frame of both kinds, in the order in which the gate passed them
+    on.
     """
 
     def __init__(self) -> None:
@@ -470,7 +471,7 @@ def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
 def test_a_lost_response_resets_its_connection_once() -> None:
     """Both ends see the reset; the rule loses one response by default, so the next passes.
 
-    The server, here `a`, sees it one turn of the loop after its reply.
+    The server, here `a`, sees the reset one turn of the loop after its reply.
     """
     lab = GateLab()
     lab.gate.set_rules([both_ways(LoseResponses())])
@@ -490,7 +491,7 @@ def test_a_lost_response_resets_its_connection_once() -> None:
     lab.run_for()
     (close_at_server,) = lab.delivered
     assert isinstance(close_at_server, CloseFrame)
-    # The server gets it as if the client had closed the connection.
+    # The server gets a close as if the client had closed the connection.
     assert (close_at_server.source, close_at_server.by_client) == (B, True)
     assert close_at_server.connection_id == 1
     second = response(2, connection=2, source=A, destination=B)

@@ -3,7 +3,7 @@
 A NodeProcess (`p0`, `p1`) is a process that hosts nodes; here all are objects in one process of
 Python. `lab.directory` has the process of each node. A rule acts on the frames from its sources to
 its destinations. `beat(connection, n)` sends a Heartbeat of generation n, 0 by default, and waits
-for its answer; `served` lists these numbers at the server. `settle` waits 50 ms.
+for the answer; `served` lists the generations at the server. `settle` waits 50 ms.
 """
 
 import asyncio
@@ -207,8 +207,9 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
 def reset_everywhere(lab: Lab, reset: LinkReset) -> tuple[int, int]:
     """Reset as the control plane does, with no silent client.
 
-    A silent client is one whose process is stopped and cannot end its own ends. Returns the number
-    of clients' ends that ended, and of the servers' ends whose client was silent (0 here).
+    A client is silent if its process is stopped, so that it cannot end its end of a connection.
+    Returns the number of clients' ends that ended, and of servers' ends with a silent client (0
+    here).
     """
     processes = list(lab.processes.values())
     names = [name for process in processes for name in process.reset_client_ends(reset)]
@@ -282,8 +283,8 @@ def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> No
         await beat(connection)
         reset = LinkReset(sources=(CLIENT,), destinations=(SERVER,))
         assert lab.processes["p0"].reset_server_ends(reset, (), (CLIENT,)) == 1
-        # The client's end got the reset as soon as its process ran again.
-        # A connection's name is its client and the client's number for it.
+        # The client's end gets the reset when the client's process runs again. A connection's name
+        # is its client and a number that the client gave it.
         assert lab.processes["p1"].reset_client_ends(reset) == ((CLIENT, 0),)
         assert connection.is_closed
 

@@ -1,9 +1,9 @@
 """LocalRuntime with fake nodes: lives in one process, disks that outlive them, failures.
 
 LocalRuntime runs all nodes of a cluster in this process, in real time. A fake consumer sends
-heartbeats to one broker after the other; a fake broker appends a batch for each to its disk, never
-flushes, and reports the number of its batches as the generation of a group `g`. A killed node that
-is started again is its next incarnation.
+heartbeats to one broker after the other. For each heartbeat a fake broker appends a batch to its
+disk; it never flushes, and reports the number of its batches as the generation of a group `g`. A
+killed node that is started again is its next incarnation.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class Lab:
         )
 
     def play(self, story: Callable[["Lab"], Coroutine[Any, Any, None]]) -> None:
-        """Start the cluster, play a story of it, and stop it twice."""
+        """Start the cluster, play the story, and stop twice: the second stop has no effect."""
 
         async def experiment() -> None:
             await self.runtime.start()
@@ -217,8 +217,8 @@ def test_a_node_can_be_started_on_an_empty_disk(lab: Lab) -> None:
 def test_a_node_that_is_asked_to_stop_is_down_when_it_has_finished(lab: Lab) -> None:
     """`shut_down` returns at once; the node finishes its shutdown by itself.
 
-    Five rows NODE_STOPPED of incarnation 0: this one, and at the end those of the controller, the
-    other broker and two consumers. The restarted node is incarnation 1.
+    Incarnation 0 has five rows NODE_STOPPED: one of this node, and, at the end of the run, those of
+    the controller, the other broker and two consumers. The restarted node is incarnation 1.
     """
 
     async def story(lab: Lab) -> None:

@@ -44,7 +44,11 @@ def test_samples_are_taken_every_interval_or_never(interval_us: int, times: list
 
 @pytest.mark.slow
 def test_controller_counts_the_fenced_brokers() -> None:
-    """During the outage it is one of three; the changes add up to those of the trace."""
+    """During the outage one broker is fenced; the count of changes is that of the trace.
+
+    The five changes: three brokers are unfenced at the start, the killed broker is fenced, and
+    unfenced after its restart.
+    """
     rows = crash().rows
     fenced_us = next(row.time_us for row in rows if row.kind == TraceKind.BROKER_FENCED)
     fenced = samples("controller-100", "FencedBrokerCount")

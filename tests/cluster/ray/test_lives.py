@@ -45,7 +45,7 @@ async def cut_short(act: Coroutine[Any, Any, Any]) -> None:
 
 @pytest.mark.parametrize("end", ["cut short", "failed"])
 def test_process_whose_node_did_not_start_is_ended(tmp_path: Path, end: str) -> None:
-    """The order to start may still arrive at that process, and its node would use the same disk.
+    """The order to start may still arrive at this process: two nodes would then use one disk.
 
     So the process is ended before another incarnation is started.
     """

@@ -52,8 +52,8 @@ def test_joined_ray_continues_after_runs_that_ended_and_that_were_killed(
 
 
 def check_run(folder: Path, address: str, *, auth_mode: str | None) -> None:
-    """Play one run on the Ray at `address`, and check that its nodes end with it."""
-    arguments = driver_arguments(folder / "run", address, 500)
+    """Play one run on the Ray at `address`, and check that the nodes' processes end with it."""
+    arguments = driver_arguments(folder / "run", address, run_ms=500)
     with program(*arguments, cwd=folder, environment={"RAY_AUTH_MODE": auth_mode}) as driver:
         pids = event(driver, "up")["pids"]
         end = event(driver, "stopped")

@@ -1,4 +1,4 @@
-"""Every act of a plan on a real cluster on Ray, at ten times its pace, as one story."""
+"""Every act that a plan of faults may have, in one run on Ray, at ten times the normal pace."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -44,7 +44,10 @@ PAUSE_TAKES_US = 10 * SECOND_US
 
 
 def story_spec() -> ClusterSpec:
-    """Return three brokers and four consumers, two of them late, one of those isolated."""
+    """Return three brokers and four consumers: LATE and ISOLATED start later.
+
+    ISOLATED has a process of its own, the other consumers share one.
+    """
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=100),),
         brokers=tuple(BrokerSpec(broker_id=i) for i in range(3)),
@@ -319,7 +322,7 @@ def test_control_plane_does_not_wait_for_a_stopped_process(story: Story) -> None
 
 
 def test_resets_count_connections_once(story: Story) -> None:
-    """Each of four consumers has at least one connection to the brokers, counted at one end."""
+    """A reset counts a connection at one of its ends; each consumer has at least one connection."""
     resets, while_stopped = story.facts["resets"], story.facts["resets while stopped"]
     assert isinstance(resets, int)
     assert isinstance(while_stopped, int)

@@ -1,9 +1,9 @@
 """RayRuntime with fake nodes: real kills, restarts on the same disk, failures.
 
 RayRuntime runs brokers and the controller in a process each, and clients together in one. Fake
-consumers send heartbeats; a fake broker appends a batch for each to its disk, and reports the
-number of its batches as the generation of a group `g`. A killed node that is started again is its
-next incarnation. In the trace, "driver" is the run itself.
+consumers send heartbeats. For each heartbeat a fake broker appends a batch to its disk; it reports
+the number of its batches as the generation of a group `g`. A killed node that is started again is
+its next incarnation. In the trace, "driver" is the run itself.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ def rows_of(rows: list[TraceRow], kind: TraceKind, node: str) -> list[TraceRow]:
 
 @dataclass(frozen=True)
 class Story:
-    """One run in which a broker and a client were killed and restarted, and its results.
+    """Results of one run, in which a broker and a client are killed and restarted.
 
     `appended_before` and `appended_after` count the batches of the killed broker.
     """

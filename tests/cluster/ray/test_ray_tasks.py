@@ -1,9 +1,9 @@
 """Work distributed over Ray: named processes, reported deaths, equal results.
 
-A search plays seeds, each the seed of one run of an experiment drawn from a space of experiments;
-its workers are processes that play them. `workers.give(name, items)` gives a worker its next items,
-and `workers.wait` returns events: Finished with an answer, or Died. The tests' `work` answers with
-its pid; at the item DEADLY its process kills itself, at FAILING it raises.
+A search plays one run for each seed, of an experiment drawn from a space of experiments; its
+workers are the processes that play the runs. `workers.give(name, items)` gives a worker its next
+items, and `workers.wait` returns events: Finished with an answer, or Died. The tests' `work`
+answers with the worker's pid; at the item DEADLY it kills the worker, at FAILING it raises.
 """
 
 import os
@@ -42,7 +42,7 @@ def test_each_worker_is_a_process_whose_name_has_its_number() -> None:
 
 @pytest.mark.parametrize("number", [DEADLY, FAILING])
 def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) -> None:
-    """A worker ends if it is killed, for example for its memory, or if its work raises.
+    """A worker ends if the system kills it, for example for lack of memory, or if its work raises.
 
     The caller learns the lost items; another worker takes its place.
     """

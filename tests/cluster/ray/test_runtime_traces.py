@@ -21,7 +21,7 @@ def write_failure(run_dir: Path, node: str) -> None:
 
 
 def test_failure_that_was_only_traced_is_a_failure_of_the_run(tmp_path: Path) -> None:
-    """A process can end after it traced a failure and before its report arrives.
+    """A process may end after it has traced a failure, and before it has reported the failure.
 
     A failure that the process has reported is not reported twice.
     """

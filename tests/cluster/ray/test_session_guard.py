@@ -19,7 +19,7 @@ from cluster.ray.session_guard import SessionGuard, processes_of
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs Linux's /proc")
 
-# A program that opens the file of its argument, says so, and waits until its input ends.
+# A program that opens the file named by its argument, prints "open", and waits for end of input.
 HOLD = "import sys; file = open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
 
 
@@ -56,7 +56,7 @@ def session(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["just started", "titled"])
 def agent(session: Path, request: pytest.FixtureRequest) -> Iterator["subprocess.Popen[str]"]:
-    """Yield an agent of the session, which has one of its files open.
+    """Yield an agent, a process that has a file of the session open.
 
     At its start an agent has the variable RAY_RAYLET_PID, whose value does not matter. Later it has
     a title, and the variable may be gone: Ray writes titles over the environment. A user's process
@@ -107,7 +107,8 @@ def test_killed_driver_leaves_no_agent_and_no_folder(
     assert killed.returncode == -9, killed.stderr  # -9: ended by SIGKILL
     assert agent.wait(30) == -9
     assert [process.poll() for process in others] == [None, None]
-    # The guard removes the folder last. Its parent is dead, so it may stay a zombie for a while.
+    # The guard ends after it has removed the folder. Its parent, the driver, is dead, so the guard
+    # may stay a zombie for a while.
     guard = Path("/proc") / killed.stdout.strip()
     while guard.exists() and "State:\tZ" not in (guard / "status").read_text():
         os.sched_yield()

@@ -104,7 +104,7 @@ def test_stopped_process_can_be_killed(child: "subprocess.Popen[bytes]") -> None
 
 
 def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
-    """When a driver is killed, its Ray ends, and then no process would resume a stopped broker.
+    """A killed driver's Ray ends, too, so no process is left that would resume a stopped broker.
 
     The grandchild asks the kernel to die with its parent, and stops itself.
     """

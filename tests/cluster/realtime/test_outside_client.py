@@ -1,9 +1,10 @@
 """A client from outside finds the nodes of a run by the run's listeners file.
 
-Such a client, or guest, is a process that the run did not start, such as a command of a user. The
-file has the run's token, a secret of its nodes, and the addresses of the nodes that are up. A
-question is a coroutine that gets the guest's host. `lab` has node processes (`p0`, `p1`) and echo
-nodes, which report the number of served heartbeats as `records_produced`.
+A client from outside, or guest, is a process that the run did not start, such as a user's command.
+The listeners file has the run's token, which is a secret of the run's nodes, and the addresses of
+the nodes that are up. A question is a coroutine that gets the guest's host. `lab` has node
+processes (`p0`, `p1`) and echo nodes, which report the number of served heartbeats as
+`records_produced`.
 """
 
 import asyncio
@@ -158,7 +159,7 @@ def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path:
 def test_outside_client_fails_when_the_run_stops_before_the_answer(tmp_path: Path) -> None:
     """The removal of the listeners file tells the client that the run stops.
 
-    Without it the client would wait for its timeout of 60 s.
+    Otherwise the client would wait for 60 s.
     """
 
     async def body(lab: Lab) -> None:

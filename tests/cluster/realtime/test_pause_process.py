@@ -79,9 +79,9 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
     """A resumed node acts on its old state first, which is dangerous in Kafka: sessions seem over.
 
     1. A request arrives during the pause.
-    2. Timers come due: one of a task that sleeps, one at 5 ms, one at 10 ms that cancels the timer
-       of 20 ms, and this one.
-    3. At the resume the cancelled timer must not fire, like a session timer that was cancelled.
+    2. Timers come due: at 2 ms that of a task that sleeps, at 5 ms a plain one, at 10 ms one that
+       cancels the last timer, and at 20 ms this last timer.
+    3. At the resume the last timer must not fire, like a session timer that was cancelled.
     """
 
     async def body(lab: Lab) -> None:
@@ -120,9 +120,10 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
 def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_frames(
     tmp_path: Path,
 ) -> None:
-    """The cut ends during the pause. Its frames are messages, so they come after the due timers.
+    """The cut ends during the pause; its frames are handled after the due timers, as all frames.
 
-    They have waited longer than the frames that arrived during the pause, so they come before them.
+    The cut's frames were sent before those that arrived during the pause, so they are handled
+    first.
     """
 
     async def body(lab: Lab) -> None:
@@ -204,7 +205,7 @@ def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path
 def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Path) -> None:
     """The kernel of a paused client has the end of the connection long before the client resumes.
 
-    The client handles it then, after its timers and waiting frames.
+    The client handles this end at the resume, after its timers and waiting frames.
     """
 
     async def body(lab: Lab) -> None:

@@ -120,8 +120,8 @@ def test_node_restarted_in_another_process_is_reached_there(
 ) -> None:
     """After the directory's change no frame goes to or comes from the old process.
 
-    A machine without power sends nothing: its links are open while the node is up elsewhere. Their
-    end, when it comes, must not end the connections with the new incarnation.
+    A machine without power sends nothing, so links to it are still open when the node is up
+    elsewhere. The later end of these links must not end connections with the new incarnation.
     """
 
     async def body(lab: Lab) -> None:

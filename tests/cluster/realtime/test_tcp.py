@@ -311,12 +311,11 @@ def test_link_dropped_by_one_side_is_dialed_again_when_either_sends() -> None:
 
 
 def test_frame_sent_while_a_peer_is_reported_lost_uses_the_next_pair_of_links() -> None:
-    """A client that sees a broker's end asks the next one, perhaps in the same process.
+    """A client that sees a broker's end asks the next broker, perhaps in the same process.
 
-    1. a's process has ended its links and dials again before b has noticed. The test plays this
-    with
+    1. Process a has ended its links and dials again before b has noticed. The test plays this with
        a second Hello in the name of a.
-    2. b takes a as lost, and while it reports this a node of its own sends a frame to a.
+    2. Process b takes a as lost. During b's report of this loss, a node of b sends a frame to a.
     3. With a separate link for that frame, b would dial twice, and a would take b as lost, again
        and again.
     """

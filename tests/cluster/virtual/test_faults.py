@@ -1,8 +1,8 @@
 """Faults of the virtual runtime: lives of nodes, links, elections, and the end of the run.
 
 `Run` plays a cluster of three fake brokers and four fake consumers, which send heartbeats. A broker
-appends a batch to its disk for each. `SlowToStop` is such a broker whose shutdown takes 0.5 s. The
-driver is the run itself: its rows record the faults.
+appends a batch to its disk for each heartbeat. `SlowToStop` is a fake broker whose shutdown takes
+0.5 s. The driver is the run itself: its rows record the faults.
 """
 
 from collections.abc import Callable, Coroutine

@@ -2,8 +2,8 @@
 
 The faults are those of a run (rules, pauses, crashes, resets), and one that only Ray has: the ends
 of a link get their rules at different times. A rule cuts, clogs or slows the frames between nodes;
-a host keeps the frames that its rules hold in a gate, and those that came during a pause in a
-backlog.
+a host has a gate for the frames that its rules hold, and a backlog for the frames that arrive
+during a pause.
 """
 
 from collections.abc import Callable
@@ -355,8 +355,8 @@ def test_every_request_of_a_live_client_has_exactly_one_outcome(steps: list[Step
 BEHIND_A_CUT = (SetRules((B,), (rule(Cut(), sources=(A, B), destinations=(A, B)),)), Wait(40_000))
 
 
-# A fixed case beside the drawn ones. B alone has the rule, and its connections time out behind it;
-# the server learns of the end of a connection late: after its client's death.
+# A fixed case beside the drawn ones. Only B has the rule, and B's connections time out behind it.
+# The server learns of a connection's end late: after the death of B, the client.
 @example([*BEHIND_A_CUT, Act(B, "crash")])
 @given(STEPS)
 def test_after_healing_a_connection_works_or_is_closed_at_both_ends(steps: list[Step]) -> None:

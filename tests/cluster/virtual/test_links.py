@@ -110,7 +110,7 @@ def test_a_cut_is_silent_and_at_healing_all_frames_arrive_in_order() -> None:
     assert world.server.served_groups == ["parked", "in flight"]
     lab.run_for(LATENCY_US)
     assert world.server.served_groups == ["parked", "in flight", "a", "b"]
-    # The answers to both left at healing; those to "a" and "b" need one more latency.
+    # Answers to "parked" and "in flight" left at healing; those to "a" and "b" need a latency more.
     assert sorted(client.outcomes) == [("in flight", "ok"), ("parked", "ok")]
     lab.run_for(LATENCY_US)
     assert client.outcomes[2:] == [("a", "ok"), ("b", "ok")]
@@ -272,7 +272,7 @@ def test_a_rule_for_an_api_holds_it_and_later_frames_of_its_connection() -> None
     connections = [world.connection, client.connect("other")]
     client.send(connections[0], "find 0", find)
     client.send(connections[0], "heartbeat 0")  # held
-    client.send(connections[0], "behind", find)  # waits behind it, in the same stream
+    client.send(connections[0], "behind", find)  # waits behind the heartbeat, in the same stream
     client.send(connections[1], "find 1", find)
     lab.run_for(10 * LATENCY_US)
     assert client.outcomes == [("find 0", "ok"), ("find 1", "ok")]
@@ -358,9 +358,9 @@ def test_a_host_that_dies_drops_the_frames_in_its_gate(effect: LinkEffect) -> No
 
 @pytest.mark.parametrize("effect", [Cut(), Clog()])
 def test_a_death_ends_connections_whose_acceptance_is_held(effect: LinkEffect) -> None:
-    """The server accepts, its OpenedFrame is held, it dies: the client learns it at healing.
+    """The server accepts, its OpenedFrame is held, the server dies: the healing tells the client.
 
-    Without the report the client would wait for its connection setup timeout.
+    Otherwise the client would wait for its connection setup timeout.
     """
     world = World()
     lab, client = world.lab, world.client

@@ -144,7 +144,7 @@ def test_an_exception_leaves_the_run_and_the_loop_can_run_on() -> None:
 
 
 def test_run_until_complete_can_be_called_again_after_an_interrupt() -> None:
-    """Ctrl-C stops between two callbacks; then the run is healed on the same loop."""
+    """Ctrl-C stops the loop between two callbacks; a run then heals its faults on the same loop."""
     loop = VirtualLoop()
     seen: list[str] = []
 
@@ -215,7 +215,7 @@ def test_the_standard_library_runs_on_it() -> None:
 
 
 def test_sockets_threads_and_processes_are_refused() -> None:
-    """Their results would depend on the machine, so a use of them must be an error."""
+    """Results of real input depend on the machine, so any use of it must be an error."""
     loop = VirtualLoop()
 
     async def main() -> None:

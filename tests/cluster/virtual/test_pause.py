@@ -92,9 +92,9 @@ def test_an_open_to_a_paused_host_hangs_until_a_timeout_or_the_resume() -> None:
 
 
 def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_order() -> None:
-    """A resumed node acts on its old state before it learns of later events, as Kafka's broker.
+    """A resumed node acts on its old state before it learns of later events, as a Kafka broker.
 
-    So a zombie may act as a coordinator before it learns that it no longer is one.
+    So a paused coordinator may still act after the resume, before it learns that it is replaced.
     """
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
@@ -179,7 +179,7 @@ def test_a_step_that_was_ready_waits_for_the_resume() -> None:
 
 
 def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> None:
-    """Timers and frames that it would have handled wait for the next resume, in the same order."""
+    """Due timers and waiting frames wait for the next resume, in the same order."""
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
     server = EchoServer(host)
@@ -204,7 +204,7 @@ def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> 
 
 
 def test_a_paused_host_can_be_killed() -> None:
-    """The kernel resets its connections, also those that the process had not accepted yet."""
+    """The kernel resets its connections, also those that the process has not accepted yet."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     calls = Calls(lab, client)
@@ -251,7 +251,7 @@ def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
 
 
 def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
-    """The cut is healed during the pause. A frame that it held waits like one of the pause."""
+    """The cut is healed during the pause: its held frames then wait as if they arrived just now."""
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
     seen: list[str] = []
@@ -283,7 +283,7 @@ def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
 
 @pytest.mark.parametrize("stopped", [SERVER, CLIENT])
 def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(stopped: str) -> None:
-    """The kernel ends the connection at once; a paused process learns it when it resumes."""
+    """The kernel ends the connection at once; a paused process learns of this at its resume."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     hosts = {SERVER: server.host, CLIENT: client}
@@ -300,5 +300,5 @@ def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(stopped: str) -> 
     lab.run_for(LATENCY_US)
     assert calls.connection.is_closed
     assert [what for _, _, what in calls.outcomes] == ["Disconnected"]
-    # A paused server loses the request that waited; a running one has served it before the reset.
+    # A paused server loses the waiting request; a running server has served it before the reset.
     assert len(server.served) == (0 if stopped == SERVER else 1)

@@ -62,7 +62,7 @@ def test_nodes_start_in_order_run_in_virtual_time_and_stop() -> None:
 
 
 def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
-    """After kill -9 the incarnation writes no row; the next one finds its appends."""
+    """After kill -9 the incarnation writes no row; the next incarnation finds its appends."""
     run = Run()
     appended_and_found: list[int] = []
 
@@ -129,7 +129,7 @@ class LastWords(FakeConsumer):
 def test_a_crashed_task_runs_no_cleanup_and_leaves_no_warning(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
-    """A killed process runs no `finally` block, so a member does not leave its group by one.
+    """A killed process runs no `finally` block, so a killed member cannot leave its group in one.
 
     Python runs the blocks when the run is over, and they write no row.
     """

@@ -38,7 +38,7 @@ LIKELY = 0.01
 """
 CRASH_US = 5 * SECOND_US
 REGISTERED_US = 60_000
-"""A starting broker sends its first heartbeat as a serving one within this time."""
+"""Within this time after its start a broker has registered, and begins its regular heartbeats."""
 
 
 def starts(seed: int, cluster: ClusterSpec | None = None) -> dict[str, int]:
@@ -48,7 +48,7 @@ def starts(seed: int, cluster: ClusterSpec | None = None) -> dict[str, int]:
 
 
 def test_brokers_start_evenly_within_a_heartbeat_and_clients_after_them() -> None:
-    """A node's timers begin with the node, so their phases are as uniform as its start."""
+    """A node's timers begin with the node, so their phases are as uniform as the node's start."""
     starts_by_seed = [starts(seed) for seed in SEEDS]
     ready_us = HEARTBEAT_US + READY_US
 

@@ -133,7 +133,7 @@ def test_patched_functions_are_restored_after_the_last_run() -> None:
 
 
 def test_all_drawing_functions_of_random_trip() -> None:
-    """The forbidden functions include those of `random` that draw or give its state.
+    """Among the forbidden functions are those of `random` that draw numbers or return its state.
 
     The names checked are a sample.
     """

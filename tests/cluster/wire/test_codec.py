@@ -4,7 +4,8 @@ kafka-python reads Kafka's own schemas and shares no code with the listener, the
 that speaks Kafka's protocol. Each field gets a value of its own, so that two fields of one width
 cannot be swapped unnoticed. `their_*` functions make or read messages of kafka-python; a *plain*
 message is one of dicts, lists and simple values. Below the version `reshaped_below` an API has
-other fields than our message: `lift` converts a request from them, `lower` an answer to them.
+other fields than our message: `lift` converts a request from those fields, `lower` an answer to
+them.
 """
 
 from collections.abc import Iterator
@@ -33,8 +34,8 @@ VERSIONS = [
 ]
 """Every offered version of every API.
 
-A Produce before v3 is read like a newer one, although its record formats are refused, because the
-answer must name its partitions.
+Also Produce before v3, whose record formats the broker refuses: it must read the request, because
+the answer names the request's partitions.
 """
 
 
@@ -117,7 +118,7 @@ def without_unused(fields: tuple[WireField, ...], plain: dict[str, Any]) -> dict
 
 
 def plain_of(value: object) -> Any:  # noqa: ANN401 (a field's value)
-    """Return a message of ours, or a part of one, as a plain one."""
+    """Return one of our messages, or a part of it, as a plain message."""
     if isinstance(value, msgspec.Struct):
         return {name: plain_of(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple | list):

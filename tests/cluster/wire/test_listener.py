@@ -149,7 +149,7 @@ def test_bytes_that_are_no_request_end_only_their_connection(
 ) -> None:
     """Bytes that are no request cause one row in the trace and one counted refusal.
 
-    Only their connection ends; another client does not notice.
+    Only the connection that they came on ends; another client does not notice.
     """
 
     async def story(cluster: ListeningCluster) -> None:
@@ -358,7 +358,7 @@ def test_hundreds_of_silent_connections_delay_no_client(tmp_path: Path) -> None:
 def test_crash_ends_connections_and_the_next_incarnation_listens_on_the_same_port(
     tmp_path: Path,
 ) -> None:
-    """Clients know a broker by its address, so its next incarnation must have the same port."""
+    """Clients know a broker by its address, so the next incarnation must have the same port."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()

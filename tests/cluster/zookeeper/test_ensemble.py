@@ -1,9 +1,9 @@
 """An ensemble on its hosts: order, lag, sessions and connections, under faults.
 
 ZK-... in brackets are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. The session timeout is 6 s and a
-tick 2 s; `run_ensemble(scenario, 3)` has three servers, without a number it has one. A witness is a
-second client, whose reads show the effects of the first one's session. An ephemeral node is deleted
-when the session that created it ends.
+tick 2 s. `run_ensemble(scenario, 3)` has three servers, `run_ensemble(scenario)` has one. A witness
+is a second client, whose reads show the effects of the first client's session. An ephemeral node is
+deleted when the session that created it ends.
 """
 
 import pytest
@@ -84,8 +84,8 @@ def test_requests_of_a_session_are_carried_out_in_the_order_sent() -> None:
 def test_read_of_a_lagging_follower_shows_its_applied_writes() -> None:
     """A read may lag behind the leader; between two clients there is no guarantee (ZK-03, ZK-05).
 
-    A server answers its client after applying the write itself. So the leader's client has its
-    answer long before the follower applies the write and its client can read it (ZK-02).
+    A server answers the writer after applying the write itself (ZK-02). So a client of the leader
+    has the answer long before a client of the follower can read the write.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -154,7 +154,7 @@ def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
     """A server that has applied fewer transactions than the client has seen refuses it (ZK-05).
 
     The client is moved between the leader and a follower that lags by 1.5 s. The number of children
-    that it reads never decreases, and in some seeds the follower refuses it.
+    that the client reads never decreases, and in some seeds the follower refuses the client.
     """
     lag_us = SECOND * 3 // 2
     refused = 0
@@ -391,8 +391,8 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
 def test_answered_write_survives_the_power_loss_of_its_leader(seed: int) -> None:
     """A write is committed when a majority has logged it (ZK-02).
 
-    The leader loses its power in the middle of twenty writes. Every server then shows at least the
-    answered ones.
+    The leader loses power in the middle of twenty writes. After its restart every server shows at
+    least the writes that were answered.
     """
 
     async def scenario(lab: EnsembleRun) -> None:

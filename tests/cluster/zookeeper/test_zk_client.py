@@ -79,7 +79,7 @@ def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
 def test_listeners_run_one_after_the_other_and_an_exception_is_dropped() -> None:
     """One ZkEventThread runs all listeners one after the other (ZK-21).
 
-    The first listener fails after a second; the second one runs all the same.
+    The first listener fails after 1 s; the other listener runs all the same.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -135,7 +135,7 @@ def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
     """The retry may run in the next session, and delete the claim of another (ZK-23, ZK-74).
 
     1. `late` owns a node and is cut off; its delete waits for a connection.
-    2. Its session ends, so that its node is removed, and `other` creates the same path.
+    2. The session of `late` ends, which removes the node, and `other` creates the same path.
     3. After the healing `late` gets a new session and sends its delete, which removes the node of
        `other`.
     """
@@ -189,7 +189,7 @@ def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
 
 
 def test_write_creates_the_znode_and_its_parents() -> None:
-    """A write sets the data; if the node is missing, it creates the node with its parents.
+    """A write sets the data of a znode; it creates the znode and its parents if they are missing.
 
     (ZOOKEEPER_CONSUMER 7, R3)
     """

@@ -1,10 +1,11 @@
-"""Switch `commits_apply_on_append`, one of those that turn the Scala coordinator into the Java one.
+"""Switch `commits_apply_on_append`: commits as in Kafka's Java coordinator.
 
-The Java coordinator applies a commit when it is appended, before the high watermark passes it. Its
-state has two values of an offset: the one written last, and the one below the high watermark.
-`h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends`, a commit is in the
-log, above the high watermark, until `h.commit_everything` moves it. Kafka's behaviour is in
-docs/kafka/BEHAVIOUR.md 2.7, 2.8 and 5.3, and its cases RT-3 and RT-4.
+Our coordinator is Kafka's Scala one, unless switches replace parts of its behaviour. The Java
+coordinator applies a commit at the append, before the high watermark passes the commit. Its state
+has two values of an offset: the value written last, and the value below the high watermark. `h` is
+a CoordinatorHarness: a coordinator with a log. While `h.holds_appends`, a commit is in the log,
+above the high watermark, until `h.commit_everything` moves the high watermark. Kafka's behaviour is
+in docs/kafka/BEHAVIOUR.md 2.7, 2.8 and 5.3, with the cases RT-3 and RT-4.
 """
 
 from protocol.config import BrokerConfig, JavaSwitches

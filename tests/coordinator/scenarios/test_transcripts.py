@@ -68,9 +68,9 @@ def test_story_with_another_result_fails_and_its_text_is_rewritten(
 
 
 def test_given_step_prints_the_state_alone(differing_file: StoryFile) -> None:
-    """`given` precedes commands that only lead to a state.
+    """The commands behind `given` only lead to a state.
 
-    Its output is the state that they have led to; the output of each command is left out.
+    The output of the step is this state; the output of each command is left out.
     """
     _, second = differing_file.stories
     player = new_player(differing_file)

@@ -1,7 +1,7 @@
 """A load of a compacted log gives the groups that a load of the whole log gives.
 
-The whole log has every batch. The cleaner removes records of which the log has a newer one with the
-same key, and tombstones a while after they were cleaned for the first time.
+The whole log has every batch. The cleaner removes a record if the log has a newer record with the
+same key, and a tombstone some time after its first cleaning.
 """
 
 import pytest

@@ -154,7 +154,7 @@ def test_load_gives_every_member_a_full_session() -> None:
 
 
 def test_load_of_a_tombstone_removes_the_earlier_records_of_its_key() -> None:
-    """The key is an offset or a group; a deleted group may hold offsets later.
+    """The key is that of an offset or of a group; a deleted group may have offsets later.
 
     MM-13: load: tombstone of one partition
     MM-19: load: group and its tombstone

@@ -148,7 +148,7 @@ def test_as_many_tombstones_as_groups_leave_none() -> None:
 def test_group_that_is_written_after_its_tombstone_exists() -> None:
     """The last record of the group's key counts.
 
-    Its offsets have keys of their own, so the group's tombstone does not delete them.
+    The offsets have keys of their own, so the group's tombstone does not delete them.
     """
     commit = Record(
         encode_offset_commit_key(GROUP, TopicPartition("foo", 0)),

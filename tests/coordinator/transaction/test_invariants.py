@@ -1,8 +1,8 @@
 """Each invariant check of transactional ids finds its kind of damage and names it.
 
 Each function with a leading underscore damages the state of a coordinator in one way. `h` is a
-TransactionHarness: a transaction coordinator with a log and timers. `h.init()` gives the id TX a
-producer, and `h.add_offsets(0)` begins its transaction.
+TransactionHarness: a transaction coordinator with a log and timers. `h.init()` gives the
+transactional id TX a producer, and `h.add_offsets(0)` begins a transaction of this producer.
 """
 
 from collections.abc import Callable

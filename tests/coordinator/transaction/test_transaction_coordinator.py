@@ -212,7 +212,7 @@ def test_step_of_a_lost_tenure_is_answered_and_changes_nothing() -> None:
 
 
 def test_partition_that_has_moved_away_is_no_longer_served() -> None:
-    """A step in progress gets the same error, whatever the outcome of its append."""
+    """An EndTxn in progress gets NOT_COORDINATOR, too, whatever the outcome of its append."""
     for outcome in (NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         h = ongoing()
         h.holds_appends = True

@@ -91,7 +91,7 @@ def test_batches_are_read_up_to_a_truncated_one() -> None:
     """Kafka reads a fetch response like this: its last batch may be truncated."""
     whole = b"".join(recorded.data for recorded in RECORDED)
     assert len(decode_batches(whole)) == len(RECORDED)
-    # Within the last batch: its last byte, its magic, its header, its records.
+    # The last batch lacks its last byte, some bytes, or all bytes but the first.
     for cut in (1, 11, 17, 60, len(RECORDED[-1].data) - 1):
         assert len(decode_batches(whole[: len(whole) - cut])) == len(RECORDED) - 1
     assert decode_batches(b"") == ()

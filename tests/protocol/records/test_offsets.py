@@ -293,9 +293,9 @@ def test_group_value_of_an_empty_group_has_neither_protocol_nor_leader() -> None
 def test_group_value_of_every_version_is_read(
     data: bytes, rebalance_timeout_ms: int, timestamp_ms: int, instance_id: str | None
 ) -> None:
-    """The body of each version has its own fields, and a newer one also tagged fields.
+    """Each version's body has fields of its own, and that of version 4 also tagged fields.
 
-    Version 3 is missing here: a test above writes it and reads it back.
+    Version 3 is missing here: a test above writes and reads it.
     MM-61: group record of version 4 is read.
     MM-64: group record with unknown tagged fields.
     """

@@ -62,7 +62,7 @@ def test_every_broker_samples_every_ten_seconds() -> None:
 
 
 def test_gauges_count_the_group_at_its_coordinator() -> None:
-    """After the failover the broker that loaded the group counts it, with its offsets."""
+    """At first the first coordinator counts the group, after the failover the next coordinator."""
     run = crash()
     before = first_group_row(run, TraceKind.ASSIGNMENT_STORED).node
     after = first_group_row(run, TraceKind.GROUP_LOADED).node
@@ -76,7 +76,7 @@ def test_gauges_count_the_group_at_its_coordinator() -> None:
         for size in ("NumDelayedOperations", "PurgatorySize"):
             assert sample[f"Heartbeat.{size}"] == 12
             assert sample[f"Rebalance.{size}"] == 0
-    assert samples(run, after)[0]["NumGroups"] == 0
+    assert samples(run, after)[0]["NumGroups"] == 0  # before the failover
     assert sum(sample["NumGroupsDead"] for sample in samples(run, after)) == 0
 
 

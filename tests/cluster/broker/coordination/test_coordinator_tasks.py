@@ -208,9 +208,8 @@ def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
 def test_load_delays_the_next_one_by_its_own_cost() -> None:
     """Ten times the cost delays the next load ten times as long, even if that load has no record.
 
-    One rate is the Java coordinator's (docs/kafka, MEASURED_FAILOVER load-rate), the other a tenth
-    of it. 20,000 records at 1,200 ns take 24 ms. Partitions 2 and 0 are empty, so 0 waits no longer
-    than 2.
+    1,200 ns per record is the Java coordinator's cost (docs/kafka, MEASURED_FAILOVER load-rate), so
+    20,000 records take 24 ms. Partitions 2 and 0 are empty, so 0 waits no longer than 2.
     """
     waits = []
     for load_ns_per_record in (1_200, 12_000):

@@ -28,7 +28,7 @@ FOLLOWERS = [broker_id for broker_id in range(3) if broker_id != COORDINATOR]
 
 
 def test_commit_is_acknowledged_when_the_high_watermark_passed_it() -> None:
-    """The rows of an append have its epoch, and its ISR at the acknowledgement (BEHAVIOUR 5.3)."""
+    """An append traces its leader epoch at its start, and the ISR at its end (BEHAVIOUR 5.3)."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.commit(COORDINATOR, GROUP, 7)

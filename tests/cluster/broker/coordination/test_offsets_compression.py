@@ -30,7 +30,7 @@ NEXT = BrokerId((COORDINATOR + 1) % 3)
 
 @pytest.mark.parametrize("codec", list(CompressionType))
 def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: CompressionType) -> None:
-    """The next coordinator reads the records of the last one, those that were cleaned included.
+    """The next coordinator loads the first one's records from a log that was cleaned.
 
     Two groups share the partition: GROUP has a member with an assignment, OTHER commits offsets.
     """

@@ -1,7 +1,7 @@
 """Appends that wait for the high watermark, and timers with keys.
 
-`park` makes an append wait until the high watermark has reached an offset; `check` completes those
-that need not wait any more, and the partition's owner calls it when something has changed.
+`park` makes an append wait until the high watermark has reached an offset. `check` completes the
+appends that need not wait any more; the partition's owner calls `check` after a change.
 """
 
 import pytest
@@ -93,7 +93,7 @@ def test_lost_leadership_ends_every_delayed_operation() -> None:
 
 
 def test_timer_with_the_same_key_replaces_the_pending_one() -> None:
-    """A member's heartbeat extends its session by setting its timer again."""
+    """A heartbeat extends a member's session by setting the session's timer again."""
     lab = HostLab()
     fired: list[tuple[int, str]] = []
     timers = KeyedTimers(lab.host("a"), lambda key: fired.append((lab.loop.now_us(), key)))

@@ -155,8 +155,8 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
 def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
     """A proposal without an answer counts as no change.
 
-    Of six partitions, orders and __consumer_offsets with three each, broker 0 leads two. One of
-    them, orders-0, lacks broker 2 in its ISR.
+    Broker 0 has six partitions, three of orders and three of __consumer_offsets, and leads two. In
+    the second cluster one of these two, orders-0, loses broker 2 from its ISR.
     """
     cluster = LossyCluster(metrics_interval_us=1_000_000)
     cluster.lab.lose = cluster.lose_alter_partition

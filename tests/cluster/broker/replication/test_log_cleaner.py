@@ -1,4 +1,4 @@
-"""The log cleaner on real brokers: its results, their readers, and its intervals.
+"""The log cleaner on real brokers: the remaining records, their readers, the cleaner's intervals.
 
 `lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks. The cleaner
 looks for dirty logs every log.cleaner.backoff.ms, and never cleans the active segment.
@@ -58,7 +58,7 @@ def compacted(config: BrokerConfig | None = None, **more: object) -> ClusterSpec
 
 
 async def commit(lab: BrokerLab, count: int, *, at: int = COORDINATOR) -> None:
-    """Commit the offsets 1 to `count` of one partition, one after the other."""
+    """Commit the offsets 1 to `count` of orders-0, each in a request of its own."""
     for offset in range(1, count + 1):
         answer = await lab.client.commit(at, GROUP, offset)
         assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE

@@ -133,7 +133,7 @@ def test_logs_are_not_flushed_by_time_unless_the_scheduler_is_on() -> None:
 
 
 def test_scheduler_flushes_logs_whose_last_flush_is_older_than_the_interval() -> None:
-    """Kafka's kafka-log-flusher runs first after 30 s, then at its own interval of 2 s here.
+    """Kafka's kafka-log-flusher first runs after 30 s, then at its interval, which is 2 s here.
 
     At 30 s the interval of payments, 1 s, is over. That of orders, 40 s, is over at 40 s.
     """

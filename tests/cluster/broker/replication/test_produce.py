@@ -273,7 +273,7 @@ def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
 
 
 def test_repeated_append_completes_with_the_first_one() -> None:
-    """A duplicate waits for the offset of its first append, so it may complete before others.
+    """A duplicate waits for the offset of its first append, so it may overtake a later append.
 
     The follower fetches from offset 1: it has the first record, and not the second.
     """

@@ -1,8 +1,9 @@
 """A leader that skips quiet partitions answers and counts like one that reads everything.
 
-A partition is quiet for a follower if its last Fetch found nothing new, and nothing has changed
-since. `QuietFetches` remembers quiet partitions; `NeverQuiet`, the reference, remembers none. A, B
-and C are the brokers: A leads, B and C follow. A parked Fetch waits for new records.
+A partition is quiet for a follower if the follower's last Fetch found nothing new there, and
+nothing has changed since. `QuietFetches` remembers quiet partitions; `NeverQuiet`, the reference,
+remembers none. A, B and C are the brokers: A leads, B and C follow. A parked Fetch waits for new
+records.
 """
 
 import random
@@ -147,8 +148,8 @@ class Follower:
     def request(self, leader: Leader) -> FetchRequest:
         """Return a Fetch from the follower's log ends.
 
-        Unchanged positions are the same object as in the last Fetch, as a real follower sends them:
-        QuietFetches compares the objects first.
+        If no position has changed, the Fetch has the same FetchTopic object as the last one, as a
+        real follower's has: QuietFetches compares objects before their values.
         """
         positions = []
         for index, end in self.ends.items():
@@ -192,7 +193,7 @@ def fetch_again(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -
 
 
 def fetch(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None:
-    """Send a Fetch to both leaders; park it if they would let it wait."""
+    """Send a Fetch to both leaders; park the Fetch if the leaders let it wait."""
     request = follower.request(quiet)
     reads: tuple[FetchRead, FetchRead] = (
         quiet.reader.read(request, now_us),

@@ -116,8 +116,8 @@ def test_high_watermark_checkpoint_beyond_the_log_end_is_lowered() -> None:
         assert len(disk.log(P0)) == 0
         await lab.seconds(6)
         content = disk.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT) or b""
-        # The high watermark is lowered to the log's end, 0. The restarted broker cannot register
-        # before its old session ends, so that it has not followed a leader yet.
+        # The high watermark is lowered to the log's end, 0. The restarted broker has not followed a
+        # leader yet: it cannot register before its old session ends.
         assert decode_offset_checkpoint(content)[P0] == 0
         await lab.until(lambda status: status.partitions[P0].leader == 1)
         await lab.until(lambda status: set(status.partitions[P0].isr) == ALL)

@@ -1,8 +1,8 @@
 """A follower's fetch loop after an error: the partitions that wait, and those that do not.
 
-One loop fetches all partitions that the follower has from one source, with one request at a time.
-The source is the broker that leads the partitions. A Fetch without new records waits at the source
-for up to 500 ms (a long poll); an error is answered at once.
+A follower has one loop for each source, a broker that leads partitions of the follower. The loop
+fetches all these partitions with one request at a time. A Fetch without new records waits at the
+source for up to 500 ms (a long poll); an error is answered at once.
 """
 
 from collections.abc import Iterator

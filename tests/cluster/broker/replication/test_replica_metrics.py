@@ -46,7 +46,7 @@ def partition(index: int, *isr: int, leader: int = ME, checks: bool = True) -> P
 
 @pytest.mark.parametrize("checks", [True, False])
 def test_partition_that_lacks_replicas_is_counted_by_its_leader_only(checks: bool) -> None:
-    """If its followers counted it, too, a partition would count three times.
+    """If the followers counted it, too, the sum over all brokers would count it several times.
 
     The guard `min_insync_check` makes no difference.
     """

@@ -203,7 +203,7 @@ def test_offset_of_a_group_without_members_is_deleted() -> None:
 
 
 def test_offsets_of_a_group_without_members_are_set_and_survive_a_load() -> None:
-    """A commit without a generation, as of Kafka's tool, also creates a group.
+    """An administrator's commit, which has no generation, also creates a group.
 
     The coordinator then shuts down, so another broker answers from the log that it has loaded.
     """
@@ -236,7 +236,7 @@ def test_offsets_of_a_group_with_members_are_refused_by_its_coordinator() -> Non
 
 
 def test_request_is_repeated_after_the_death_of_the_coordinator() -> None:
-    """The next coordinator answers it, once it has loaded the group."""
+    """The next coordinator answers the request once it has loaded the group."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)

@@ -136,7 +136,7 @@ def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> 
 
 
 def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabMaker) -> None:
-    """A loading broker is asked until the timeout; the groups that it lists by then count.
+    """A loading broker is asked until the timeout; the result has the groups of its answers.
 
     A group that two brokers list appears twice, so that a split brain is visible.
     """

@@ -63,10 +63,10 @@ def test_leader_move_fences_no_broker_and_loses_no_record() -> None:
 
 
 def test_second_leader_move_before_the_first_is_known_succeeds() -> None:
-    """Metadata reaches the brokers a second late, so none knows the first move at the second.
+    """Metadata reaches the brokers 1 s late, so no broker knows the first move during the second.
 
-    The second call reads the replicas, still 0, 1, 2, from such a broker, and sends its move all
-    the same.
+    The second call therefore reads that broker 0 is still the preferred leader, and sends its move
+    all the same.
     """
 
     async def story(lab: BrokerLab) -> tuple[int, tuple[BrokerId, ...]]:

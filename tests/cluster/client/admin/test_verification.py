@@ -53,7 +53,7 @@ def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: 
 
 
 def test_named_partitions_are_fetched_by_name(make_lab: LabMaker) -> None:
-    """A caller may name the partitions; then the request names them, too."""
+    """If the caller names the partitions, the request names them, too."""
     lab = make_lab(2)
     lab.coordinator = 1
     host = lab.client_host("admin-0")
@@ -109,7 +109,7 @@ def test_committed_offsets_without_authorization_are_an_error_at_once(make_lab: 
 
 
 def test_committed_offsets_can_be_requested_twice_on_one_host(make_lab: LabMaker) -> None:
-    """Each call closes its connections, because the runtime has one host `admin-0` for all.
+    """Each call closes its connections, because the runtime has one host `admin-0` for all calls.
 
     For the next 400 s no task of the host fails.
     """

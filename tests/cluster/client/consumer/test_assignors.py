@@ -54,7 +54,7 @@ def test_range_with_mixed_subscriptions_assigns_each_topic_to_its_subscribers() 
 
 
 def test_static_members_keep_their_range_when_member_ids_change() -> None:
-    """Static members are sorted first, by instance id: a restarted one gets the same partitions.
+    """Static members are sorted first, by instance id: a restart leaves their partitions the same.
 
     The first static member restarts: its member id changes from z to b, its instance id stays i1.
     """

@@ -216,9 +216,9 @@ def test_records_count_as_processed_after_the_processing_time(make_lab: LabMaker
 
 
 def test_processing_time_counts_from_the_poll_that_returned_the_records(make_lab: LabMaker) -> None:
-    """One poll returns the records of both partitions, which are processed one after the other.
+    """One poll returns ten records of each of two partitions, and each record takes 10 ms.
 
-    Work of the second partition therefore counts from the poll on: 2 * 10 * 10 ms.
+    The second partition is processed after the first, so its `work_us` has both: 2 * 10 * 10 ms.
     """
     lab = make_lab(1, partitions=2)
     lab.high_watermark = 10

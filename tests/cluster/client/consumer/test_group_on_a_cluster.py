@@ -109,7 +109,7 @@ def test_every_member_notices_the_killed_coordinator_within_tens_of_ms(kill: Sto
 
 
 def test_killed_coordinator_is_named_until_it_is_fenced(kill: Story) -> None:
-    """Until then every broker's metadata names it, so every lookup is answered with it."""
+    """Until the fencing every broker's metadata, and so every lookup's answer, names the broker."""
     (fenced,) = kill.since_hit("broker_fenced")
     stale = [row for row in kill.since_hit("coordinator_found") if row.time_us < fenced.time_us]
     assert {row.peer for row in stale} == {fenced.peer}

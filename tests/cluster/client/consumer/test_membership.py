@@ -275,9 +275,9 @@ def test_leader_without_metadata_waits_for_it_before_it_assigns(make_lab: LabMak
 
 
 def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabMaker) -> None:
-    """The leader rejoins when the number of partitions differs from that of its last assignment.
+    """The group's leader rejoins when the number of partitions is not that of its last assignment.
 
-    It refreshes its metadata every second here (CL-13, BEHAVIOUR 7.7).
+    Here it refreshes its metadata every second (CL-13, BEHAVIOUR 7.7).
     """
     lab = make_lab(1)
     config = ConsumerConfig(
@@ -342,7 +342,7 @@ def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMake
 
 
 def test_closing_a_static_member_sends_no_leave_group(make_lab: LabMaker) -> None:
-    """A static member may return before its session ends, and get its partitions again (CL-09)."""
+    """A static member that returns before its session ends gets its partitions again (CL-09)."""
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", group_instance_id="i"

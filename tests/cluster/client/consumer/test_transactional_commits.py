@@ -163,7 +163,7 @@ def test_refused_commit_aborts_the_transaction(make_lab: LabMaker, code: ErrorCo
 def test_commit_without_an_answer_in_time_aborts_the_transaction(make_lab: LabMaker) -> None:
     """A member does not repeat a commit for longer than transaction.timeout.ms, here 3 s.
 
-    The transaction's coordinator would abort it then.
+    After this time the transaction coordinator would abort the transaction itself.
     """
     lab = make_lab(1)
     loading = txn_commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

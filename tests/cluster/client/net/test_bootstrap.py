@@ -25,7 +25,7 @@ def only(*servers: str) -> ConsumerConfig:
 
 @pytest.mark.parametrize("server", ["broker-1", "broker-1:9092"])
 def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str) -> None:
-    """Kafka's consumer looks its coordinator up before it knows any broker but those of the list.
+    """Kafka's consumer looks up its coordinator while it knows only the bootstrap servers.
 
     So a member that joins while the network is split gets the coordinator of its bootstrap
     server's side.
@@ -61,10 +61,10 @@ def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> N
 def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     make_lab: LabMaker,
 ) -> None:
-    """Kafka's client opens the connection for telemetry, and then only lookups use it.
+    """Kafka's client opens this connection for telemetry; afterwards only lookups use it.
 
-    Without it the member would have only the connection to the leader that it fetches from, and
-    each lookup would wait behind the parked Fetch, for up to fetch.max.wait.ms.
+    Without it the member would have only the connection to the leader that it fetches from. Each
+    lookup would wait there behind the parked Fetch, for up to fetch.max.wait.ms.
     """
     lab = make_lab(3)
     lab.leader = 1
@@ -86,8 +86,8 @@ def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     assert found.time_us - doubt.time_us < MS
 
 
-def test_client_whose_bootstrap_servers_are_down_joins_when_one_returns(make_lab: LabMaker) -> None:
-    """The client knows no other broker, so it sends nothing until its server is up again."""
+def test_client_whose_bootstrap_server_is_down_joins_when_it_returns(make_lab: LabMaker) -> None:
+    """The client knows no other broker, so it sends nothing until this one is up again."""
     lab = make_lab(3)
     lab.brokers[1].host.crash()
     node = lab.consumer(only("broker-1:9092"))

@@ -1,6 +1,6 @@
-"""The assignment that one consumer computes from its own view, what it has read of its group.
+"""The assignment that a consumer computes from its view: the data of its group that it has read.
 
-A member has threads, one for each stream of a topic that it consumes; here mostly one. Docstrings
+A member has one thread for each stream of a topic that it consumes; here mostly one. Docstrings
 quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids, such as ZK-51.
 """
 

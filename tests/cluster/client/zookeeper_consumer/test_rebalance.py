@@ -126,13 +126,13 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
 def test_failed_attempt_adds_the_reads_of_the_formula(seed: int) -> None:
     """A failed attempt adds C + T + 2B + 6 + a reads + 1 per conflict (section 13).
 
-    Of its a creates those without a conflict are undone by as many deletes: a consumer that waits
-    for a slow owner deletes its own fresh claims (ZK-49).
+    Of the a claims of the attempt, those without a conflict are undone, by one delete each: a
+    consumer that waits for a slow owner deletes its own fresh claims (ZK-49).
     """
 
     async def scenario(lab: GroupLab) -> None:
         lab.joined_us = lab.runtime.now_us()
-        # The newcomer's share is member 2's, which releases it one partition after the other.
+        # The newcomer's share belongs to member 2, which is slow to release it.
         await lab.rule(Slow(delay_us=SECOND // 100), [member_name(2)], lab.servers)
         await lab.runtime.start_node(member_name(3))
         await lab.runtime.sleep(SECOND)
@@ -256,7 +256,7 @@ def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
         await lab.rule(Clog(), [member_name(0)], lab.servers, apis=("Delete", "SetData"))
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(3 * SECOND)
-        # The owner's pings wait behind its deletes; by a new connection it keeps its session.
+        # The owner's pings wait behind its deletes, so it needs a new connection for its session.
         for _ in range(4):
             await lab.runtime.sleep(2 * SECOND)
         gave_up.extend((row.time_us, detail_of(row)) for row in lab.of(TraceKind.ZOOKEEPER_GAVE_UP))
@@ -269,7 +269,7 @@ def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
     ((at_us, detail),) = gave_up
     assert detail == {"attempts": 4, "during": "starting"}
     assert 8 * SECOND <= at_us - lab.joined_us <= 9 * SECOND
-    # The program closed its connector, and started another one a second later.
+    # Two consumer ids: the program closed its connector, and started another a second later.
     started = {
         row.member for row in lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, node=member_name(1))
     }
@@ -461,8 +461,8 @@ def test_each_member_claims_in_another_order() -> None:
 def test_automatic_commit_does_not_wait_for_a_rebalance() -> None:
     """`rebalanceLock` serialises rebalances and shutdown; auto-commit does not take it (ZK-32).
 
-    The registry is replaced only by a successful attempt and emptied by the release (ZK-33): what
-    the member believes it owns is committed for as long as its release is under way.
+    The registry is replaced only by a successful attempt and emptied by the release (ZK-33). So
+    auto-commit goes on with the partitions in the registry until the release is complete.
     """
     config = ZooKeeperConsumerConfig(
         auto_commit_interval_ms=1_000, offsets_storage="kafka", dual_commit_enabled=False

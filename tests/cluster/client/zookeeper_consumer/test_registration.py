@@ -5,7 +5,7 @@ consumers, T of topics. A rebalance attempt has the steps R0 to R11: R3 stops th
 claims partitions, each by an ephemeral node under `owners`. A *visitor* is a client of ZooKeeper
 that is no consumer. `GroupLab(2, 4)` is a group `g` of two members and a topic `t0` of four
 partitions, on one ZooKeeper server; `late_from=1` leaves the start of member 1 to the test.
-`lab.joined_us` and `lab.settled_us` are notes of the scenario. Sessions end after 6 s.
+`lab.joined_us` and `lab.settled_us` are times that a scenario notes. Sessions end after 6 s.
 """
 
 import json
@@ -77,9 +77,10 @@ def test_start_registers_then_subscribes_then_rebalances() -> None:
 
 
 def test_registration_of_another_session_fails_the_start_and_the_program_starts_again() -> None:
-    """On NodeExists it compares `ephemeralOwner` with its own session (ZK-36).
+    """On NodeExists a starting member compares `ephemeralOwner` with its own session (ZK-36).
 
-    It fails if another's: a killed consumer with a fixed id cannot start before its session ends.
+    If the node is another session's, the start fails. So a consumer that is killed and has a fixed
+    id cannot start again before its old session ends.
     """
 
     async def scenario(lab: GroupLab) -> None:

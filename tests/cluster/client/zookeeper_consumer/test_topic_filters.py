@@ -82,8 +82,8 @@ def test_members_with_a_filter_read_the_matching_topics(
 def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registration() -> None:
     """Standing watches: C x (2 + T), and two on `/brokers/topics` of each member, as on `ids`.
 
-    An attempt reads its own registration twice and each member's once, and each time it also reads
-    the list of all topics: 2 + C reads more. C is the number of members, T of topics.
+    An attempt reads the registration of its own member twice, and that of each member once. Each of
+    these 2 + C times it also reads the list of all topics. C is the number of members, T of topics.
     """
     members = 3
 
