@@ -240,6 +240,7 @@ class WireListener:
         peers = reset.peers_of(host.name)
         names = tuple((client, number) for client, number in self._named if client in peers)
         for client, number in names:
+            # Removed before its end: `closed` then sends the broker no CloseFrame.
             connection = self._named.pop((client, number))
             if self._links is not None:
                 close_frame = self._close_frame((client, number), by_client=False)
@@ -417,7 +418,7 @@ class WireListener:
         server = await self._loop.create_server(
             self._new_connection, sock=self._sock, backlog=BACKLOG
         )
-        if self._is_stopped:
+        if self._is_stopped:  # `stop` was called before there was a server to close
             server.close()
         self._server = server
 

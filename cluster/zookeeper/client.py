@@ -229,6 +229,7 @@ class ZooKeeperHandle:
         queued, self._queued = self._queued, []
         for packet in queued:
             self._send(packet)
+        # Last: a request that `on_state` causes is sent at once, and must not overtake the queue.
         self._enter(KeeperState.SYNC_CONNECTED)
         self._schedule()
 

@@ -86,6 +86,7 @@ class Following:
             self.has_failed = True
             return
         self.epoch = response.epoch
+        # On the disk before the answer, so that the promise survives a restart.
         self._log.accept_epoch(response.epoch)
         ack = AckEpochRequest(
             current_epoch=self._log.current_epoch, epoch_ends=self._log.epoch_ends()
@@ -104,6 +105,11 @@ class Following:
         self._log.truncate(response.keep_zxid)
         for txn in response.txns:
             self._log.append(txn)
+        # Last, because a log of a later epoch counts as newer, whatever its length. If the epoch
+        # were entered first:
+        # 1. This server dies before it has written the whole history.
+        # 2. In the next election its incomplete log counts as the newest.
+        # 3. The server leads, and removes committed transactions from the other logs.
         self._log.enter_epoch(self.epoch)
         self._ask(AckNewLeaderRequest(), result)
         # Tells the leader where this log ends, because the leader counts the logs that have a

@@ -248,6 +248,7 @@ class Leading:
                 return
             accepted = [learner.accepted_epoch for learner in self._learners.values()]
             self._epoch = max((self._log.accepted_epoch, *accepted)) + 1
+            # On the disk before it is sent: after a restart this server must not choose it again.
             self._log.accept_epoch(self._epoch)
             self._last_zxid = first_zxid(self._epoch)
         for learner in self._learners.values():

@@ -140,6 +140,7 @@ class ProducerNode:
         )
         self._buffered += 1
         queue = self._queues.setdefault(partition, deque())
+        # A batch that was sent before (attempts > 0) must not change: the log may have it already.
         if queue and queue[-1].attempts == 0 and len(queue[-1].records) < BATCH_RECORDS_MAX:
             queue[-1].records.append(record)
             return
