@@ -64,7 +64,7 @@ class Reporter:
         sys.stdout.flush()
 
     def failed(self, action: str, error: BaseException | object) -> None:
-        """Write an error of the client library during `action`: its type and its text."""
+        """Write an error of the client library during `action`: the error's type and text."""
         self.write("error", during=action, error=type(error).__name__, message=str(error))
 
 
@@ -306,7 +306,7 @@ def _produce(client: Client, options: Options, reporter: Reporter) -> int:
     """Produce until a signal, or until `options.count` records; return the exit code.
 
     Record `number` is due `number / rate` seconds after the beginning, so a late record does not
-    delay the ones after it.
+    delay later records.
     """
     stop = Stop()
     acknowledged = Acknowledged(reporter)

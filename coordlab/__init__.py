@@ -1,7 +1,7 @@
 """The command line and the wiring of everything.
 
-Reading order: `cli` (the list of commands), `program` (its name, exit codes), `options` and
-`parameters` (options and types that several commands share), `standing_options` (options of the
+Reading order: `cli` (the list of commands), `program` (the program's name, exit codes), `options`
+and `parameters` (options and types that several commands share), `standing_options` (options of the
 commands for a standing cluster), `commands` (one module or folder per command), `views` (output
 that several commands share) and `console`; `analysis` (Spark, pages), `report_facts` and
 `settings_facts` (facts for the pages of a run), `seed_names`, `junit`, `schedules`, `signals`,

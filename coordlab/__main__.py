@@ -14,8 +14,8 @@ def main() -> None:
     try:
         code = run_cli(sys.argv[1:])
     except KeyboardInterrupt:
-        # `run_cli` handles Ctrl-C itself. This one came while it printed an error: the reader of
-        # the output has gone away (see `output`).
+        # `run_cli` handles Ctrl-C itself. This interrupt came while `run_cli` printed an error: the
+        # reader of the output has gone away (see `output`).
         code = EXIT_INTERRUPTED
     sys.exit(output.conclude(code))
 

@@ -139,7 +139,10 @@ def analyse_if_needed(
 
 
 def _summary(run: Path) -> RunSummary:
-    """Return the summary that an analysis has just written. Raises: NotAnalysed if it has not."""
+    """Return the summary that an analysis has just written.
+
+    Raises: NotAnalysed if there is no summary.
+    """
     summary = read_summary(run)
     if summary is None:
         raise NotAnalysed(f"{run} has no summary of its tables, though it was analysed")
@@ -158,7 +161,7 @@ COMPARISON_FILE = "comparison.html"
 def write_run_report(console: Console, past: PastRun, *, output: Path | None = None) -> Path:
     """Write the report of an analysed run, with a progress line; return the path of the page.
 
-    Raises: NotAnalysed; OSError if it cannot be written.
+    Raises: NotAnalysed; OSError if the page cannot be written.
     """
     from pipeline.report.build import build_report  # noqa: PLC0415 - imports Altair
 

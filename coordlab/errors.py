@@ -25,7 +25,7 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
 
 
 def print_error(error: Exception) -> int:
-    """Print an error that ended a command on standard error, and return the exit code.
+    """Print on standard error the error that ended a command, and return the exit code.
 
     Call this in the `except` block: for an error of coordlab itself it prints the traceback.
     """

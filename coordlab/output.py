@@ -6,7 +6,7 @@ middle of a print, and leave a broken cluster. Instead of this:
 
 1. The module interrupts the command as Ctrl-C does; a run then heals its faults and stops its
    cluster.
-2. It drops everything that the command still prints.
+2. The module drops everything that the command still prints.
 3. The process ends with EXIT_OUTPUT_CLOSED.
 """
 

@@ -1,8 +1,8 @@
 """Options and errors of the commands that ask a standing cluster: inject, heal, status, down.
 
 A standing cluster is one that `coordlab up` keeps running. Its process answers the requests of
-these commands; it refuses one that cannot be carried out. These commands import neither the runner
-nor a runtime, so that they start fast: a person watches the cluster while typing them.
+these commands, and refuses a request that cannot be carried out. These commands import neither the
+runner nor a runtime, so that they start fast: a person watches the cluster while typing them.
 """
 
 import functools

@@ -78,7 +78,7 @@ def build(target: Path = BUILD) -> None:
 
 
 def _translate(c_folder: Path, cache: Path) -> list[Path]:
-    """Write the C of the hot modules, and return its files.
+    """Write the C code of the hot modules, and return the files.
 
     mypyc runs in a process of its own, because it exits on an error.
     """
@@ -126,7 +126,7 @@ def _compile_c(sources: Iterable[Path], c_folder: Path, target: Path) -> None:
 
 
 def _run(command: tuple[str, ...]) -> None:
-    """Run a command. Raises: CannotCompile with the last lines of its output if it fails."""
+    """Run a command. Raises: CannotCompile with the last lines of output if the command fails."""
     done = subprocess.run(command, cwd=PACKAGE_ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last_lines = (done.stdout + done.stderr).strip().splitlines()[-20:]

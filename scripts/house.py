@@ -92,7 +92,7 @@ def table(house: House) -> Iterator[tuple[str, str]]:
     yield "lines of product", f"{house.product_lines:,}"
     yield "lines of tests", f"{house.test_lines:,}"
     yield "cause phrases parsed outside the coordinator", str(len(house.parsed_causes))
-    # The file lists functions, so that there is one call fewer.
+    # The file lists functions that call one another: n functions make n - 1 calls.
     yield "calls from the plan to the crash on Ray", str(len(house.crash_path) - 1)
     minutes = house.make_test_cpu_minutes
     yield "CPU minutes of make test", "-" if minutes is None else f"{minutes:.1f}"
@@ -131,9 +131,9 @@ def measure(root: Path) -> House:
 
 
 def make_test_cpu_minutes(root: Path) -> float:
-    """Run `make test` in `root`; return user and system time of it and of all its children.
+    """Run `make test` in `root`; return user and system time of the command and its children.
 
-    Raises: CalledProcessError if it fails.
+    Raises: CalledProcessError if the command fails.
     """
     before = _children_cpu_s()
     subprocess.run(["make", "test"], cwd=root, check=True, stdout=subprocess.DEVNULL)

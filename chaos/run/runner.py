@@ -2,7 +2,7 @@
 
 Stages: steady state, faults by the plan, healing, liveness, recovery, verification. The module
 knows only the interface `Runtime`, so the same code drives every runtime. Even after an error or a
-Ctrl-C it heals all faults and stops the cluster. Data flow: (experiment, plan) -> Runtime; trace
+Ctrl-C a run heals all faults and stops the cluster. Data flow: (experiment, plan) -> Runtime; trace
 rows -> CheckSuite -> Results; every change -> RunDirectory.
 """
 
@@ -207,7 +207,7 @@ class ExperimentRun:
             # The members' timers started together with the steady state. A plan must not begin in
             # phase with them: real operators do not know the phase.
             await self._pause_until(self._runtime.now_us() + self._runtime.out_of_step_us())
-            await self._wait_for_steady_state()  # it may have been lost during the pause
+            await self._wait_for_steady_state()  # it can be lost during the pause
         self._note_steady_state()
 
     def _note_steady_state(self) -> None:
@@ -319,7 +319,7 @@ class ExperimentRun:
     def _missing_for_liveness(self, status: ClusterStatus) -> list[str]:
         for name, member in status.members.items():
             if name in self._silent_at_healing:
-                # Its commits at healing are unknown: demand one more than it has now.
+                # The node's commits at healing are unknown: demand one more than it has now.
                 self._commits_at_healing.setdefault(name, member.commits_acknowledged)
         return missing_for_liveness(
             self._experiment,
@@ -414,8 +414,8 @@ class ExperimentRun:
         """Return True if the present check of the run must query the cluster's status.
 
         The counters of a member restart at 0 with its next incarnation, so they must be read before
-        an incarnation ends. `inject` queries before it ends one. Then only nodes that end on their
-        own, after an act, are left: those are STOPPING.
+        an incarnation ends. Before a fault that ends a node, `inject` queries anyway. What remains
+        are nodes that end on their own, some time after an act: those are STOPPING.
         """
         return (
             self._progress is not None
@@ -456,8 +456,8 @@ class ExperimentRun:
     def _journal_machine_events(self) -> str:
         """Enter machines that do not answer into journal and log; return why the run ends, or "".
 
-        The entry of a machine that came back is in force from the machine's last answer to its next
-        one: so it becomes a band in the report's timeline.
+        The entry of a machine that came back is in force from the machine's last answer before the
+        silence to its first answer after it, so that the report's timeline shows a band.
         """
         for index, event in enumerate(self._runtime.machine_events):
             if self._journaled_machine_events.get(index) == event:  # an event changes at its end

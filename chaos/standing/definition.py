@@ -2,7 +2,7 @@
 
 The experiment comes from an experiment file, from flags of the command line, or from both:
 1. The document is read from the file; without a file it is made with defaults.
-2. The flags are written into it, as if they stood in the file.
+2. The flags are written into the document, as if they stood in the file.
 3. The overrides (`--var`) replace values, as in `coordlab run`.
 4. The changed document is checked. So a mistake in a flag gets the same message as in a file.
 

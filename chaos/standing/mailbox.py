@@ -41,7 +41,7 @@ class OrderSource(Protocol):
     async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
         """Return the next request, or None if `pause` (a sleep) ends before a request comes.
 
-        The source itself answers a DownRequest, because its answer needs the written report.
+        The source itself answers a DownRequest, because that answer needs the written report.
         """
 
     def open(self) -> None:

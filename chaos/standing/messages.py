@@ -20,7 +20,7 @@ from results_schema.results import (
 )
 
 CONTROL_VERSION = 1
-"""Version of requests and answers. It must be raised with each incompatible change to them."""
+"""Version of requests and answers, which each incompatible change to these structs must raise."""
 
 
 class PresenceRequest(msgspec.Struct, frozen=True, kw_only=True, tag="presence"):

@@ -96,7 +96,7 @@ def order_fault(
     problems = list(fault_errors(experiment, fault, FILE))
     if problems:
         # Perhaps the order is only too early: it names groups or topics that do not exist yet. So
-        # it is checked once more as if they existed: if errors remain, it can never be right.
+        # the order is checked once more as if these existed. If errors remain, it is never right.
         imagined = _with_named_topics_and_groups(experiment, fault)
         kind = RefusalKind.NOTHING_NOW
         if any(True for _ in fault_errors(imagined, fault, FILE)):
@@ -133,7 +133,7 @@ def _as_in_a_file(request: InjectRequest) -> dict[str, object]:
 
 
 def _with_groups(experiment: Experiment, group_ids: Iterable[str]) -> Experiment:
-    """Return `experiment` extended by those of the groups that it lacks, without members."""
+    """Return `experiment` with the groups that it lacks added, each without members."""
     group = GroupDefinition(members=0, topics=tuple(experiment.topics))
     groups = {
         **experiment.groups,

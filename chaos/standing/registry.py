@@ -2,8 +2,8 @@
 
 `<runs>/.up/<name>.json` claims a name for a cluster. The file has the port at which the cluster
 takes orders and the token that an order needs; only its owner can read it. A cluster removes its
-file when it goes down. The file of a killed cluster remains until the next command: it finds that
-nothing listens at the port, reports that, and removes the file and the cluster's other remains.
+file when it goes down. The file of a killed cluster remains. The next command finds that nothing
+listens at the port, reports that, and removes the file and the cluster's other remains.
 
 In this module `runs` is the folder of all runs, and a claim is the file of a name.
 """

@@ -330,7 +330,7 @@ class StandingRun(ExperimentRun):
             pending.answer(InjectAnswer(fault=entry, warnings=ordered.warnings))
 
     def _first_free_number(self, fault: str) -> int:
-        """Return the number above those that the plan's ids have, such as 3 after `crash-2`.
+        """Return the number after the highest in the plan's ids, such as 3 after `crash-2`.
 
         A fault that the plan repeats has ids such as `crash-2.1`: the part from the dot is cut off.
         """

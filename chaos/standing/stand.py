@@ -2,9 +2,10 @@
 
 Data flow: (Experiment, orders) -> run directory -> Results. The caller chooses the runtime.
 
-A standing run has no planned end: it carries out orders of commands until one ends it. Its trace is
-every event, one row each; observers get the rows one by one. A CheckSuite is all checkers of a run:
-they observe the rows and give the verdict. The driver is the process that this module runs in.
+A standing run has no planned end: it carries out orders of commands until an order ends it. A trace
+has one row for each event of the run; observers get the rows one by one. A CheckSuite is all
+checkers of a run: they observe the rows and give the verdict. The driver is the process that this
+module runs in.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -74,7 +74,7 @@ class LeaderMemberOf(TargetKind):
     doc = "the member that leads the group: the one that computes its assignment"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an unknown group, or for one on ZooKeeper: it has no coordinator."""
+        """Return the error for an unknown group, or for a group on ZooKeeper (no coordinator)."""
         return check_has_coordinator(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:

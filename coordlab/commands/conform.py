@@ -88,7 +88,10 @@ def _read_all(paths: Sequence[Path]) -> list[Transcript]:
 
 
 def _print_file(console: Console, file: FileConformity, *, show_all: bool) -> None:
-    """Print a file's equal and all steps, and its first difference, or all with `show_all`."""
+    """Print the numbers of a file's equal steps and of all steps, then its first difference.
+
+    With `show_all`, print every difference.
+    """
     style = "red" if file.differences else "green"
     _print(console, f"[{style}]{file.equal:4}/{file.steps:<4}[/] {escape(file.file)}")
     for difference in file.differences if show_all else file.differences[:1]:

@@ -74,7 +74,7 @@ class ListedRun:
 
     - `started_at`, `ended_at`: ISO 8601.
     - `verdict`, `exit_code`: None if the run has no results.
-    - `problem`: why the run's results cannot be read; None if they can, or if there are none.
+    - `problem`: why the run's results cannot be read; None if they are readable or missing.
     - `commit_gap_us`: the longest commit gap of any member after any fault; None if the run was not
       analysed or no member had a gap.
     - `caveats`: sentences on the effects of faults in a run that was analysed and passed.
@@ -269,7 +269,7 @@ def _print_runs(console: Console, runs: Sequence[ListedRun]) -> None:
 
 
 def _cells(runs: Sequence[ListedRun]) -> tuple[Text, ...]:
-    """Return one cell for each of _COLUMNS; `runs` are those of one entry."""
+    """Return one cell for each of _COLUMNS; `runs` are the runs of one entry."""
     verdicts = _counted([run.verdict or "-" for run in runs], _VERDICT_STYLES, "dim")
     return (
         Text(runs[0].runtime),

@@ -1,9 +1,9 @@
 """`shrink`: makes a failing schedule small, and writes it as a file with its story.
 
-A schedule is an experiment with its faults and a seed. `chaos.exploration.shrink` searches the
-smaller one; this module connects the search with command line, live view and file. The live view
-shows the part that is being left out, and the size of the schedule so far. Without a terminal, it
-prints one line for each smaller size.
+A schedule is an experiment with its faults and a seed. `chaos.exploration.shrink` searches for the
+smaller schedule; this module connects the search with command line, live view and file. The live
+view shows the part that is being left out, and the size of the schedule so far. Without a terminal,
+it prints one line for each smaller size.
 
 - Finding: a violation that a check reports. Its signature is what the smaller schedule must show,
   too: the check, and the claim without names and numbers.

@@ -72,7 +72,7 @@ def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> G
 
 
 def _shown_faults(faults: tuple[JournalEntry, ...]) -> list[JournalEntry]:
-    """Return the faults that are not over, and the last few that are, in the journal's order."""
+    """Return the faults that are not over, and the last few past ones, in the journal's order."""
     over = [fault for fault in faults if not fault.in_force and fault.outcome is FaultOutcome.HIT]
     shown_ids = {fault.fault_id for fault in over[-_MAX_PAST_FAULTS:]}
     shown_ids |= {fault.fault_id for fault in faults if fault not in over}

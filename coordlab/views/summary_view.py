@@ -338,7 +338,7 @@ def _print_verdict(
 
 
 def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
-    """Print the outcome of each fault; of very many, of the first ones and of those that failed."""
+    """Print the outcome of each fault; if there are many, only of the first and the failed ones."""
     limit = 2 * _MAX_FAULTS_LISTED
     shown = [
         fault

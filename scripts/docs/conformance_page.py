@@ -100,7 +100,7 @@ def ids_in(text: str) -> Iterator[str]:
 
 @cache
 def named() -> Mapping[str, tuple[Place, ...]]:
-    """Return the tests and recordings that name each id, known or not."""
+    """Return the tests, stories and recordings that name each id, also ids that the list lacks."""
     places: dict[str, dict[Place, None]] = {}
     for scenario, place in (*_in_tests(), *_in_transcripts(), *_in_recordings()):
         places.setdefault(scenario, {})[place] = None
@@ -118,8 +118,8 @@ def statuses(scenarios: ScenarioList) -> dict[str, str]:
             status[scenario] = "not applicable"
         else:
             repeated = scenarios.same_as.get(scenario, (scenario,))
-            # Only scenarios of the last family (JC) repeat others, so the statuses of those that
-            # they repeat are known by now.
+            # Only scenarios of the last family (JC) repeat others, so the statuses of the repeated
+            # scenarios are known by now.
             is_covered = scenario in places or all(
                 status.get(other) == "covered" for other in repeated
             )

@@ -267,7 +267,7 @@ def check_ray_token(machine: ThisMachine) -> HealthCheck:
 
 
 def check_compiled(machine: ThisMachine) -> HealthCheck:
-    """Check whether the hot modules, which `make fast` compiles, are. The check never fails."""
+    """Check whether the hot modules are compiled (by `make fast`). The check never fails."""
     del machine
     state = compiled_state()
     advice = {

@@ -149,7 +149,7 @@ class ThisMachine:
         return min(granted)
 
     def _groups(self) -> Iterator[Path]:
-        """Yield the folder of this process's control group (version 2) and those above it."""
+        """Yield the folders of this process's control group (version 2) and of all groups above."""
         with suppress(OSError, UnicodeDecodeError):
             for line in (self.proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
                 if line.startswith("0::/"):

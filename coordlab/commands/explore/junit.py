@@ -49,7 +49,7 @@ def junit_of_exploration(
 
 
 def _case_of_search(results: ExplorationResults) -> Case:
-    """Return the case of the search itself; violations are no errors of it."""
+    """Return the case of the search itself; violations are no errors of the search."""
     if results.outcome is RunOutcome.INTERRUPTED:
         return Case(
             name=SEARCH_CASE, kind="error", type="interrupted", message="it was interrupted"
@@ -83,7 +83,7 @@ def _case_of_search(results: ExplorationResults) -> Case:
 
 
 def _case_of_check(check: str, findings: list[FoundGroup]) -> Case:
-    """Return the case of one check, a failure with all its findings; it passes without any."""
+    """Return the case of one check: a failure with all findings, or a pass without findings."""
     if not findings:
         return Case(name=check)
     more = len(findings) - 1

@@ -229,7 +229,7 @@ def _print_guided(console: Console, results: ExplorationResults) -> None:
 
 def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
     """Compare runs of mutated plans with drawn ones: the rare and new marks in each run."""
-    # Drawn runs since the first mutated one; 1 if there is none, to divide by it.
+    # Drawn runs since the first mutated one; at least 1, because figures are divided by it.
     mutated, drawn = guided.mutated_runs, max(1, guided.drawn_runs_since)
     yield (
         f"{counted(mutated, 'run')} of plans mutated from {counted(guided.parents, 'plan')}; "

@@ -59,7 +59,7 @@ class Asked(Generic[T_co]):
     - `where`: the run or schedule that was asked.
     - `asked_at_us`, `answered_at_us`: on the run's clock.
     - `rebalances`: those in the trace until the answer; None if they were not requested.
-    - `unseen`: a sentence on the part of the trace that is missing; None: no part is.
+    - `unseen`: a sentence on the missing part of the trace; None if no part is missing.
     """
 
     answer: T_co

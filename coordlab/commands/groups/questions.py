@@ -329,7 +329,7 @@ def _offset(
     end: int | ClientError,
     owner: GroupMember | None,
 ) -> GroupOffset:
-    """Return one partition's offsets; the lag is unknown if either offset is."""
+    """Return one partition's offsets; the lag is unknown if either offset is unknown."""
     end_offset = None if isinstance(end, ClientError) else end
     return GroupOffset(
         topic=partition.topic,

@@ -1,8 +1,8 @@
 """Rebalances as lines of a terminal: time, coordinator, reason, changed members, length.
 
 A rebalance takes a group from one generation to the next. Its length is that of its join phase plus
-its sync phase; a length is None while its end is not known, or if another rebalance came first. The
-log of rebalances is what a trace told about them so far.
+its sync phase; a length is None while its end is not known, or if another rebalance came first. A
+RebalanceLog has the rebalances in the rows of a trace so far.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -88,7 +88,7 @@ def _why(rebalance: Rebalance, names: Mapping[str, str]) -> str:
 
 
 def _name(member: str, names: Mapping[str, str]) -> str:
-    """Return the client id of a member; the member id itself if the trace does not have it."""
+    """Return the client id of a member; its member id if the trace lacks the client id."""
     return names.get(member, member)
 
 

@@ -123,8 +123,8 @@ class NewFile:
 def new_file(name_or_path: str) -> NewFile:
     """Return the file to write for a name or a path.
 
-    A name's file is in `experiments/` if there is such a folder, because `run` finds it there by
-    its name; otherwise it is in the current folder.
+    A name's file is in `experiments/` if there is such a folder, because `run` finds files there by
+    their names; otherwise it is in the current folder.
     """
     if name_or_path.endswith(_SUFFIXES) or "/" in name_or_path:
         path = Path(name_or_path)

@@ -87,7 +87,8 @@ class Compared:
     - `said`: the result as a sentence.
     - `parts_after_us`, `parts_before_us`: times between which the traces begin to differ, found
       from both trails. `parts_after_us` None: not known, because the traces are equal or the stamp
-      has no trail. `parts_before_us` None: as well, or they differ only after the trails' end.
+      has no trail. `parts_before_us` None: for the same reasons, or because the traces differ only
+      after the trails' end.
     """
 
     same: bool | None
@@ -187,8 +188,8 @@ def _play_whole(
         encoding="utf-8",
     )
     compared = _compare(schedule, played)
-    # The second run has messages in its trace, and must otherwise equal the first one, unless it
-    # broke off.
+    # Apart from its messages, the trace of the second run must equal that of the first run, unless
+    # the second run broke off.
     is_one_run = recording.digest == played.digest or recording.results.outcome in {
         RunOutcome.INTERRUPTED,
         RunOutcome.INTERNAL_ERROR,
@@ -298,8 +299,9 @@ def _print_compared(console: Console, compared: Compared, changed: tuple[str, ..
 
 def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Recording) -> None:
     """Print whether the trace up to the requested time equals that of the stamp."""
-    # The recording ends early, so its trail usually has fewer marks than the stamp's. None: the
-    # trails are equal. No second time: the marks of the recording are equal. Else one differs.
+    # The recording ends early, so its trail usually has fewer marks than the stamp's. `interval` is
+    # None if the trails are equal. Its second time is None if all marks of the recording are equal
+    # to the stamp's, and otherwise the time of the first mark that differs.
     interval = parted_between(stamp.trail, recording.trail)
     if interval is None:
         return

@@ -4,8 +4,8 @@ Data flow: schedule -> ExperimentRun -> run directory; at the requested time, Mo
 
 A schedule is an experiment with a seed. The journal has an entry for each fault of the plan, with
 its times and nodes so far. A digest is a hash over the rows of a trace, its trail the digests of
-the trace's beginnings. A stamp, in a schedule's file, has those of an earlier run without messages
-in its trace.
+the trace's beginnings. A stamp, in a schedule's file, has the digest and the trail of an earlier
+run, without the messages of its trace.
 """
 
 from collections import deque
@@ -90,7 +90,7 @@ class Recorder:
     def play(self, *, at_us: int | None = None, inspect: Inspection | None = None) -> Recording:
         """Play the schedule; at `at_us` call `inspect`, and end the run if that returns False.
 
-        The recorded trace of a run that is ended so ends at `at_us`.
+        If `inspect` ends the run, the recorded trace ends at `at_us`.
         """
         if at_us is not None and inspect is not None:
             self._runtime.at(at_us, lambda: self._inspect(inspect))

@@ -1,7 +1,7 @@
 """The steps after a run: print verdict and figures, make Spark's tables, write the report.
 
-The figures come from a summary of the trace. It is computed in memory here, or, for a trace with
-too many rows, from Spark's tables. A caveat is a remark on a run that passed.
+The figures come from a summary of the trace. The summary is computed in memory here, or, for a
+trace with too many rows, from Spark's tables. A caveat is a remark on a run that passed.
 """
 
 from contextlib import nullcontext

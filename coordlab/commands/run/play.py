@@ -2,9 +2,9 @@
 
 Data flow: (Experiment, seed) -> run directory -> Results.
 
-An observer is called with each row of the trace. A CheckSuite has the checks of one run, and a
-digest is a hash over its rows. The manifest is the file of a run directory that says what the run
-is. `runtime` is VIRTUAL (one process, virtual time), LOCAL (one process, real time) or RAY.
+An observer is called with each row of the trace. A CheckSuite has the checks of one run; a digest
+is a hash over the rows of its trace. The manifest is the file of a run directory that says what the
+run is. `runtime` is VIRTUAL (one process, virtual time), LOCAL (one process, real time) or RAY.
 """
 
 from collections.abc import Sequence
@@ -73,9 +73,9 @@ class Playable:
         )
 
     def make_directory(self, runs: Path, seed: int, *, name: str | None = None) -> RunDirectory:
-        """Make the directory of a run below `runs`; `name` replaces the one made from the time.
+        """Make the directory of a run below `runs`, with a name from the time unless `name` is set.
 
-        Raises: NotARun if it cannot be made there.
+        Raises: NotARun if the directory cannot be made there.
         """
         return create_run_directory(
             runs,
@@ -114,7 +114,7 @@ def play_into(
         trace_messages=playable.trace,
     )
     try:
-        with collecting_seldom():  # they would scan a large cluster again and again
+        with collecting_seldom():  # garbage collections would scan a large cluster again and again
             results = ExperimentRun(
                 experiment,
                 plan_of(experiment),
@@ -145,7 +145,7 @@ def _live_checks(playable: Playable, directory: RunDirectory) -> LiveChecks | No
     """
     if playable.runtime == VIRTUAL:
         return None
-    # The lag is run time: a faster clock needs more of it for the same real time.
+    # The lag is in time of the run. With a faster clock, the same real time is more of it.
     lag_us = round(WATERMARK_LAG_US * playable.time_scale)
     tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=lag_us)
     experiment = playable.experiment

@@ -2,9 +2,9 @@
 
 `seeds` plays the seeds, `seeds_view` prints the results. A figure is a number that each run prints
 at its end; over several seeds it has a median and a range. A measure is a time after a fault:
-"detect" that until the controller's decision, "commit gap" that of a member without an acknowledged
-commit, "processing gap" that of a partition whose records no member processes. A caveat is a remark
-on a run that passed.
+"detect" ends with the controller's decision, a "commit gap" is a member's time without an
+acknowledged commit, a "processing gap" a partition's time in which no member processes records. A
+caveat is a remark on a run that passed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,8 +48,8 @@ _STATE_BY_VERDICT = {
     Verdict.UNKNOWN: SeedState.UNKNOWN,
 }
 _CHOOSING_MEASURES = ("detect", "commit gap", "processing gap")
-"""Measures by which `SeedRuns.chosen` finds the median run: it uses the first one of them that any
-run has."""
+"""Measures by which `SeedRuns.chosen` finds the median run: the first measure counts that any run
+has."""
 
 
 @dataclass(frozen=True, kw_only=True)

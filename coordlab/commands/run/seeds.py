@@ -1,7 +1,7 @@
 """`run --seeds`: plays one experiment with several seeds in virtual time, in worker processes.
 
 1. Worker processes play a SeedJob, and return a PlayedSeed for each seed.
-2. SeedRuns collects them, and they are printed, or written as JSON or JUnit.
+2. SeedRuns collects these results, which are printed, or written as JSON or JUnit.
 3. Spark makes the tables of all runs; then the report of one run and a page that compares all runs
    are written.
 

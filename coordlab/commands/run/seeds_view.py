@@ -3,8 +3,8 @@
 A figure is a number that each run prints at its end. Most are distributions within a run, with
 several statistics: p50, p90, max, and sum for counts; a figure with the statistic "" is one number.
 A ComparisonRow is one statistic of one figure, after one fault or (`fault` None) of the whole run.
-It has one cell here, with the median and the range over the seeds. A caveat is a remark on a run
-that passed.
+Each row has one cell here, with the median and the range over the seeds. A caveat is a remark on a
+run that passed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ _MAX_LISTED = 20
 """Limit of the seeds with the same outcome that have lines of their own."""
 _GAP = 2
 _NAME_WIDTH = 22
-"""Least width of the names of figures beside their ranges; a longer one takes two lines."""
+"""Least width of the names of figures beside their ranges; a longer name takes two lines."""
 _WHERE_WIDTH = 10
 """Width of the column with the number of seeds, such as "12 of 20", and its gap."""
 _CHOICES: dict[bool, tuple[tuple[Statistic, ...], ...]] = {
@@ -58,7 +58,7 @@ _CHECK_COLUMNS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """One figure, with a cell for each statistic. `where`: the seeds that have it; "" if all do."""
+    """One figure, with a cell for each statistic. `where`: "12 of 20" seeds have it; "" for all."""
 
     name: str
     cells: tuple[str, ...]
@@ -140,7 +140,7 @@ def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> Non
 
 
 def _same_gap_lines(figures: Comparison, fault: str) -> Iterator[str]:
-    """Yield a line for each longest gap that is the same gap as that of an earlier fault.
+    """Yield a line for each longest gap after `fault` that is also the longest of an earlier fault.
 
     Gaps with equal figures in all seeds are taken for the same gap.
     """
@@ -180,7 +180,7 @@ def _table(statistics: Sequence[str], lines: Sequence[_Line]) -> Table:
 def _statistics(
     console: Console, rows: Sequence[ComparisonRow], seeds: int
 ) -> tuple[Statistic, ...]:
-    """Return as many statistics as fit into the width: the first choice of _CHOICES that does.
+    """Return as many statistics as fit into the width: the first choice of _CHOICES that fits.
 
     If none fits, return the last choice.
     A long name may take two lines, but a range must not be broken.

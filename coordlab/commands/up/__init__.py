@@ -1,4 +1,4 @@
-"""`up`: a standing cluster: it runs in the foreground until it is ended.
+"""`up`: a standing cluster, which runs in the foreground until it is ended.
 
 Other commands send requests to the cluster from another terminal: inject, heal, status and down.
 

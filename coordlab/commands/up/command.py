@@ -5,8 +5,8 @@ This module has the options and connects other parts: the run of a standing clus
 when the run ends, so that the brokers serve as soon as possible.
 
 - Standing cluster: a run without a planned end, which accepts commands until `down`.
-- Claimed name: the cluster's name, which other commands find it by; `publish` tells them where it
-  is. `claimed.died`: clusters of this name whose process died without going down.
+- Claimed name: the name by which other commands find the cluster; `publish` tells them where the
+  cluster is. `claimed.died`: clusters of this name whose process died without going down.
 - Mailbox: passes requests of other commands, and of Ctrl-C here, to the run.
 """
 

@@ -14,7 +14,7 @@ _DURATION = "20s"
 
 
 def break_command(experiment: Experiment, name: str, runs: Path) -> str:
-    """Return a command that crashes the coordinator of the first group, or without one a broker."""
+    """Return a command that crashes the first group's coordinator; without a group, a broker."""
     groups = [
         group_id
         for group_id, definition in coordinated_groups(experiment).items()
