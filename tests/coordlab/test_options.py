@@ -1,4 +1,4 @@
-"""Options that are declared once: click converts them, the command gets them as one value."""
+"""Options that are declared once: click converts them, and the command gets all as one value."""
 
 from dataclasses import dataclass
 

@@ -43,7 +43,7 @@ def test_impossible_runs_folder_is_refused(
 
 
 def test_replay_command_has_the_time_scale_unless_it_is_one() -> None:
-    """A repetition then has the same clock."""
+    """A repetition of the run with this command has the same clock."""
     scaled = run_command_line("x", runtime="ray", seed=1, time_scale=10.0)
     plain = run_command_line("x", runtime="ray", seed=1)
 
@@ -52,7 +52,7 @@ def test_replay_command_has_the_time_scale_unless_it_is_one() -> None:
 
 
 def test_replay_command_has_the_address_of_the_joined_ray() -> None:
-    """A repetition then runs on the same cluster."""
+    """A repetition of the run with this command runs on the same Ray cluster."""
     joined = run_command_line("x", runtime="ray", seed=1, ray_address="192.0.2.7:6379")
 
     assert shlex.split(joined)[-2:] == ["--ray-address", "192.0.2.7:6379"]

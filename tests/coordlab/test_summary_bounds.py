@@ -84,7 +84,7 @@ def test_summary_of_a_hundred_faults_is_bounded_and_names_what_failed(width: int
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_phases_fit_the_terminal_and_no_name_is_truncated(width: int) -> None:
-    """One fault is shown in full, three in a table, fifty in a bounded one."""
+    """One fault is shown in full, three in a table, fifty in a table of bounded length."""
     for count in (1, 3, 50):
         shown = console(width)
         print_phases(shown, summary_of("x/1", *map(crash, range(count))))

@@ -102,7 +102,7 @@ def test_required_distributions_are_those_of_the_project() -> None:
         ("Darwin", {}, "brew install openjdk@17"),
     ],
 )
-def test_doctor_without_java_names_its_package_and_what_works_without(
+def test_doctor_without_java_names_the_package_to_install_and_what_works_without(
     fake: Fake, system: str, release: dict[str, str], hint: str
 ) -> None:
     """Without Java everything but the analysis works."""
@@ -236,7 +236,7 @@ def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
 ) -> None:
     """A local Ray leaves a token in the home folder; a Ray head started later demands it.
 
-    Without RAY_AUTH_MODE the doctor advises to disable that; in mode `token` the user wants it.
+    Without RAY_AUTH_MODE the doctor advises to disable tokens; in mode `token` the user wants them.
     """
     fake.write(fake.home / ".ray" / "auth_token", "secret")
     environ = {"PATH": ""} | ({} if mode is None else {"RAY_AUTH_MODE": mode})

@@ -113,7 +113,7 @@ def test_name_of_a_run_is_never_truncated(
 
 
 def test_name_in_a_list_finds_its_run(tmp_path: Path) -> None:
-    """A directory finds its run, and an experiment its latest run."""
+    """A run is found by its name or its directory; an experiment's name finds its latest run."""
     path = analysed_run(tmp_path, verdict=Verdict.PASS).path
     name = path.relative_to(tmp_path)
     experiment = name.parent

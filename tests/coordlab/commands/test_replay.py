@@ -149,8 +149,8 @@ def test_replay_of_an_experiment_without_stamp_compares_nothing(capsys: Captured
 
 
 @pytest.mark.slow
-def test_replay_of_a_seed_draws_it_and_leaves_its_file(capsys: Captured) -> None:
-    """A seed draws a schedule from a space; the file that is left plays it without the space."""
+def test_replay_of_a_seed_writes_a_file_that_replays_without_the_space(capsys: Captured) -> None:
+    """A seed draws a schedule from a space; the written file plays this schedule again."""
     code = run_cli(["replay", "3", "--space", "reference", "--json"])
     first = json.loads(capsys.readouterr().out)
 
@@ -165,7 +165,7 @@ def test_replay_of_a_seed_draws_it_and_leaves_its_file(capsys: Captured) -> None
 def test_until_ends_the_trace_at_a_time_and_shows_the_state(
     write: WriteFile, capsys: Captured
 ) -> None:
-    """Half a second after the crash the broker is down, and its members do not know it yet."""
+    """Half a second after the crash the coordinator is down, and the members do not know it yet."""
     crash_us = crash_time_us()
     until_us = crash_us + 500_000
     code = run_cli(["replay", write(), "--until", f"{until_us / 1e6:.6f}s"])

@@ -1,9 +1,9 @@
 """`report` and `list` over past runs: their files and output, also without Java.
 
 Spark, which needs Java, computes the tables of a run from its events; the report is made of the
-tables. `past_run` writes a run without tables, `analysed_run` one with them. The commit gap is the
-time of a member from its last acknowledged commit before a fault to its first one after it; `S` is
-a second in microseconds.
+tables. `past_run` writes a run without tables, `analysed_run` a run with tables. A member's commit
+gap is the time from its last acknowledged commit before a fault to its first one after the fault;
+`S` is a second in microseconds.
 """
 
 import json
@@ -48,7 +48,7 @@ def test_report_of_an_analysed_run_needs_no_java(tmp_path: Path, capsys: Capture
 
 
 @pytest.mark.usefixtures("no_java")
-def test_report_without_a_run_is_that_of_the_latest_in_the_given_file(
+def test_report_without_a_run_is_of_the_latest_run_and_goes_to_the_output_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user types `report --output page.html` right after a run."""
@@ -188,7 +188,7 @@ def test_list_shows_the_newest_runs_last_with_their_commit_gap(
 ) -> None:
     """`--limit 2` shows two of four runs and counts the others; only the last run has tables.
 
-    Its commit gap is the longest of its members: 8 s.
+    The commit gap of a run is the longest gap of its members, here 8 s.
     """
     moments = (datetime(2026, 1, 2, 3, 4, tzinfo=UTC) + timedelta(seconds=n) for n in count())
     monkeypatch.setattr(run_directory, "_now", lambda: next(moments))

@@ -1,10 +1,10 @@
 """`coordlab shrink` from outside: its files, its output, and its ends.
 
 `shrink` searches the smallest schedule that breaks the same promise: it leaves out parts of an
-experiment, plays the rest in virtual time, and keeps it if the finding remains. Robustness is the
-number of network seeds, which draw the latencies, under which the smallest schedule fails, too. A
-guard is a check of Kafka's that an experiment can switch off. A stamp is the seed, the code and the
-digest of the run that a file was made from.
+experiment, plays the rest in virtual time, and keeps the rest if the finding remains. Robustness is
+the number of network seeds, which draw the latencies, under which the smallest schedule fails, too.
+A guard is a check of Kafka's that an experiment can switch off. A stamp is the seed, the code and
+the digest of the run that a file was made from.
 """
 
 import io
@@ -89,7 +89,7 @@ def test_shrinking_a_passing_schedule_writes_nothing(
 def test_shrink_prints_one_json_document(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It has the file's path, the sizes before and after, and the robustness."""
+    """The document has the file's path, the sizes before and after, and the robustness."""
     output = tmp_path / "small.yaml"
 
     code = run_cli(
@@ -119,7 +119,7 @@ def test_shrink_refuses_an_invalid_schedule(
 def test_ctrl_c_writes_the_smallest_schedule_so_far(tmp_path: Path) -> None:
     """The interrupt is sent after the first smaller schedule, so that there is one to write.
 
-    How many faults it has depends on the time of the interrupt: at most the original three.
+    The number of its faults depends on the time of the interrupt: at most the original three.
     """
     path = schedule(tmp_path)
     process = subprocess.Popen(

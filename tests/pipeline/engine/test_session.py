@@ -57,7 +57,7 @@ def test_session_is_quiet_and_leaves_nothing_behind(spark: SparkSession, tmp_pat
     assert list(temp.iterdir()) == []
 
 
-def test_session_without_java_names_its_package(
+def test_session_without_java_names_the_version_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The message precedes that of the JVM's launcher, which is hard to understand."""
@@ -74,7 +74,7 @@ def test_analyze_of_a_missing_directory_is_refused_at_once(tmp_path: Path) -> No
 
 
 def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:
-    """Their rows could not be distinguished in one table."""
+    """In one table, the rows of the two runs could not be distinguished."""
     for root in ("a", "b"):
         (tmp_path / root / "crash" / "1").mkdir(parents=True)
     with pytest.raises(RunNameClash, match="crash/1"):

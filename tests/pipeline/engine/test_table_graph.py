@@ -142,7 +142,7 @@ def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: Spa
             threads=2,
         )
 
-    # `failing` raised before its own `carry_out`, so `after`, which needs it, never began.
+    # `failing` raised before its own `carry_out`, so `after`, which needs its result, never began.
     assert reached == ["endless"]
     # The job gets its cancellation before `compute` returns; its tasks end a moment later.
     tracker = spark.sparkContext.statusTracker()

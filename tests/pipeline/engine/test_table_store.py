@@ -23,7 +23,7 @@ PARTITIONS = 3
 
 
 def _copied(analysed: AnalysedRuns, names: Sequence[str], base: Path) -> dict[str, Path]:
-    """Copy runs without the results of an analysis; they keep the names in their rows."""
+    """Copy runs without the results of an analysis; the copies keep the runs' names."""
     copies = {}
     for name in dict.fromkeys(names):
         original = analysed.directories[name]
@@ -59,8 +59,9 @@ def test_tables_of_large_runs_equal_those_of_small_ones(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In memory there is one partition; in several, rows not ordered by their key would differ.
+    """Small runs are computed in one partition, large runs in several.
 
+    In several partitions, a step that relies on the order of rows would have another result.
     Several runs share a partition, and code that relies on that (`LONG_WORK`) must keep them apart.
     The first run, whose folder has the tables of all, has a name that reads as a pattern.
     """

@@ -2,8 +2,8 @@
 
 A live view reads the log while the run goes on; after the run, the table `rebalances` has the same
 rebalances. A rebalance is cut short if it ends without a stored assignment: the next one begins,
-its last member leaves, or its coordinator dies. Its length runs from its begin to the stored
-assignment.
+the group's last member leaves, or the coordinator dies. The length of a rebalance is the time from
+its begin to the stored assignment.
 """
 
 from pipeline.in_memory.rebalances import Rebalance, RebalanceLog, rebalances_of
@@ -102,7 +102,7 @@ def test_rebalance_is_cut_short_by_the_departure_of_the_last_member() -> None:
 
 
 def test_rebalance_is_cut_short_by_the_death_of_its_coordinator() -> None:
-    """Only the death of broker-1, the group's coordinator, ends it; that of broker-0 does not."""
+    """The death of broker-0 changes nothing: broker-1 is the coordinator of the group."""
     story = Story().begin()
     story.add(TraceKind.NODE_KILLED, node="driver", peer="broker-0")
     assert story.only().cut_short_by is None

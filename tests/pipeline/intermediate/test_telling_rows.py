@@ -19,7 +19,7 @@ _TRANSFORMS = [
 
 @pytest.mark.parametrize("kind", NO_TABLES_KINDS, ids=str)
 def test_no_transform_reads_a_skipped_kind(kind: TraceKind) -> None:
-    """It would find no rows, and its table would be empty without an error."""
+    """Such a transform would find no rows, and its table would be empty without an error."""
     assert _TRANSFORMS
     readers = [path.name for path in _TRANSFORMS if f"TraceKind.{kind.name}" in path.read_text()]
     assert readers == []

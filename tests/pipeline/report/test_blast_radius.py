@@ -97,7 +97,7 @@ def test_run_without_faults_has_no_section() -> None:
 
 
 def test_group_of_the_fault_is_listed_with_the_notices_of_its_members() -> None:
-    """The row counts the members, those that noticed the fault, its reasons, and who rejoined."""
+    """The row counts the members, those that noticed the fault with reasons, and who rejoined."""
     (row,) = table(built(fault_summary(TABLES)), "group").rows
     # Group, coordinator before and after, members, those that noticed, their reasons, members that
     # kept id and generation, members that joined again, longest time without a commit.

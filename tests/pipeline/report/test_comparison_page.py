@@ -1,7 +1,7 @@
 """The page of several runs: named by their differences, linked to their own reports.
 
-Runs of one name share a column. `facts(name, timeout)` is a run of the experiment a_run, whose one
-setting that may differ is its brokers' session timeout.
+Runs of one name share a column. `facts(name, timeout)` is a run of the experiment a_run; of its
+settings only the session timeout of the brokers may differ.
 """
 
 import re
@@ -20,7 +20,7 @@ TIMEOUT = "broker.session.timeout.ms"
 
 
 def facts(name: str, timeout: str = "9000", seed: int = 7, **changes: object) -> RunFacts:
-    """Return a run of one experiment with a session timeout of its brokers."""
+    """Return a run of a_run; `timeout` is the brokers' session timeout in milliseconds."""
     settings = (
         SettingFact(section="cluster", name="brokers", value="3"),
         SettingFact(section="cluster.config", name=TIMEOUT, value=timeout, default="9000"),
@@ -82,12 +82,12 @@ def test_unlike_runs_are_named_by_their_experiments() -> None:
 
 
 def test_many_runs_of_a_configuration_share_its_name() -> None:
-    """Different seeds make them samples of one configuration."""
+    """Runs that differ only in their seeds are samples of one configuration."""
     runs = [facts(f"x/{n}", "9000" if n % 2 else "18000", seed=n) for n in range(20)]
     assert set(column_names(runs)) == {f"{TIMEOUT} 9000", f"{TIMEOUT} 18000"}
 
 
-def test_settings_that_a_run_does_not_have_differ_from_those_it_has() -> None:
+def test_setting_that_only_one_run_has_is_a_difference() -> None:
     """Another version of the tool has other settings."""
     bare = run_facts(settings=(SettingFact(section="cluster", name="brokers", value="3"),))
     assert settings_that_differ([facts("x/1"), bare]) == (
@@ -96,7 +96,7 @@ def test_settings_that_a_run_does_not_have_differ_from_those_it_has() -> None:
 
 
 def test_page_compares_figures_and_settings_and_links_the_runs_reports(tmp_path: Path) -> None:
-    """It is one offline file; links work as long as the files are moved together."""
+    """The page is one offline file; links work as long as the files are moved together."""
     runs = []
     for name, timeout, detect_us in (("x/1", "9000", 8 * S), ("x/2", "18000", 17 * S)):
         directory = tmp_path / "runs" / name

@@ -1,8 +1,8 @@
 """The page that compares runs of two deploys: its first screen names the cheaper one.
 
 A deploy is a rollout: the members of a group are replaced one after the other. Dynamic members
-leave and join, so the group rebalances; static members return under their own ids, and it does not.
-`felt` has what the users of a group notice of it.
+leave and join, so the group rebalances; static members return under their own ids, so that it does
+not rebalance. `felt` has what the users of the group notice of the deploy.
 """
 
 import re

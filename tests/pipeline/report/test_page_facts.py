@@ -27,14 +27,14 @@ SEVERAL = ("overlap", "violated")
 
 @pytest.mark.parametrize("run", RUNS)
 def test_facts_of_a_run_equal_the_recorded_ones(reports: Reports, golden: Golden, run: str) -> None:
-    """They are every figure, Kafka name and cell, and the numbers of every chart."""
+    """The facts are every figure, Kafka name and cell, and the numbers of every chart."""
     html = reports.pages[run].read_text(encoding="utf-8")
     golden.check(f"facts/{run}.txt", facts_of_page(html))
 
 
 @pytest.mark.parametrize("run", READ)
 def test_words_of_a_run_equal_the_reviewed_ones(reports: Reports, golden: Golden, run: str) -> None:
-    """They are the visible text, top to bottom; of long tables the beginning."""
+    """The words are the visible text, top to bottom; of a long table only the beginning."""
     golden.check(f"words/{run}.txt", words_of(reports.pages[run].read_text(encoding="utf-8")))
 
 

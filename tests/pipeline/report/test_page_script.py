@@ -190,7 +190,7 @@ def test_overview_shows_an_accident_in_its_own_colour_with_a_legend(
 
 
 def test_overview_without_accidents_has_no_legend(page: Page) -> None:
-    """Then all of its flags mean the same."""
+    """Without accidents all flags of the overview mean the same: a fault of the plan."""
     assert page.locator(".overview .fault").count() == 1
     assert page.locator(".overview-legend").count() == 0
 

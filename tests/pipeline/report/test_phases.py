@@ -144,7 +144,7 @@ def test_sentence_of_a_broker_is_about_a_partition_that_has_groups() -> None:
 
 
 def test_partition_without_a_new_coordinator_is_named() -> None:
-    """The run ended first, or the new leader never received it: no length is shown."""
+    """The run ended before the partition had a new coordinator, so no length is shown."""
     waiting = broker_phase(7 * S, 30 * MS)
     assert "before the run ended" in _plain(broker_sentence(fault_summary(), [waiting], SETTINGS))
     both = [waiting, broker_phase(*BROKER, partition="__consumer_offsets-5")]
@@ -153,7 +153,7 @@ def test_partition_without_a_new_coordinator_is_named() -> None:
 
 
 def test_sentence_of_the_clients_is_about_the_median_member() -> None:
-    """The phases of one member add up to its own total, which medians of each phase would not.
+    """The phases of one member add up to the member's total; medians of each phase would not.
 
     c-2 is the second slowest of three: 2 s + 98 ms + 200 us = 2.10 s.
     """
@@ -264,7 +264,7 @@ def test_a_few_faults_are_small_multiples_on_one_scale() -> None:
 
 
 def test_many_faults_share_charts_with_one_selection_and_an_overview() -> None:
-    """Hundreds of repeats: one chart of each chain for a selected fault, and one of all."""
+    """Each chain has one chart, of the fault that the reader selects; an overview has them all."""
     names = [f"crash-{n}" for n in range(200)]
     rows: dict[str, list[Row]] = {}
     for name in names:

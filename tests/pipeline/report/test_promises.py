@@ -25,7 +25,7 @@ COMMIT = Rows().add(
 
 
 def _broken(*findings: Finding, total: int | None = None) -> CheckReport:
-    """Return a violated check; `total` counts its findings with those that were not kept."""
+    """Return a violated check; `total` counts all its findings, also those that were not kept."""
     return CheckReport(
         check="durable_commits",
         outcome=CheckOutcome.VIOLATED,

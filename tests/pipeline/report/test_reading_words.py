@@ -32,7 +32,7 @@ def test_run_without_committing_members_names_the_settings() -> None:
     assert "auto.offset.reset = earliest" in sentence
 
 
-def test_run_whose_members_may_commit_has_no_such_sentence() -> None:
+def test_run_whose_members_may_commit_does_not_name_the_settings() -> None:
     """Members commit if an interval is set, or auto commit is on, or the settings are unknown.
 
     If none of their commits was acknowledged, the reason is a failure and not a setting.
@@ -46,8 +46,9 @@ def test_run_whose_members_may_commit_has_no_such_sentence() -> None:
 def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - any field
     """Return the report's reason why orders-2 and orders-3 have no reader from 10 s on.
 
-    broker-2 led orders-2 and is cut off at 10 s. Their gaps are 54 s and 8 s. The controller's
-    decision comes 7.79 s after the fault, at 17.79 s. HTML is reduced to plain text.
+    broker-2 led orders-2 and is cut off at 10 s. The gaps of the two partitions are 54 s and 8 s.
+    The controller's decision comes 7.79 s after the fault, at 17.79 s. HTML is reduced to plain
+    text.
     """
     values: dict[str, Any] = {
         "fault": "cut",
@@ -79,7 +80,7 @@ OWNED = {"group": GROUP, "partition": "orders-2", "consumer": "c-6", "from_us": 
 
 
 def test_partition_of_a_cut_off_leader_waits_for_a_reader_at_the_new_leader() -> None:
-    """The owners still reach the old leader and keep asking it, because it answers no error."""
+    """The owners still reach the old leader and keep asking it: its answers have no error."""
     reason = _why([OWNED])
     assert reason is not None
     assert "orders-2 (up to 54.00 s) was led by broker-2: their owners still reached it" in reason

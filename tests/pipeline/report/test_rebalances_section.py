@@ -1,8 +1,8 @@
 """The rebalances of a run: their reasons, causes, costs and durations.
 
 `rebalance` makes a table row, by default of c-0's session expiry 45 s after the fault crash-0 of 10
-s; `rebalances_of` makes its entry in the summary, which counts rebalances of one reason after one
-fault.
+s. `rebalances_of` makes an entry of the summary, which counts the rebalances of one reason after
+one fault.
 """
 
 from collections.abc import Sequence

@@ -75,7 +75,7 @@ def test_replay_has_the_command_the_other_runtime_and_the_origin_of_the_run() ->
     facts = run_facts(digest="abc", versions={"python": "3.11.7"}, experiment_yaml="name: <x>\n")
     section = replay_section(report_input(facts))
     html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))
-    # The command that repeats the run, as its manifest has it, and the same with the other runtime.
+    # The manifest has the command that repeats the run; the page adds that of the other runtime.
     assert facts.manifest.replay in html
     assert facts.manifest.replay.replace("--runtime virtual", "--runtime ray") in html
     assert "name: &lt;x&gt;" in html

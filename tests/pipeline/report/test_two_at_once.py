@@ -326,7 +326,7 @@ def test_two_coordinators_without_two_owners_have_the_words_of_the_terminal() ->
 
 
 def test_time_spans_in_the_table_are_not_wrapped() -> None:
-    """A narrow column would break them after `to`, and each row would be three lines high."""
+    """A narrow column would break a span after `to`, and each row would be three lines high."""
     found = built(SPLIT)
     assert found is not None
     (table,) = [part for part in found.parts if isinstance(part, TextTable)]

@@ -66,7 +66,7 @@ def test_of_many_partitions_and_groups_the_worst_is_named() -> None:
 
 
 def test_time_without_an_owner_and_records_processed_again_are_caveats() -> None:
-    """Each has its unit, and the name of its group."""
+    """Each caveat has its unit, and the name of its group."""
     assert caveats_of(run(g=felt_group(unowned=45 * S, repeated=1), h=felt_group(repeated=7))) == (
         "a partition of g had no owner for 45.00 s",
         "h processed 7 records again (and 1 more group)",

@@ -60,7 +60,7 @@ def test_missing_value_is_not_zero() -> None:
 
 
 def test_full_comparison_has_every_figure_and_counts_zeros() -> None:
-    """Over many seeds a count that is 0 in some of them is part of its range."""
+    """If a count is 0 in some of many seeds, the range of the count begins at 0."""
     runs = [
         summary_of(
             f"x/{place}",
@@ -135,7 +135,10 @@ def test_columns_of_single_runs_or_of_two_runtimes_have_a_note() -> None:
 
 
 def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
-    """Five runs of one configuration: their median, their range, and how many have no value."""
+    """Four runs named 9000: their median, their range, and how many of them have no value.
+
+    The fifth run, named 18000, has a column of its own.
+    """
     names = ["9000", "9000", "9000", "18000", "9000"]
     runs = [
         summary_of(f"x/{place}", *([crash(detect_us)] if detect_us else []))  # 0: no fault
@@ -260,7 +263,7 @@ def test_figures_of_whole_runs_come_last_with_their_verdicts() -> None:
 
 
 def test_run_without_events_has_only_missing_values() -> None:
-    """It shows neither that a partition had two owners nor that it had not."""
+    """A run without events does not show whether a partition had two coordinators at once."""
     found = compare_runs([summary_of("x/1"), summary_of("x/2", events=0, completed=False)])
     assert row(found, "two coordinators at once max", None).texts == ("never", None)
 

@@ -184,7 +184,7 @@ def test_without_waiting_records_the_time_without_an_owner_decides() -> None:
 
 
 def test_typical_cost_of_several_runs_has_the_median_of_each_figure() -> None:
-    """The figures are sorted one by one: more rebalances go with less waiting here."""
+    """Each figure has its own median: here the costs with more rebalances have less waiting."""
     costs = [of_costs(rebalances=number, waited_us=-number * S) for number in (1, 5, 9)]
     typical = typical_cost(costs)
     assert (typical.rebalances, typical.waited_us) == (5, -5 * S)

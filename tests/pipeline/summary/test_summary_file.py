@@ -88,7 +88,7 @@ def _write(directory: Path, *, rows: int = 3) -> RunSummary:
 
 
 def _write_rows(directory: Path, rows: int) -> None:
-    """Write the one file of events, with so many rows."""
+    """Write the one file of events, with `rows` rows."""
     table = pa.table({"time_us": list(range(rows))})
     pq.write_table(table, directory / "events" / "part-0.parquet")
 
@@ -116,7 +116,7 @@ def test_summary_of_a_moved_run_names_its_new_place(tmp_path: Path) -> None:
 
 
 def test_summary_of_another_version_reads_as_none(tmp_path: Path) -> None:
-    """Its tables may have other columns, or other meanings of them."""
+    """Tables of another version may have other columns, or columns with another meaning."""
     _write(tmp_path)
     document = json.loads(summary_path(tmp_path).read_text())
     document["made_from"]["tables_version"] = TABLES_VERSION - 1

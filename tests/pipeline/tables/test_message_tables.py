@@ -98,7 +98,10 @@ def test_messages_around_a_fault_include_waiting_and_unanswered_ones(
 def test_equal_messages_are_one_row_unless_they_change_the_group(
     analysed: AnalysedRuns,
 ) -> None:
-    """Three commits after the fault are one row, two SyncGroups are two, as are other names."""
+    """Three commits after the fault are one row, two SyncGroups are two rows.
+
+    Two lookups that name different coordinators are two rows, too.
+    """
     rows = analysed.table("talk", "messages", "from_node", "api", "sent_us")
     columns = ("to_node", "purpose", "member", "named", "repeats", "last_ended_us")
     found = {key: [row[column] for column in columns] for key, row in rows.items()}
@@ -115,7 +118,11 @@ def test_equal_messages_are_one_row_unless_they_change_the_group(
 
 
 def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: AnalysedRuns) -> None:
-    """Of 602 rows a fault keeps 400: the single ones, then one client after the other."""
+    """Of 602 rows a fault keeps 400: the first of each kind, then one client after the other.
+
+    Clients with most of these first rows are kept first: c-000 with four, c-077 with two (its
+    refused JoinGroup and its LeaveGroup). The others follow in the order of their names.
+    """
     rows = read_table(analysed.directories["crowd"], "messages")
     assert CLIENTS * PER_CLIENT > len(rows) == 400
     of_client: dict[str, list[tuple[str, str]]] = {}
@@ -159,14 +166,14 @@ def test_verdicts_list_the_checks_with_their_run(analysed: AnalysedRuns) -> None
 def test_verdicts_of_a_run_without_checks_are_one_row_of_nulls(
     analysed: AnalysedRuns, run: str, verdict: str | None
 ) -> None:
-    """A sweep over many runs can then count those without a verdict."""
+    """With such a row, a sweep over many runs can count the runs without a verdict."""
     (row,) = read_table(analysed.directories[run], "verdicts")
     assert row.pop("run") == analysed.summaries[run].run
     assert row.pop("verdict") == verdict
     assert set(row.values()) == {None}
 
 
-def test_figures_of_a_crash_are_ranked_only_where_there_are_enough(
+def test_percentiles_of_a_crash_are_null_without_enough_samples(
     analysed: AnalysedRuns,
 ) -> None:
     """Of two members one had to join; a median is an existing value, the lower of two."""

@@ -8,10 +8,10 @@ Both traces are commented text files with times in seconds. The expected rows fo
   the assignment of a rebalance. Apart from that, ownership ends in all ways that exist.
 
 `analysed.table(run, name, columns)` returns a table's rows by the values of these columns. An
-ownership is the time in which a member has a partition, a tenure that in which a broker coordinates
-an offsets partition; an overlap is the time in which two owners, or two coordinators, are so at
-once. Members are named by their node (`c-0`) and their member id (`c-0-a`). Numbers in brackets
-name sections of docs/kafka.
+ownership is the time in which a member has a partition; a tenure is the time in which a broker
+coordinates an offsets partition; an overlap is a time with two owners, or with two coordinators.
+Members are named by their node (`c-0`) and their member id (`c-0-a`). Numbers in brackets name
+sections of docs/kafka.
 """
 
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ def test_ownership_of_a_split_brain_names_the_coordinator_and_the_end(
     assert _rows(rows, *times) == {
         ("t-0", "c-0"): [4_120_000, 33 * S, 28_880_000, "revoked", 5],
         ("t-1", "c-1"): [4_120_000, 63 * S, 58_880_000, "lost", 30],
-        # c-2 revoked the partition at 70.1 s, while the run stopped: it owned it at the run's end.
+        # c-2 revoked t-1 at 70.1 s, while the run stopped, so c-2 was its owner at the run's end.
         ("t-1", "c-2"): [40_200_000, None, 29_800_000, "run end", 31],
         ("t-0", "c-3"): [40_300_000, None, 29_700_000, "run end", 4],
     }
@@ -210,7 +210,8 @@ def test_tenures_count_acknowledged_commits_and_the_time_cut_off(analysed: Analy
 def test_faults_of_links_have_their_ends_and_their_time_in_force(analysed: AnalysedRuns) -> None:
     """A cut of links is in force from its row `fault_in_force` until its healing began.
 
-    The row `fault_healed` of 59.9 s is written when the healing is done, and names its begin, 59.8.
+    The row `fault_healed` is written at 59.9 s, when the healing is done. It names 59.8 s as the
+    time at which the healing began.
     """
     rows = analysed.table("split", "faults", "fault")
     columns = ("node", "nodes", "from_nodes", "to_nodes", "in_force_us", "in_force_until_us")
@@ -230,8 +231,9 @@ def test_client_phases_of_a_split_count_the_commits_that_timed_out(analysed: Ana
     """c-0 finds the cut broker again, so its commit times out a second time (MEASURED_FAILOVER 4).
 
     It looks the coordinator up three times: broker-2 answers with itself, broker-1 still answers
-    broker-2, then broker-1 answers broker-0. Two answers are stale, one from the broker it names.
-    c-1 only sends heartbeats, which the cut broker answers, so that it notices nothing.
+    broker-2, then broker-1 answers broker-0. Two answers are stale; in one of them the answering
+    broker names itself. c-1 only sends heartbeats, which the cut broker answers, so that c-1
+    notices nothing.
     """
     rows = analysed.table("split", "client_phases", "consumer")
     columns = ("noticed_by", "attempts", "stale_answers", "self_answers", "commit_timeouts")
@@ -240,7 +242,7 @@ def test_client_phases_of_a_split_count_the_commits_that_timed_out(analysed: Ana
         "c-1": [None, None, None, None, 0],
     }
     # `longest_wait_us`: the longest wait for an answer of the old coordinator; `late_heartbeats`:
-    # heartbeats that it answered after the new one was active.
+    # heartbeats that the old coordinator answered after the new one was active.
     waits = ("notice_us", "longest_wait_us", "late_heartbeats")
     assert _rows(rows, *waits) == {
         "c-0": [5_100_000, 5_100_000, 1],  # from the fault at 10 s to the first timeout at 15.1 s
@@ -278,9 +280,9 @@ def test_rebalance_names_joined_and_removed_members_and_its_reason(analysed: Ana
 
 
 def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: AnalysedRuns) -> None:
-    """An append that fails has its error in its rebalance, and is the reason of the next one.
+    """A failed append of an assignment is the reason of the next rebalance.
 
-    (MEASURED_FAILOVER two-lineages)
+    The row of the rebalance has the error of the append. (MEASURED_FAILOVER two-lineages)
     """
     rows = analysed.table("stuck", "rebalances", "started_us", "reason")
     columns = ("generation", "new_generation", "store_error", "removed", "added", "stable_us")
@@ -293,12 +295,12 @@ def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: Analyse
         # assignment of generation 4 is never stored.
         (26_600_000, "assignment not stored"): [3, 4, None, [], [], None],
         (26_700_000, "leave"): [4, 5, None, ["c-0"], [], 26_800_000],
-        # The last member has left: no generation follows, and the next rebalance does not count it.
+        # The last member has left: no generation follows, and the next row does not list c-1 again.
         (30 * S, "session expiry"): [5, None, None, ["c-1"], [], None],
         (31 * S, "join"): [6, 7, None, [], ["c-3"], 34_100_000],
         (35 * S, "group too large"): [7, None, None, [], [], None],
     }
-    # The coordinator itself starts this rebalance when it loads the group, no member does.
+    # No member causes this rebalance: the coordinator starts it when it loads the group.
     assert rows[35 * S, "group too large"]["consumer"] is None
 
 

@@ -31,14 +31,14 @@ def test_runs_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, 
 
 
 def test_groups_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """A group's partition is the one from which it was loaded, else the hash of its name."""
+    """A group's partition is that of its load; without a load, it follows from the group's name."""
     rows = check_table(random_runs, "groups", groups_of, ("group",))
     assert len({row["partition"] for row in rows}) > 1
     assert len({row["consumers"] for row in rows}) > 1
 
 
 def test_commits_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """A commit of several partitions counts once, and failed if it failed for one of them."""
+    """A commit of several partitions counts once, as failed if it failed for one partition."""
     key = ("fault", "group", "consumer", "coordinator", "error")
     rows = check_table(random_runs, "commits", commits_of, key)
     assert {row["error"] for row in rows} >= {"NONE", "UNKNOWN_TOPIC_OR_PARTITION", "TIMED_OUT"}
@@ -58,7 +58,7 @@ def test_requests_of_coordination_equal_the_oracle(random_runs: tuple[AnalysedRu
 def test_processing_of_random_traces_equals_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Records are processed again, by the same member and by two at once."""
+    """Records are processed again, by the same member and by two owners at once."""
     rows = check_table(random_runs, "processing", processing_of, ("group", "partition", "consumer"))
     assert sum(row["repeated"] > 0 for row in rows) > 20
     assert any(row["shared"] for row in rows)

@@ -1,7 +1,8 @@
 """Owners, overlaps and duplicates of random traces, against a model in plain Python.
 
-The traces have cases that no hand-written story has: members that are assigned their own
-partitions, revoke foreign ones, die paused, and process partitions that they never owned.
+The traces have cases that no hand-written story has. Members are assigned partitions that they own
+already, revoke partitions of others, die while they are paused, and process partitions that they
+never owned.
 """
 
 import pytest

@@ -47,7 +47,7 @@ def test_random_run_of_one_seed_is_reproducible() -> None:
 
 
 def test_random_runs_number_rows_and_order_times_in_each_incarnation() -> None:
-    """As in a real trace, readers order a node's rows by `seq` and its times."""
+    """Readers order the rows of a node by `seq`; as in a real trace, times follow this order."""
     for seed in SEEDS:
         last: dict[tuple[str, int], tuple[int, int]] = {}
         for row in random_run(seed):

@@ -3,8 +3,8 @@
 `check_table` compares Spark's table with its oracle in `pipeline/in_memory`; the assertions after
 it make sure that the rows have the cases that the docstring names; its last argument has the
 columns that identify a row. Ids such as ZK-74 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. An
-attempt is one try of a consumer to own its share; it gives up after too many failed ones. A rewind
-is a committed offset that is lower than the one before.
+attempt is one try of a consumer to own its share; after too many failed attempts the consumer gives
+up. A rewind is a committed offset that is lower than the one before.
 """
 
 import pytest

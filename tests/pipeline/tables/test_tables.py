@@ -38,7 +38,7 @@ def _rows(
 
 
 def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: AnalysedRuns) -> None:
-    """Of three elections after the fault, only that of `broker-0` ends its phase `detect`.
+    """Of three elections after the fault, only the election of `broker-0` ends the phase `detect`.
 
     The election of 12.001 s elects no leader. That of 35 s is later than the first new leader.
     Each phase is the difference of two moments: detect = decided - fault, publish = applied -
@@ -149,7 +149,7 @@ def test_client_phases_that_never_end_are_null_and_count_every_lookup(
 
 
 def test_coordinator_tenures_end_with_their_broker(analysed: AnalysedRuns) -> None:
-    """The kill of broker-2 at 12 s ends its tenure, not its restart at 30 s; no tenures overlap."""
+    """The kill of broker-2 at 12 s ends its tenure, and not the restart at 30 s; none overlap."""
     rows = analysed.table("crash", "coordinator_tenures", "partition", "leader_epoch")
     columns = ("broker", "incarnation", "start_us", "end_us", "end_reason", "overlap_us")
     assert _rows(rows, *columns) == {

@@ -34,13 +34,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def _copied(run: Path, base: Path) -> Path:
-    """Copy a run without the results of an analysis; it keeps its name."""
+    """Copy a run without the results of an analysis; the copy has the run's name."""
     ignored = shutil.ignore_patterns("tables", "*.html")
     return Path(shutil.copytree(run, base.joinpath(*run.parts[-2:]), ignore=ignored))
 
 
 def _read_whole(run: Path, base: Path) -> tuple[Path, RunSummary | None]:
-    """Copy a run and analyse the copy whole; None: the run has a file that cannot be read so."""
+    """Copy a run and analyse the copy whole; None: only the transforms can read the run."""
     copy = _copied(run, base)
     (files,) = find_run_files([copy])
     return copy, analyze_whole(files)

@@ -5,13 +5,13 @@ from tests.support.builders.rows import Rows
 
 CLIENTS = 150
 PER_CLIENT = 4
-"""Rows of each client: a heartbeat fails, its coordinator is named, it joins and commits."""
+"""Rows of each client: a failed Heartbeat, a FindCoordinator, a JoinGroup, a Heartbeat."""
 
 
 def crowd() -> list[TraceRow]:
     """Return the trace of 150 members who all lose their coordinator at 10 s.
 
-    Only member c-77 has two more exchanges: a refused JoinGroup, and a LeaveGroup.
+    Only member c-077 has two more exchanges: a refused JoinGroup, and a LeaveGroup.
     """
     rows = Rows()
     rows.stage(0, "steady")

@@ -227,7 +227,7 @@ def test_partly_impossible_reset_changes_nothing() -> None:
 
 
 def test_reset_of_a_group_with_members_is_refused_and_names_them() -> None:
-    """Kafka's tool also refuses to reset a group with members; without them it works."""
+    """Kafka's tool also refuses to reset a group with members; without members the reset works."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         refused = await reset_group_offsets(admin, GROUP, None, ToEarliest(), execute=True)

@@ -154,7 +154,7 @@ def test_question_after_the_crash_of_the_coordinator_waits_for_the_next_one(
 def test_replaced_coordinator_that_is_cut_off_can_be_asked(
     capsys: Captured,
 ) -> None:
-    """The old coordinator is cut off from all brokers, which replaced it, and still has its group.
+    """The old coordinator is cut off from all brokers and has been replaced, but keeps its group.
 
     Without `--broker` all brokers are asked, and the new coordinator is listed.
     """

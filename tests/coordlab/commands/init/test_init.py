@@ -1,7 +1,7 @@
 """`init`: a new user's file must run, explain itself, and overwrite nothing.
 
 `init mine` writes an experiment file `mine.yaml`: a cluster, a plan with one fault, and all
-settings of interest, of which those with a default are commented out.
+settings of interest. Settings with a default are commented out.
 """
 
 import re
@@ -97,7 +97,7 @@ def test_defaults_quoted_in_comments_are_those_of_the_settings() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_comment_lists_all_checks() -> None:
-    """`checks:` may name some of them; without it a run has every one."""
+    """`checks:` may name some of the checks; without this line a run has all of them."""
     run_cli(["init", "mine"])
     text = " ".join(Path("mine.yaml").read_text().replace("\n#", "").split())
 

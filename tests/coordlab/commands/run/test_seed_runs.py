@@ -1,9 +1,9 @@
 """Several seeds of one experiment, played together: exit code, representative run, figures, JUnit.
 
 Figures of a run are, for example, `detect`, the time from a crash to the controller's decision, and
-`commit gap`, that from a member's last acknowledged commit to its next one. The representative run
-is the one whose report is shown for all. `S` is a second in microseconds, and `past` a run that has
-written its directory.
+`commit gap`, the time from a member's last acknowledged commit to the next one. The representative
+run is the one whose report is shown for all. `S` is a second in microseconds, and `past` a run that
+has written its directory.
 """
 
 import io
@@ -165,7 +165,7 @@ def test_figure_that_is_zero_in_all_seeds_is_shown() -> None:
 
 
 def test_interrupted_seed_is_reported_once() -> None:
-    """Its state says that it was interrupted, so the reason is left out."""
+    """The state of the seed says that it was interrupted, so the reason is left out."""
     run = seed_run(6, outcome=RunOutcome.INTERRUPTED, reasons=("interrupted",))
     assert run.why == ""
 

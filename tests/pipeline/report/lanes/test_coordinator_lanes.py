@@ -165,7 +165,7 @@ def test_coordinator_lane_of_two_coordinators_has_a_row_each_and_one_for_the_ove
 
 
 def test_coordinator_lane_of_many_partitions_shows_those_that_moved() -> None:
-    """With more partitions than rows, one that lost its coordinator is always shown."""
+    """With more partitions than rows, a partition that lost its coordinator is always shown."""
     names = [f"__consumer_offsets-{index}" for index in range(120)]
     tenures = [tenure("broker-2", 0, 0, 60, partition=name) for name in names[:-1]]
     tenures += [

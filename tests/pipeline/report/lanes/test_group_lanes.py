@@ -122,7 +122,7 @@ def test_rebalance_lane_has_the_reason_and_both_parts() -> None:
 def test_rebalance_that_never_completed_ends_with_its_coordinator() -> None:
     """The first bar ends with the next rebalance (26 s), the second with the coordinator (30 s).
 
-    Without that a rebalance that never completed would reach to the end of the run.
+    Otherwise a rebalance that never completed would reach to the end of the run.
     """
     run = report_input(
         tables={

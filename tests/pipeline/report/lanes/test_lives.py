@@ -134,7 +134,7 @@ def test_later_rollout_continues_an_earlier_one() -> None:
 
 
 def test_bar_of_an_empty_place_names_no_life() -> None:
-    """The life before it has ended, and the next one has not begun."""
+    """While a place is empty, its last life has ended and its next life has not begun."""
     rollout = entry("rollout", stopped=[stop("m-0", 10, 12)], replaced=[start("m-0", 17, 20)])
     labels = [labels_of(row)["l"] for row in lives_of([rollout], 60 * S)]
     assert labels == ["life 1", "life 1", "away", "life 2", "life 2"]

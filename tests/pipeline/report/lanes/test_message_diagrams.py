@@ -49,7 +49,7 @@ def test_answered_request_has_two_lines() -> None:
 
 
 def test_parked_request_is_a_bar_on_the_server() -> None:
-    """A JoinGroup waits at the coordinator until all members have joined: a bar on its line."""
+    """A JoinGroup waits until all members have joined: a bar on the line of the coordinator."""
     parked = message("JoinGroup", _CLIENT, _BROKER, 26, answered_us=us(64), ended_us=us(64.001))
     chart = _chart(parked)
     assert cells(chart, "waits", "r", "to", "a", "b") == [(_BROKER, _BROKER, 26.001, 64.0)]
@@ -131,7 +131,7 @@ def test_removed_member_is_labelled_before_later_answers() -> None:
 
 
 def test_fetch_from_a_controller_is_named_by_its_log() -> None:
-    """Brokers pull metadata with Fetch: without the name it would look like one of data."""
+    """Brokers read metadata with Fetch, which without the log's name looks like a read of data."""
     chart = _chart(message("Fetch", "broker-0", "controller-100", 11))
     assert ("Fetch (__cluster_metadata)",) in cells(chart, "words", "t")
     assert chart.table is not None
@@ -139,7 +139,7 @@ def test_fetch_from_a_controller_is_named_by_its_log() -> None:
 
 
 def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
-    """48 answers that name a dead coordinator are one fact; simultaneous ones have rows."""
+    """48 answers that name a dead coordinator are one bar; simultaneous bars have a row each."""
     stale = message(
         "FindCoordinator",
         _CLIENT,
@@ -254,7 +254,7 @@ def test_nodes_are_servers_first_and_bounded() -> None:
     assert drawn.left_out == len(rows) - len(drawn.legs) // 2
 
 
-def test_texts_appear_once_they_do_not_overlap() -> None:
+def test_texts_that_would_overlap_appear_at_different_zooms() -> None:
     """The more important of two close texts is shown first, the other at a nearer zoom."""
     words = place_words(
         [

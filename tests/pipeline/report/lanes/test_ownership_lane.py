@@ -3,8 +3,8 @@
 `rows` and `cells` return the data of a chart, whose columns have names of one letter: `r` is the
 row, `a` and `b` are begin and end in seconds, `m` the member, `w` and `e` the coordinator and its
 leader epoch, `c` the fill, `h` the range of partitions that a reader picks, `t` 1 for remarkable
-rows, `q` the row's number among those of its member. Runs last 60 s if no event is later. The lane
-is a chart of all partitions; its detail is a chart of the rows that the reader picks.
+rows, `q` the row's number among the rows of its member. Runs last 60 s if no event is later. The
+lane is a chart of all partitions; its detail is a chart of the rows that the reader picks.
 `owned(partition, member, begin, end)` is an interval of ownership assigned by broker-2 in
 generation 1 and leader epoch 0; an end of None means that the run ended first.
 """
@@ -19,7 +19,7 @@ from tests.support.vega import Datum, cells, compiled_without_warnings, rows
 
 
 def _many(partitions: int) -> list[Datum]:
-    """Return partitions with one owner, then none, then the next owner."""
+    """Return intervals of many partitions: each has an owner, then none, then the same owner."""
     intervals = []
     for index in range(partitions):
         name, member = f"orders-{index}", f"consumer-{index % 20}"
@@ -89,7 +89,7 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
 
 
 def test_ownership_table_is_in_the_order_of_partition_numbers() -> None:
-    """Overlaps of one rebalance begin microseconds apart: by time the order would be 10, 11, 6."""
+    """Overlaps of one rebalance begin nearly at once; by time the order here would be 10, 2, 1."""
     names = ["orders-10", "orders-2", "orders-1"]
     overlaps = [
         ownership_overlap(name, "consumer-0", "consumer-6", 64 + at / 1_000, 93)
@@ -109,7 +109,7 @@ def test_ownership_table_is_in_the_order_of_partition_numbers() -> None:
 
 
 def test_ownership_lane_of_many_partitions_counts_those_with_one_owner_none_and_two() -> None:
-    """A thousand partitions are three numbers over time; their sum is the number ever owned."""
+    """A hundred partitions are three numbers over time; their sum is the number ever owned."""
     intervals = [*_many(100), owned("orders-3", "consumer-99", 10, 15)]
     chart, _ = _lane_and_rows({"ownership": intervals})
     counts_at: dict[float, dict[str, int]] = {}

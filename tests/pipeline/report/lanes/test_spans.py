@@ -65,7 +65,7 @@ def test_concurrent_counts_the_intervals_at_each_time() -> None:
 def test_joined_steps_have_every_count_at_every_change() -> None:
     """A chart of stacked areas needs all counts at each time at which one of them changes.
 
-    The first steps have no count before 10 but that of 0, so it holds at 5.
+    The count of `one` at 0 holds until its next change at 10, so it also holds at 5.
     """
     one = Steps((0, 10), ((1,), (2,)))
     other = Steps((0, 5, 20), ((7,), (8,), (9,)))

@@ -37,7 +37,7 @@ MEASUREMENT = Path(__file__).parents[4] / "docs" / "kafka" / "MEASURED_ZOOKEEPER
 
 
 def both_costs(**tables: list[dict[str, object]]) -> tuple[Cost, Cost]:
-    """Return the cost of the first change for the group on ZooKeeper, and for the other one."""
+    """Return the cost of the first change for `old`, and for `new`."""
     old, new = sides_of([(two_design_facts(), two_design_tables(**tables))], ["a"])
     return costs_of(old)[0], costs_of(new)[0]
 
@@ -104,7 +104,7 @@ def test_attempts_that_fail_are_counted_with_their_conflicts_and_views() -> None
     assert (counts.conflicts, counts.gave_up) == (4, 1)
 
 
-def test_change_without_a_later_computation_never_settles() -> None:
+def test_change_without_a_later_attempt_never_settles() -> None:
     """Without an attempt after the join, the time without an owner lasts until the next change."""
     tables = {"zookeeper_attempts": [], "faults": [crash_of("consumer-old-1", JOIN_US + S)]}
     old, _ = both_costs(**tables)

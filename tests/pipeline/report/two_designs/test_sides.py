@@ -21,7 +21,7 @@ from tests.support.builders.two_designs import (
 
 
 def test_runs_without_a_group_on_zookeeper_have_no_sides() -> None:
-    """Their comparison reads no table."""
+    """Without sides, a comparison of the designs reads no table."""
     facts = run_facts(config={"groups": {"readers": {"members": 3, "topics": ["t"]}}})
 
     assert sides_of([(facts, two_design_tables())], ["a"]) == ()
@@ -46,7 +46,7 @@ def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
 def test_changes_are_joins_and_faults_of_the_groups_own_members() -> None:
     """A change lasts until the next one begins; a member that dies counts in its own death.
 
-    The crash of broker-0 is a change of both groups, that of a member only of its own group.
+    The crash of broker-0 is a change of both groups, the crash of a member only of its own group.
     """
     faults = [
         crash_of("consumer-old-1", healed_us=DEATH_US + 10 * S),
@@ -79,7 +79,7 @@ def test_changes_are_joins_and_faults_of_the_groups_own_members() -> None:
 def test_late_members_join_at_their_time_after_the_steady_state(
     duration: str, expected_us: int
 ) -> None:
-    """The steady state begins at 10 s; two late members at once are no measured single join."""
+    """The steady state begins at 10 s; two members that join at once are the change `other`."""
     facts = two_design_facts()
     facts.manifest.config["groups"]["old"]["late_members"] = [{"at": duration, "members": 2}]
     side, _ = sides_of([(facts, two_design_tables())], ["a"])
