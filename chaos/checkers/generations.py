@@ -346,6 +346,7 @@ class Generations(Checker):
         `generation_begun_again_and_never_acknowledged` of the corpus shows this case.
         """
         begun = self._begun.get((group_id, generation), {})
+        # lineage[2]: the leader epoch of the loading tenure
         older = max((epoch for epoch in begun if epoch <= lineage[2]), default=None)
         self._remember_begun(row, group_id, generation, lineage if older is None else begun[older])
 

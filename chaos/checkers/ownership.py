@@ -176,7 +176,7 @@ class Ownership(Checker):
             case TraceKind.LEADER_ELECTED | TraceKind.LOAD_COMPLETED:
                 self._observe_coordinator(row)
             case TraceKind.ISR_CHANGED:
-                pass
+                pass  # only `lost_data` needs this row
             case _ if row.kind in FAULT_KINDS:
                 # The row may begin a fault: until the row, the state before it holds.
                 self._measure_all_overstays(row.time_us, self._faults.was_quiet_since_us)

@@ -146,7 +146,7 @@ class Readers(Checker):
             case _:
                 pass
         if row.kind == TraceKind.MEMBER_STATE and row.cause != MemberStateCause.LEFT:
-            return
+            return  # of a member's states, only its leaving concerns this check
         # First the time up to this row is judged, by the state before the row.
         if row.kind in DISTURBING_KINDS:
             self._judge_all(row)
@@ -262,6 +262,8 @@ class Readers(Checker):
         owners = [node for node in owners if self._undisturbed.reads(node)]
         members = self.context.groups[group_id].consumers
         members = tuple(node for node in members if self._undisturbed.reads(node))
+        # A lookup takes time to fail: the first failure may come some time after the wait's
+        # beginning, and the last one some time before now. SLACK_US allows for both.
         stranded = {
             node: self._stranded.lost_brokers(
                 node, since_us=since_us + SLACK_US, until_us=until_us - SLACK_US

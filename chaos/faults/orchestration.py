@@ -30,7 +30,7 @@ from protocol.ids import NodeName
 LOOK_AGAIN_US = 250_000
 """Time until the next step while an awaited event, such as a member's end, has no known time."""
 _STABLE = "STABLE"  # a consumer's own state: it has joined and knows its assignment
-_GONE = frozenset({NodeState.DOWN, NodeState.NOT_STARTED})
+_GONE = frozenset({NodeState.DOWN, NodeState.NOT_STARTED})  # states of a node without a process
 
 
 class Replacement(msgspec.Struct, kw_only=True):
@@ -329,6 +329,7 @@ class Rollout:
                     await runtime.shut_down(node)
             elif state is NodeState.STOPPING:  # another operation has asked it already
                 self._asked_to_stop.add(node)
+            # A paused member is not asked: it is killed at the end of its grace period.
 
     # -- the state -------------------------------------------------------------------------------
 

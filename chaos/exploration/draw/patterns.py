@@ -65,6 +65,7 @@ def _coordinator_without_controller(draw: FaultDraw) -> Faults:
 
 
 def _coordinator_without_clients(draw: FaultDraw) -> Faults:
+    # Half of another drawn length, so that the move mostly comes before the cut ends.
     return (
         draw.link_fault("cut", draw.coordinator(), "clients", lasts_ms=draw.length_ms()),
         draw.fault("leadership_move", draw.coordinator(), after_ms=draw.length_ms("move") // 2),
@@ -121,6 +122,7 @@ def _next_coordinator_too(draw: FaultDraw) -> Faults:
     later_ms = draw.around_ms("broker.session.timeout.ms", draw.rng("later").choice((1.0, 1.2)))
     kind = draw.rng("kind").choice(("crash", "pause"))
     lasts_ms = draw.length_ms()
+    # Both targets are the same role: the second fault hits the broker that has the role then.
     return tuple(
         draw.fault(kind, draw.coordinator(), after_ms=place * later_ms, lasts_ms=lasts_ms)
         for place in range(2)
@@ -174,6 +176,7 @@ def _orders_for_an_empty_group(draw: FaultDraw) -> Faults:
     group = draw.group()
     removed_by_admin = rng.random() < 0.5
     empty_ms = 1_000 if removed_by_admin else draw.around_ms("session.timeout.ms", 1.2, group)
+    # The members restart 3 s after the first order. A second order comes 0.5 s after the first.
     removal = tuple(
         draw.fault("crash", f"member({group}, {index})", lasts_ms=empty_ms + 3_000)
         for index in range(draw.experiment.groups[group].members_total)
@@ -192,9 +195,10 @@ def _orders_for_an_empty_group(draw: FaultDraw) -> Faults:
 def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     """Pause a member during a rebalance, and resume it before its own session ends.
 
-    The crash of another member causes the rebalance: if members are static, when the crashed
-    member's session ends, otherwise when it restarts. The group needs a third member, so that the
-    rebalance completes.
+    The pause is a little longer than `max.poll.interval.ms`, for which a rebalance waits. The crash
+    of another member causes the rebalance: if members are static, when the crashed member's session
+    ends, otherwise when it restarts. Groups with a third member are preferred, because their
+    rebalance completes meanwhile.
     """
     rng = draw.rng("sleeper")
     groups = draw.experiment.groups
@@ -202,7 +206,7 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     static = [name for name in large if groups[name].config.group_instance_id is not None]
     group = rng.choice(static or large or list(groups))
     total = groups[group].members_total
-    if total < 2:
+    if total < 2:  # no other member can cause a rebalance
         return (draw.fault("pause", f"coordinator-of({group})", lasts_ms=draw.length_ms()),)
     sleeper, other = rng.sample(range(total), 2)
     sleeps_ms = draw.around_ms("max.poll.interval.ms", rng.choice((1.02, 1.1)), group)

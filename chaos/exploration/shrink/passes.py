@@ -178,7 +178,7 @@ def _by_role(current: Experiment) -> Steps:
 
 
 def _aimed_at(fault: FaultDefinition, target_role: str) -> FaultDefinition:
-    """Return `fault` with `target_role` instead of each target that is a single broker."""
+    """Return `fault` with `target_role` instead of a single broker as target or at a `from` end."""
 
     def change(target: str) -> str:
         role = (split_target(target) or ("", ""))[0]
@@ -279,7 +279,10 @@ def _with_time_after_faults(current: Experiment, after_us: int) -> Experiment:
 
 
 def _settings(base: Experiment | None) -> ShrinkPass:
-    """Return the pass that resets settings to their defaults, or to the values of the space."""
+    """Return the pass that resets settings to their defaults, and others to the values of `base`.
+
+    `base` is the experiment of the space, None if it is not known.
+    """
 
     def steps(current: Experiment) -> Steps:
         current = yield from fewer(
@@ -399,8 +402,8 @@ STRUCTURE = (
 
 Groups and producers come first, and members before the many single faults: these passes cost few
 runs, and make all later runs shorter. These passes come again after the plan is smaller, because
-then fewer faults need the groups and members. The shrinker does not run a candidate twice, so the
-repetition costs little.
+then fewer faults have groups and members as targets. The shrinker does not run a candidate twice,
+so the repetition costs little.
 """
 
 
