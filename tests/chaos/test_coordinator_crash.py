@@ -92,7 +92,7 @@ def test_coordinator_crash_with_seed_7_passes_and_judges_every_check_that_applie
 
 
 def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
-    """Guard off: the leader acknowledges a record that only its own log has, and dies then."""
+    """Without the guard the leader acknowledges a record that only its own log has, then dies."""
     played = Played(*SMALL, "cluster.guards.high_watermark_gate=false", "faults=[]")
     killed: list[str] = []
 
@@ -157,7 +157,7 @@ def test_acknowledged_commit_that_is_forgotten_is_found(monkeypatch: pytest.Monk
 def test_load_without_records_is_found_by_two_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the new coordinator's load reads nothing (BEHAVIOUR 6.6 f).
 
-    Its members are unknown to it and must rejoin, and their offsets are lost.
+    The new coordinator does not know the members, so they must rejoin; it has lost their offsets.
     """
 
     def load_nothing(

@@ -1,8 +1,9 @@
 """Effects of the Java coordinator's switches on whole runs in virtual time.
 
-A switch gives the coordinator, which follows Kafka's Scala one, a single trait of Kafka's Java one.
-CUT isolates the coordinator of readers from the cluster for 30 s; its members still reach it.
-Sections such as 6.4 [J] are those of docs/kafka/BEHAVIOUR.md; [J] marks the Java coordinator.
+The coordinator follows Kafka's Scala coordinator; a switch gives it one trait of Kafka's Java
+coordinator. CUT isolates the coordinator of the group readers from the cluster for 30 s, but not
+from the members. Sections such as 6.4 [J] are those of docs/kafka/BEHAVIOUR.md; [J] marks the Java
+coordinator.
 """
 
 import pytest

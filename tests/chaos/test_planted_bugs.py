@@ -113,7 +113,7 @@ def test_split_brain_of_ownership_passes_and_is_measured() -> None:
 
 
 def test_resumed_member_passes_and_its_overlap_is_measured() -> None:
-    """A zombie owns its partition until its first heartbeat is answered."""
+    """A resumed member owns its partitions until its first heartbeat is answered."""
     played = play(small(PAUSE_MEMBER, group=NO_COMMITS))
 
     assert (played.results.reasons, played.violated) == ((), [])
@@ -139,7 +139,7 @@ def test_commits_on_both_sides_of_a_split_are_found_by_fencing_and_durable_commi
 
 
 def test_commits_of_a_lone_replica_are_found_by_durable_commits() -> None:
-    """Guard off: two of three brokers are down, and the last one acknowledges all the same."""
+    """Two of three brokers are down; without the guard the third acknowledges commits alone."""
     down: list[dict[str, object]] = [
         {"at": "2s", "fault": "crash", "target": target, "duration": "20s"}
         for target in ("broker(0)", "broker(1)")
@@ -263,7 +263,10 @@ _HEARTBEAT_ANSWERED = Heartbeat._answered
 def test_zombie_without_an_error_is_found_by_ownership_and_liveness(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It owns its partition for ever, and its coordinator does not have it."""
+    """The resumed member takes errors for success: it keeps partitions that it no longer owns.
+
+    Its coordinator does not know it any more.
+    """
     monkeypatch.setattr(Heartbeat, "_answered", take_for_an_answer)
 
     played = play(small(PAUSE_MEMBER, group=NO_COMMITS))
@@ -317,9 +320,10 @@ def test_members_that_a_new_coordinator_does_not_have_are_found(
 def test_acknowledgement_of_a_truncated_append_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: appends keep waiting when their broker no longer leads, until it leads again.
+    """Planted bug: appends that wait for replicas outlast the leadership of their broker.
 
-    By then other records have their offsets, and the high watermark passes them.
+    When the broker leads again, other records have the offsets of these appends, and the high
+    watermark passes the offsets.
     """
     isolated = {**CUT, "duration": "12s"}
     crash = {**CRASH, "at": "17s"}  # of the second leader: the first one is next in order
@@ -356,7 +360,7 @@ def test_acknowledgement_of_a_truncated_append_is_found(
 def test_static_member_whose_acknowledged_id_is_not_stored_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: a Stable group stores the old id when it gives a static member a new one.
+    """Planted bug: a Stable group gives a static member a new id, but stores the old id.
 
     The next coordinator loads the old id and fences the member for good.
     """
@@ -433,7 +437,7 @@ def test_member_that_is_never_expired_is_found(monkeypatch: pytest.MonkeyPatch) 
 
 
 class HastyConsumer(ConsumerNode):
-    """Planted bug: the application commits its records before it has processed them."""
+    """Planted bug: the application commits records before it processes them."""
 
     async def _process(self, records: list[ConsumedRange]) -> None:
         if self._spec.commit_interval_ms is not None:

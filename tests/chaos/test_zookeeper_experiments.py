@@ -1,9 +1,9 @@
-"""The experiments with a group on ZooKeeper beside one with a coordinator, and what they show.
+"""The experiments that compare a group on ZooKeeper with a group that has a coordinator.
 
-The group `old` is on ZooKeeper, the group `new` has a coordinator. Both read the same topic and
-suffer the same faults. A zombie is a member that still processes records of which another is the
-owner by now. Ids such as ZK-92 are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md. A view
-is the list of members from which a consumer computes its share of the partitions.
+The group `old` is on ZooKeeper, the group `new` has a coordinator. The two groups read the same
+topic and suffer the same faults. A zombie is a member that still processes records of a partition
+that another member owns by now. A view is the list of members from which a consumer computes its
+share of the partitions. Ids such as ZK-92 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 import json
@@ -122,7 +122,7 @@ def test_coordinator_refuses_the_commits_of_a_member_that_goes_on_processing() -
 
 
 def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
-    """A member cannot take over from a dead one until its session ends (ZK-49, ZK-50)."""
+    """No member can take over a dead member's partitions until its session ends (ZK-49, ZK-50)."""
     run = played("zookeeper_restart")
     (expired,) = of(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
     attempts = [detail_of_row(row) for row in of(run, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, "old")]
@@ -183,7 +183,7 @@ def views_of(run: VirtualRun) -> dict[str, list[tuple[int, tuple[str, ...]]]]:
 
 
 def test_members_at_different_servers_see_different_groups_and_agree_in_the_end() -> None:
-    """Members of one server compute three times before those of the other one (ZK-71, ZK-95).
+    """Members at the quick servers compute three times before those at the slow one (ZK-71, ZK-95).
 
     In the end all compute from the same members, without an operator's help.
     """
@@ -212,7 +212,7 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
         for member_views in quick_views
     ]
     assert max(len(computed) for computed in before) >= 3
-    # They saw the group with the newcomer (9) and without it (8).
+    # The quick members saw the group without the newcomer (8 members) and with it (9).
     assert {len(members) for computed in before for members in computed} == {8, 9}
     assert slow_computed_us - first_us > 5 * SECOND
     last_members = {member_views[-1][1] for member_views in views.values()}
@@ -244,8 +244,9 @@ def test_release_that_goes_on_in_the_next_session_deletes_owner_nodes_of_the_liv
     """ZooKeeper deletes a node without regard to its owner or session (ZK-74, ZK-23, ZK-08).
 
     1. A slow member is cut off in the midst of its release, and its session ends.
-    2. Other members claim what it had owned.
-    3. In its next session the member continues the release, and deletes the others' nodes at once.
+    2. Other members claim the partitions of the slow member.
+    3. In its next session the slow member continues the release, and deletes the owner nodes of the
+       others within half a second.
     """
     run = played("zookeeper_late_release")
     assert run.results.verdict == "pass"

@@ -25,7 +25,7 @@ CALLBACKS = 138
 
 
 def bounce(seed: int) -> RollingBounce:
-    """Play one seed, which must pass, and return the cost of its bounces."""
+    """Play one seed, check that the run passes, and return the cost of its bounces."""
     run = play_virtual(
         load_experiment("rolling_bounce").experiment, seed=seed, trace_messages=False
     )

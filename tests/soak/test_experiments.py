@@ -1,7 +1,8 @@
 """Every experiment over many seeds in virtual time.
 
 A seed of an experiment draws the start times of its nodes, and with them the phase of every timer.
-All pass, a few are recomputed in another process with the same result, and results are kept.
+All seeds must pass; a few are played again in another process, which must give the same results.
+Results are kept.
 `load_or_compute` returns the kept result of a key if the code is unchanged, and otherwise computes
 it; `say` prints a line of the soak's record. A digest is a hash over all rows of a trace: equal
 digests mean equal runs.

@@ -1,15 +1,16 @@
 """Planted bugs over many seeds: those of tests/chaos/test_planted_bugs, and those of a search.
 
-A mutant is the code with one small change; tests kill it if one of them fails. A planted bug is
+A mutant is the code with one small change; a mutant is killed if a test fails. A planted bug is
 such a change that breaks a promise; `hunt` searches it by drawing schedules of faults from a space.
 
-Also mutants of the coordinator: those of the list, against the tests of the scenario that each
-changes, and a sample of all possible ones, against every test of the coordinator.
+This file also tests mutants of the coordinator. A listed mutant changes one scenario, and must be
+killed by the tests of this scenario. A drawn mutant, one of a sample of all possible changes, must
+be killed by any test of the coordinator.
 
-The bugs of benchmarks/planted_bugs are found by drawing schedules, and then shrunk.
+The bugs of benchmarks/planted_bugs are found by drawing schedules, and the schedules are shrunk.
 
-One seed shows that a checker can find a bug; many show how much luck that takes. Code without a bug
-must have no finding in all of them. Results are kept.
+One seed shows that a checker can find a bug; many seeds show how much luck that takes. Code without
+a bug must have no finding under any of the seeds. Results are kept.
 """
 
 import inspect
@@ -129,7 +130,10 @@ def hunted(name: str) -> Hunted:
 
 @pytest.mark.parametrize("name", BUGS)
 def test_bug_is_hunted_in_its_space(name: str) -> None:
-    """Each bug is one test, so that an interruption loses at most one; the next test judges all."""
+    """Each bug is a test of its own, so an interrupted soak loses one hunt at most.
+
+    The next test judges the results of all hunts.
+    """
     assert hunted(name).seeds_tried > 0
 
 

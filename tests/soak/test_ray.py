@@ -1,8 +1,8 @@
 """Every experiment with Kafka's real default timeouts on a local Ray, five runs each.
 
-Each is summarised as milestones and compared with five runs of the same file in virtual time; the
-figures of its failover are those of docs/kafka/MEASURED_FAILOVER.md, in the same order, so that
-both can be read side by side. Finished runs are kept: an interrupted soak continues.
+Each experiment is summarised as milestones and compared with five runs of the same file in virtual
+time. The figures of a failover have the order of docs/kafka/MEASURED_FAILOVER.md, so that a person
+can compare them with the page. Finished runs are kept: an interrupted soak continues.
 """
 
 from collections.abc import Sequence

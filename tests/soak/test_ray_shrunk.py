@@ -1,10 +1,10 @@
 """Three shrunk plans of the corpus, found in virtual time, on a local Ray.
 
-A shrunk plan is a plan of faults that was reduced as long as it still broke a promise; each of
-these needs a guard that is switched off. A guard is a check of Kafka's, by default on.
+A shrunk plan is a plan of faults that was reduced as long as it still broke a promise. A guard is a
+check of Kafka's, by default on; each of the three plans needs one guard switched off.
 
-Each shows its split brain on real processes unchanged, five runs each; with its guard on it does
-not. Finished runs are kept: an interrupted soak continues.
+Without its guard each plan shows a split brain on real processes too, in each of five runs; with
+the guard it shows none. Finished runs are kept: an interrupted soak continues.
 """
 
 from dataclasses import dataclass

@@ -37,7 +37,7 @@ NUMBERS = sorted(int(path.stem.rpartition("_")[2]) for path in SAMPLES.glob("sam
 
 
 def record_name(sample: int) -> str:
-    """Return FIRST until its record is complete or of other code, then LATER."""
+    """Return the name of the record to work on: FIRST, or LATER if FIRST is of other code."""
     for record in read_records():
         head = record.head
         if (head.name, head.sample) == (FIRST, sample):

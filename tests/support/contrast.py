@@ -42,7 +42,7 @@ _PAINTS = """(selector) => {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """Words of a page, the contrast ratio (1 to 21) to their background, and its minimum."""
+    """Words of a page, their contrast ratio to the background (1 to 21), and the minimal ratio."""
 
     words: str
     ratio: float

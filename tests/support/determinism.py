@@ -2,13 +2,13 @@
 
 A digest is a hash over all rows of a run's trace: equal digests mean equal runs.
 `python -m tests.support.determinism --heap 5000 --gc off --order reversed` first fills the heap, so
-that objects have other addresses than in another process. It runs the scenarios in the given order,
-so that state that leaks from one run into the next changes a digest. Nodes of a fake cluster only
-exchange heartbeats; a real cluster has the nodes of the product. `copy_messages` sends each message
-through the codec, as between processes.
+that objects have other addresses than in another process. It runs the scenarios in the given order:
+if state leaks from one run into the next, another order gives another digest. Nodes of a fake
+cluster only exchange heartbeats; a real cluster has the nodes of the product. `copy_messages` sends
+each message through the codec, as between processes.
 
-A planted source is one that is not deterministic on purpose: a test shows that the comparison finds
-it.
+A planted source gives values that differ between processes on purpose: a test shows that a
+comparison of digests finds such a source.
 """
 
 import argparse
@@ -50,10 +50,7 @@ JUNK: list[object] = []
 
 
 class PlantedNode:
-    """A node with a task that traces the values of `source`, whose order is not deterministic.
-
-    A test plants it to show that a comparison of digests finds such a source.
-    """
+    """A node with a task that traces the values of a planted source."""
 
     def __init__(self, node: Node, host: Host, source: Callable[[], list[str]]) -> None:
         self._node = node

@@ -3,8 +3,9 @@
 Node code runs in virtual time, where one seed must give one trace in every process. The order of a
 set depends on hashes, and id() on addresses, which differ between processes.
 
-Types are not inferred: a name is a set if its module annotates or assigns it as one; an attribute
-is, if any of the modules does. A use without an order (len, sorted, any, another set) is allowed.
+Types are not inferred. A name counts as a set if its module annotates it as a set or assigns it
+one; an attribute counts if any of the modules does. A use in which the order has no effect (len,
+sorted, any, another set) is allowed.
 """
 
 import ast
@@ -133,7 +134,7 @@ class _Finder:
         self._attributes = attributes
         # Names count in the whole module, in whichever function they are declared.
         self._names = {name for node in ast.walk(tree) for name in self._declared(node)}
-        # Syntax nodes have no equality of their own, so that they are kept by their addresses.
+        # Two syntax nodes are never equal, so the address of a node serves as its key.
         self._orderless_arguments = {
             id(argument)
             for node in ast.walk(tree)

@@ -1,8 +1,8 @@
 """Batches that kafka-python has encoded, and the program that recorded them.
 
 Only the reading of the file uses the lab's own code: the batches are an independent reading of
-Kafka's format. To record them anew, run this file with a Python that has kafka-python and its
-codecs (crc32c, lz4, python-snappy, zstandard): it writes the file beside the tests.
+Kafka's format. To record the batches anew, run this module with a Python that has kafka-python and
+the codecs crc32c, lz4, python-snappy and zstandard: the module writes the file beside the tests.
 
 -1 as producer id, epoch and sequence: the producer is not idempotent.
 """

@@ -1,8 +1,8 @@
 """Kept results and printed lines of the soak, whose lines go into docs/SOAK.md.
 
 The soak (`make soak`) runs tests that are too long for each change; a part of it takes up to an
-hour. Its results are in `.soak/`, below an id of the code that computed them: after an interruption
-the soak continues; with other code it begins anew.
+hour. The results are in `.soak/`, below an id of the code that computed them: an interrupted soak
+continues, and after a change of the code it begins anew.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def say(line: str) -> None:
 
 
 def load_or_compute(part: str, key: str, kind: type[T], compute: Callable[[], T]) -> T:
-    """Return the result that this code computed for `key` before, or compute it now and keep it.
+    """Return the kept result of `key` for this code; if there is none, compute and keep it.
 
     Shape: `kind` is a type that msgspec can write as JSON and read again.
 

@@ -12,8 +12,8 @@ Datum = dict[str, Any]  # Any: a cell of a chart's data
 def compiled_without_warnings(chart: Chart) -> dict[str, Any]:
     """Return a chart as Vega, and check the requirements of every lane.
 
-    Altair and Vega-Lite must accept it silently, all its data must be included, and its axis must
-    be the page's.
+    Altair and Vega-Lite must accept the chart without a warning, the chart must have all data that
+    it names, and its time axis must be that of the page.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,7 +1,7 @@
 """The runner on a scripted runtime: stages, faults, healing, and the verdict of every ending.
 
 `Run.runtime.at` maps a time to a function that changes the scripted runtime at that time. The
-default experiment has one fault: it crashes broker-0, the coordinator, at 5 s and restarts it at
+default experiment has one fault: broker-0, the coordinator, crashes at 5 s and is restarted at
 30 s. Exit codes: 1 violated, 2 unknown, 130 interrupted, 255 failure of the tool.
 """
 
@@ -32,7 +32,7 @@ SAFETY = ("fencing", "durable_commits")
 
 
 class Run:
-    """One run of an experiment on a FakeRuntime, and its observations."""
+    """One run of an experiment on a FakeRuntime, with the observed rows and progress."""
 
     def __init__(self, of: Experiment | None = None, *, time_limit_us: int | None = None) -> None:
         self.experiment = of or experiment()
@@ -107,8 +107,8 @@ def test_run_passes_its_stages_and_heals_by_plan() -> None:
 def test_run_continues_after_liveness_until_no_promise_waits() -> None:
     """With a `recovery_timeout` of 20 s the run waits for unsettled promises, and no longer.
 
-    A promise that settles after 3 s ends the wait; one that would settle after 100 s does not
-    prolong it beyond 20 s.
+    If the promise settles after 3 s, the wait ends after 3 s; if it would settle after 100 s, the
+    wait ends after 20 s.
     """
     for settles_s, ends_s in ((3, 3), (100, 20)):
         run = Run(experiment(run={"recovery_timeout": "20s"}))
@@ -145,7 +145,10 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
 
 
 def test_unanswered_requests_are_listed_where_a_group_does_not_recover() -> None:
-    """A finding may then name the waiting request and its node. The first run recovers at once."""
+    """So a finding can name the waiting request and its node.
+
+    The group of the first run recovers at once, so that run lists no requests.
+    """
     run = Run()
     run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5_000_000),)
     run.execute()
@@ -357,7 +360,7 @@ def test_failed_tool_is_never_a_verdict_about_kafka() -> None:
 
 
 def test_fault_that_cannot_be_injected_is_a_failure_of_the_tool() -> None:
-    """Such a fault is neither missed, as one without a target, nor a finding about Kafka."""
+    """The fault is not missed, because it had a target; and it says nothing about Kafka."""
     run = Run()
     run.runtime.crash_fails_with = OSError("no such process")
 
@@ -514,7 +517,7 @@ class SilentAtHealing(FakeRuntime):
 
 
 def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> None:
-    """Its one commit came before healing, so the stage lasts its 60 s."""
+    """The member's only commit came before the healing, so the stage "liveness" lasts all 60 s."""
     made_of = experiment(groups={"readers": {"members": 1, "topics": ["orders"]}})
     run = Run(made_of)
     run.runtime = SilentAtHealing(run.experiment, run.observe)
@@ -528,7 +531,7 @@ def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> N
 
 
 def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() -> None:
-    """The steady state comes before their start, so that only liveness can wait for them."""
+    """Late members start after the steady state, so only the stage "liveness" waits for them."""
     made_of = experiment(
         groups={
             "readers": {
@@ -670,7 +673,7 @@ def test_unobserved_run_queries_seldom_and_counts_the_same(time_limit_us: int | 
 
 
 def test_interrupted_unobserved_run_has_the_figures_of_that_moment() -> None:
-    """An unobserved run queries the status seldom; at an interrupt it needs a query of its own."""
+    """An unobserved run queries the status seldom, so an interrupt must query it once more."""
     alone = Run()
 
     def press(runtime: FakeRuntime) -> NoReturn:

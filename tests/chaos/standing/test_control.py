@@ -174,7 +174,7 @@ def test_a_dead_cluster_is_reported_and_its_files_removed(tmp_path: Path) -> Non
 
 
 def test_the_name_of_a_dead_cluster_can_be_claimed(tmp_path: Path) -> None:
-    """A killed cluster cannot remove its claim, so that the next one of its name does."""
+    """A killed cluster cannot remove its claim, so the next cluster of its name removes it."""
     claim(tmp_path, dead("lab", tmp_path / "lab"))
     with ClaimedName(tmp_path, "lab", runtime="local", mailbox=Mailbox()) as claimed:
         assert [report.cluster.pid for report in claimed.died] == [4711]

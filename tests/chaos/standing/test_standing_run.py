@@ -84,7 +84,7 @@ class ScriptedOrders:
 
 
 class Standing:
-    """One standing run on a FakeRuntime, and its observations."""
+    """One standing run on a FakeRuntime, with the observed rows."""
 
     def __init__(
         self,
@@ -187,7 +187,10 @@ def test_a_fault_without_a_duration_is_healed_at_the_end_and_its_caller_answered
 
 
 def test_faults_are_healed_by_order() -> None:
-    """The only fault without an id, one by its id, or all; later healing times are dropped."""
+    """An order without an id heals the only fault; others heal one fault by its id, or all.
+
+    The time at which the plan would have healed a fault is dropped.
+    """
     pause = InjectRequest(fault="pause", target="broker(1)", duration="1h")
     cut = InjectRequest(fault="cut", from_=("broker(0)",), to=("controller",))
     standing = Standing(

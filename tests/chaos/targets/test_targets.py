@@ -165,7 +165,7 @@ def test_any_broker_with_none_up_is_a_miss() -> None:
 
 
 def test_controller_is_the_active_or_the_only_one() -> None:
-    """A stopped controller does not report itself as active, but it is the only one."""
+    """A stopped controller does not report that it is active, but is the only controller."""
     runtime = FakeRuntime(experiment())
 
     assert hit("controller", runtime).nodes == ("controller-100",)
@@ -201,7 +201,7 @@ def test_leader_member_that_does_not_answer_is_a_miss() -> None:
     ],
 )
 def test_sets_include_late_members_and_dead_brokers(target: str, nodes: list[str]) -> None:
-    """A rule of links applies to them when they start."""
+    """A rule of links names all of them, because it must apply to a node that starts later."""
     runtime = FakeRuntime(with_late_members())
     runtime.nodes[broker_name(1)] = NodeState.DOWN
 

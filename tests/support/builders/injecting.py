@@ -17,7 +17,7 @@ from tests.support.harness.fake_runtime import FakeRuntime
 
 
 class Injecting:
-    """Injects the faults of an experiment one by one, by their index in the plan."""
+    """Injects and heals single faults of an experiment, named by their index in the plan."""
 
     def __init__(
         self,

@@ -54,8 +54,8 @@ def group(name: str = GROUP, partition: str | None = OFFSETS_2) -> Row:
 def load(leader: str, epoch: int, from_s: float, to_s: float, **changes: object) -> Row:
     """Return a row of `broker_phases`: `leader` loads __consumer_offsets-2 because of crash-0.
 
-    The new leader is elected 0.1 s before it applies its leadership and begins the load, at
-    `from_s`.
+    At `from_s` the new leader applies its leadership and begins the load; it was elected 0.1 s
+    earlier.
     """
     return {
         "fault": "crash-0",

@@ -1,6 +1,6 @@
 """Frames between nodes `a` and `b`, and link rules for them.
 
-A frame is one message of a connection: its opening, a request, a response, its close. A link rule
+A frame is one message on a connection: open, request, response or close. A link rule
 says what happens to the frames that its selector matches (cut, slow, ...). Unless a test says
 otherwise `a` is the client and `b` the server of connection 1.
 """
@@ -85,7 +85,7 @@ def close(
     source: NodeName = A,
     destination: NodeName = B,
 ) -> CloseFrame:
-    """Return the end of a connection, sent by its client or its server."""
+    """Return the frame by which the client or the server closes a connection."""
     return CloseFrame(
         source=source, destination=destination, connection_id=connection, by_client=by_client
     )

@@ -7,5 +7,5 @@ from chaos.exploration.space import Space, load_space
 
 @cache
 def packaged_space(name: str) -> Space:
-    """Return the space with this name; it is shared, and nothing of it may be changed."""
+    """Return the space with this name. Callers share the object and must not change it."""
     return load_space(name)

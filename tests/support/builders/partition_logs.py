@@ -46,7 +46,7 @@ def log(storage: LogStorage | None = None, *, high_watermark: int = 0) -> Partit
 def log_of_epochs(*epochs: int) -> PartitionLog:
     """Return a log with one record for each epoch given, e.g. (0, 0, 2).
 
-    A record's value is its offset and its epoch, such as "2@2".
+    The value of a record is "offset@epoch", such as "2@2".
     """
     made = log()
     for epoch in epochs:
@@ -107,10 +107,9 @@ def leader(
     min_insync_check: bool = True,
     message_max_bytes: int = 1_048_588,
 ) -> Partition:
-    """Return a replica that leads since `now_us`; its log is empty unless one is given.
+    """Return a replica that leads since `now_us`, by default with an empty log.
 
-    Its followers have not fetched, so that the high watermark does not move unless `isr` is the
-    leader alone.
+    No follower has fetched, so the high watermark does not move unless `isr` is the leader alone.
     """
     made = replica(
         broker,

@@ -1,4 +1,4 @@
-"""Run directories made by hand, some of them analysed, for commands that read them."""
+"""Run directories made by hand, some with analysed tables, for tests of commands that read runs."""
 
 import re
 from collections.abc import Mapping
@@ -131,7 +131,10 @@ def analysed_run(
 
 
 def _tables() -> dict[str, list[tuple[str, str]]]:
-    """Return the columns of every table, as their page lists them (a test compares the two)."""
+    """Return the columns of every table, as the page of the tables lists them.
+
+    A test compares this page with the tables.
+    """
     tables: dict[str, list[tuple[str, str]]] = {}
     columns: list[tuple[str, str]] = []
     for line in _PAGE.read_text(encoding="utf-8").splitlines():

@@ -1,7 +1,8 @@
 """Builder of hand-made traces: rows as a run writes them, for checkers and readers of traces.
 
-Where a method has no parameter for them, its row is about group `g`, partition `t-0` of topic `t`
-and the offsets partition `OFFSETS_0`, which stores the group. Broker and consumer are node names.
+Unless a method has parameters for them, the group of a row is `g`, its partition `t-0` of topic
+`t`, and its offsets partition `OFFSETS_0`, which stores the group. Brokers and consumers are given
+as node names.
 """
 
 from collections.abc import Callable, Sequence
@@ -306,7 +307,7 @@ class Rows:
         )
 
     def load_completed(self, time_s: float, node: str, epoch: int) -> None:
-        """Let `node` complete the load; from then on it coordinates the groups of the partition."""
+        """Let `node` complete the load, after which it coordinates the groups of the partition."""
         self.add(
             time_s,
             node,

@@ -61,7 +61,7 @@ def _cells(assignments: Sequence[str]) -> TableRow:
         if name in _COLUMN_TYPES:
             cells[name] = value if _COLUMN_TYPES[name] == "string" else int(value)
         elif "," in value:
-            # A list: the comma at its end is for lists of one.
+            # A list. A list of one item has a comma at its end: `a,`.
             detail[name] = [item for item in value.split(",") if item]
         elif value == "null":
             detail[name] = None

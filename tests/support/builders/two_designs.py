@@ -1,9 +1,9 @@
-"""Inputs of a report on a run with a group on ZooKeeper and one with a coordinator.
+"""Inputs of a report on a run with two groups: one on ZooKeeper, one with a coordinator.
 
 The group `old` is on ZooKeeper, `new` has a coordinator. The run is steady from 10 s on; at 15 s
 (JOIN_US) a member joins each group, and at 60 s the run ends. An attempt is one try of a member on
-ZooKeeper to own its share: it reads a view (the members that it sees) and computes a plan (its
-partitions).
+ZooKeeper to own its share: the member reads a view (a list of members) and computes from the view
+its plan (the partitions to own).
 """
 
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ def owned(group: str, member: int, partition: int, from_us: int, to_us: int | No
 
 
 def attempt(member: int, started_us: int, members: Sequence[int], **changes: Any) -> Row:  # noqa: ANN401 - columns
-    """Return an attempt that computed 50 ms after its start, and ended well 100 ms after it."""
+    """Return a successful attempt that computed its plan after 50 ms and ended after 100 ms."""
     row: Row = {
         "group": "old",
         "consumer": f"consumer-old-{member}",

@@ -1,4 +1,4 @@
-"""Folders beside one another, of which only those of dead processes may be removed."""
+"""Folders of several processes beside one another; only folders of dead processes are removed."""
 
 import os
 import socket

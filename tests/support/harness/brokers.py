@@ -137,7 +137,7 @@ class TestClient:
         timeout_ms: int = 10_000,
         topic: str = ORDERS,
     ) -> PartitionProduceResponse:
-        """Produce one batch and return the answer for its partition."""
+        """Send one batch to a broker and return the broker's answer for the partition."""
         return await self.produce_batch(
             broker_id,
             build_batch(tuple(Record(None, value) for value in values)),
@@ -287,7 +287,7 @@ class BrokerLab:
     async def until(
         self, condition: Callable[[ClusterStatus], bool], *, at_most_s: float = 30
     ) -> ClusterStatus:
-        """Check `condition` every 20 ms until it holds, and return the status for which it does.
+        """Check `condition` every 20 ms, and return the first status for which it holds.
 
         Raises: TimeoutError after `at_most_s` of virtual time.
         """
@@ -314,7 +314,7 @@ class BrokerLab:
         return controller_name(CONTROLLER)
 
     def events(self, kind: TraceKind, node: str | None = None) -> list[TraceRow]:
-        """Return the rows of one kind, of one node or all."""
+        """Return the rows of one kind, of all nodes or of `node` alone."""
         return [
             row
             for row in self.rows

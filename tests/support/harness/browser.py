@@ -1,7 +1,8 @@
 """A headless Chromium that opens one local page and permits no other request.
 
-Playwright drives the system's own browser: nothing is downloaded. Its synchronous form keeps an
-event loop running in the thread that started it, so that no run may be played while it is open.
+Playwright drives the system's own browser: nothing is downloaded. Playwright's synchronous form
+keeps an event loop running in its thread, so no run, which needs its own loop, may be played there
+while the browser is open.
 """
 
 import os
@@ -117,7 +118,7 @@ def visit(
 
 
 def _open(context: BrowserContext, url: str, fragment: str, media: Media) -> Visit:
-    """Open the page; from then on collect its messages, errors, and refused requests."""
+    """Open the page, and return a Visit that collects its messages, errors and refused requests."""
     context.set_default_timeout(PAGE_TIMEOUT_MS)
     page = context.new_page()
     page.emulate_media(media=media)

@@ -30,7 +30,7 @@ class CommandLine:
     def run(
         self, *arguments: str, environment: Mapping[str, str | None] | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        """Run one command to its end; `environment` changes variables, None removes one.
+        """Run one command to its end. `environment` sets variables; the value None removes one.
 
         Raises: subprocess.TimeoutExpired after COMMAND_TIMEOUT_S.
         """

@@ -74,7 +74,7 @@ def topic(
 
 
 class ControllerLab:
-    """A controller, its log, the time, and all results of its inputs so far."""
+    """A controller with its log and the time, and all trace events and replies so far."""
 
     def __init__(self, cluster: ClusterSpec, storage: MemoryLogStorage | None = None) -> None:
         self.now_us = 0
@@ -97,7 +97,7 @@ class ControllerLab:
     # -- requests --
 
     def send(self, request: AnyRequest, *, host: str = "broker-0") -> RequestId:
-        """Pass a request to the controller; its reply, if there is one by now, is in `replies`."""
+        """Pass a request to the controller. The reply, perhaps a later one, is put in `replies`."""
         request_id = RequestId(self._next_request_id)
         self._next_request_id += 1
         envelope = RequestEnvelope(
@@ -140,7 +140,7 @@ class ControllerLab:
     ) -> BrokerHeartbeatResponse:
         """Send the heartbeat of a broker that has read the whole metadata log, by default.
 
-        `offset` None: of the whole log; `epoch` None: the epoch that its registration gave it.
+        `offset` None: the end of the log; `epoch` None: the epoch from the broker's registration.
         """
         response = self.replies[
             self.send(

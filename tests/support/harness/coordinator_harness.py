@@ -1,9 +1,9 @@
 """Executes the Results of a GroupCoordinator: a log, virtual timers, and the answers.
 
-The log is a list of batches for each partition. It acknowledges appends at once, or holds them and
-all later ones until a test decides the outcome of each. For a coordinator with Java's switches
-(`JavaSwitches`), which follows its logs, a held append is already in the log, above the high
-watermark. After every input the coordinator's invariants are checked.
+The log is a list of batches for each partition. The harness acknowledges appends at once, or holds
+all appends from some moment on until a test decides the outcome of each. For a coordinator with
+Java's switches (`JavaSwitches`), which follows its logs, a held append is already in the log, above
+the high watermark. After every input the coordinator's invariants are checked.
 """
 
 import heapq
@@ -111,7 +111,7 @@ class CoordinatorHarness:
     def submit(
         self, body: GroupRequest, *, version: int | None = None, client_id: str = "client"
     ) -> RequestId:
-        """Feed a request and return its id; `responses` has the answer once there is one."""
+        """Feed a request and return its id, under which `responses` later has the answer."""
         request_id = RequestId(next(self._requests))
         request = envelope(body, version=version, client_id=client_id)
         self.execute(self.coordinator.handle(request_id, request, self.now_us))
@@ -132,8 +132,8 @@ class CoordinatorHarness:
     def tick(self, delay_ms: int) -> None:
         """Set the clock forward at once, then fire the timers that were due before that moment.
 
-        The clock of Kafka's own tests moves like this, and the times in them depend on it: a timer
-        due exactly at the new time waits, and a timer set by a late one counts from the new time.
+        The times in Kafka's own tests depend on this order: a timer due exactly at the new time
+        waits, and a timer that a late timer sets counts from the new time.
         """
         self.now_us += delay_ms * 1_000
         while self._timer_heap and self._timer_heap[0][0] < self.now_us:
@@ -145,7 +145,7 @@ class CoordinatorHarness:
     def complete(self, error: ErrorCode = ErrorCode.NONE, *, index: int = 0) -> None:
         """Complete one held append, or let it fail with `error`.
 
-        An append that timed out stays in a log that the coordinator follows.
+        If the coordinator follows its logs, an append that timed out stays in the log.
         """
         append = self.held.pop(index)
         base_offset = self._base_offsets.pop(append.append_id, None)

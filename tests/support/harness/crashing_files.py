@@ -4,8 +4,8 @@ Every call is carried out on real files; the model keeps what the disk must hold
 what it may hold.
 
 1. `kill` leaves the files unchanged, with a prefix of the interrupted write.
-2. `lose_power` replaces them by a state that the disk may have: all synced data, and of the rest
-   any mixture of old bytes, new bytes and zeros.
+2. `lose_power` replaces the files by a state that the disk may have: all synced data, and of the
+   rest any mixture of old bytes, new bytes and zeros.
 """
 
 import random
@@ -14,7 +14,10 @@ from pathlib import Path
 from cluster.storage.files import Files
 
 PAGES = (1, 16, 512, 4096)
-"""Bytes that a disk writes as one: bigger ones lose more at once, smaller ones mix more."""
+"""Sizes of a disk's pages in bytes; the disk writes a page as a whole.
+
+With bigger pages a power loss loses more at once, with smaller pages it mixes old and new more.
+"""
 
 
 class Killed(BaseException):
@@ -89,7 +92,7 @@ class CrashingFiles(Files):
         self._open.clear()
 
     def lose_power(self) -> None:
-        """End the machine; it returns with a state that its disk may have."""
+        """End the machine, and replace its files by a state that the disk may have."""
         self.kill()
         names = self._rng.choice([self._on_disk, *self._renames])
         self._named = {}
@@ -116,7 +119,7 @@ class CrashingFiles(Files):
         return descriptor
 
     def write(self, file: int, content: bytes, position: int) -> int:
-        """Write all bytes, or, where the test demands it, a part of them and fail."""
+        """Write `content` or a first part of it; after `fill_disk`, write a part and fail."""
         fails, self._write_fails = self._write_fails, False
         try:
             self._enter()

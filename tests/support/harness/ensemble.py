@@ -1,8 +1,7 @@
-"""An ensemble in virtual time, and clients of it on hosts of their own.
+"""An ensemble (servers of ZooKeeper) in virtual time, and its clients.
 
-Owns the cluster (servers of ZooKeeper) and the events of its clients. A session is a client's
-connection to the ensemble, which outlives a change of the server. The hosts of clients are those of
-producers, whose place in the cluster IdleNode takes.
+A session is a client's connection to the ensemble; it outlives a change of the server. Each client
+runs on the host of a producer of the cluster, and the producer's node is an IdleNode.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -163,7 +162,7 @@ class EnsembleRun:
 def run_ensemble(
     scenario: Callable[[EnsembleRun], Awaitable[None]], servers: int = 1, *, seed: int = 1
 ) -> EnsembleRun:
-    """Run `scenario` on a new ensemble, and return it with its rows."""
+    """Run `scenario` on a new ensemble, and return the run, which has the ensemble's rows."""
     run = EnsembleRun(servers, seed=seed)
     run.run(scenario)
     return run

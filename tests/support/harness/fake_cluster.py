@@ -97,9 +97,9 @@ class FakeBroker:
 
 
 class FakeConsumer:
-    """Sends heartbeats to one broker after another; a failed one is followed by a longer pause.
+    """Sends heartbeats to one broker after another, with a longer pause after a failed heartbeat.
 
-    It sends five heartbeats on a connection, and then takes the next broker.
+    After five heartbeats on a connection the consumer takes the next broker.
     """
 
     def __init__(self, host: Host, cluster: ClusterSpec, spec: ConsumerSpec) -> None:

@@ -1,7 +1,7 @@
 """RayLives on a fleet of fake processes: no Ray, no signals; calls fail as a test demands.
 
-RayLives starts, stops, kills and pauses nodes. A fleet has the processes in which nodes run; a
-handle calls a process, an agent acts on it from outside, on its machine.
+RayLives starts, stops, kills and pauses nodes. A fleet has the processes in which nodes run. A
+handle calls a process; an agent, on the process's machine, kills or signals it from outside.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ class FakeProcessHandle(ProcessHandle):
 
 
 class FakeAgent(AgentHandle):
-    """Kills a process that is up, and acts on an ended one as its machine would."""
+    """Kills a process that is up; killing an ended process fails, as on a real machine."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -157,7 +157,7 @@ class FakeFleet(Fleet):
 
 
 class LivesLab:
-    """Lives of one broker and its surroundings, started."""
+    """A started RayLives of a cluster with one broker and one consumer, with rows and failures."""
 
     def __init__(self, run_dir: Path, cluster: ClusterSpec | None = None) -> None:
         self.failures: list[str] = []

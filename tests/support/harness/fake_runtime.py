@@ -1,4 +1,4 @@
-"""A runtime without nodes: its clock moves when code sleeps, its status is scripted.
+"""A runtime without nodes: the clock moves when code sleeps, and tests script the status.
 
 For tests of code that drives a Runtime. Each call that changes the cluster is kept in `acts`, as a
 short text. A script is a function that changes the runtime at some time.
@@ -52,7 +52,7 @@ Script = Callable[["FakeRuntime"], None]
 
 
 class FakeRuntime(Runtime):
-    """A healthy cluster as the experiment describes it, unless its fields are changed.
+    """The healthy cluster of an experiment; tests change its fields.
 
     Shape: `at` maps a time in microseconds to a script that is called once, when the clock passes
     it; `nodes` has the state of every node. A partition that is not in `partitions` is led by
@@ -174,7 +174,7 @@ class FakeRuntime(Runtime):
         return status
 
     def _report_group(self, group_id: str, status: ClusterStatus) -> None:
-        """Add a group to the status: all its members have joined, each with one partition."""
+        """Add a group to the status: all started members have joined, each with one partition."""
         group = self.experiment.groups[group_id]
         names = [consumer_name(group_id, index) for index in range(group.members_total)]
         started = [name for name in names if self.nodes[name] is not NodeState.NOT_STARTED]
@@ -255,7 +255,7 @@ class FakeRuntime(Runtime):
         return self._change(node, LifeAct.PAUSE, NodeState.PAUSED, "pause")
 
     async def resume(self, node: NodeName) -> None:
-        """Resume a paused node, which goes on with its shutdown if it was stopping."""
+        """Resume a paused node. A node that was stopping before the pause goes on stopping."""
         resumed = self._resumes_as.pop(node, NodeState.UP)
         self._change(node, LifeAct.RESUME, resumed, "resume")
 

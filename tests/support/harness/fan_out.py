@@ -2,9 +2,9 @@
 
 A search plays runs of many seeds on several workers: it gives a worker items, and waits for
 answers. An item is a seed that draws a schedule, or a lineage: a tuple of seeds, of which the first
-draws a schedule and each next one changes it.
+draws a schedule and each later seed changes the schedule.
 
-Their runs are made up: a run is a function of its seed alone, as a real one is.
+The runs are made up. As a real run does, each depends on its seed alone.
 """
 
 from collections.abc import Callable, Mapping

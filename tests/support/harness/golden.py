@@ -25,7 +25,7 @@ class Golden:
 
 
 def sections(pages: Iterable[Callable[[], str]]) -> str:
-    """Return the result of each of `pages`, below its name and the reason in its docstring."""
+    """Call each of `pages`; return each result below the function's name and docstring."""
     parts = []
     for page in pages:
         name = page.__name__.removeprefix("page_").replace("_", " ")

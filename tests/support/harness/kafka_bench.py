@@ -1,4 +1,4 @@
-"""The bench of Kafka's GroupCoordinatorTest: its constants, its clock, its starting points.
+"""The constants, clock and starting points of Kafka's GroupCoordinatorTest, as a harness.
 
 Ids of scenarios such as GC-010 (docs/kafka/BEHAVIOUR.md, 10.1) are written for these numbers;
 `tick` moves the clock as Kafka's mock timer does. Source: BEHAVIOUR 10.0.

@@ -111,7 +111,7 @@ class ListeningCluster:
         )
 
     def play(self, story: Callable[["ListeningCluster"], Awaitable[None]]) -> None:
-        """Start the cluster, play a story when it serves, and stop it."""
+        """Start the cluster, play a story once the brokers serve, and stop the cluster."""
 
         async def run() -> None:
             await self.runtime.start()

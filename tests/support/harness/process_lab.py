@@ -56,10 +56,10 @@ class EchoNode:
 
 @dataclass
 class Lab:
-    """Node processes of one run, their directory and the nodes in them.
+    """Node processes of one run.
 
-    A node process is the part of a process that hosts nodes; here all of them share one.
-    `directory` is the addresses of all nodes, which every process must know.
+    A node process is the part of a process that hosts nodes; here all node processes share one
+    process. `directory` has the addresses of all nodes, which every node process must know.
     """
 
     run_dir: Path

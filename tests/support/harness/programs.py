@@ -1,7 +1,7 @@
 """Programs in sessions of their own, for tests of drivers: their start, output and end.
 
-A driver is the process that conducts a run: it starts the nodes, and must end them when it is
-killed. A ProcessRef is a pid with its start time, so that a later process of the same pid differs.
+A driver is the process that conducts a run. It starts the nodes; when the driver is killed, the
+nodes must end. A ProcessRef is a pid with a start time, which no later process with this pid has.
 """
 
 import json
@@ -89,7 +89,7 @@ def wait_gone(pids: Sequence[int]) -> None:
 
 
 def processes(pids: Iterable[int]) -> list[ProcessRef]:
-    """Return the start times that distinguish these processes from later ones of their pids."""
+    """Return these pids with the start times of their processes."""
     return [ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0) for pid in pids]
 
 

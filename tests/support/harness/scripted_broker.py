@@ -1,7 +1,7 @@
 """Brokers with scripted answers, for tests of the clients.
 
 A broker keeps every request. A request without a scripted answer gets the answer of a healthy
-broker: it coordinates a group of one member, and each partition has `high_watermark` records.
+broker that coordinates a group of one member; each partition has `high_watermark` records.
 `ClientLab` holds what all brokers answer alike, and the network in virtual time.
 """
 
@@ -197,7 +197,7 @@ class ScriptedBroker:
                 raise AssertionError(f"no answer for {body}")
 
     def _join(self, body: JoinGroupRequest) -> JoinGroupResponse:
-        """Give a new member its id, with which it must join again; else start a generation."""
+        """Start a generation. A member without an id only gets an id, to join again with."""
         if not body.member_id:
             self._members += 1
             return JoinGroupResponse(

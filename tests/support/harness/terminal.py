@@ -1,4 +1,4 @@
-"""A command on a terminal of its own (a pseudo-terminal), as a person uses it."""
+"""A command on a terminal of its own (a pseudo-terminal), for tests that act like a person."""
 
 import fcntl
 import os

@@ -41,7 +41,7 @@ TX = "tx"
 TIMEOUT_MS = 60_000
 """Transaction timeout of most tests."""
 OFFSETS = offsets_partition(0)
-"""The offsets partition of every group; there is only one."""
+"""The only offsets partition: every group is in it."""
 
 
 class TransactionHarness:
@@ -77,7 +77,10 @@ class TransactionHarness:
         self._deadlines: dict[str, tuple[int, int]] = {}
         """Deadline and sequence number of each running timer, by its key."""
         self._timer_heap: list[tuple[int, int, str]] = []
-        """Every timer that was set; one that differs from its `_deadlines` entry is outdated."""
+        """Deadline, sequence number and key of every timer that was set.
+
+        An entry that `_deadlines` does not have is outdated.
+        """
         self._sequence = count()
         self._acknowledge: list[Append] = []
         """Appends to complete with success, in order, when the current Result is carried out."""
@@ -89,7 +92,7 @@ class TransactionHarness:
     # -- inputs --
 
     def submit(self, body: TransactionRequest, *, version: int | None = None) -> RequestId:
-        """Feed a request and return its id; `responses` has the answer once there is one."""
+        """Feed a request and return its id, under which `responses` later has the answer."""
         request_id = RequestId(next(self._requests))
         api = API_OF_REQUEST[type(body)]
         envelope = RequestEnvelope(
@@ -318,7 +321,7 @@ class TransactionHarness:
         return start
 
     def _complete(self, append: Append, error: ErrorCode) -> None:
-        """Write an append to the log, unless it fails, and report its completion."""
+        """Write an append to the log unless `error` is set, and report the outcome."""
         base_offset = None
         if error is ErrorCode.NONE:
             base_offset = self.log[-1].next_offset if self.log else 0

@@ -2,8 +2,8 @@
 
 A test gives a scenario, a coroutine that changes the cluster, and then reads the rows: requests by
 operation, attempts, applied writes, processed records. An attempt is one try of a member to own its
-share of the partitions. The ensemble is the servers of ZooKeeper. `config` is that of all members,
-`configs` that of single ones by index.
+share of the partitions. The ensemble is the servers of ZooKeeper. `config` is the configuration of
+all members; `configs` has other ones for single members, by index.
 """
 
 import json
@@ -162,10 +162,7 @@ class GroupLab:
         return (await self.runtime.status()).members
 
     async def settled(self, names: Sequence[NodeName], timeout_us: int = 120 * SECOND) -> None:
-        """Wait until each of `names` owns its computed share.
-
-        A member is STABLE when it owns its share.
-        """
+        """Wait until each of `names` owns its computed share, which is the state STABLE."""
         deadline_us = self.runtime.now_us() + timeout_us
         while self.runtime.now_us() < deadline_us:
             status = await self.status()

@@ -1,8 +1,8 @@
 """Draws mutants of a package by a seed: every place of every kind of change, then a sample.
 
-A mutant is the package with one small change, such as `<` to `<=`; tests should fail with it. A
-change is made in the text, at the place that the syntax tree gives. Parts without an effect that
-other code sees are left alone: texts for people, docstrings, raised errors, checks of invariants.
+A mutant is the package with one small change, such as `<` to `<=`, which tests should notice. A
+change is made in the text, at the place that the syntax tree gives. Parts that have no effect on
+other code are left alone: texts for people, docstrings, raised errors, checks of invariants.
 """
 
 import ast
@@ -63,7 +63,7 @@ class _Edit:
 
 
 def sample(package: Path, count: int, seed: int) -> list[Drawn]:
-    """Return `count` mutants of a package in the order of their places, all if there are fewer."""
+    """Return `count` mutants of a package, or all if there are fewer, ordered by their places."""
     places = [
         (path, edit)
         for path in sorted(package.glob("**/*.py"))

@@ -1,7 +1,7 @@
 """The process that runs tests against mutants, in a copy of the packages that it may change.
 
-It reads its jobs as JSON, and answers each with a line. A job runs in a child, so that modules that
-no mutant changes are imported once. Must not import what a mutant may change.
+The process reads jobs as JSON, and answers each job with a line. A job runs in a child process:
+modules that no mutant changes are imported once, in the parent, which must import no others.
 """
 
 import io

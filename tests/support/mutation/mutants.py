@@ -2,8 +2,9 @@
 
 A mutant is applied in a copy of the packages and their tests, never in the checkout.
 
-A scenario has an id such as GC-010 and a test that names it. A survivor is a mutant with which
-every test passes. A job is a list of tests to run with one file changed.
+A scenario is a test case of Kafka's, with an id such as GC-010; the tests of a scenario name the
+id. A survivor is a mutant with which all these tests pass. A job is a list of tests to run with one
+file changed.
 """
 
 import os
@@ -37,7 +38,7 @@ SLOW_TESTS = (
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One change of one file of the package, and the scenario whose tests notice it.
+    """A change of one file of the package, and the scenario whose tests must notice the change.
 
     A change that no scenario of the list covers (a switch of the Java coordinator) names a file of
     `tests`.
@@ -58,7 +59,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def applied_to(self, source: str) -> str:
         """Return the source with the change.
 
-        Raises: ValueError if there is not exactly one place for it.
+        Raises: ValueError unless `old` occurs in the source exactly once.
         """
         if source.count(self.old) != 1 or self.old == self.new:
             raise ValueError(f"{self.name}: found {source.count(self.old)} times")
@@ -85,7 +86,7 @@ def scenario_tests(mutant: Mutant) -> tuple[str, ...]:
 def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
     """Run for each mutant the tests of its scenario, below `folder`; return the survivors.
 
-    Raises: RuntimeError if one of these tests fails without any change, or cannot be run with one.
+    Raises: RuntimeError if a test fails without a change, or cannot be run with a mutant.
     """
     changed = [
         Job(
@@ -144,7 +145,7 @@ def drawn_survivors(folder: Path, drawn: Sequence[Drawn]) -> list[Drawn]:
 def run_jobs(folder: Path, jobs: Sequence[Job]) -> list[Run]:
     """Copy packages and tests into `folder`, and run the jobs there one after another.
 
-    Raises: RuntimeError if one of their tests fails without any change; no job is run then.
+    Raises: RuntimeError, before any job, if a test of the jobs fails without a change.
     """
     # pytest needs its settings and fixtures, too.
     copy = JobFolder(folder, copied=(*COPIED, "pyproject.toml", "tests/conftest.py"))
@@ -173,7 +174,7 @@ class JobFolder:
     def run(self, jobs: Sequence[Job]) -> Iterator[Run]:
         """Run the jobs one after another, and yield the result of each when it is known.
 
-        Raises: RuntimeError if one of their tests fails without any change; no job is run then.
+        Raises: RuntimeError, before any job, if a test of the jobs fails without a change.
         """
         everything = dict.fromkeys(test for job in jobs for test in job.tests)
         # One run of all tests without a change; each of them must pass.

@@ -53,7 +53,7 @@ Place = tuple[str, Drawn]  # the folder that the mutant's file is relative to
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """One mutant and its fate at the commit of the record."""
+    """One mutant, and whether the tests killed it at the commit of the record."""
 
     package: str
     file: str  # below the package, when it was drawn
@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def write_sample(package: str) -> None:
-    """Draw the mutants of one package, run the tests on each, and add them to the record."""
+    """Draw mutants of one package, run the tests on each, and add the results to the record."""
     drawn = sample(ROOT / package, PER_PACKAGE, SEED)
     killed = run_mutants(package, [(package, mutant) for mutant in drawn])
     known = list(_every(package))
@@ -165,9 +165,9 @@ def read_record() -> list[Recorded]:
 def find(recorded: Recorded, known: Sequence[tuple[str, Sequence[Drawn]]]) -> Place | None:
     """Return the place of the mutant in the present code; None if its line was removed.
 
-    Its scope may have another name, if only one place with its line is left.
+    If one place alone has the mutant's lines, the scope may have another name.
 
-    `known` has the mutants of each package; the first package in it is the one of the record.
+    `known` has the mutants of each package, first those of the package in the record.
     """
     for folder, mutants in known:
         alike = [
@@ -175,7 +175,7 @@ def find(recorded: Recorded, known: Sequence[tuple[str, Sequence[Drawn]]]) -> Pl
             for mutant in mutants
             if (mutant.before, mutant.after) == (recorded.before, recorded.after)
         ]
-        # The function may have moved to another class: its own name then decides.
+        # If no scope is equal, the function may have moved to another class: its name decides.
         name = recorded.scope.rpartition(".")[2]
         in_scope = [mutant for mutant in alike if mutant.scope == recorded.scope] or [
             mutant for mutant in alike if mutant.scope.rpartition(".")[2] == name

@@ -37,7 +37,7 @@ MOMENTARY = ("reset", "leadership_move")
 
 @dataclass(slots=True)
 class _Fault:
-    """One fault: its id (`fault`), its kind, the nodes that it hits, and the ends of its links."""
+    """One fault: id (`fault`), kind, the nodes that it hits, and the two ends of a link's fault."""
 
     fault: str
     kind: str

@@ -24,7 +24,7 @@ def sample_metrics(world: World, seed: int) -> None:
 def _sample_later(world: World, rng: random.Random, node: str) -> None:
     def sample() -> None:
         if node in world.moving((node,)):
-            # Two rows of one time, as a broker writes them of its parts; either may be empty.
+            # Two rows of one time: a broker writes one for each of its parts. A row may be empty.
             for names in (_NAMES[:2], _NAMES[2:]):
                 detail: dict[str, object] = {
                     name: _value(rng) for name in names if rng.random() < 0.8

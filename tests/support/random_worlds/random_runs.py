@@ -46,7 +46,7 @@ _REAL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysedRun:
-    """One run: its trace, and Spark's tables of it. `run` is its name in the tables."""
+    """The trace of one run, and the tables that Spark made from it, where `run` is its name."""
 
     run: str
     rows: tuple[TraceRow, ...]

@@ -107,7 +107,7 @@ def _one_thing(
 
 
 def _expire_random_member(world: World, brokers: Brokers) -> None:
-    """Let one coordinator of a random group expire a member's session, if it has any."""
+    """Let a coordinator of a random group expire a random member, if the group has members."""
     group = world.rng.choice(GROUPS)
     for broker in brokers.coordinators(group):
         held = broker.groups.get(group)

@@ -1,7 +1,7 @@
 """A small simulator that writes random traces: a clock, nodes that start and end, and their rows.
 
-A node's future actions are in a calendar, and are executed as the clock reaches them. An action is
-dropped if its node has died meanwhile, and put off while its node is paused.
+A node's future actions are in a calendar, and are executed when the clock reaches them. If the node
+has died meanwhile, the action is dropped; while the node is paused, the action is put off.
 """
 
 import heapq
@@ -20,7 +20,7 @@ _RETRY_US = 150_000
 
 @dataclass(slots=True)
 class Life:
-    """A node's process: its incarnation, and whether it is alive and whether it is paused."""
+    """A node's process with its incarnation and its state: alive or not, paused or not."""
 
     name: str
     incarnation: int = 0
@@ -40,7 +40,7 @@ class World:
     skew_us: dict[str, int] = field(default_factory=dict)
     """How far each node's clock is ahead of the run's: clocks of machines never agree exactly."""
     grain_us: int = 1
-    """Resolution of the clocks. A coarse one gives rows of several nodes the same time."""
+    """Resolution of the clocks. With a coarse resolution rows of several nodes have equal times."""
     _calendar: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
     """Time, number and action of each planned action; the number keeps the order of equal times."""
     _planned: int = 0
@@ -63,7 +63,7 @@ class World:
         incarnation = 0 if life is None else life.incarnation
         seq = self._written.get((node, incarnation), 0)
         self._written[node, incarnation] = seq + 1
-        # The node's clock: its skew, never below 0, rounded down to its resolution.
+        # The node's clock: the run's time plus the skew, at least 0, rounded down to `grain_us`.
         time_us = max(0, self.now_us + self.skew_us.get(node, 0)) // self.grain_us * self.grain_us
         self.rows.append(
             stamp(
@@ -92,7 +92,7 @@ class World:
     def later(self, delay_us: int, act: Callable[[], None]) -> None:
         """Execute an action after a delay, whichever nodes are alive then.
 
-        Actions of one time are executed in the order in which they were planned.
+        Actions of equal times are executed in the order of the calls of `later`.
         """
         self._planned += 1
         heapq.heappush(self._calendar, (self.now_us + delay_us, self._planned, act))

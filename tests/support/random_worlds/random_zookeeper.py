@@ -62,8 +62,8 @@ class _Ensemble:
         self._rng = world.rng
         # The upper 32 bits are the leader's epoch.
         self._zxid = world.rng.randint(1, 9) << 32
-        self._open: dict[str, str | None] = {}  # session -> its client, if it was notified
-        self._znodes: dict[str, str | None] = {}  # path -> session of an ephemeral
+        self._open: dict[str, str | None] = {}  # session -> client; None: not notified
+        self._znodes: dict[str, str | None] = {}  # path -> session; None: not ephemeral
         self._attempts: dict[str, bool] = {}  # consumer -> True during an attempt
 
     def act(self) -> None:
@@ -91,7 +91,7 @@ class _Ensemble:
     # -- the log ---------------------------------------------------------------------------------
 
     def _apply(self, session: str, op: str, **detail: object) -> None:
-        """Log a transaction: servers apply it at their own pace, some never."""
+        """Log a transaction, which some servers apply, each after its own delay."""
         self._zxid += 1
         zxid, rng = self._zxid, self._rng
         error = "NodeExists" if op == "error" else None
@@ -216,7 +216,7 @@ class _Ensemble:
             )
 
     def _rebalance(self) -> None:
-        """Let a consumer take the next step of its attempt, or begin one."""
+        """Let a random consumer take the next step of its attempt, or begin an attempt."""
         rng, consumer = self._rng, self._rng.choice(list(_CONSUMERS))
         if not self._world.lives[consumer].alive:
             return

@@ -1,8 +1,9 @@
 """Random crash points of a broker's disk: a prefix of the writes must remain.
 
-A disk lives through a few crashes. Each life opens the disk and does a random workload on two logs
-and a checkpoint, until a random byte or system call, the opening included. It ends in one of three
-ways; then a copy of the disk is opened, and its content compared with the writes.
+A disk has several lives. A life opens the disk and does a random workload on two logs and a
+checkpoint, until it crashes at a random byte or system call, perhaps while it opens the disk. The
+crash is of one of three kinds (End); after it a copy of the disk is opened, and the content is
+compared with the writes.
 """
 
 import random
@@ -97,7 +98,7 @@ class ExpectedLog:
 
 @dataclass(slots=True, kw_only=True)
 class CrashReport:
-    """The tried crash points, by their end and by the step that they hit."""
+    """Counts of the tried crash points: by the kind of crash, and by the step that was hit."""
 
     ends: Counter[End] = field(default_factory=Counter)
     steps: Counter[Step] = field(default_factory=Counter)
@@ -128,7 +129,7 @@ def check_crash_points(count: int, first_seed: int, directory: Path) -> CrashRep
 
 
 class CrashingDisk:
-    """One disk, and its required content."""
+    """A disk, and the content that it must have."""
 
     def __init__(self, seed: int, directory: Path, report: CrashReport) -> None:
         self.directory = directory
@@ -138,7 +139,7 @@ class CrashingDisk:
         self._life = 0
         self._logs = {partition: ExpectedLog() for partition in PARTITIONS}
         self._checkpoints: list[bytes | None] = [None]
-        """The checkpoint's content, and the one that a step in progress replaces it with."""
+        """The checkpoint's content; during a step that replaces it also the new content."""
         self._old_checkpoints: list[bytes] = []
         self._files = CrashingFiles(directory, self._rng)
 
@@ -171,7 +172,7 @@ class CrashingDisk:
         self._check(end, cuts, hit=f"seed {self._seed}, life {self._life}: {end} in {step}")
 
     def _work(self) -> Step:
-        """Open the disk and do random steps; return the one in or behind which it is killed."""
+        """Open the disk and do random steps; return the step in which or after which it crashes."""
         files = self._files
         if self._rng.randrange(KILLED_IN_OPENING_ONE_IN) == 0:
             files.kill_in(self._rng.randrange(CALLS_MAX))
@@ -185,7 +186,7 @@ class CrashingDisk:
             self._step(storage, self._choose())
             self._settle()
         last = self._choose()
-        # An append is mostly one call: its kills should be in the middle of it.
+        # An append is mostly one call, so the first call is hit: a later one would miss the append.
         files.kill_in(0 if last is Step.APPEND else self._rng.randrange(CALLS_MAX))
         try:
             self._step(storage, last)
@@ -321,7 +322,7 @@ def _check_log(
     recoveries: Sequence[LogRecovery],
     hit: str,
 ) -> None:
-    """Check one log against its writes and its reported loss."""
+    """Compare a log with what was written to it, and with the loss that the opening reported."""
     batches = _batches_of(found)
     before, after = expected.batches, expected.batches_after
     if expected.is_cleaning and batches == after:

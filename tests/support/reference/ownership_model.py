@@ -1,4 +1,4 @@
-"""Owners, their overlaps and their processed records, computed from rows in plain Python.
+"""Ownerships, overlaps of owners, and processed records, computed from rows in plain Python.
 
 Written from the tables' documentation, step by step over the rows in time order, so that the
 pipeline's windows and joins are compared with code that shares nothing with them.
@@ -15,7 +15,7 @@ from tests.support.builders.rows import Rows
 GROUP = "g"
 _CONSUMERS = ("c-0", "c-1", "c-2", "c-3")
 _PARTITIONS = ("t-0", "t-1", "t-2")
-_OWN_ENDS = {  # ends that the owner itself reports, and their names in the tables
+_OWN_ENDS = {  # rows by which an owner ends its ownership -> `ended_by` in the tables
     TraceKind.PARTITIONS_REVOKED: "revoked",
     TraceKind.PARTITIONS_LOST: "lost",
 }
@@ -23,7 +23,10 @@ _OWN_ENDS = {  # ends that the owner itself reports, and their names in the tabl
 
 @dataclass(slots=True)
 class Interval:
-    """One member's ownership of one partition. `to_us` None: it lasts. `records` as processed."""
+    """The time in which a member owns a partition. `to_us` None: until now.
+
+    `records` is the number of records of the partition that the member processed in this time.
+    """
 
     partition: str
     consumer: str
@@ -108,7 +111,7 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
     paused_at: dict[str, int] = {}
 
     def close(node: str, partition: str, at_us: int, why: str) -> None:
-        """End an ownership, if there is one."""
+        """End the node's ownership of the partition, if it has one."""
         interval = current.pop((node, partition), None)
         if interval is not None:
             interval.to_us, interval.ended_by = at_us, why

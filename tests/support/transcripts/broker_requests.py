@@ -95,4 +95,4 @@ READERS: dict[str, Callable[[Command], AnyRequest]] = {
     "metadata": _metadata,
     "delete_topics": _delete_topics,
 }
-"""Requests by the name of their command, beside those of groups."""
+"""Functions that build a request from a command, by the command's name; groups have their own."""

@@ -64,7 +64,7 @@ AT_MOST_S = 30
 
 
 class ClusterPlayer:
-    """One story: a cluster, and its state when it was last printed."""
+    """Plays one story on a cluster of its own; keeps the printed state, to print only changes."""
 
     def __init__(self) -> None:
         self._lab = BrokerLab(broker_cluster())
@@ -107,7 +107,7 @@ class ClusterPlayer:
         return [*self._new_rows(), *lines, *answers, *(self._changes() if self._is_started else [])]
 
     def _carry_out(self, line: str) -> list[str]:
-        """Execute a command and return the lines that it prints itself."""
+        """Execute a command and return the lines that the command itself prints."""
         command = read_command(line)
         if command.name == "cluster":
             self._lab = BrokerLab(small_cluster(command), seed=command.number("seed", 7))
@@ -275,7 +275,7 @@ class ClusterPlayer:
         return []
 
     async def _disks(self, _command: Command) -> list[str]:
-        """Print each log on each disk: its batches, and how many of them are flushed."""
+        """Print the number of batches of each log on each disk, and in brackets of the flushed."""
         lines = []
         for name, storage in sorted(self._lab.storages.items()):
             logs = [

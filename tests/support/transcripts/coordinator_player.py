@@ -38,7 +38,7 @@ GIVEN = "given"
 
 
 class CoordinatorPlayer:
-    """One story: a coordinator, and its state when it was last printed.
+    """Plays one story on a coordinator; keeps the printed state, to print only changes.
 
     `_h` is the coordinator's harness, which carries out its effects and keeps a line of each. The
     bench is a harness with the settings of Kafka's own tests.
@@ -240,7 +240,7 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _shut_down(self, _command: Command) -> list[str]:
-        """End the coordinator, as its broker does when it stops."""
+        """Shut the coordinator down, as a stopping broker does."""
         self._h.coordinator.shut_down()
         return []
 
@@ -281,7 +281,7 @@ class CoordinatorPlayer:
         return self._quietly()
 
     def _bench(self) -> KafkaBench:
-        """Return the harness as Kafka's bench. Raises: UnknownWord if it is another one."""
+        """Return the harness as Kafka's bench. Raises: UnknownWord if it is another harness."""
         if not isinstance(self._h, KafkaBench):
             raise UnknownWord("only the bench of Kafka's tests has such a group")
         return self._h

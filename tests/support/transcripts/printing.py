@@ -37,7 +37,7 @@ INDENT = "  "
 
 
 def message_lines(head: str, message: msgspec.Struct) -> list[str]:
-    """Return a message after some words, its error first; on one line where it fits."""
+    """Return the words `head`, the message's error and its fields, on one line if they fit."""
     error = getattr(message, "error_code", None)
     words = [head, *([error.name] if isinstance(error, ErrorCode) else [])]
     plain, nested = _fields(message, leave_out=("error_code",))
@@ -50,7 +50,7 @@ def message_lines(head: str, message: msgspec.Struct) -> list[str]:
 
 
 def append_lines(append: Append, offset: int | None) -> list[str]:
-    """Return an append and its records; `offset` is where it was written, None if it was not."""
+    """Return an append and its records. `offset` None: the append is held, not yet written."""
     words = [f"append to __consumer_offsets-{append.partition}"]
     words.append("held" if offset is None else f"at {offset}")
     if append.required_acks != ACKS_ALL:
@@ -89,7 +89,7 @@ def record_lines(record: Record) -> list[str]:
 
 
 def batch_text(batch: RecordBatch) -> str:
-    """Return the offset of a batch, its writer, and the values of its records."""
+    """Return a batch's offset, leader epoch, record values and producer."""
     values = " ".join(bytes_text(record.value or b"") for record in decode_records(batch.records))
     words = f"{batch.base_offset} in epoch {batch.partition_leader_epoch}: {values}"
     if batch.producer_id == NO_PRODUCER_ID:
@@ -98,7 +98,7 @@ def batch_text(batch: RecordBatch) -> str:
 
 
 def trace_text(event: TraceEvent) -> str:
-    """Return a trace event: its kind, and its columns."""
+    """Return the kind of a trace event, and its columns that have values."""
     columns = [
         f"{name}={value_text(value, name)}"
         for name in event.__struct_fields__

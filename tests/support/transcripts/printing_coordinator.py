@@ -14,7 +14,7 @@ class PrintingCoordinator(CoordinatorHarness):
         self.lines: list[str] = []
         self._printed_us = EPOCH_US
         self._offsets_of: dict[AppendId, int] = {}
-        super().__init__(**settings)  # type: ignore[arg-type]  # those of the class beside it
+        super().__init__(**settings)  # type: ignore[arg-type]  # settings of the harness
 
     def _carry_out(self, result: Result) -> None:
         if self.now_us != self._printed_us:

@@ -1,8 +1,8 @@
 """The text of transcripts: a file of stories, each a list of steps with their results.
 
-A file begins with comments (`#`) and, if its stories have one, the command that sets their scene. A
-story begins with `== name ==` and comments that describe it. A step has comments, then commands,
-each on a line of its own, then the line `----` and the results, up to an empty line. One step:
+A file begins with comments (`#`), and perhaps a command that all its stories begin with. A story
+begins with `== name ==` and comments that describe it. A step has comments, then one command per
+line, then the line `----` and the results, up to an empty line. One step:
 
     # The session is over.
     advance 500
@@ -26,7 +26,7 @@ class NotATranscript(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Commands that are carried out one after another, and their results together."""
+    """Commands that are carried out one after another, and the results of all of them."""
 
     comments: tuple[str, ...]
     commands: tuple[str, ...]
@@ -39,7 +39,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """One test: its name, its description, its steps."""
+    """One test: name, description (`comments`) and steps."""
 
     name: str
     comments: tuple[str, ...]

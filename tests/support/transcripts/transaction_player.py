@@ -59,7 +59,7 @@ class _Printing(TransactionHarness):
 
 
 class TransactionPlayer:
-    """One story: a coordinator, and its state when it was last printed."""
+    """Plays one story on a coordinator; keeps the printed state, to print only changes."""
 
     def __init__(self) -> None:
         self._h = _Printing()
@@ -83,7 +83,7 @@ class TransactionPlayer:
         self._h.coordinator.check_invariants()
 
     def _carry_out(self, line: str) -> list[str]:
-        """Execute a command and return its own lines, or else those of the harness."""
+        """Execute a command; return the lines that it returns, or else the harness's lines."""
         command = read_command(line)
         carry_out = COMMANDS.get(command.name)
         if carry_out is None:
@@ -179,7 +179,10 @@ class TransactionPlayer:
         return lines if now in lines else [*lines, now]
 
     def _hold(self, command: Command) -> None:
-        """`hold appends`, `hold markers`, `hold producer_ids`: the last ones are then refused."""
+        """Hold what a word names: `hold appends`, `hold markers`, `hold producer_ids`.
+
+        While producer ids are held, requests for a block of them are refused.
+        """
         self._set_holding(command.words[0], is_holding=True)
 
     def _release(self, command: Command) -> None:

@@ -29,7 +29,7 @@ class UnknownWord(Exception):
 
 @dataclass(slots=True)
 class Command:
-    """A command's name, its words, and its settings; a reader of a setting takes it."""
+    """The name, words and settings of a command. Reading a setting removes it from `settings`."""
 
     name: str
     words: list[str]

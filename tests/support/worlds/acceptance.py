@@ -1,10 +1,10 @@
-"""The facts of one coordinator crash, computed from the rows of its trace in plain Python.
+"""Facts about one coordinator crash, computed from the rows of a run's trace in plain Python.
 
-Shares no code with the pipeline and the checkers, so that an error of theirs is not repeated here.
-It reads every row in memory, and knows only the experiment `coordinator_crash` (one kill, one
-group). The acceptance tests and the soak check the bounds of a run with it, on each runtime.
-`play_*` run any experiment. A checker judges one promise of a run; a suite is all checkers of an
-experiment.
+This module shares no code with the pipeline and the checkers, so that it does not repeat an error
+of theirs. It reads every row into memory, and knows only the experiment `coordinator_crash` (one
+kill, one group). With it the acceptance tests and the soak check the bounds of runs on each
+runtime. `play_*` run any experiment. A checker judges one promise of a run; a suite is all checkers
+of an experiment.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ DETECT_MIN_US, DETECT_MAX_US = 7_000_000, 9_500_000
 RESUME_MAX_US = 1_500_000
 """Limit of the time from the load until every member commits again.
 
-The client's backoff (`retry.backoff.max.ms` with its jitter) takes up to 1.2 s of it.
+Of this limit, 1.2 s are for the client's backoff (`retry.backoff.max.ms`, with jitter).
 """
 
 
@@ -61,7 +61,7 @@ class MemberFailover:
 
     @property
     def commit_gap_us(self) -> int:
-        """From the last acknowledged commit before the kill to the first one after it."""
+        """Time from the last acknowledged commit before the kill to the first commit after it."""
         if self.last_commit_before_us is None or self.first_commit_after_us is None:
             raise ValueError(f"{self.node} never committed before the kill, or never after it")
         return self.first_commit_after_us - self.last_commit_before_us
@@ -69,7 +69,7 @@ class MemberFailover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorFailover:
-    """One kill of a group's coordinator and its phases."""
+    """The kill of a group's coordinator (the victim), and the phases of the failover."""
 
     group: str
     victim: str
@@ -213,7 +213,7 @@ def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -
 def _member(
     rows: Sequence[TraceRow], node: str, victim: str, killed_us: int, fenced_us: int
 ) -> MemberFailover:
-    """Return the failover of one member from its own rows."""
+    """Return the failover of the member `node`, from the rows that it wrote."""
     own = [row for row in rows if row.node == node]
     commits = [row for row in own if row.kind == TraceKind.OFFSETS_COMMITTED]
     # The dead broker's last acknowledgements may arrive after the kill.
@@ -264,7 +264,7 @@ def _first(
 
 
 def _listed(value: object) -> list[object]:
-    """Return a value of a detail if it is a list, and otherwise an empty one."""
+    """Return a value of a detail if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
@@ -323,7 +323,7 @@ def play_ray(
     observers: Sequence[RowObserver],
     time_scale: float = 1.0,
 ) -> Results:
-    """Run an experiment by its own runner on a local Ray, or on the one that a fixture started.
+    """Run an experiment on Ray: on the Ray that a fixture started, else on a new local one.
 
     `time_scale` 2: the clock of the run is twice as fast as that of the machine.
     """

@@ -1,6 +1,6 @@
 """All runs whose tables and reports are tested, analysed together by Spark.
 
-Hand-written ones (tests/pipeline/traces; called stories), random traces, and the runs of
+The runs: hand-written ones (tests/pipeline/traces; called stories), random traces, and those of
 `report_runs`. `analysed.table(run, name, columns)` reads a table by the columns that identify its
 rows.
 """
@@ -58,7 +58,7 @@ class AnalysedRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """The results of one analysis: hand-written runs, random ones, and those of the reports."""
+    """The results of one analysis of all runs."""
 
     told: AnalysedRuns
     """The hand-written runs of tests/pipeline/traces, called stories."""
@@ -125,7 +125,7 @@ def _write_stories(base: Path) -> dict[str, Path]:
 
 
 def _write_story(base: Path, story: str) -> Path:
-    """Write one story as a run directory, and return it."""
+    """Write one story as a run directory, and return the directory."""
     return write_run(base / story / "1", parse_trace((TRACES / f"{story}.txt").read_text()))
 
 

@@ -41,18 +41,18 @@ IDEMPOTENCE = {  # the option of each family; the keys are the names of the fami
 RENUMBERING_FAMILIES = ("librdkafka",)
 """Families whose idempotent producer may store a record again, under a newer producer epoch.
 
-How librdkafka 2.16 does it, in a cluster of Kafka 3.9.1 as in one of the lab:
+How librdkafka 2.16 stores a record twice, in a cluster of Kafka 3.9.1 and in one of the lab:
 1. A broker leads two partitions, and a follower is slow. The broker appends batch 20 of one
    partition, and waits for the follower.
 2. The partition's leader moves away. Batch 20 stays in the log, and is answered with
-   NOT_LEADER_OR_FOLLOWER (Kafka DelayedProduce). librdkafka takes it to be not stored. Batch 21
-   gets the same answer, and is not appended.
-3. Behind them on the connection waits a batch of the other partition, and behind that batch 22 of
-   the first one.
-4. The leader moves back before batch 22 is read. Batch 21 is missing:
+   NOT_LEADER_OR_FOLLOWER (Kafka DelayedProduce). So librdkafka assumes that batch 20 is not stored.
+   Batch 21 gets the same answer, and is not appended.
+3. Two more batches wait on the connection: one of the other partition, then batch 22 of the first
+   partition.
+4. The leader moves back before the broker reads batch 22. Batch 21 is missing, so the answer is
    OUT_OF_ORDER_SEQUENCE_NUMBER.
-5. librdkafka gets a newer producer epoch and sends all three again, from sequence 0. Batch 20 is
-   stored a second time.
+5. librdkafka gets a newer producer epoch and sends the batches 20 to 22 again, from sequence 0.
+   Batch 20 is stored a second time.
 Source: librdkafka issue 4953, which has the duplicates and not the cause of step 4.
 """
 FAULTS = (
@@ -63,7 +63,7 @@ FAULTS = (
 
 
 def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> None:
-    """Let programs of one family run through FAULTS, and check their events afterwards."""
+    """Run programs of one family while FAULTS are injected, then check the programs' events."""
     with client_programs(family, bootstrap) as programs:
         consumers = [
             programs.start("consume", TOPIC, f"reader-{index}", "--group", GROUP)
@@ -128,7 +128,10 @@ def _values(consumers: list[ClientProgram]) -> list[str]:
 def _check_what_is_read(
     acknowledged: dict[int, tuple[int, int] | None], consumers: list[ClientProgram]
 ) -> None:
-    """Check that each acknowledged record was read, where its acknowledgement says, if it does."""
+    """Check that each acknowledged record was read.
+
+    If the acknowledgement has a partition and offset, the record must have been read there.
+    """
     read: dict[tuple[int, int], str] = {}  # (partition, offset) -> value
     for consumer in consumers:
         for place, value in consumer.consumed().items():
@@ -142,7 +145,7 @@ def _check_what_is_read(
 
 
 class StoredRecord(NamedTuple):
-    """A record on the disk of a broker, and how its producer numbered it."""
+    """A record on the disk of a broker, with the numbers that its producer gave it."""
 
     partition: int
     value: bytes

@@ -1,9 +1,9 @@
 """Compares runs of an experiment in real time with runs of the same file in virtual time.
 
-`make soak` uses it for each runtime in real time. Each run is reduced to its milestones (events of
-the group, and their times after the fault), which are kept in a file so that an interrupted soak
-goes on, and compared at the end. `load_or_compute` returns the kept result of a key, or computes it
-now.
+`make soak` uses this module for each runtime in real time. A run is reduced to its milestones:
+events of the group, with their times after the fault. The milestones are kept in a file, so that an
+interrupted soak goes on, and are compared at the end. `load_or_compute` returns the kept result of
+a key, or computes the result now.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,10 +26,10 @@ from tests.support.worlds.story import Milestones, differences, milestones_of, p
 GROUP = "orders-readers"
 RUNS = 5  # of each experiment, on each side of the comparison
 SHIFT_MS = 600
-"""Delay of each run's faults, in even steps.
+"""The faults of run n are n x 600 ms late: 0 to 2.4 s for five runs.
 
-Together they cover an interval of the brokers' heartbeats (2 s) and one of the members' (3 s); five
-random draws would not.
+Together these delays cover an interval of the brokers' heartbeats (2 s) and most of an interval of
+the members' heartbeats (3 s), which five random delays need not do.
 """
 EXPERIMENTS = (
     "coordinator_crash",
@@ -64,10 +64,10 @@ class ComparedRun:
 
 
 def compare_with_virtual_time(part: str, name: str, play: Player, folder: Path) -> None:
-    """Play an experiment RUNS times with `play` and in virtual time; both have the same milestones.
+    """Play an experiment RUNS times with `play` and RUNS times in virtual time, and compare them.
 
-    The same phases must come in the same order, and those of a second or more have the same median
-    within 20 %.
+    Both must have the same phases in the same order. The median of a phase of a second or more may
+    differ by 20 %.
     part: of the soak; the runs are kept under its name.
     Effects: prints the lines that go into docs/SOAK.md.
     Raises: AssertionError.
@@ -103,9 +103,9 @@ def compare_with_virtual_time(part: str, name: str, play: Player, folder: Path) 
 
 
 def shifted(name: str, shift_ms: int) -> Experiment:
-    """Return an experiment whose plan is `shift_ms` later.
+    """Return an experiment with all times of its plan `shift_ms` later.
 
-    Its nodes start together, as they do in real time.
+    The nodes start together, as they do in real time.
     """
     experiment = load_experiment(name, ("cluster.starts=together",)).experiment
 
@@ -128,7 +128,7 @@ def shifted(name: str, shift_ms: int) -> Experiment:
 
 
 def _run(name: str, number: int, play: Player, folder: Path) -> ComparedRun:
-    """Run one experiment in real time, its faults a little later with each number."""
+    """Run one experiment in real time, with its faults `number` x SHIFT_MS later."""
     experiment = shifted(name, number * SHIFT_MS)
     run_dir = folder / f"run-{number}"
     run_dir.mkdir()

@@ -1,8 +1,9 @@
 """One failover in the figures of docs/kafka/MEASURED_FAILOVER.md, from the rows alone.
 
-Shares no code with the pipeline and the checkers, so that it can be compared with them. The module
-`acceptance` computes more facts, but only of the experiment `coordinator_crash`. A tenure is the
-time in which one broker coordinates the group's offsets partition, in one leader epoch.
+This module shares no code with the pipeline and the checkers, so that tests can compare the figures
+of both. The module `acceptance` computes more facts, but only of the experiment
+`coordinator_crash`. A tenure is the time in which one broker coordinates the group's offsets
+partition, in one leader epoch.
 """
 
 import itertools
@@ -107,7 +108,7 @@ def _between(since_us: int, row: TraceRow | None) -> int | None:
 
 
 def _notices(rows: Sequence[TraceRow], since_us: int) -> tuple[int, ...]:
-    """Return for each member when it first marked its coordinator unknown."""
+    """Return, sorted, the time at which each member first marked its coordinator unknown."""
     first: dict[str, int] = {}
     for row in rows:
         if row.kind == TraceKind.COORDINATOR_UNKNOWN:

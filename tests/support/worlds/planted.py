@@ -1,7 +1,7 @@
 """Small real runs in virtual time, for bugs that are planted in the code under test.
 
 A test plants a bug by a node of its own (`build`), by patching code, or by switching a guard off (a
-check of Kafka's). A checker judges one promise; its report has its findings.
+check of Kafka's). A checker judges one promise, and its findings are in a report.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def small(
     after_faults: str = "8s",
     config: dict[str, object] | None = None,
 ) -> Experiment:
-    """Return an experiment of three brokers, one topic of two partitions and one group.
+    """Return an experiment with three brokers, one topic with two partitions, and one group.
 
     Shape: `config` adds settings of the brokers; `after_faults` is how long the run goes on after
     the last fault was injected or healed.

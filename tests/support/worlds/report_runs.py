@@ -30,7 +30,7 @@ THOUSAND_GROUPS, THOUSAND_MEMBERS_EACH = 10, 100
 class Recipe:
     """Recipe of a run. `experiment` is a name or a file; None stands for the 1,000 members.
 
-    Units: `interrupted_after_us` counts from the steady state; None: it runs to its end.
+    Units: `interrupted_after_us` counts from the steady state; None: the run is not interrupted.
     """
 
     experiment: str | None
@@ -74,7 +74,7 @@ SCHEDULES: Mapping[str, Recipe] = {
 
 
 def make_run(root: Path, recipe: Recipe) -> Path:
-    """Play a recipe in virtual time and return its run directory below `root`, as `run` writes it.
+    """Play a recipe in virtual time; return a run directory below `root`, as `run` writes one.
 
     Raises: ExperimentError; RuntimeError if the lab itself failed.
     """

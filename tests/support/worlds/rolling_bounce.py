@@ -1,8 +1,8 @@
 """A rolling bounce in the figures of docs/kafka/MEASURED_BOUNCE.md, from the rows alone.
 
 A rolling bounce restarts the members of a group one after the other, here by the fault `rollout` of
-the experiment. Shares no code with the pipeline and the checkers: the figures are those that the
-measurement of real Kafka took in the rebalance callbacks of its consumers.
+the experiment. This module shares no code with the pipeline and the checkers: it computes what was
+measured on a real Kafka, in the rebalance callbacks of the consumers.
 """
 
 import itertools
@@ -89,17 +89,17 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
 
 
 def _change(rows: Sequence[TraceRow], began_us: int, end_us: int) -> Change:
-    """Return the cost of a leave or join, from the callbacks between its begin and its end."""
+    """Return the cost of one leave or join, from the callbacks between `began_us` and `end_us`."""
     callbacks = [row for row in rows if row.kind in CALLBACKS and began_us <= row.time_us < end_us]
-    given_up: dict[str, int] = {}  # partition -> when its owner revoked it
+    given_up: dict[str, int] = {}  # partition -> time of its revocation
     unowned_us = handed_out = last_us = 0
     for row in callbacks:
         for partition in detail_of(row)["partitions"]:
             if row.kind == TraceKind.PARTITIONS_REVOKED:
                 given_up[partition] = row.time_us
             else:
-                # A partition that nobody revoked, as of a group's first assignment, was unowned for
-                # 0 us here.
+                # A partition that no member revoked, as in a group's first assignment, counts as
+                # unowned for 0 us.
                 unowned_us += row.time_us - given_up.pop(partition, row.time_us)
                 handed_out += 1
                 last_us = row.time_us

@@ -1,9 +1,10 @@
-"""The story of a run as milestones: events of one group, and their time after the fault.
+"""The story of a run as milestones: events of one group, with their times after the fault.
 
-Computed from the rows in plain Python, without the pipeline and the checkers, in one way for every
-experiment, so that real time and virtual time can be compared. A tenure is the time in which one
-broker coordinates the group's offsets partition, in one leader epoch. Where many members have the
-same event (each marks its coordinator unknown), the milestone is the median of their times.
+Milestones are computed from the rows in plain Python, without the pipeline and the checkers, and in
+one way for every experiment, so that runs in real time and in virtual time can be compared. A
+tenure is the time in which one broker coordinates the group's offsets partition, in one leader
+epoch. If each member has an event of a kind (it marks its coordinator unknown), the milestone is
+the median time of these events.
 """
 
 import itertools
@@ -69,7 +70,7 @@ def medians(runs: Sequence[Milestones]) -> Milestones:
 def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
     """Return the phases of at least a second, by the medians over several runs.
 
-    Each begins at the milestone before the long wait; its length is the median of its lengths.
+    A phase is the time between two successive milestones; its length is the median over the runs.
     """
     phases = []
     # Milestones count from the fault, which is none itself.
@@ -121,7 +122,7 @@ def _length_us(runs: Sequence[Milestones], start: str, end: str) -> int | None:
 
 
 class _MilestoneFinder:
-    """Finds the milestones of one group in the rows of one run."""
+    """Finds the milestones of one group in the rows of a run."""
 
     def __init__(self, rows: Sequence[TraceRow], partition: str, group: str) -> None:
         faults = [row for row in rows if row.kind == TraceKind.FAULT_INJECTED]
