@@ -42,14 +42,14 @@ async def heal(lab: BrokerLab) -> None:
 def test_commits_wait_a_fetch_backoff_if_the_follower_learns_of_an_election_before_the_leader(
     late: int,
 ) -> None:
-    """In a real cluster some moves of a leader take a second longer.
+    """In a real cluster some moves of a leader take 1 s longer (docs/kafka, MEASURED_FAILOVER 5).
 
     1. A follower fetches from the new leader, which has not applied its leadership yet.
     2. The Fetch is refused, and the follower retries after replica.fetch.backoff.ms, a second.
     3. Until then no record is acknowledged.
 
     If the leader applies the metadata first, no commit waits. The broker `late` gets the metadata
-    last. Measured: docs/kafka, MEASURED_FAILOVER, point 5.
+    last.
     """
 
     async def end_long_polls(lab: BrokerLab) -> None:

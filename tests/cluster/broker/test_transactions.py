@@ -158,11 +158,11 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
 
 
 def test_completion_of_a_transaction_waits_behind_a_load() -> None:
-    """Both use one queue (KAFKA-10614); the marker is in the log long before the completion.
+    """Completions and loads use one queue (KAFKA-10614), so the marker is in the log long before.
 
     The load of 300,000 records takes 3 s, at 10,000 ns for each.
     """
-    other = (OFFSETS + 1) % 3
+    other = (OFFSETS + 1) % 3  # an offsets partition that moves to GC, which has to load it
     preload = (PreloadSpec(partition=other, commit_records=300_000, groups=5),)
     base = broker_cluster(config=NO_BALANCING, preload=preload)
     slow = msgspec.structs.replace(base.costs, load_ns_per_record=10_000)

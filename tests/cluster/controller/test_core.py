@@ -76,7 +76,7 @@ def test_topics_are_created_once() -> None:
     assert sum(isinstance(record, TopicRecord) for record in lab.records()) == 1
 
 
-def test_fetch_behind_the_end_is_answered_at_once() -> None:
+def test_fetch_below_the_end_is_answered_at_once() -> None:
     """A starting broker reads the log from its first record; no new record must arrive first."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)

@@ -22,6 +22,7 @@ from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 CONFIG = BrokerConfig(
     auto_leader_rebalance_enable=False, num_partitions=4, default_replication_factor=2
 )
+"""A topic has four partitions with two replicas each, unless the request has other numbers."""
 
 
 def running_lab() -> ControllerLab:
@@ -58,7 +59,7 @@ def with_config(name: str, value: str | None) -> CreatableTopic:
 
 
 def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
-    """-1, the default of both numbers, stands for num.partitions, 4, and two replicas here."""
+    """Numbers of -1, the default, stand for num.partitions and default.replication.factor."""
     lab = running_lab()
     assert create(lab, with_config("min.insync.replicas", "2")) == (CreatableTopicResult(name="t"),)
     partitions = lab.image.topics["t"]

@@ -305,7 +305,7 @@ def test_a_paused_node_writes_no_row_until_it_is_resumed() -> None:
 
 
 @pytest.mark.parametrize("effect", [Cut(), Slow(delay_us=20 * SECOND_US)])
-def test_a_late_node_has_the_rules_from_its_first_frame_on(
+def test_a_restarted_node_has_the_rules_from_its_first_frame_on(
     effect: Cut | Slow,
 ) -> None:
     """Rules apply to every incarnation until they are withdrawn.

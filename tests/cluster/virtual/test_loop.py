@@ -181,7 +181,7 @@ def test_run_until_complete_returns_or_raises_the_futures_result() -> None:
         loop.run_until_complete(fail())
 
 
-def test_the_standard_library_runs_on_it() -> None:
+def test_the_standard_library_runs_on_the_loop() -> None:
     """Experiments and tenacity may use asyncio's timeout, queue, event and lock."""
     loop = VirtualLoop()
 

@@ -140,7 +140,7 @@ def test_nodes_start_at_their_drawn_time_or_all_at_once() -> None:
 
 
 def detect_us(seed: int) -> int:
-    """Kill a broker of a cluster without clients at a fixed time; return its fencing time."""
+    """Kill a broker of a cluster without clients; return the time from the kill to its fencing."""
     rows: list[TraceRow] = []
     cluster = replace(real_spec(), consumers=(), producers=())
     runtime = VirtualRuntime(
@@ -171,7 +171,8 @@ def test_time_to_fence_a_dead_broker_follows_from_its_drawn_start() -> None:
     for seed, fencing_us in zip(seeds, fencing_times_us, strict=True):
         last_heartbeat_us = CRASH_US + fencing_us - SESSION_US
         phase_us = (last_heartbeat_us - starts(seed)[BROKER]) % HEARTBEAT_US
-        # Heartbeats are a whole number of intervals behind the first one, shortly after the start.
+        # The last heartbeat is a whole number of intervals after the first one, which the broker
+        # sends shortly after its start.
         assert 0 < phase_us < REGISTERED_US
     assert max(fencing_times_us) - min(fencing_times_us) > HEARTBEAT_US // 2
     # The last heartbeat was sent at most one interval before the crash, and needs a latency.

@@ -361,7 +361,7 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
     """A new leader knows no deadlines, so every session gets a full timeout.
 
     (ZOOKEEPER_CONSUMER 14)
-    The client died 3 s before the leader; its node lives 6 s longer than the change of the leader.
+    The client dies 3 s before the leader; its node is deleted 6 s after the next leader begins.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -466,7 +466,7 @@ def test_delete_of_another_sessions_node_is_carried_out() -> None:
 def test_follower_without_its_leader_serves_old_data_until_the_sync_limit() -> None:
     """A follower that does not keep up is dropped after `syncLimit` ticks, 5 x 2000 ms (ZK-06).
 
-    Then it stops serving. Within that time it serves old data.
+    For these 10 s the follower serves old data; then it stops serving.
     """
 
     async def scenario(lab: EnsembleRun) -> None:

@@ -83,7 +83,7 @@ def test_gauges_count_the_group_at_its_coordinator() -> None:
 def test_counts_equal_the_rows_of_the_trace() -> None:
     """A commit counts once, although each of its offsets has a row.
 
-    The new coordinator completes no rebalance; the first generation's is counted by the old one.
+    The old coordinator counts the rebalance of the first generation, the new coordinator none.
     """
     run = crash()
     after = first_group_row(run, TraceKind.GROUP_LOADED).node

@@ -1,7 +1,8 @@
 """Loads and unloads run one at a time and check epochs (BEHAVIOUR 5.4, 5.5, FO-06).
 
 A leadership of an offsets partition adds a load to the broker's queue of tasks, its loss adds an
-unload. [S] and [J] mark the behaviour of Kafka's Scala and Java coordinators.
+unload. With `late_notices_us` each task is queued three more times, when it may be outdated. [S]
+and [J] mark the behaviour of Kafka's Scala and Java coordinators.
 """
 
 import json
@@ -185,7 +186,8 @@ def test_loads_of_one_delta_run_one_after_the_other() -> None:
 def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
     """The CostModel: 300 ns a record, 4 ns a byte, and a fixed part, in virtual time.
 
-    The cost of each turn is rounded down to a microsecond.
+    A load reads in turns of LOAD_TURN_BYTES, and the cost of each turn is rounded down to a
+    microsecond.
     """
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
@@ -232,7 +234,7 @@ def test_offset_expiry_waits_for_the_loads_before_it() -> None:
     """Loads and the expiry of offsets share one thread.
 
     The load takes 200 ms, 10,000 ns for each of 20,000 records. The checks that are due at 100 and
-    200 ms run at its end.
+    200 ms run at the end of the load.
     """
     costs = CostModel(load_ns_per_record=10_000, load_ns_per_byte=0, load_fixed_us=0)
     lab = TaskLab(costs=costs, check_interval_ms=100)
@@ -329,7 +331,7 @@ def test_load_that_stops_early_traces_the_reason_and_serves_the_partition() -> N
 
 
 def test_failed_load_refuses_the_partition_until_a_newer_epoch_in_java() -> None:
-    """The Java coordinator is FAILED then; a second notice of the same epoch loads nothing.
+    """After a failed load the Java coordinator is FAILED; the same epoch's late notices load nothing.
 
     With late notices, each load is scheduled three more times.
     """
@@ -364,7 +366,7 @@ def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
         log,
         TransactionIndex(log),
         first_dirty_offset=0,
-        end_offset=19_500,
+        end_offset=19_500,  # all batches but the last one, of 500 records
         now_ms=0,
         delete_retention_ms=0,
     )

@@ -1,7 +1,7 @@
 """A leader changes its ISR only with the controller's consent (docs/kafka, BEHAVIOUR 6.1).
 
-Broker 0 leads orders-0, whose replicas are the brokers 0, 1 and 2. Its request to the controller
-for another ISR, a proposal, is an AlterPartition. The lag limit (replica.lag.time.max.ms) is 4 s.
+Broker 0 leads orders-0, whose replicas are the brokers 0, 1 and 2. A proposal is a leader's request
+AlterPartition, for another ISR. The lag limit (replica.lag.time.max.ms) is 4 s.
 """
 
 import json
@@ -130,8 +130,9 @@ class LossyCluster:
 def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> None:
     """A follower leaves after replica.lag.time.max.ms, and returns with a Fetch at the log end.
 
-    The lag limit, 4 s, counts from the last Fetch, up to 0.5 s before the test begins: 3.5 s at the
-    earliest. The check runs every 2 s, half the limit.
+    The lag limit, 4 s, counts from the last Fetch, which was up to 0.5 s before the test begins. So
+    the follower leaves after 3.5 s at the earliest. The check runs every 2 s, half the limit: after
+    6 s and a few messages the follower has left.
     """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2

@@ -102,7 +102,7 @@ def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> No
         assert {row.partition for row in cleaned} == {str(PARTITION)}
         counts = detail(cleaned[0])
         assert counts["records"] == 1
-        assert counts["removed_records"] >= 15
+        assert counts["removed_records"] >= 15  # a segment of 2,000 bytes has more commits
         # The row's offset is the end of the cleaned part, which begins at 0.
         assert (cleaned[0].offset or 0) == counts["records"] + counts["removed_records"]
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
@@ -181,7 +181,7 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
         name = broker_name(OTHER)
         content = lab.storages[name].read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         first_dirty = decode_offset_checkpoint(content or b"")[PARTITION]
-        assert first_dirty > 15
+        assert first_dirty > 15  # one segment or more is clean
         before = len(lab.events(TraceKind.LOG_CLEANED, name))
         await lab.kill(OTHER)
         await lab.restart(OTHER)

@@ -102,7 +102,7 @@ def test_write_back_counts_from_the_first_append_after_a_flush() -> None:
 
 
 def test_write_back_interval_is_a_setting_of_the_cluster() -> None:
-    """An experiment with power losses sets it."""
+    """An experiment with power losses sets this interval."""
     lab = FlusherLab(model=StorageModel(write_back_ms=1_000, write_back_check_ms=100))
     lab.append(lab.orders)
     lab.seconds(0.9)

@@ -107,7 +107,7 @@ def test_high_watermark_checkpoint_beyond_the_log_end_is_lowered() -> None:
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"a", b"b")
-        await lab.seconds(6)
+        await lab.seconds(6)  # the checkpoint is written every 5 s
         await lose_power(lab, 0)
         await lab.restart(0)
         disk = lab.storages[broker_name(0)]

@@ -132,8 +132,8 @@ def test_partition_with_an_error_is_left_out_and_delays_no_other(
 ) -> None:
     """A partition with an error is fetched again after the backoff of 1 s.
 
-    A partition that is added meanwhile is fetched at once. The first one's next Fetch may have to
-    wait 500 ms longer, for the long poll that is in flight.
+    A partition that is added meanwhile is fetched at once. After the backoff the partition with the
+    error may have to wait for up to 500 ms longer, for the end of the other partition's long poll.
     """
     lab.start_source()
     lab.wrong = (0,)

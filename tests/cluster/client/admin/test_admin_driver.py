@@ -118,8 +118,8 @@ def test_fatal_error_belongs_to_its_group_only(make_lab: LabMaker) -> None:
 def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> None:
     """Each group's request is repeated independently of the other's.
 
-    One coordinator is silent: each of its requests waits a third of the 3 s. The other one is
-    loading, and answers soon.
+    One coordinator is silent: each request to it waits for a third of the 3 s. The coordinator of
+    the other group is loading, and answers soon.
     """
     lab = make_lab(2)
     places = coordinators({GROUP: 0, OTHER: 1})

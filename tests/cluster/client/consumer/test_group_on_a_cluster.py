@@ -182,8 +182,8 @@ def test_members_continue_processing_without_a_coordinator(kill: Story) -> None:
 def test_crash_of_the_leading_member_causes_one_rebalance(member_crash: Story) -> None:
     """The dead member is removed when its session ends; the others learn it by heartbeat.
 
-    Session of 10 s less a heartbeat interval of 3 s, up to 10 s plus that interval and the join.
-    (BEHAVIOUR 3.6)
+    That takes the session of 10 s less a heartbeat interval of 3 s at least, and 10 s plus this
+    interval and the join at most (BEHAVIOUR 3.6).
     """
     generations = member_crash.since_hit("generation_started")
     assert len(generations) == 1

@@ -125,7 +125,7 @@ def test_commit_that_is_fenced_makes_the_member_rejoin(
 
 
 def test_commit_while_rebalancing_fails_without_being_sent(make_lab: LabMaker) -> None:
-    """Only a STABLE member sends its generation; the failure has the reason (BEHAVIOUR 7.5)."""
+    """Only a STABLE member has a generation to commit with, so it sends nothing (BEHAVIOUR 7.5)."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     node = lab.consumer(

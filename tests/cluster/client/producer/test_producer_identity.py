@@ -53,7 +53,7 @@ def test_each_partition_has_its_own_sequences() -> None:
 
 
 def test_new_epoch_resets_all_sequences_and_the_last_epoch_needs_a_new_id() -> None:
-    """32,767 is the last epoch of an id: after that the producer has none until it gets another."""
+    """32,767 is the last epoch of an id. Then the producer has no id until it gets another one."""
     identity = ProducerIdentity()
     identity.begin(5, 32_766)
     identity.identify(P0, 3)

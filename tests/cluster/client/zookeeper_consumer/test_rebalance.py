@@ -35,7 +35,10 @@ LARGE = 17
 
 
 def newcomer_that_waits(members: int) -> Scenario:
-    """Return a scenario in which the last member joins and its claims are delayed."""
+    """Return a scenario in which the last member joins without a conflict.
+
+    Its claims are delayed until the others have released their partitions.
+    """
 
     async def scenario(lab: GroupLab) -> None:
         newcomer = member_name(members - 1)
@@ -455,7 +458,7 @@ def test_each_member_claims_in_another_order() -> None:
     whole = [order for order in orders.values() if sorted(order) == list(range(16))]
     assert len(whole) == 2
     assert whole[0] != whole[1]
-    assert sorted(whole[0]) not in whole
+    assert sorted(whole[0]) not in whole  # no member claims in the order of the numbers
 
 
 def test_automatic_commit_does_not_wait_for_a_rebalance() -> None:
