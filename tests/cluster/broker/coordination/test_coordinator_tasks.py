@@ -1,8 +1,8 @@
 """Loads and unloads run one at a time and check epochs (BEHAVIOUR 5.4, 5.5, FO-06).
 
 A leadership of an offsets partition adds a load to the broker's queue of tasks, its loss adds an
-unload. With `late_notices_us` each task is queued three more times, when it may be outdated. [S]
-and [J] mark the behaviour of Kafka's Scala and Java coordinators.
+unload. With `late_notices_us` each load and unload is queued three more times, when it may be
+outdated. [S] and [J] mark the behaviour of Kafka's Scala and Java coordinators.
 """
 
 import json
@@ -331,10 +331,7 @@ def test_load_that_stops_early_traces_the_reason_and_serves_the_partition() -> N
 
 
 def test_failed_load_refuses_the_partition_until_a_newer_epoch_in_java() -> None:
-    """After a failed load the Java coordinator is FAILED; the same epoch's late notices load nothing.
-
-    With late notices, each load is scheduled three more times.
-    """
+    """After a failed load the Java coordinator is FAILED: late notices of its epoch load nothing."""
     lab = TaskLab(java=JavaSwitches(failed_load_refuses=True), late_notices_us=100_000)
     lab.partition(0, Record(None, b"v"), commit_records=1_000)
     lab.lead(0, epoch=1)
