@@ -1,7 +1,7 @@
 """Processes that play explored seeds with the code of a checkout, and report their CPU time.
 
 With `COORDLAB_BASE=DIR` in the environment, a benchmark compares this checkout with another one,
-whose `.venv` exists.
+which is in the folder DIR.
 """
 
 import json

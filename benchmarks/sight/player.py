@@ -52,7 +52,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     mutants: tuple[int, ...]
     also_unchanged: bool = False
-    """Also play mutants that would not change a value; a test proves with them that this is so."""
+    """Also play mutants that change no value; a test proves in this way that they change no run."""
 
 
 class SoundPlay(msgspec.Struct, frozen=True, kw_only=True):

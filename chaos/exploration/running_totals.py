@@ -170,7 +170,7 @@ class Tally:
         return changed
 
     def _found(self, run: PlayedRun) -> dict[Signature, FindingGroup]:
-        """Add a run's findings to their groups; return the groups whose example it is now."""
+        """Add a run's findings to their groups; return the groups that have it as example now."""
         changed = {}
         # A run has at most one finding of each signature.
         for finding in run.findings:
