@@ -202,9 +202,9 @@ def _names_another() -> Column:
 def _names_coordinator() -> Column:
     """Return whether a COORDINATOR_FOUND names the coordinator of the newest epoch.
 
-    If the old leader was elected again, only answers after its election count, because earlier ones
-    meant its old epoch. If another broker was elected, the moment of the answer is not compared:
-    no answer could name it before, and the clocks of two machines may differ.
+    If the old leader was elected again, only answers after its election count, because earlier
+    answers meant its old epoch. If another broker was elected, the moment of the answer is not
+    compared: no answer could name this broker before, and the clocks of two machines may differ.
     """
     same = F.col("coordinator").eqNullSafe(F.col("old_leader"))
     in_term = ~same | F.col("decided_us").isNull() | (F.col("at_us") >= F.col("decided_us"))
@@ -257,6 +257,7 @@ def _is_wait_for_old() -> Column:
 
     Only requests in _ANSWERED_AT_ONCE are considered.
     """
+    # The member sent the request before it marked the coordinator unknown.
     believed = F.col("unknown_us").isNull() | (F.col("sent_us") <= F.col("unknown_us"))
     return _from_old() & F.col("api").isin(_ANSWERED_AT_ONCE) & believed
 
@@ -280,7 +281,10 @@ def _moved_away() -> Column:
 
 
 def _latest(column: str, *, before: bool) -> Column:
-    """Return the latest known value before the fault, or since. Generation -1 counts as unknown."""
+    """Return the latest known value before the fault, or after it.
+
+    Generation -1 counts as unknown.
+    """
     side = (F.col("at_us") < F.col("fault_us")) == F.lit(before)
     known = F.col(column).isNotNull() & side
     if column == "generation":

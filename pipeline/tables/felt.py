@@ -45,9 +45,10 @@ def felt_partitions(
     waits of a second or longer; `repeated`: processings of records that the group had processed
     before, in the whole run; `lag_usual`: the most records that waited before the first fault,
     `lag_peak`: the most after it; `lag_peak_us`: the moment of the peak; `lag_over_us`:
-    microseconds from the peak until no more than `lag_usual` records waited.
+    microseconds from the peak until no more than `lag_usual` records waited, 0 if the lag never
+    exceeded `lag_usual`.
     Nulls: `unowned_us` of a partition that no member ever owned; `lag_peak_us` if the lag never
-    exceeded `lag_usual`, `lag_over_us` then too, and if the lag did not come down before the end.
+    exceeded `lag_usual`; `lag_over_us` if the lag did not come down to `lag_usual` before the end.
     """
     measured = _measured(runs, faults)
     places = (
@@ -119,6 +120,7 @@ def felt_groups(
         .groupBy(*by_group)
         .agg(
             F.count_if(F.col("successive_owners") > 1).alias("moved"),
+            # With more successions than distinct owners, some member owned the partition again.
             F.count_if(F.col("successive_owners") > F.col("owners")).alias("came_back"),
         )
     )
@@ -129,7 +131,10 @@ def felt_groups(
 
 
 def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
-    """One row per run: the bounds of the measured time, and `since_us`: the first fault in it."""
+    """One row per run: the bounds of the measured time, and `since_us`.
+
+    `since_us` is the first fault in the measured time, or its beginning if there was no fault.
+    """
     start_us = F.least("end_us", F.coalesce("steady_us", F.lit(0)))
     times = runs.select("run", start_us.alias("start_us"), "end_us")
     first = (
@@ -150,6 +155,8 @@ def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
     ends_us = F.coalesce("to_us", "end_us")
     spans = ownership.join(F.broadcast(measured), "run").withColumn("ends_us", ends_us)
     first_us = F.min("from_us").over(Window.partitionBy(*_PLACE))
+    # A hole before an interval begins where all intervals before it have ended. Time before the
+    # measured time, and before the first owner, does not count.
     reached_us = F.greatest("start_us", first_us, F.max("ends_us").over(before))
     hole_us = F.greatest(F.col("from_us") - reached_us, F.lit(0))
     last_us = F.greatest(F.max("start_us"), F.min("from_us"), F.max("ends_us"))
@@ -233,6 +240,7 @@ def _peaks(levels: DataFrame) -> DataFrame:
     at_us = F.col("at_us")
     before = (at_us >= F.col("start_us")) & (at_us < F.col("since_us"))
     after = (at_us >= F.col("since_us")) & (at_us <= F.col("end_us"))
+    # The greatest lag; of several equal ones the earliest, whose negated time is the greatest.
     peak = F.max(F.when(after, F.struct("lag", (-at_us).alias("earlier"))))
     peaks = (
         levels.groupBy(*_PLACE)
@@ -261,7 +269,10 @@ def _peaks(levels: DataFrame) -> DataFrame:
 
 
 def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
-    """One row per partition: how often the owner changed, and the number of distinct owners."""
+    """One row per partition: the number of successive owners, and of distinct owners.
+
+    Successive intervals of one member count as one owner.
+    """
     in_order = Window.partitionBy(*_PLACE).orderBy("from_us", "consumer")
     in_time = F.col("to_us").isNull() | (F.col("to_us") >= F.col("start_us"))
     same = F.coalesce(F.lag("consumer").over(in_order) == F.col("consumer"), F.lit(False))

@@ -138,8 +138,8 @@ def _with_members(steps: DataFrame) -> DataFrame:
     """
     dead = _is(TraceKind.GROUP_STATE) & (F.col("state") == DEAD)
     listed = _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED)
-    # A struct distinguishes a step whose list is missing (struct with null) from a step that lists
-    # no members at all (null).
+    # A struct distinguishes a step whose list of members is missing (a struct with null) from a
+    # step of a kind that has no list (null).
     base = F.when(dead | listed, F.struct(F.when(dead, 0).otherwise(F.col("counted")).alias("n")))
     change = F.when(_is(TraceKind.MEMBER_ADDED), 1).when(_is(TraceKind.MEMBER_REMOVED), -1)
     # `lists` is the number of lists so far, so that `since` holds the steps from the last list on.

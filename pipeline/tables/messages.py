@@ -214,6 +214,7 @@ def _with_named(sides: DataFrame) -> DataFrame:
     A client writes COORDINATOR_FOUND directly after the row of the answer that named it.
     """
     then = Window.partitionBy("run", "from_node", "api", "node", "incarnation").orderBy("seq")
+    # The next row is about the same server. In a COORDINATOR_FOUND, `to_node` is the asked server.
     by_it = F.lead("to_node").over(then) == F.col("to_node")
     return sides.withColumn(
         "named",

@@ -179,7 +179,7 @@ def test_doctor_in_a_container_with_little_memory_reports_it(fake: Fake, tmp_pat
     assert "virtual" in check.without
 
 
-def test_doctor_on_a_machine_with_enough_memory_is_content(fake: Fake) -> None:
+def test_doctor_on_a_machine_with_enough_memory_reports_it_as_ok(fake: Fake) -> None:
     """A control group that allows more memory than the machine has limits nothing."""
     fake.write(fake.proc / "self" / "cgroup", "0::/\n")
     fake.write(fake.cgroup / "memory.max", f"{64 * GIB}\n")
@@ -289,6 +289,6 @@ def test_output_has_advice_below_what_is_missing_and_notes_last(fake: Fake) -> N
     assert "\x1b" not in text
 
 
-def test_option_only_takes_the_name_of_each_check_with_hyphens() -> None:
+def test_names_for_the_option_only_are_those_of_the_checks_with_hyphens() -> None:
     """`--only open-files` runs the check `open files`."""
     assert [check.name.replace(" ", "-") for check in examine(ThisMachine())] == list(CHECKS)

@@ -305,7 +305,7 @@ def test_empty_run_has_every_table_without_rows(analysed: AnalysedRuns) -> None:
 
 
 def test_analysis_leaves_only_the_tables(analysed: AnalysedRuns) -> None:
-    """The folder in which they were computed is removed."""
+    """The temporary folder in which the tables were computed is removed."""
     names = sorted(path.name for path in analysed.directories["crash"].iterdir())
     assert names == ["events", "manifest.json", "tables"]
 

@@ -111,7 +111,7 @@ def test_panel_shows_speed_findings_marks_rechecks_failures_and_time_left(width:
     assert all(len(line) <= width for line in out.getvalue().splitlines())
 
 
-def test_panel_names_what_it_waits_for_once_it_stops() -> None:
+def test_panel_of_a_stopping_search_names_what_it_waits_for() -> None:
     """Workers finish their seeds after the time limit, so a remaining time would be wrong."""
     console, out = printed(100)
     console.print(exploration_panel("standard", progress(Tally(0), stop=Stop.TIME_LIMIT)))

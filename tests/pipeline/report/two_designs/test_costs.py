@@ -115,7 +115,7 @@ def test_change_without_a_later_attempt_never_settles() -> None:
 
 
 @pytest.mark.parametrize(("kind", "section"), [("join", "1"), ("death", "2")])
-def test_measured_points_equal_the_measurement(kind: str, section: str) -> None:
+def test_measured_points_equal_the_figures_of_the_docs(kind: str, section: str) -> None:
     """Points of the chart are the medians of docs/kafka/MEASURED_ZOOKEEPER.md.
 
     The coordinator's requests are the sum of the columns that belong to a change; commits and

@@ -43,7 +43,7 @@ def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
     assert [side.design for side in alike[:2]] == ["zookeeper", "coordinator"]
 
 
-def test_changes_are_joins_and_faults_of_the_groups_own_members() -> None:
+def test_changes_are_joins_and_faults_that_hit_the_groups_members_or_a_broker() -> None:
     """A change lasts until the next one begins; a member that dies counts in its own death.
 
     The crash of broker-0 is a change of both groups, the crash of a member only of its own group.
