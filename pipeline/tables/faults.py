@@ -50,7 +50,7 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
             F.min(F.when(was_healed, F.col("time_us"))).alias("healed_us"),
         )
     )
-    # A fault that hit no node has this row, too.
+    # If a fault hit no node, the trace has FAULT_MISSED about it: it is left out below.
     missed = of_kind(events, TraceKind.FAULT_MISSED).select(
         "run", F.coalesce("cause", F.lit("fault")).alias("fault")
     )

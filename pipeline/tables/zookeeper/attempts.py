@@ -36,15 +36,16 @@ def zookeeper_attempts(events: DataFrame) -> DataFrame:
     Columns: `run`, `group`, `consumer` (its node), `incarnation`, `member` (its consumer id),
     `attempt`: number of the attempt in its rebalance, from 0; `started_us`, `view_us` (the consumer
     had read its view and computed its plan), `ended_us`: microseconds of the run's clock; `view`:
-    consumer ids that the attempt read; `plan`: partitions that it computed for its consumer;
+    consumer ids that the consumer read; `plan`: partitions that it computed as its share;
     `given_up`: number of partitions that it released; `conflicts`: number of partitions of its plan
-    that had another owner; `disputed`: their names, sorted; `outcome`: `done`, `no broker` (there
-    was none, so the consumer reads nothing), `conflict`, `exception` or `shut down`; `exception`:
-    the exception that ended it; `gave_up`: if it was the last attempt of a failed rebalance, the
-    place where ConsumerRebalanceFailedException was thrown: `starting` (to the program), `running`
-    or `new session`.
-    Nulls: `view_us`, `view`, `plan` if the attempt ended before; `ended_us`, `outcome` if it never
-    ended; `exception`, `gave_up` if there was none.
+    that had another owner; `disputed`: the names of these partitions, sorted; `outcome`: `done`,
+    `no broker` (without a broker, the consumer reads nothing), `conflict`, `exception` or
+    `shut down`; `exception`: the exception that ended the attempt; `gave_up`: if the attempt was
+    the last one of a failed rebalance, the place where ConsumerRebalanceFailedException was thrown:
+    `starting` (to the program), `running` or `new session`.
+    Nulls: `view_us`, `view`, `plan` if the attempt ended before; `ended_us`, `outcome` if the
+    attempt never ended; `exception` without an exception; `gave_up` if the consumer did not give up
+    then.
     """
     numbered = _numbered(events)
     started = numbered.where(_is(TraceKind.ZOOKEEPER_ATTEMPT_STARTED)).select(
@@ -130,6 +131,7 @@ def _steps(numbered: DataFrame) -> DataFrame:
         F.max(F.when(ends, F.col("decoded.done"))).alias("done"),
         F.max(F.when(ends, F.col("cause_text"))).alias("exception"),
     )
+    # An attempt that is done without having read a view found no broker.
     sees_none = F.col("view_us").isNull()
     outcome = (
         F.when(F.col("ended_us").isNull(), None)
