@@ -51,7 +51,7 @@ SMALL, LARGE = 250, 2_000
 LINEAR = 1.25
 """Largest ratio, LARGE to SMALL, of the cost for one member that counts as linear growth."""
 LOAD_GOAL = 0.4
-"""Least ratio of loaded records a second to decoded ones."""
+"""Least ratio of records loaded a second to records decoded a second."""
 LOADED = 1_000_000
 """Number of commits in the loaded log."""
 LOADED_GROUPS = 1_000

@@ -1,9 +1,9 @@
 """Bugs that only a rollout or a scaling shows, because they are in a consumer's orderly close.
 
 A rollout stops a consumer with SIGTERM, upon which the consumer closes without an error. The faults
-of the space `standard` kill, pause or cut off members; a consumer that closes there does so because
-of an error (`ended_by`). Each bug acts only on a close without an error, so no seed of `standard`
-reaches it. `_completed` of a fetcher, below, has by partition the fetched records that poll has not
+of the space `standard` kill, pause or cut off members; there a consumer closes only because of an
+error (`ended_by`). Each bug acts only on a close without an error, so no seed of `standard` reaches
+a bug. `_completed` of a fetcher, below, has by partition the fetched records that poll has not
 returned.
 """
 

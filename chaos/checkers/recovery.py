@@ -54,7 +54,7 @@ class _Wait:
 class _Open:
     """An unfinished wait.
 
-    `name` is the sentence of the progress display, `what` that of the finding if `until_us` passes.
+    `name` is a sentence for the progress display, `what` for the finding if `until_us` passes.
     """
 
     until_us: int

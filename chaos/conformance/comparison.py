@@ -102,8 +102,8 @@ class PlayedStep:
 class Bindings:
     """Our id for each symbol of a transcript.
 
-    The replayer binds a symbol with the answer that gives its id. `nested` are symbols for which no
-    answer does so, because they occur in lists only: the first comparison binds them.
+    The replayer binds a symbol with the answer that gives its id. `nested` are symbols whose id no
+    answer gives, because they occur in lists only: the first comparison binds them.
     """
 
     def __init__(self, nested: Iterable[str] = ()) -> None:

@@ -101,7 +101,7 @@ def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Exper
 def _semantic_errors_despite_shape(root: Item, file: str) -> list[Problem]:
     """Return the semantic errors of a document that do not depend on its wrong shape.
 
-    A user thus sees all errors at once, instead of the semantic ones after correcting the shape.
+    A user thus sees all errors at once, not the semantic errors only after correcting the shape.
     """
     repaired = repair(root.plain(), Experiment)
     if repaired is None:

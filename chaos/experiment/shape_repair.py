@@ -1,8 +1,8 @@
 """Repair of a document with a wrong shape, so that the semantic rules can judge the rest of it.
 
 A user should see all errors of a file at once. But the rules need structs, and a document with a
-wrong shape becomes none. So bad values of a copy are replaced by arbitrary valid ones, and problems
-at such a place are not reported: they would be about the replacement.
+wrong shape cannot become structs. So bad values of a copy are replaced by arbitrary valid values,
+and problems at such a place are not reported: they would be about the replacement.
 """
 
 from collections.abc import Iterator, Sequence

@@ -217,7 +217,7 @@ class Search:
         """Return a batch of seeds for `worker` to recheck.
 
         Another worker must have played them first, because a fault of one process would give equal
-        results twice. Only if there is no other worker, this one also rechecks its own seeds.
+        results twice. Only if there is no other worker, `worker` also rechecks its own seeds.
         """
         waiting = self._waiting_to_be_played_again()
         seeds = [seed for seed, first in waiting.items() if first != worker]

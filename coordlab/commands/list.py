@@ -283,7 +283,7 @@ def _cells(runs: Sequence[ListedRun]) -> tuple[Text, ...]:
 def _counted(words: Sequence[str], styles: Mapping[str, str], style: str) -> Text:
     """Return the only word in `words`, or each different word after its count.
 
-    `styles`: style of a word; `style`: that of all other words.
+    `styles`: style of a word; `style`: the style of all other words.
     """
     counts = Counter(words)
     if len(counts) == 1:

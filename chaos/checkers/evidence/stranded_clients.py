@@ -51,7 +51,7 @@ class StrandedClients:
 
     def __init__(self) -> None:
         self._unfenced: frozenset[str] = frozenset()
-        # Each set of brokers that were the unfenced ones at some time.
+        # Each set of brokers that has been the set of all unfenced brokers at some time.
         self._listed: dict[frozenset[str], None] = {}
         self._down: set[str] = set()  # nodes that ended and did not start again
         self._failures: dict[str, _Failures] = {}  # by consumer

@@ -221,7 +221,7 @@ _REPLICATING_FAULTS = frozenset({"slow"})
 def _is_aimed_at_a_broker(fault: FaultDefinition) -> bool:
     """Return True if a fault separates a broker from other servers, not only from clients.
 
-    A fault of links does so if one end has a broker, and both ends have servers.
+    A fault of links separates servers if one end has a broker, and both ends have servers.
     """
     if fault.target is not None:
         return any(role in _BROKERS for role in _roles((fault.target,)))

@@ -77,7 +77,7 @@ class Corpus:
         return marks[:RAREST_MARKS], pairs[:RAREST_PAIRS]
 
     def plans(self) -> list[Lineage]:
-        """Return the plans that are kept for rare marks and pairs, each once, in order."""
+        """Return the plans that are kept for rare marks and pairs, each once, sorted."""
         marks, pairs = self.rare()
         all_rare: list[str | Pair] = [*marks, *pairs]
         kept = [plan.lineage for reached in all_rare for plan in self._plans[reached]]

@@ -1,6 +1,6 @@
 """One mutation of a genome: a few small changes of its faults, rarely of a setting.
 
-A genome is a plan (the list of faults), the options of settings that are not the drawn ones, and
+A genome is a plan (the list of faults), the options of settings that replace drawn options, and
 the seed of the network. A mark is a rare situation that a run reached. Most of a plan stays, so
 that the mutant probably reaches the rare marks of its parent again, and then perhaps new marks. All
 draws come from the mutant's own seed.

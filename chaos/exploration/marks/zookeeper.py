@@ -1,6 +1,6 @@
 """Coverage marks of groups on ZooKeeper: the races that docs/kafka/ZOOKEEPER_CONSUMER.md names.
 
-Ids in brackets (ZK-37) are those of its rules. `@mark(name, meaning, *kinds)` registers the
+Ids in brackets (ZK-37) name its rules. `@mark(name, meaning, *kinds)` registers the
 function below it as the condition of a mark: it gets the state seen before a row of these kinds,
 and the row. State that only these marks need is in `seen.on_zookeeper`. An attempt is one try of a
 consumer to own its share of the partitions; its view is the members that it read. A zxid is the

@@ -1,8 +1,8 @@
 """Rebalances as lines of a terminal: time, coordinator, reason, changed members, length.
 
-A rebalance takes a group from one generation to the next. Its length is that of its join phase plus
-its sync phase; a length is None while its end is not known, or if another rebalance came first. A
-RebalanceLog has the rebalances in the rows of a trace so far.
+A rebalance takes a group from one generation to the next. Its length is the sum of its join phase
+and its sync phase; a length is None while its end is not known, or if another rebalance came first.
+A RebalanceLog has the rebalances in the rows of a trace so far.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

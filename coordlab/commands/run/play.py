@@ -145,7 +145,7 @@ def _live_checks(playable: Playable, directory: RunDirectory) -> LiveChecks | No
     """
     if playable.runtime == VIRTUAL:
         return None
-    # The lag is in time of the run. With a faster clock, the same real time is more of it.
+    # The lag is in time of the run. With a faster clock of the run, the same real time is longer.
     lag_us = round(WATERMARK_LAG_US * playable.time_scale)
     tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=lag_us)
     experiment = playable.experiment
