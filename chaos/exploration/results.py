@@ -3,8 +3,8 @@
 A Tally has the running totals of a search; in it, findings of equal checker, claim and story form a
 group. A claim is a finding's sentence without names and numbers, a story the kinds of its rows. An
 excuse is a permitted exception from a promise. A verdict is about the cluster. Runs in which the
-tool failed, and seeds with two results, have no influence on the verdict; they make the exit code
-that of an internal error.
+tool failed, and seeds with two results, have no influence on the verdict; they lead to the exit
+code of an internal error.
 """
 
 from collections import Counter

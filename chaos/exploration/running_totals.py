@@ -3,8 +3,8 @@
 A signature is the kind of a finding, equal for findings of different seeds that show one problem. A
 recheck is a seed played a second time, whose run must be equal. BROKEN is the result of a run in
 which the tool failed, UNKNOWN the result of a run that proves nothing. A Tally takes the records of
-the store one by one. A resumed exploration first takes the stored records of its earlier sessions, so
-that its totals include them.
+the store one by one. A resumed exploration first takes the stored records of its earlier sessions,
+so that its totals include them.
 Data flow: ExplorationRecord -> Tally -> live view, results.
 """
 
