@@ -498,6 +498,8 @@ class Liveness(Checker):
         """
         healed_us = 0 if self._healed is None else self._healed.time_us
         present = self._present(group_id)
+        # A lookup takes time to fail: the first failure may come some time after healing, and the
+        # last one some time before the end of the watch.
         known = {
             consumer: self._stranded.lost_brokers(
                 consumer,
@@ -605,6 +607,7 @@ class Liveness(Checker):
     def _describe_not_live(self, group_id: str, healed: TraceRow) -> _NotLive:
         missing = self._missing(group_id) or ["it came back, but too late"]
         seen = self._coordinators.state(group_id)
+        # At most six reasons and six members: more would be hard to read.
         evidence = [healed] if seen is None else [healed, seen.row]
         evidence += [
             row

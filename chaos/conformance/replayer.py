@@ -199,9 +199,9 @@ class _Replay:
             return
         if step.action == "wait_new_coordinator":
             # Later steps are timed from here: the recorded end of this action becomes now. So
-            # `_start_us` moves. For instance, a session that the new coordinator has
-            # loaded ends a session timeout after the coordinator serves, and our failover may take
-            # longer or shorter than Kafka's.
+            # `_start_us` moves. For instance, a session that the new coordinator has loaded ends a
+            # session timeout after the coordinator serves, and our failover may take longer or
+            # shorter than Kafka's.
             self._start_us = self._runtime.now_us() - round(step.done_ms * US_PER_MS)
 
     def _send(self, clients: ClientMachine, played: PlayedStep) -> None:
@@ -241,8 +241,8 @@ class _Replay:
             if isinstance(new_id, str | int) and new_id not in ("", -1):  # an error has no id
                 self._played.bindings.bind(symbol, new_id)
         if step.response is not None and self._played.bindings.has_unbound(step.response):
-            # The comparison itself binds symbols that occur in lists only. It must happen now,
-            # because the next requests may contain these symbols. Its result is not needed here.
+            # The comparison itself binds symbols that occur in lists only. The answer is compared
+            # now, because the next requests may contain these symbols. The result is not needed.
             AnswerComparison(
                 self._rules, step.api, self._transcript.kafka, self._played.bindings
             ).difference(step.response, response)

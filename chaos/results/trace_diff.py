@@ -119,7 +119,7 @@ def parting(
     """Return the place where two traces begin to differ; None if they are equal.
 
     before, after: the number of rows to return from before and from after that place.
-    The run's id and the numbers of rows are ignored: they are not part of the events.
+    The run's id and the number that each row has (`seq`) are ignored: they are no part of events.
     """
     index = next(
         (

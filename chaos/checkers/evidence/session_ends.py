@@ -91,8 +91,8 @@ Key = tuple[str, str, str]
 class Session:
     """A member's session at one broker. Units: `until_us` is the time at which it should end.
 
-    `since` is the row that began or restarted it last; `may_be_parked`, that this row is of a
-    JoinGroup or SyncGroup.
+    `since` is the row that began or last restarted the session; `may_be_parked` is True if this row
+    is of a JoinGroup or SyncGroup.
     """
 
     since: TraceRow
