@@ -85,10 +85,9 @@ class Compaction:
         self._latest: dict[bytes, int] = {}  # key -> offset of its last record
         self._left: list[RecordBatch] = []
         """The cleaned batches, which replace `_sources`."""
-        # The map pass begins after the clean batches: a key in them is replaced only by a record of
-        # a dirty batch.
         # Progress of the two passes: index in `_sources` of the next batch to map or to filter. The
-        # sum counts the clean batches, which come first.
+        # map pass begins after the clean batches, which come first (the sum counts them): a key in
+        # them is replaced only by a record of a dirty batch.
         self._mapped = sum(batch.base_offset < first_dirty_offset for batch in self._sources)
         self._filtered = 0
         self._epoch = -1
