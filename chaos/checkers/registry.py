@@ -303,8 +303,8 @@ def settling_us(spec: ClusterSpec) -> int:
        - 1.5 times `replica.lag.time.max.ms`, after which a replica leaves the ISR;
        - the timeout of a request of a follower, a member or a producer, because its connection may
          have died unnoticed.
-    2. The other nodes learn of it: metadata is published, partitions are loaded, and a member sends
-       its next heartbeat.
+    2. The other nodes learn of it: metadata is published, partitions are loaded, a member sends its
+       next heartbeat; SETTLING_US allows for the rest.
     """
     config, costs = spec.broker_config, spec.costs
     consumer_timeouts = [consumer.config.request_timeout_ms for consumer in spec.consumers]

@@ -184,7 +184,7 @@ class ZooKeeperConsumers(Checker):
     # -- views and releases -------------------------------------------------------------------
 
     def _observe_view(self, consumer: _Consumer, row: TraceRow) -> None:
-        """Judge a view by rules 1 and 2; in real time keep it for the end."""
+        """Judge a view by rules 1 and 2; in real time by rule 1 only, at the end of the run."""
         self._seen["views"] += 1
         consumer.view = row
         began, since = consumer.attempt, consumer.since

@@ -164,7 +164,7 @@ def members_at_once(draw: FaultDraw) -> Faults:
 
 
 def _change_of_members(draw: FaultDraw, within_ms: int) -> Faults:
-    """Return the restart of another member in 65 of 100 draws, otherwise no fault."""
+    """Return the restart of a member, perhaps the pattern's own, in 65 of 100 draws; else none."""
     other = draw.zookeeper_member("changes")
     if other is None or not draw.chance("changes", 0.65):
         return ()
