@@ -155,7 +155,7 @@ class ClusterModel:
     def apply_metadata(self, broker_id: BrokerId) -> None:
         """Bring a broker's metadata to the controller's state, skipping the states between.
 
-        A former leader answers its parked appends with an error, so they are forgotten.
+        A former leader answers its parked appends with an error, so the model forgets them.
         """
         broker, state = self.brokers[broker_id], self.metadata
         if broker.partition is None or broker.version == state.version:
@@ -319,7 +319,7 @@ class ClusterModel:
     def heal(self) -> None:
         """Restart, unfence and connect all brokers; their logs must become equal.
 
-        Raises: InvariantViolation if they do not within a bounded number of rounds.
+        Raises: InvariantViolation if the logs are not equal after 30 rounds.
         """
         for broker_id in REPLICAS:
             self.recover(broker_id)

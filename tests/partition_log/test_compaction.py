@@ -217,8 +217,8 @@ def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
     cleaned.write("c=1")
     cleaned.clean()
     assert cleaned.left() == ["0 a=1", "3 marker=", "4 c=1"]
-    # The producer's epoch is known from the empty batch, which keeps its marker until the producer
-    # writes another batch.
+    # The aborted batch is empty now, but remains as the producer's last batch, which has its epoch.
+    # So the marker remains, too, until the producer writes another batch.
     cleaned.now_ms += 10 * DAY_MS
     cleaned.write("d=txn", producer=PRODUCER)
     cleaned.append_marker(commit=True)
@@ -408,7 +408,7 @@ def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) 
 
 
 def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
-    """An empty batch keeps them: a restarted leader must know the producer's last one (KIP-98)."""
+    """An empty batch keeps them: a restarted leader must know the last sequence (KIP-98)."""
     cleaned = CleanedLog()
     for sequence in range(3):
         cleaned.log.append_batch_as_leader(

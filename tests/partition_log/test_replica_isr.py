@@ -288,7 +288,7 @@ def test_refusal_of_unknown_outcome_keeps_the_maximal_isr(error: ErrorCode, retr
 
 
 def test_ineligible_replica_withdraws_the_proposal() -> None:
-    """This error means that it was not applied; the leader may propose it again."""
+    """The controller has not applied the proposal, so the leader may propose the ISR again."""
     leading, proposal = expanding()
     result = leading.handle_alter_partition_response(
         proposal, answer(leading, proposal, ErrorCode.INELIGIBLE_REPLICA), now_us=0

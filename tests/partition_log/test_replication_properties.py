@@ -1,9 +1,9 @@
 """Replication under any order of events: records acknowledged with acks=all are kept.
 
-min.insync.replicas 2, three replicas, clean elections, no power loss: Kafka's promise holds there.
+Kafka promises this for three replicas, min.insync.replicas 2, clean elections and no power loss.
 `ClusterModel` has the three replicas, a controller and their messages in flight. Each method is one
 event, and does nothing where the event is impossible; `heal` restarts and connects all brokers
-until their logs are equal. Its `check` and `check_logs` raise InvariantViolation.
+until their logs are equal. `check` and `check_logs` raise InvariantViolation.
 """
 
 import random

@@ -104,9 +104,9 @@ def test_refused_join_below_version_7_has_an_empty_protocol_name() -> None:
 # -- member ids --
 
 
-@pytest.mark.parametrize(("version", "is_given_one"), [(3, False), (4, True)])
+@pytest.mark.parametrize(("version", "is_given_an_id"), [(3, False), (4, True)])
 def test_join_without_id_is_answered_at_once_with_a_new_id_from_version_4_on(
-    version: int, is_given_one: bool
+    version: int, is_given_an_id: bool
 ) -> None:
     """KIP-394: the client must join again with this id, which is pending until then.
 
@@ -114,8 +114,8 @@ def test_join_without_id_is_answered_at_once_with_a_new_id_from_version_4_on(
     """
     h = harness()
     request_id = h.submit(join_group(), version=version)
-    assert (h.response(request_id) is not None) == is_given_one
-    assert len(h.group().pending_members) == (1 if is_given_one else 0)
+    assert (h.response(request_id) is not None) == is_given_an_id
+    assert len(h.group().pending_members) == (1 if is_given_an_id else 0)
 
 
 def test_join_of_version_0_has_the_session_timeout_as_rebalance_timeout() -> None:

@@ -297,7 +297,7 @@ def test_load_with_an_unreadable_record_serves_the_partition_without_groups(
 ) -> None:
     """[S] swallows the error, and discards also the groups of the readable records.
 
-    So an OffsetFetch is answered with -1 (recipe f).
+    So an OffsetFetch is answered with -1 (BEHAVIOUR 6.6, recipe f).
 
     MM-29: group record of an unknown version
     """
@@ -400,7 +400,10 @@ def test_load_of_an_older_epoch_is_ignored() -> None:
 
 
 def test_load_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
-    """leader_epoch_guard prevents this (KAFKA-10614)."""
+    """leader_epoch_guard prevents this (KAFKA-10614).
+
+    A guard is a check of Kafka's that an experiment can switch off.
+    """
     h = CoordinatorHarness(owned=(), guards=Guards(leader_epoch_guard=False))
     h.load(epoch=2)
     assert h.unload(epoch=1) is None

@@ -196,7 +196,7 @@ def test_completion_of_an_unknown_append_is_misuse() -> None:
         h.coordinator.append_completed(AppendCompleted(append_id=AppendId(7)), h.now_us)
 
 
-def test_group_loaded_again_has_no_state_of_its_first_life() -> None:
+def test_group_loaded_again_has_no_state_of_its_first_tenure() -> None:
     """The partition moves away and back; appends of the first tenure have no effect on the second.
 
     The commit was in flight at the unload: its client gets the success, the new group no offset.
