@@ -35,8 +35,7 @@ SECOND_US = 1_000_000
 class GateLab:
     """A gate of node `a`, with the frames that it transmitted and those that it delivered to `a`.
 
-    `order` has one word for each frame of both kinds, in the order in which the gate passed them
-    on.
+    `order` has one word for each frame of both kinds, in the order of the gate's calls.
     """
 
     def __init__(self) -> None:

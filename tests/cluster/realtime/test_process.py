@@ -1,4 +1,9 @@
-"""NodeProcess and RealHost: nodes within a process and in two, and their ends."""
+"""NodeProcess and RealHost: nodes within a process and in two, and their ends.
+
+A NodeProcess (`p0`, `p1`) hosts nodes; here all are objects in one process of Python.
+`beat(connection, n)` sends a heartbeat of generation n, 0 by default; `served` lists these numbers
+at the server. `lab.directory` has the process of each node, and `lab.push` sends it to all.
+"""
 
 import asyncio
 import contextlib
@@ -217,7 +222,7 @@ def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
             lambda: host.log("x"),
             host.create_future,
             lambda: connect(client),
-            lambda: host.spawn(beat_for_ever(connection), name="late"),
+            lambda: host.spawn(beat_late(connection), name="late"),
         ):
             with pytest.raises(HostDead):
                 act()
@@ -228,7 +233,7 @@ def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
         assert said_goodbye == ["tried"]
         assert process.failures == []
 
-    async def beat_for_ever(connection: Connection) -> None:
+    async def beat_late(connection: Connection) -> None:
         await beat(connection)
 
     in_lab(tmp_path, body)

@@ -234,7 +234,7 @@ def test_damaged_batch_is_refused_and_the_others_are_stored(tmp_path: Path) -> N
 
 
 def test_fetch_session_is_declined_and_an_unknown_one_is_not_found(tmp_path: Path) -> None:
-    """A broker may answer a new session with id 0 and all partitions: the client has none then.
+    """A broker may answer with id 0 and all partitions: then the client has no session.
 
     A session that the broker does not know is FETCH_SESSION_ID_NOT_FOUND (70).
     """
