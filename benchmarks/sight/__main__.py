@@ -18,7 +18,7 @@ from benchmarks.sight.sampled import (
     write_sample_file,
 )
 from benchmarks.sight.sight_page import SIGHT_PAGE, sight_page
-from benchmarks.sight.sitting import SEEDS, SPACE, Journal, journal_path, sample_digest, sit
+from benchmarks.sight.sitting import SEEDS, SPACES, Journal, journal_path, sample_digest, sit
 from benchmarks.sight.unit_tests import killed_path, try_unit_tests
 
 _say = partial(print, flush=True)
@@ -39,7 +39,7 @@ def main() -> None:
     play.add_argument("--sample", type=int, default=1)
     play.add_argument("--name", default=FIRST, help="name of the record, such as before or after")
     play.add_argument("--seeds", type=int, default=SEEDS)
-    play.add_argument("--space", default=SPACE)
+    play.add_argument("--space", nargs="+", default=SPACES, help="one or two spaces")
     play.add_argument("--workers", type=int, default=1)
     play.add_argument(
         "--minutes", type=float, help="end after the seed that is played at that time"
@@ -85,7 +85,7 @@ def _play(arguments: argparse.Namespace) -> None:
         journal,
         mutants,
         seeds=arguments.seeds,
-        space=arguments.space,
+        spaces=arguments.space,
         workers=arguments.workers,
         record=read_record(arguments.name, arguments.sample),
         until=lambda: minutes is not None and time.monotonic() - began_s > 60 * minutes,

@@ -41,6 +41,8 @@ MEMORY_MAX = 4 * 1024**3
 """Bound of a child's memory in bytes, far above the need of a sound run."""
 LAB = "the lab"
 """Entry of `found_by` for a failure of the tool itself, which no checker reports."""
+OTHER_SPACE_EVERY = 10
+"""Every tenth seed, from number 9 on, is a seed of the second space."""
 
 _spaces: dict[str, Any] = {}
 """The space by its name, as read by the packages that are imported at present."""
@@ -151,26 +153,34 @@ class _Child:
 
 def main() -> None:
     """Play the orders of stdin one after another."""
-    # Arguments: the space's name, and the number of mutated runs at once.
-    space, workers = sys.argv[1], int(sys.argv[2])
+    # Arguments: the number of mutated runs at once, and the names of one or two spaces.
+    workers, spaces = int(sys.argv[1]), tuple(sys.argv[2:])
     # Answers go to the original stdout. From here on stdout is stderr, so that output of a run is
     # not taken for an answer.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    _import_packages(space)
+    _import_packages(spaces)
     # Nothing was played yet, so these places were evaluated by the import.
     at_import = tuple(sorted(probes.reached))
     for line in sys.stdin.buffer:
         order = msgspec.json.decode(line, type=Order)
-        answers.write(msgspec.json.encode(_play_order(order, space, at_import, workers)) + b"\n")
+        answers.write(msgspec.json.encode(_play_order(order, spaces, at_import, workers)) + b"\n")
         answers.flush()
 
 
-def _play_order(order: Order, space: str, at_import: tuple[int, ...], workers: int) -> PlayedOrder:
+def space_of(seed: int, spaces: Sequence[str]) -> str:
+    """Return the name of the space whose seed is played; `spaces` has one or two names."""
+    is_of_second = seed % OTHER_SPACE_EVERY == OTHER_SPACE_EVERY - 1
+    return spaces[-1] if is_of_second else spaces[0]
+
+
+def _play_order(
+    order: Order, spaces: Sequence[str], at_import: tuple[int, ...], workers: int
+) -> PlayedOrder:
     """Play a seed sound, then with each mutant of the order that may change its run."""
     seed = order.seed
     # Four times the bound of a mutated run: without the sound run, nothing can be compared.
-    played, cpu_s = _Child(lambda: _play_sound(space, seed), CPU_SECONDS_MIN * 4).result()
+    played, cpu_s = _Child(lambda: _play_sound(spaces, seed), CPU_SECONDS_MIN * 4).result()
     if played is None:
         raise RuntimeError(f"seed {seed}: the sound run was stopped after {cpu_s:.0f} s of CPU")
     reached = tuple(number for number in played.reached if number not in at_import)
@@ -186,7 +196,7 @@ def _play_order(order: Order, space: str, at_import: tuple[int, ...], workers: i
     plays = {
         number: mutant_play(number, played, child, child_cpu_s)
         for number, child, child_cpu_s in _play_mutants(
-            to_play, space, seed, at_import, cpu_s_max, workers
+            to_play, spaces, seed, at_import, cpu_s_max, workers
         )
     }
     return PlayedOrder(
@@ -207,7 +217,7 @@ def _play_order(order: Order, space: str, at_import: tuple[int, ...], workers: i
 
 def _play_mutants(
     numbers: Sequence[int],
-    space: str,
+    spaces: Sequence[str],
     seed: int,
     at_import: tuple[int, ...],
     cpu_s_max: int,
@@ -219,7 +229,7 @@ def _play_mutants(
         while waiting or selector.get_map():
             while waiting and len(selector.get_map()) < workers:
                 number = waiting.pop()
-                child = _Child(_job(space, seed, number, number in at_import), cpu_s_max)
+                child = _Child(_job(spaces, seed, number, number in at_import), cpu_s_max)
                 selector.register(child.file, selectors.EVENT_READ, (number, child))
             for key, _ in selector.select():
                 number, child = key.data
@@ -252,31 +262,33 @@ def _played_or_broken(job: Callable[[], PlayedChild]) -> PlayedChild:
         )
 
 
-def _job(space: str, seed: int, number: int, is_at_import: bool) -> Callable[[], PlayedChild]:
+def _job(
+    spaces: Sequence[str], seed: int, number: int, is_at_import: bool
+) -> Callable[[], PlayedChild]:
     """Return the function with which a child process plays a seed with one mutant on."""
 
     def play_mutant() -> PlayedChild:
         probes.switch_on(number)
         if is_at_import:
             _forget_packages()
-            _import_packages(space)
-        return _play(space, seed)
+            _import_packages(spaces)
+        return _play(spaces, seed)
 
     return play_mutant
 
 
-def _play_sound(space: str, seed: int) -> PlayedChild:
+def _play_sound(spaces: Sequence[str], seed: int) -> PlayedChild:
     probes.reached.clear()
     probes.record_values()
-    return _play(space, seed)
+    return _play(spaces, seed)
 
 
-def _play(space: str, seed: int) -> PlayedChild:
+def _play(spaces: Sequence[str], seed: int) -> PlayedChild:
     """Play a seed in this process, with the mutant that is on. Raises: MemoryError."""
     batches = import_module("chaos.exploration.batches")
     began_s = time.process_time()
     # A PlayedRun, but of the packages as imported here; a type of this module would be another one.
-    run: Any = batches.play_seed(_spaces[space], seed)
+    run: Any = batches.play_seed(_spaces[space_of(seed, spaces)], seed)
     cpu_s = time.process_time() - began_s
     if any("MemoryError" in reason for reason in run.reasons):
         raise MemoryError  # caused by the bound of this child: it is no finding
@@ -340,8 +352,8 @@ def mutant_play(
     )
 
 
-def _import_packages(space: str) -> None:
-    """Import the modules that playing a seed needs, and read the space's file.
+def _import_packages(spaces: Sequence[str]) -> None:
+    """Import the modules that playing a seed needs, and read the files of the spaces.
 
     Raises: RuntimeError if a package is not that of the copy.
     """
@@ -351,7 +363,8 @@ def _import_packages(space: str) -> None:
         file = Path(str(sys.modules[package].__file__)).resolve()
         if not file.is_relative_to(Path.cwd().resolve()):
             raise RuntimeError(f"{package} was imported from {file}, expected the copy")
-    _spaces[space] = sys.modules["chaos.exploration.space"].load_space(space)
+    for space in spaces:
+        _spaces[space] = sys.modules["chaos.exploration.space"].load_space(space)
 
 
 def _forget_packages() -> None:

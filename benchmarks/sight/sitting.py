@@ -31,7 +31,9 @@ from chaos.results.replay_stamp import python_version
 
 JOURNALS = ROOT / ".soak" / "sight"
 SEEDS = 500
-SPACE = "standard"
+SPACES = ("standard", "zookeeper")
+"""Every tenth seed is one of the second space, without which no run has a consumer of the first
+kind: it uses ZooKeeper (`player.space_of`)."""
 _MACHINERY = ("rewriting.py", "probes.py", "player.py")
 
 
@@ -145,7 +147,7 @@ def sit(
     mutants: Sequence[SampledMutant],
     *,
     seeds: int = SEEDS,
-    space: str = SPACE,
+    spaces: Sequence[str] = SPACES,
     workers: int = 1,
     until: Callable[[], bool] = lambda: False,
     record: SightRecord | None = None,
@@ -153,13 +155,13 @@ def sit(
 ) -> bool:
     """Play the seeds below `seeds` that are not in the journal; return True if all are done.
 
-    A new journal continues `record`, if the record has the same code, sample and space. `until` is
+    A new journal continues `record`, if the record has the same code, sample and spaces. `until` is
     called after each seed; the sitting ends when it returns True.
     Raises: RuntimeError if the player ended.
     """
     with tempfile.TemporaryDirectory(prefix="sight-") as folder:
         tree = build_tree(Path(folder), mutants)
-        head = head_of(tree, space)
+        head = head_of(tree, spaces)
         if record is not None and record.head.origin == head.decisive:
             head = msgspec.structs.replace(head, base=record)
         head, done = journal.begin(head, say)
@@ -172,7 +174,7 @@ def sit(
         if head.base is not None:
             alive -= {number for number, fate in enumerate(head.base.fates) if fate.is_settled}
         say(f"seeds {left.start} to {left.stop - 1}, {len(alive)} mutants not found yet")
-        with start_player(tree, space, workers) as player:
+        with start_player(tree, spaces, workers) as player:
             try:
                 for seed in left:
                     order = _play(player, Order(seed=seed, mutants=tuple(sorted(alive))))
@@ -187,7 +189,7 @@ def sit(
     return True
 
 
-def head_of(tree: SwitchedTree, space: str) -> JournalHead:
+def head_of(tree: SwitchedTree, spaces: Sequence[str]) -> JournalHead:
     """Return the head that a journal of this tree has."""
     here = Path(__file__).parent
     return JournalHead(
@@ -195,7 +197,7 @@ def head_of(tree: SwitchedTree, space: str) -> JournalHead:
         python=python_version(),
         machinery=_digest(*((here / name).read_bytes() for name in _MACHINERY)),
         sample=sample_digest(tree.mutants),
-        space=_digest(load_space(space).path.read_bytes()),
+        space=_digest(*(load_space(space).path.read_bytes() for space in spaces)),
         commit=commit(),
         machine=machine(),
         gone=tuple(mutant.id for mutant in tree.gone),

@@ -65,11 +65,13 @@ def build_tree(folder: Path, mutants: Sequence[SampledMutant]) -> SwitchedTree:
     )
 
 
-def start_player(tree: SwitchedTree, space: str, workers: int) -> subprocess.Popen[bytes]:
+def start_player(
+    tree: SwitchedTree, spaces: Sequence[str], workers: int
+) -> subprocess.Popen[bytes]:
     """Start the process that plays seeds in the copy; it reads orders and writes answers."""
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.sight.player", space, str(workers)],
+        [sys.executable, "-m", "benchmarks.sight.player", str(workers), *spaces],
         cwd=tree.folder,
         env={**environment, "COORDLAB_COMPILED": "0"},
         stdin=subprocess.PIPE,

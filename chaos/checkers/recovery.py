@@ -20,8 +20,10 @@ hold. Each wait begins with the last row that restarts it, and has a bound:
 
 A partition is whole if condition 1 holds for it. 3, 4 and 5 are judged only while every partition
 is whole. They are not judged for a partition that lost data with its last replica (`lost_data`),
-because the end of a transaction may be lost, too. A wait that the end of the run cuts short is not
-judged; a run with a `recovery_timeout` continues until no wait is left.
+because the end of a transaction may be lost, too. 3 and 4 are not judged while replicas that stay
+away leave a partition that needs a record without a leader, or with too few replicas in sync: the
+transaction's own, or the one that gets its markers. A wait that the end of the run cuts short is
+not judged; a run with a `recovery_timeout` continues until no wait is left.
 """
 
 from collections.abc import Iterator
@@ -89,6 +91,12 @@ class Recovery(Checker):
         self._replicas = self.evidence.replicas
         self._transactions = self.evidence.open_transactions
         self._lost_data = self.evidence.lost_data
+        # transactional.id (the consumer's name) -> the partition that gets its markers
+        self._marker_partitions = {
+            consumer: expected.offsets_partition
+            for expected in context.groups.values()
+            for consumer in expected.consumers
+        }
         self._healed: TraceRow | None = None
         self._over = False
         self._whole_since_us = 0  # time at which the last partition became whole
@@ -272,6 +280,10 @@ class Recovery(Checker):
         for transaction in self._transactions.open.values():
             if self._cannot_end_transactions(transaction.partition):
                 continue
+            if transaction.state != ONGOING and self._takes_no_records(
+                self._marker_partitions.get(transaction.transactional_id, "")
+            ):
+                continue
             since = transaction.since
             yield _Open(
                 until_us=self._earliest_us(since) + self._transaction_bound_us(transaction),
@@ -283,14 +295,19 @@ class Recovery(Checker):
             )
 
     def _cannot_end_transactions(self, partition: str) -> bool:
-        """Return True if no coordinator can end the transactions of `partition`.
+        """Return True if no coordinator can end the transactions of `partition`."""
+        return bool(self._lost_data.of(partition)) or self._takes_no_records(partition)
 
-        Either the partition lost data, or it has no leader because its last in-sync replica stays
-        away. A partition that another replica could lead is in `_lacking` (condition 1), and that
-        wait becomes a finding of its own.
+    def _takes_no_records(self, partition: str) -> bool:
+        """Return True if no leader can acknowledge a record, because replicas stay away.
+
+        The partition has no leader, or too few replicas in sync. A partition that a living replica
+        could lead or complete is in `_lacking` (condition 1): that wait is a finding of its own.
         """
         known = self._replicas.partitions.get(partition)
-        return bool(self._lost_data.of(partition)) or (known is not None and not known.leader)
+        if known is None:
+            return False
+        return not known.leader or len(known.in_sync) < self.context.least_in_sync(partition)
 
     def _transaction_bound_us(self, transaction: OpenTransaction) -> int:
         """Return the bound of condition 3: with a decided outcome, only the markers are left."""

@@ -8,7 +8,9 @@ end of the last fault and the last change of a leader. In these periods
 2. no replica leaves an ISR, and no log is truncated;
 3. after the steady state, no client loses its coordinator or fails to find it, no request ends with
    DISCONNECTED, and no record or commit fails, except a commit by a rebalance. Clients are members,
-   producers and brokers. Consumers that ZooKeeper coordinates end connections by themselves.
+   producers and brokers. Consumers that ZooKeeper coordinates end connections by themselves. This
+   is not judged while a partition has no leader and none that could lead: the broker with its last
+   in-sync replica stays away.
 
 One rule is judged also while something is broken: a replica that was in the ISR at its leader's
 election must stay there for half of `replica.lag.time.max.ms`, unless its broker is fenced or
@@ -118,7 +120,8 @@ class Stability(Checker):
             case TraceKind.COMMIT_FAILED if row.error in OF_A_REBALANCE:
                 pass
             case kind if kind in _LOSSES and self._is_steady and self._is_client(row.node):
-                self._report_loss(row, since_us, f"{row.node} {_LOSSES[TraceKind(kind)]}")
+                if since_us is not None and not self._replicas.is_any_without_possible_leader():
+                    self._report_loss(row, since_us, f"{row.node} {_LOSSES[TraceKind(kind)]}")
             case _:
                 pass
         # 0: there was no fault so far. None, or a later time: there is or was one.

@@ -65,6 +65,16 @@ class Replicas:
         """Return the last decision about a partition, None without one."""
         return self._partitions.get(partition)
 
+    def is_any_without_possible_leader(self) -> bool:
+        """Return True if a partition has no leader, and no in-sync replica that may lead.
+
+        Its clients fail until such a replica is back, although nothing else is broken.
+        """
+        return any(
+            not known.leader and not any(broker in self._may_lead for broker in known.in_sync)
+            for known in self._partitions.values()
+        )
+
     def observe(self, row: TraceRow) -> None:
         """Take a row of REPLICA_KINDS."""
         match row.kind:

@@ -17,7 +17,11 @@ TXN = "__transaction_state-0"
 
 
 def checker(
-    *, balance_s: int | None = None, recovery_s: int = 120, with_producer: bool = False
+    *,
+    balance_s: int | None = None,
+    recovery_s: int = 120,
+    with_producer: bool = False,
+    min_insync_replicas: int = 1,
 ) -> Recovery:
     return Recovery(
         CheckContext(
@@ -41,6 +45,7 @@ def checker(
             else (),
             transaction_timeout_us=10_000_000,
             transaction_cleanup_us=1_000_000,
+            min_insync_replicas=min_insync_replicas,
         )
     )
 
@@ -243,6 +248,31 @@ def test_transaction_of_a_partition_without_its_last_replica_is_not_awaited() ->
 
     # The partition without a leader is a finding of its own.
     assert not [finding for finding in report.findings if "transaction" in finding.summary]
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "is_excused"),
+    [(None, [1], True), (0, [0], True), (0, [0, 2], False)],
+)
+def test_decided_transaction_waits_for_a_partition_that_takes_its_markers(
+    leader: int | None, isr: list[int], is_excused: bool
+) -> None:
+    """broker-1 is lost for good. OFFSETS_0, which gets the markers, needs two replicas in sync.
+
+    The cases: only broker-1 was in sync, so there is no leader; one replica is left; two are left.
+    Counter-example: the transaction of the last case must end.
+    """
+    rows = cluster()
+    elected(rows, 15, OFFSETS_0, 1, [1, *isr[1:]])
+    transaction(rows, 20, "PrepareCommit")
+    rows.add(30, "controller-0", TraceKind.BROKER_FENCED, peer="broker-1")
+    elected(rows, 30, OFFSETS_0, leader, isr, epoch=1)
+    rows.stage(40, "liveness")
+
+    report = check(end(rows, 300), checker(min_insync_replicas=2))
+
+    transactions = [finding for finding in report.findings if "transaction" in finding.summary]
+    assert bool(transactions) is not is_excused
 
 
 def test_transaction_that_ends_is_no_longer_awaited() -> None:

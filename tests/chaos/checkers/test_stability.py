@@ -119,6 +119,23 @@ def test_client_losses_before_the_steady_state_are_no_violation(loss: str) -> No
     assert check(rows).outcome is CheckOutcome.PASS
 
 
+@pytest.mark.parametrize(("isr", "is_found"), [([2], False), ([1], True)])
+def test_clients_of_a_partition_that_nobody_may_lead_are_not_judged(
+    isr: list[int], is_found: bool
+) -> None:
+    """OFFSETS_0 has no leader from 25 s on. Only broker-2, which is lost for good, is in its ISR.
+
+    Counter-example: broker-1 is in the ISR and lives, so the controller should have elected it.
+    """
+    rows = steady_cluster()
+    rows.fault(20, "broker-2", fault="node_loss", nodes=["broker-2"], momentary=True)
+    rows.add(25, "controller", TraceKind.BROKER_FENCED, peer="broker-2", detail={})
+    rows.elected(25, "", isr)
+    lose(rows, 100, "lookup")
+
+    assert bool(check(rows).findings) is is_found
+
+
 def test_preferred_leader_may_lead_again() -> None:
     """The controller moves leadership back by itself; the move has a settling time, too."""
     rows = after_a_fault()

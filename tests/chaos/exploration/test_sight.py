@@ -18,6 +18,7 @@ from benchmarks.sight.player import (
     PlayedOrder,
     SoundPlay,
     mutant_play,
+    space_of,
 )
 from benchmarks.sight.records import Sight, read_record, read_records, write_record
 from benchmarks.sight.rewriting import switched_source
@@ -227,9 +228,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> SwitchedTree:
     return build_tree(tmp_path_factory.mktemp("tree"), read_sample(sample_path(1))[1])
 
 
-def play_orders(tree: SwitchedTree, *orders: Order) -> list[PlayedOrder]:
+def play_orders(
+    tree: SwitchedTree, *orders: Order, spaces: Sequence[str] = ("standard",)
+) -> list[PlayedOrder]:
     """Play orders in one player."""
-    with start_player(tree, "standard", 1) as player:
+    with start_player(tree, spaces, 1) as player:
         output, _ = player.communicate(
             b"".join(msgspec.json.encode(each) + b"\n" for each in orders)
         )
@@ -263,6 +266,21 @@ def test_tree_without_a_mutant_gives_the_digests_of_the_product(tree: SwitchedTr
         play_seed(space, seed).digest for seed in seeds
     ]
     assert all(each.sound.reached for each in orders)
+
+
+@pytest.mark.slow
+def test_every_tenth_seed_is_one_of_the_second_space(tree: SwitchedTree) -> None:
+    """The consumer on ZooKeeper is in no run of the first space."""
+    spaces = ("standard", "zookeeper")
+    assert [space_of(seed, spaces) for seed in (8, 9, 10, 19)] == [
+        "standard",
+        "zookeeper",
+        "standard",
+        "zookeeper",
+    ]
+    (order,) = play_orders(tree, Order(seed=9, mutants=()), spaces=spaces)
+
+    assert order.sound.digest == play_seed(packaged_space("zookeeper"), 9).digest
 
 
 @pytest.mark.slow

@@ -331,7 +331,7 @@ def test_load_that_stops_early_traces_the_reason_and_serves_the_partition() -> N
 
 
 def test_failed_load_refuses_the_partition_until_a_newer_epoch_in_java() -> None:
-    """After a failed load the Java coordinator is FAILED: late notices of its epoch load nothing."""
+    """The Java coordinator is FAILED then: a late notice of the same epoch loads nothing."""
     lab = TaskLab(java=JavaSwitches(failed_load_refuses=True), late_notices_us=100_000)
     lab.partition(0, Record(None, b"v"), commit_records=1_000)
     lab.lead(0, epoch=1)
