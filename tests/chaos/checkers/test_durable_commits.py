@@ -267,7 +267,10 @@ def test_commit_that_its_client_gave_up_may_take_effect_behind_a_newer_one(error
 
 @pytest.mark.parametrize("killed_s", [3.99, 4.2])
 def test_commit_that_died_with_its_broker_is_no_excuse(killed_s: float) -> None:
-    """The request ended with the process. The kill's row may be earlier or later than C0's."""
+    """The request ended with the process of broker-0, so it cannot take effect later.
+
+    The row of the kill may come before or after the row of the failed commit.
+    """
     rows = two_commits()
     for time_s in sorted([killed_s, 4]):
         if time_s == killed_s:
@@ -304,7 +307,7 @@ def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
 
 
 def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
-    """30 s, a request timeout, after the fetch at 10.1 s no client waits for an answer."""
+    """At 40.1 s, a request timeout (30 s) after the fetch, no client waits for an answer."""
     rows = two_commits()
     rows.assigned(10, C1)
     rows.fetched(10.1, C1, 300)
@@ -392,8 +395,8 @@ def test_fetch_request_bounds_the_start_of_a_fetch() -> None:
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
-def test_two_owners_whose_commits_overlap_may_end_with_either() -> None:
-    """Either of the two commits may be the last in the log."""
+def test_either_of_two_owners_overlapping_commits_may_be_returned() -> None:
+    """Either of the two commits may be the last in the log: 150 was acknowledged after 200."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.assigned(1, C1)
@@ -434,7 +437,7 @@ def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None
 def test_replaced_coordinator_may_answer_a_verification_shortly_after_healing(
     healed_s: float, outcome: CheckOutcome
 ) -> None:
-    """broker-0 must learn of broker-1's election; it may take 5 s after healing."""
+    """broker-0 has 5 s after the healing to learn of broker-1's election; the fetch is at 60 s."""
     rows = two_commits()
     rows.leads(4, "broker-1", 1, 2)
     rows.committed(5, C0, 300, peer="broker-1")
@@ -534,7 +537,7 @@ def test_run_without_commits_reports_that_nothing_was_judged() -> None:
 
 
 def test_members_that_never_commit_are_named_as_the_reason() -> None:
-    """`no commit was acknowledged` alone reads as if the coordinator had refused some."""
+    """`no commit was acknowledged` alone reads as if the coordinator had refused commits."""
     readers = replace(CONTEXT.groups["g"], commits=False)
     report = DurableCommits(CheckContext(groups={"g": readers})).finish()
 
@@ -609,8 +612,8 @@ def test_append_acknowledged_by_a_replica_alone_is_found_before_any_loss() -> No
     [
         ("NOT_ENOUGH_REPLICAS_AFTER_APPEND", [2], 2),
         ("REQUEST_TIMED_OUT", [2], 2),
-        ("NONE", [2], 1),
-        ("NONE", [2, 1], 2),
+        ("NONE", [2], 1),  # one replica suffices
+        ("NONE", [2, 1], 2),  # the leader does not know the controller's ISR yet
     ],
 )
 def test_append_with_enough_replicas_or_with_an_error_passes(

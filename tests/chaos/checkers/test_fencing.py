@@ -1,4 +1,11 @@
-"""The fencing checker finds planted bugs and reports nothing about correct failovers."""
+"""The fencing checker finds planted bugs and reports nothing about correct failovers.
+
+`rows.leads(1, "broker-0", 4, 138)`: at 1 s broker 0 becomes leader in epoch 4, with a log that ends
+at offset 138. `rows.appended(3, "broker-0", 4, 196)`: at 3 s it appends at offset 196 in epoch 4,
+and acknowledges the append 2 ms later. An attempt is an append in an older epoch that begins or
+waits after another leader was elected. A zombie is a replaced leader that does not know this yet.
+"Planted bug" in a docstring names a bug that the situation would show.
+"""
 
 import pytest
 
@@ -38,7 +45,10 @@ def test_failover_whose_log_holds_every_acknowledged_append_passes() -> None:
 
 
 def test_append_acknowledged_in_a_later_epoch_of_its_leader_belongs_to_that_epoch() -> None:
-    """Corpus: `append_that_waited_through_two_elections`."""
+    """Kafka acknowledges a waiting append by the high watermark alone, also in a later epoch.
+
+    The append is judged like one of epoch 8. Corpus: `append_that_waited_through_two_elections`.
+    """
     rows = Rows()
     rows.leads(1, "broker-0", 4, 138)
     rows.leads(2, "broker-1", 5, 189)
@@ -78,7 +88,7 @@ def elected(rows: Rows, time_s: float, broker: str, epoch: int) -> None:
 
 
 def test_failover_without_an_attempt_of_the_old_leader_reports_fencing_as_untested() -> None:
-    """Its appends ended before the election: the promise is kept, but was not tested."""
+    """All appends of the old leader ended before the election: fencing had nothing to prevent."""
     rows = Rows()
     elected(rows, 0.5, "broker-0", 0)
     failover(rows, log_end=12)
@@ -93,7 +103,7 @@ def test_failover_without_an_attempt_of_the_old_leader_reports_fencing_as_untest
 
 @pytest.mark.parametrize("begun_s", [8, 11], ids=["waited for its replicas", "begun afterwards"])
 def test_append_of_a_deposed_leader_is_an_attempt(begun_s: float) -> None:
-    """Two cases are fenced: an append overtaken by the election, and one of an ignorant leader."""
+    """The append waits for replicas during the election, or a leader that missed it begins one."""
     rows = Rows()
     failover(rows, log_end=12)
     if begun_s < 9:
@@ -122,7 +132,7 @@ def test_append_of_a_leader_that_was_not_replaced_is_no_attempt() -> None:
 
 
 def test_attempt_within_the_clocks_error_is_not_counted() -> None:
-    """The order of append and election is unknown then."""
+    """The append follows the election by 4 ms: if clocks differ by 5 ms, the order is unknown."""
     rows = Rows()
     failover(rows, log_end=12)
     elected(rows, 9, "broker-1", 1)
@@ -275,7 +285,10 @@ def test_append_begun_after_the_later_epochs_first_acknowledged_one_is_found() -
 
 
 def test_late_append_within_the_clock_error_is_no_violation() -> None:
-    """Between machines, 1 ms of "after" means nothing when clocks are 5 ms apart."""
+    """The append begins 1 ms after the first acknowledgement of epoch 1 (3.002 s).
+
+    Between machines whose clocks are 5 ms apart this order means nothing.
+    """
     rows = Rows()
     rows.leads(1, "broker-0", 0, 0)
     rows.leads(2, "broker-1", 1, 20)
@@ -311,8 +324,8 @@ def test_failed_append_truncated_by_the_later_epoch_passes() -> None:
     assert report.seen["appends_failed"] == 1
 
 
-def test_same_leader_again_after_a_restart_passes() -> None:
-    """A restarted broker numbers its appends anew: ids of two incarnations must not be mixed."""
+def test_same_leader_again_in_a_later_epoch_passes() -> None:
+    """broker-0 may lead again, because its log has all appends that were acknowledged."""
     rows = Rows()
     failover(rows, log_end=12)
     rows.leads(20, "broker-0", 2, 12)
@@ -343,20 +356,20 @@ def test_data_partitions_are_not_judged() -> None:
 
 
 def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -> None:
-    """A user must learn of it early; the number of lost records is known only at the end."""
-    led_to_rows: list[Finding] = []
+    """A user must learn of a violation early; all lost appends are known only at the end."""
+    reported: list[Finding] = []
     checker = Fencing(CheckContext())
-    checker.on_finding = led_to_rows.append
+    checker.on_finding = reported.append
     rows = Rows(checker.observe)
 
     failover(rows, log_end=10)
-    assert [finding.summary.partition(" is ")[0] for finding in led_to_rows] == [
+    assert [finding.summary.partition(" is ")[0] for finding in reported] == [
         f"{OFFSETS_0}: 1 append acknowledged in epoch 0 from offset 10"
     ]
     rows.appended(10, "broker-0", 0, 12)
     report = checker.finish()
 
-    assert len(led_to_rows) == 1
+    assert len(reported) == 1
     (finding,) = report.findings
     assert "2 appends acknowledged in epoch 0 from offset 10 are missing" in finding.summary
 
@@ -388,14 +401,15 @@ def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
 
 
 def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
-    """Cases: repetitions, another broker or partition, a deleted one, a new incarnation."""
+    """Only an order against the epochs that one process knows of a partition is a finding."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 2)
-    rows.load_completed(1, "broker-1", 1)
+    rows.load_completed(1, "broker-1", 1)  # another broker
     rows.unloaded(2, "broker-0", 3)
-    rows.unloaded(3, "broker-0", 3)
-    rows.unloaded(3.5, "broker-0", 2)
+    rows.unloaded(3, "broker-0", 3)  # a repetition
+    rows.unloaded(3.5, "broker-0", 2)  # late, but there is nothing left to unload
     unloaded = TraceKind.UNLOAD_COMPLETED
+    # Another partition; a deleted partition, which has no epoch; a new process of the broker.
     rows.add(4, "broker-0", unloaded, partition=f"{CONSUMER_OFFSETS}-1", leader_epoch=0)
     rows.add(5, "broker-0", unloaded, partition=OFFSETS_0)
     rows.add(6, "broker-0", unloaded, incarnation=1, partition=OFFSETS_0, leader_epoch=1)
@@ -405,12 +419,20 @@ def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
 
 @pytest.mark.parametrize(
     ("elected", "epoch", "is_found"),
-    [("broker-1", 1, False), ("broker-2", 1, True), ("broker-1", 2, True), (None, 0, True)],
+    [
+        ("broker-1", 1, False),
+        ("broker-2", 1, True),  # another broker was elected
+        ("broker-1", 2, True),  # in another epoch
+        (None, 0, True),  # there was no election
+    ],
 )
 def test_leader_that_the_controller_did_not_elect_is_found(
     elected: str | None, epoch: int, is_found: bool
 ) -> None:
-    """Planted bug: a broker that leads without an election. Judged only if no row is missing."""
+    """Planted bug: a broker that leads without an election.
+
+    Judged in virtual time only, because in real time a row of the election may be missing.
+    """
     rows = Rows()
     rows.add(0.5, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     if elected is not None:

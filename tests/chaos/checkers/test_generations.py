@@ -1,4 +1,9 @@
-"""The generations checker: legal committers, growing numbers, unshared partitions."""
+"""The generations checker: legal committers, growing numbers, unshared partitions.
+
+In a generation (the group between two rebalances) only its members may commit, each partition has
+one owner, and the next generation has a greater number. "Planted bug" in a docstring names a bug
+that the situation would show.
+"""
 
 from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.generations import Generations
@@ -84,7 +89,7 @@ def test_commit_of_a_removed_member_is_found_with_its_removal() -> None:
 
 
 def test_commit_accepted_before_a_rebalance_and_stored_after_it_passes() -> None:
-    """Its record waits for the high watermark for up to 5 s: the time of acceptance counts."""
+    """A commit may wait up to 5 s for the high watermark; what counts is when it was accepted."""
     rows = stable_group()
     append_id = rows.append_started(9.9, "broker-0", 0, 5)
     rows.member_removed(9.95, "broker-0", M0, "leave")
@@ -120,7 +125,7 @@ def pending(rows: Rows, time_s: float, member: str, generation: int) -> None:
 
 
 def test_commit_in_a_transaction_is_judged_at_its_acceptance() -> None:
-    """When its marker comes at 7 s, the generation is newer; the transaction is still valid."""
+    """The commit is accepted at 5 s, in generation 1; the transaction's marker comes at 7 s."""
     rows = stable_group()
     pending(rows, 5, M0, 1)
     rows.member_removed(6, "broker-0", M0)
@@ -155,7 +160,7 @@ def test_commit_in_a_transaction_of_an_older_generation_is_found() -> None:
 
 
 def test_simple_consumer_may_commit_only_to_an_empty_group() -> None:
-    """An administrator may reset offsets of an Empty group, not of a Stable one."""
+    """A simple consumer, such as an administrator's tool, has member id "" and generation -1."""
     rows = stable_group()
     rows.member_removed(8, "broker-0", M0)
     rows.member_removed(8, "broker-0", M1)
@@ -203,7 +208,7 @@ def test_deleted_group_counts_from_the_beginning() -> None:
 
 
 def test_answer_of_a_deleted_group_is_distinguished_from_its_namesake() -> None:
-    """A resumed member reads an old answer: of generation 1 of the deleted group.
+    """A resumed member reads an old answer, which is from generation 1 of the deleted group.
 
     Both groups assign t-1 in a generation 1; the checker tells them apart by their members' ids.
     """
@@ -319,7 +324,7 @@ def test_restarted_static_member_keeps_its_partitions() -> None:
 
 
 def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None:
-    """They are judged by the loaded state; after an unload no state is left to judge by."""
+    """A commit is judged by the loaded members; after an unload the members are unknown."""
     rows = Rows()
     rows.load_started(0.1, "broker-0", 0)
     rows.group_loaded(0.2, "broker-0", generation=7, members=(M0,))
@@ -336,5 +341,5 @@ def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None
 
 
 def test_run_without_members_reports_that_nothing_was_judged() -> None:
-    """A group without members breaks no promise."""
+    """Without members nothing can break the promise, so a pass would prove nothing."""
     assert check(Rows()).outcome is CheckOutcome.NOTHING_SEEN

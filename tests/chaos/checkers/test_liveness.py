@@ -115,7 +115,7 @@ def test_group_that_recovered_too_late_is_found() -> None:
 
 
 def test_group_without_quorum_is_allowed_to_be_down() -> None:
-    """Its offsets partition has one replica in sync, and min.insync.replicas is 2."""
+    """The group's offsets partition has one replica in sync, and min.insync.replicas is 2."""
     rows = healed_group()
     rows.add(41, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [1]})
 
@@ -513,7 +513,7 @@ def test_late_member_is_expected_once_it_was_started() -> None:
 
 
 def test_group_without_live_members_proves_nothing() -> None:
-    """Both are killed after healing."""
+    """Both members are killed after the healing."""
     rows = healed_group()
     for consumer in (C0, C1):
         rows.add(40.1, "driver", TraceKind.NODE_KILLED, peer=consumer)
@@ -740,7 +740,7 @@ def test_silent_member_that_is_not_removed_after_its_session_is_found() -> None:
 def test_session_counts_only_while_member_and_broker_are_undisturbed(
     why: str,
 ) -> None:
-    """The member is silent from 10 s to 81 s, and its session is 45 s."""
+    """The member is silent from 10 s to 81 s; at 50 s, before its session ends, `why` happens."""
     rows = Rows()
     rows.session_restarted(10, "broker-0", "silent")
     match why:
@@ -813,7 +813,7 @@ def transaction_state(rows: Rows, time_s: float, producer_id: int, state: str) -
 def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it() -> None:
     """The finding has the rows of producer 1's open transaction and of the short ISR.
 
-    Those of producers 2 and 3 are completed and block nothing.
+    The transactions of producers 2 and 3 are completed and block nothing.
     """
     rows = healed_group()
     for producer_id, state in ((1, "PrepareCommit"), (2, "CompleteCommit")):
@@ -947,7 +947,11 @@ def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: boo
 
 @pytest.mark.parametrize(
     ("member", "removed_s", "is_excused"),
-    [("gone-id", 95, True), ("gone-id", 70, False), (f"{C1}-id", 95, False)],
+    [
+        ("gone-id", 95, True),
+        ("gone-id", 70, False),  # 30 s before the end: time enough to settle
+        (f"{C1}-id", 95, False),  # C1 lives
+    ],
 )
 def test_group_that_has_just_lost_a_dead_member_has_time_to_settle(
     member: str, removed_s: float, is_excused: bool

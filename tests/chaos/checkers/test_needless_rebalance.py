@@ -1,4 +1,9 @@
-"""The needless-rebalance checker finds rebalances that a failover must not cause."""
+"""The needless-rebalance checker finds rebalances that a failover must not cause.
+
+A rebalance is needed if something happened to a member before it; any other is a finding. A session
+is 45 s. A zombie is a replaced coordinator that does not know this yet. "Planted bug" in a
+docstring names a bug that the situation would show.
+"""
 
 from dataclasses import replace
 
@@ -78,7 +83,7 @@ def test_rebalance_after_the_load_is_found() -> None:
 
 
 def test_member_without_its_assignment_may_join_again() -> None:
-    """Its SyncGroup was never answered: the log has the assignment, the member has not."""
+    """C1's SyncGroup was never answered: the log has the assignment, but C1 does not."""
     for state, outcome in (
         ("STABLE", CheckOutcome.VIOLATED),
         ("COMPLETING_REBALANCE", CheckOutcome.NOTHING_SEEN),
@@ -134,7 +139,7 @@ def test_rebalance_after_the_kill_of_a_member_passes() -> None:
 
 
 def test_rebalance_because_a_member_left_passes() -> None:
-    """The failover did not cause it."""
+    """The LeaveGroup of a member, not the failover, caused the rebalance."""
     rows = stable_group_loses_its_coordinator()
     rows.add(
         20, "broker-1", TraceKind.MEMBER_REMOVED, group="g", member="m", cause=RemovalCause.LEAVE
@@ -145,7 +150,7 @@ def test_rebalance_because_a_member_left_passes() -> None:
 
 
 def test_rebalance_under_a_fault_that_cuts_members_off_is_not_judged() -> None:
-    """Members out of reach expire: that rebalance is needed."""
+    """Members out of reach expire, which needs a rebalance."""
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.fault(10, "broker-0", fault="cut", members_survive=False)
@@ -284,7 +289,11 @@ def test_expiry_sooner_than_a_session_after_the_load_is_found_in_a_split() -> No
 def test_silence_of_a_stable_member_in_a_healthy_cluster_is_found(
     expired_s: float, outcome: CheckOutcome
 ) -> None:
-    """Planted bug: a client that never retries. It had a session and a request timeout."""
+    """Planted bug: a client that never retries.
+
+    Nothing is broken from 20 s on. A session (45 s) and a request timeout (30 s) later, at 95 s, a
+    Stable member has no reason to be silent.
+    """
     rows = stable_group_loses_its_coordinator()
     rows.member_state(4.1, C0, "STABLE", before="COMPLETING_REBALANCE", member="m")
     rows.load_completed(18, "broker-1", 1)
@@ -299,17 +308,17 @@ def test_silence_of_a_stable_member_in_a_healthy_cluster_is_found(
 @pytest.mark.parametrize(
     ("heard_s", "broker", "member", "life", "is_right"),
     [
-        (15.0, "broker-1", "m", 0, True),
+        (15.0, "broker-1", "m", 0, True),  # a session before the expiry at 60 s
         (15.1, "broker-1", "m", 0, False),
-        (15.1, "broker-0", "m", 0, True),
-        (15.1, "broker-1", "other", 0, True),
-        (15.1, "broker-1", "m", 1, True),
+        (15.1, "broker-0", "m", 0, True),  # at another broker
+        (15.1, "broker-1", "other", 0, True),  # of another member
+        (15.1, "broker-1", "m", 1, True),  # at another process of the broker
     ],
 )
 def test_expiry_is_right_if_no_request_of_the_member_arrived_for_a_session(
     api: str, heard_s: float, broker: str, member: str, life: int, *, is_right: bool
 ) -> None:
-    """Causes: a pause of either side, a cut, commits before the heartbeats, a long lookup."""
+    """Whatever kept the member silent (a pause, a cut, a long lookup), only the silence counts."""
     rows = Rows()
     rows.load_completed(1, "broker-1", 0)
     rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
@@ -367,7 +376,7 @@ def test_member_has_the_rebalance_timeout_to_rejoin(lasted_s: int, is_right: boo
 
 
 def test_member_that_joined_after_the_load_gets_no_session_from_it() -> None:
-    """A new member has five minutes in its first JoinGroup, which may end soon after a load."""
+    """A new member has five minutes for its first JoinGroup, and they may end soon after a load."""
     rows = Rows()
     rows.group_loaded(2, "broker-0", members=["other"])
     rows.member_removed(30, "broker-0", "m")
@@ -376,7 +385,7 @@ def test_member_that_joined_after_the_load_gets_no_session_from_it() -> None:
 
 
 def test_time_of_an_expiry_is_judged_beyond_the_error_of_the_clocks() -> None:
-    """The difference of two readings of a real clock is no part of a session."""
+    """The expiry is 44.95 s after the request: early, unless clocks may differ by 50 ms."""
     rows = Rows()
     rows.session_restarted(10, "broker-0", "m")
     rows.member_removed(54.95, "broker-0", "m")
@@ -406,7 +415,7 @@ def test_paused_member_explains_a_rebalance_during_other_faults() -> None:
 
 
 def test_member_behind_a_cut_excuses_only_its_own_group() -> None:
-    """The requests of the other groups' members arrive as before."""
+    """The cut is between broker-0 and group h, so it does not excuse a rebalance of group g."""
     other = replace(CONTEXT.groups["g"], consumers=("consumer-h-0",))
     checker = NeedlessRebalance(CheckContext(groups={**CONTEXT.groups, "h": other}))
     rows = Rows(checker.observe)
@@ -441,7 +450,7 @@ def test_move_of_the_coordinator_that_rebalances_is_found() -> None:
 def test_member_expired_by_a_zombie_may_return_as_a_new_one() -> None:
     """A resumed, replaced coordinator expires its members first (BEHAVIOUR 6.6 i)."""
     rows = attached_to_the_old_coordinator(expired_s=63)
-    del rows.rows[-3:]
+    del rows.rows[-3:]  # the expiry and its rebalance
     rows.member_removed(24, "broker-0", f"{C0}-1234")
     rows.add(
         24.5,
@@ -463,7 +472,7 @@ def test_member_expired_by_a_zombie_may_return_as_a_new_one() -> None:
 def test_member_answered_rebalance_in_progress_by_a_zombie_may_rejoin() -> None:
     """Corpus: `zombie_coordinator_tells_its_members_to_rejoin`."""
     rows = attached_to_the_old_coordinator(expired_s=63)
-    del rows.rows[-3:]
+    del rows.rows[-3:]  # the expiry and its rebalance
     rows.add(
         24,
         "broker-0",
@@ -564,7 +573,7 @@ def test_member_left_out_of_a_generation_may_return() -> None:
 
 
 def test_member_left_out_of_a_generation_may_learn_it_from_an_earlier_coordinator() -> None:
-    """Its group has moved on when the answer of the earlier coordinator arrives."""
+    """broker-1 already has generation 2, without C0, when the answer of broker-0 reaches C0."""
     rows = Rows()
     rows.load_completed(1, "broker-1", 0)
     rows.generation_started(2, "broker-1", 2, [f"{C1}-id"])
@@ -610,7 +619,7 @@ def test_live_member_that_its_coordinator_refuses_is_found(
 def test_member_of_a_lost_generation_may_be_refused(
     *, is_lost: bool, outcome: CheckOutcome
 ) -> None:
-    """Generation 2, in which it joined, was only in the log of a machine that lost power.
+    """Generation 2, in which C0 joined, was only in the log of a machine that lost power.
 
     Corpus: members_of_a_generation_lost_with_a_disk.
     """
@@ -708,7 +717,11 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
 @pytest.mark.parametrize("asked", ["a zombie", "one that had heard", "its coordinator"])
 @pytest.mark.parametrize("api", ["Heartbeat", "OffsetCommit"])
 def test_member_unknown_to_a_zombie_may_return_as_a_new_one(asked: str, api: str) -> None:
-    """The group's own coordinator still has the member."""
+    """The group's own coordinator, broker-1, still has the member.
+
+    "a zombie": broker-2 has missed that broker-1 leads. "one that had heard": broker-2 knows of the
+    newer epoch, because it has unloaded the partition.
+    """
     rows = Rows()
     if asked == "one that had heard":
         rows.unloaded(0.5, "broker-2", 1)

@@ -1,7 +1,10 @@
 """The ownership checker measures overlaps, and finds those that nothing excuses.
 
 An overlap is the time in which two members own one partition. Unless a test says otherwise, a
-session is 45 s: before its end a coordinator must not give a member's partitions to another.
+session is 45 s: before its end a coordinator must not give a member's partitions to another. An
+overlap may last about 10 s once nothing is broken any more. A zombie is a replaced coordinator, or
+a removed member, that does not know this yet. "Planted bug" in a docstring names a bug that the
+situation would show.
 """
 
 from dataclasses import replace
@@ -99,7 +102,7 @@ def test_overlap_that_begins_sooner_than_a_session_after_the_load_is_found() -> 
 
 
 def test_owner_that_keeps_its_partition_after_healing_is_found() -> None:
-    """Planted bug: a zombie without an error answer; 10 s are enough to get one."""
+    """Planted bug: a zombie gets no error; about 10 s after the healing it must have got one."""
     report = check(split_brain(lost_s=95))
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -107,7 +110,7 @@ def test_owner_that_keeps_its_partition_after_healing_is_found() -> None:
 
 
 def test_overlap_that_never_ends_is_found_at_the_end() -> None:
-    """It is measured from the assignment at 53 s up to the end of the run at 120 s."""
+    """The overlap is measured from the assignment at 53 s to the end of the run at 120 s."""
     rows = Rows()
     split(rows)
     rows.assigned(53, LATE, names=["t-0"], generation=2, peer="broker-1")
@@ -134,7 +137,7 @@ def test_overlap_without_any_fault_is_found() -> None:
 
 
 def test_overlaps_of_one_pair_of_members_are_one_finding() -> None:
-    """Twelve equal findings would hide the others."""
+    """Twelve findings of one kind would hide other findings."""
     rows = Rows()
     rows.assigned(1, C0, partitions=12)
     rows.assigned(1.2, C1, partitions=12)
@@ -196,7 +199,7 @@ def test_member_that_lost_its_partitions_may_join() -> None:
 
 
 def test_dead_member_owns_nothing() -> None:
-    """Its session ends 45 s later; the next owner is the only one."""
+    """A killed member owns nothing from its death on, although its session ends 45 s later."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.add(5, "driver", TraceKind.NODE_KILLED, peer=C0)
@@ -227,7 +230,7 @@ def paused_member(*, expired_s: float, heard_s: float) -> Rows:
 
 
 def test_zombie_may_overlap_until_its_first_answer_after_the_resume() -> None:
-    """A paused member cannot know; the answer to its first heartbeat has the error."""
+    """A paused member learns of its removal from the answer to its first heartbeat afterwards."""
     report = check(paused_member(expired_s=53.2, heard_s=70.3))
 
     assert report.outcome is CheckOutcome.PASS
@@ -293,7 +296,8 @@ def test_broker_that_waits_for_its_old_session_counts_as_down(
 ) -> None:
     """A member that knows only this broker gets no answer before the broker is unfenced.
 
-    Corpus: `broker_unfenced_for_heartbeats_of_its_old_life`.
+    `ghost`: heartbeats of the old process unfence the broker at 70.2 s, although the new process
+    has not registered yet. Corpus: `broker_unfenced_for_heartbeats_of_its_old_life`.
     """
     rows = Rows()
     rows.add(0.1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")

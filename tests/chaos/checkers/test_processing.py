@@ -45,7 +45,7 @@ def reassign_to_c1(rows: Rows, time_s: float, offset: int, cause: str = "committ
 
 
 def test_group_that_processes_everything_passes() -> None:
-    """A rebalance in the middle moves the partition; the next member continues at the commit."""
+    """A rebalance gives the partition to C1, which continues at the committed offset 20."""
     rows = group_that_commits()
     reassign_to_c1(rows, 4, 20)
     rows.consumed(5, C1, 20, 29)
@@ -86,7 +86,7 @@ def test_commit_beyond_the_processed_records_is_found_with_the_committer() -> No
 
 
 def test_commit_beyond_the_last_processed_record_is_found() -> None:
-    """The group has reached the offset, although no member continues from there."""
+    """No member continues at 30, but the committed offset alone says that the group is there."""
     rows = group_that_commits()
     rows.committed(3.5, C0, 30)
 
@@ -97,7 +97,7 @@ def test_commit_beyond_the_last_processed_record_is_found() -> None:
 
 
 def test_dropped_records_are_found() -> None:
-    """Planted bug: a fetcher that moves its position past records it never returned."""
+    """Planted bug: a fetcher moves its position past records that it has not returned."""
     rows = group_that_commits()
     rows.consumed(4, C0, 25, 29)
 
@@ -134,7 +134,7 @@ def test_records_before_the_first_commit_may_be_skipped() -> None:
 
 
 def test_reset_to_latest_of_a_group_that_never_commits_is_counted() -> None:
-    """The configuration asks for it: the report has the number of skipped records."""
+    """The configuration asks for the reset, so the report only counts the skipped records."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 50, "latest")
