@@ -111,7 +111,7 @@ def test_partitions_that_stay_with_a_dead_member_are_found() -> None:
 
 
 def test_time_within_the_bound_is_not_judged() -> None:
-    """Sessions and rebalances may take that long."""
+    """The bound is the time that sessions and rebalances may take."""
     rows = group()
     killed(rows, 20, C1)
 
@@ -186,7 +186,7 @@ def lost_offsets() -> Rows:
 
 
 def then_without_progress(rows: Rows, *, fetched_at_s: int | None = None) -> Rows:
-    """Add a steady group of which nobody reads the record at 20 s."""
+    """Add a steady group in which no member reads the record that is produced at 20 s."""
     rows.assigned(5, C0, names=["t-0"])
     rows.assigned(5, C1, names=["t-1"])
     rows.stage(10, "steady")
@@ -198,7 +198,7 @@ def then_without_progress(rows: Rows, *, fetched_at_s: int | None = None) -> Row
 
 
 def test_reader_that_waits_for_a_lost_transaction_is_excused() -> None:
-    """Its offset is unstable for ever: the transaction's end went with the lost data."""
+    """The committed offset stays unstable, because the end of its transaction is lost."""
     report = check_transactional(then_without_progress(lost_offsets()))
 
     assert report.findings == ()
@@ -206,7 +206,7 @@ def test_reader_that_waits_for_a_lost_transaction_is_excused() -> None:
 
 
 def test_excuse_needs_lost_data_and_a_missing_offset() -> None:
-    """A reader that got its offset, or whose coordinators lost nothing, has to read on."""
+    """A reader that got its committed offset, or whose coordinators lost no data, must read on."""
     got_its_offset = check_transactional(then_without_progress(lost_offsets(), fetched_at_s=11))
     nothing_lost = check_transactional(then_without_progress(Rows()))
 

@@ -141,7 +141,7 @@ def test_run_that_ends_within_the_bound_judges_nothing() -> None:
 
 
 def test_replica_of_a_fenced_broker_is_not_expected() -> None:
-    """A dead broker excuses its replicas after healing, too."""
+    """A broker that is dead after the healing excuses its replicas."""
     rows = cluster()
     change_isr(rows, 20, T0, [0, 1])
     rows.add(20, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
@@ -287,7 +287,7 @@ def test_transaction_that_ends_is_no_longer_awaited() -> None:
 
 
 def test_transaction_that_began_after_healing_is_not_awaited() -> None:
-    """Live members always begin further transactions: a run does not wait for the last."""
+    """Live members begin transactions all the time, so a run waits for none that is this new."""
     rows = cluster()
     rows.stage(40, "liveness")
     transaction(rows, 50, "Ongoing")

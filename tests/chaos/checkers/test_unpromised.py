@@ -129,7 +129,7 @@ def test_concurrent_processors_of_a_partition_are_measured_where_it_is_not_asked
 
 
 def test_second_owner_that_does_not_process_is_no_finding() -> None:
-    """C0 is paused, for example: it still owns the partition and processes nothing."""
+    """C0 still owns the partition, but processes nothing, for example because it is paused."""
     checker = OneOwnerProcesses(context(ASKED))
     rows = Rows(checker.observe)
     detail: dict[str, object] = {"partitions": ["orders-0"]}

@@ -204,7 +204,7 @@ def test_wrong_element_in_a_list_of_ends_is_reported_at_its_place(write: Write) 
 def test_value_that_would_break_the_cluster_is_an_error(
     write: Write, before: str, after: str, path: str, message: str
 ) -> None:
-    """The values have the right type."""
+    """The values have the right type, but the cluster could not work with them."""
     problem = only_problem(write(VALID.replace(before, after)))
 
     assert problem.path == path
@@ -371,7 +371,7 @@ def test_problem_of_late_members_is_reported_at_their_place(
 
 
 def test_problem_of_the_group_is_not_repeated_for_its_late_members(write: Write) -> None:
-    """They inherit the wrong setting."""
+    """The late members inherit the wrong setting of the group."""
     content = with_late_members().replace("session.timeout.ms: 45000", "session.timeout.ms: 5000")
 
     assert only_problem(write(content)).path == "groups.readers.config.session.timeout.ms"
@@ -402,7 +402,7 @@ def test_override_reaches_a_setting_of_late_members(write: Write) -> None:
 def test_static_members_with_one_instance_id_are_an_error_with_a_hint(
     write: Write, instance: str, message: str, near_miss: str | None
 ) -> None:
-    """The hint is `{index}`, in place of which each member's id has the member's index."""
+    """The hint is to write `{index}`, which becomes the index of each member."""
     setting = f"session.timeout.ms: 45000\n      group.instance.id: '{instance}'"
     problem = only_problem(write(VALID.replace("session.timeout.ms: 45000", setting)))
 
@@ -413,7 +413,7 @@ def test_static_members_with_one_instance_id_are_an_error_with_a_hint(
 
 
 def test_late_members_with_one_instance_id_are_reported_at_their_place(write: Write) -> None:
-    """The group has no id; its two first late members have `late`."""
+    """The group has no instance id; its first two late members have the id `late`."""
     setting = "bootstrap.servers: [broker-1]\n          group.instance.id: late"
     content = with_late_members().replace('bootstrap.servers: [broker-1, "broker-2:9092"]', setting)
     problem = only_problem(write(content))

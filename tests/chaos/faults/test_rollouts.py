@@ -134,7 +134,7 @@ def rollout(
         rolls_back=False,
     )
     return Rollout(
-        orders=msgspec_replace(orders, changes),
+        orders=with_changes(orders, changes),
         old=list(old),
         spare=list(spare),
         extra=frozenset(PLACES[4:]),
@@ -143,7 +143,7 @@ def rollout(
     )
 
 
-def msgspec_replace(orders: Orders, changes: dict[str, Any]) -> Orders:
+def with_changes(orders: Orders, changes: dict[str, Any]) -> Orders:
     fields = {name: getattr(orders, name) for name in Orders.__dataclass_fields__}
     return Orders(**(fields | changes))
 
@@ -178,7 +178,7 @@ def test_with_surge_a_successor_is_up_before_its_predecessor_stops() -> None:
     assert [(what, who) for _, what, who in cluster.acts][:2] == [("start", "4"), ("term", "3")]
     assert len([node for node, state in cluster.states.items() if state is NodeState.UP]) == 4
     assert list(deploy.joined) == [PLACES[4]]
-    assert len(deploy.lost) == 1, "the last one's place is taken by nobody"
+    assert len(deploy.lost) == 1, "no successor takes the place of the last member"
 
 
 def test_member_replaced_in_an_extra_place_stays_expected_there() -> None:
@@ -208,7 +208,7 @@ def test_member_that_does_not_stop_is_killed_after_its_grace_period() -> None:
 def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_another: bool) -> None:
     """Two rollouts of one group: the other's successor starts between two steps of this one.
 
-    This one never sees the place empty; it waited for that for ever.
+    This rollout never sees the place empty, and must not wait for that.
     """
     cluster = of_four(stopping_takes_us=None)
     if asked_by_another:
@@ -236,14 +236,15 @@ def test_readiness_after_a_time_makes_the_next_wait() -> None:
     cluster = of_four()
     drive(rollout(ready_when_assigned=False, ready_after_us=(20 * S,)), cluster)
     stops = [at for at, what, _ in cluster.acts if what == "term"]
-    assert [later - earlier for earlier, later in pairwise(stops)] == [25] * 3
+    # A successor starts 5 s after the stop, and is ready 20 s later.
+    assert [later - earlier for earlier, later in pairwise(stops)] == [5 + 20] * 3
 
 
 def test_readiness_of_each_successor_has_its_own_time() -> None:
     cluster = of_four()
     drive(rollout(ready_when_assigned=False, ready_after_us=(20 * S, 1 * S, 8 * S, 0)), cluster)
     stops = [at for at, what, _ in cluster.acts if what == "term"]
-    assert [later - earlier for earlier, later in pairwise(stops)] == [25, 6, 13]
+    assert [later - earlier for earlier, later in pairwise(stops)] == [5 + 20, 5 + 1, 5 + 8]
 
 
 def test_interrupted_rollout_restores_the_size_of_its_group() -> None:

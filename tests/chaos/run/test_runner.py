@@ -200,13 +200,13 @@ def test_run_is_observed_after_a_slow_undoing() -> None:
     results = run.execute()
 
     healed_us = results.faults[0].healed_at_us
-    assert healed_us == 36_000_000
+    assert healed_us == 36_000_000  # injected at 1 s, undone after 5 s, killed 30 s later
     (healing,) = (row for row in run.of_kind(TraceKind.RUN_STAGE) if "healing" in str(row.detail))
     assert healing.time_us == healed_us + 10_000_000
 
 
 def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
-    """The second fault has its planned times while broker-1 does not stop for 30 s."""
+    """The crash of broker-2 has its planned times, although broker-1 does not stop for 30 s."""
     shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
     crash = {"fault": "crash", "target": "broker(2)", "duration": "4s"}
     run = Run(experiment(faults=[{"at": "1s", **shutdown}, {"at": "8s", **crash}]))
@@ -221,7 +221,7 @@ def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
 
 
 def test_fault_finds_its_target_while_no_controller_answers() -> None:
-    """Targets are found by the last answer of a controller, because only it could elect others.
+    """Without a controller no leader changes, so the controller's last answer gives the target.
 
     The controller is paused from 1 s to 21 s, and the crash at 5 s needs the coordinator.
     """
@@ -310,7 +310,7 @@ def test_group_without_members_makes_the_verdict_unknown() -> None:
 
 
 def test_member_that_never_commits_prevents_the_steady_state() -> None:
-    """The largest time between two commits is measured, which has no beginning without a commit."""
+    """The run measures the longest time between commits of a member, so it needs a first commit."""
     run = Run()
     run.runtime.first_commit = 0
     run.runtime.commits_stand_still = True
@@ -407,9 +407,9 @@ class InterruptedInjection(FakeRuntime):
 
 
 def test_fault_half_injected_when_interrupted_is_undone() -> None:
-    """The runtime was interrupted after the kill, so the runner does not know whether it hit.
+    """The runtime was interrupted after the kill, so the runner does not know if the fault hit.
 
-    The fault is undone as if it had.
+    The runner undoes the fault as if it had hit.
     """
     run = Run()
     run.runtime = InterruptedInjection(run.experiment)
@@ -485,10 +485,10 @@ class SlowAnswers(FakeRuntime):
 
 
 def test_commit_before_the_stage_liveness_does_not_end_it() -> None:
-    """The check `liveness` counts only commits after the row of the stage; the wait does so, too.
+    """The check `liveness` and the wait count only commits after the row of the stage.
 
-    Counter-example: counters that are read before the row. The members have further commits during
-    that query, and the wait ends at once, though none has a commit after the row.
+    If the run read the members' counters before the row, commits during that query would end the
+    wait at once, although no member had a commit after the row.
     """
     run = Run()
     run.runtime = runtime = SlowAnswers(run.experiment, run.observe)
@@ -560,7 +560,7 @@ def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() ->
 
 
 def test_rules_and_pauses_are_undone_after_an_exception_in_the_middle() -> None:
-    """At 3.1 s a link is cut, a broker is paused, and another one is stopped."""
+    """When the exception comes, at 3.1 s, a link is cut and two brokers are paused or stopped."""
     run = Run(
         experiment(
             faults=[
@@ -585,7 +585,7 @@ def test_rules_and_pauses_are_undone_after_an_exception_in_the_middle() -> None:
 
 
 def test_finding_during_a_run_is_traced_and_shown_at_the_next_status_query() -> None:
-    """The checker finds it at 19.9 s; the next status query is at 20 s."""
+    """The checker has a finding at 19.9 s, and the next status query is at 20 s."""
     run = Run()
 
     def find(runtime: FakeRuntime) -> None:

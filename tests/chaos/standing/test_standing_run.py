@@ -228,13 +228,12 @@ def test_faults_are_healed_by_order() -> None:
 
 
 def test_an_order_that_hits_nothing_is_refused_and_leaves_no_row() -> None:
-    """Cases: a target that is down, a missing group; the verdict does not become unknown."""
-    member = InjectRequest(fault="pause", target="coordinator-of(payments)")
+    """The target is down, or its group or topic is missing; the verdict stays known."""
     standing = Standing(
         {
             1 * SECOND_US: InjectRequest(fault="crash", target="broker(2)"),
             2 * SECOND_US: InjectRequest(fault="crash", target="broker(2)"),
-            3 * SECOND_US: member,
+            3 * SECOND_US: InjectRequest(fault="pause", target="coordinator-of(payments)"),
             4 * SECOND_US: InjectRequest(fault="leadership_move", target="leader-of(audit-7)"),
             5 * SECOND_US: DownRequest(),
         }
@@ -276,7 +275,7 @@ def test_an_invalid_order_is_refused_as_in_a_file() -> None:
 
 
 def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
-    """The file does not name them; the coordinators have them."""
+    """The file does not name the group `payments`, but a coordinator has it."""
 
     class WithGuests(FakeRuntime):
         async def status(self) -> ClusterStatus:

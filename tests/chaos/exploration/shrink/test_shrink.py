@@ -186,8 +186,8 @@ def test_only_the_needed_faults_are_left(needed: tuple[int, ...]) -> None:
     assert found.end is ShrinkEnd.SMALLEST
 
 
-def test_half_of_the_plan_is_removed_with_one_run() -> None:
-    """Large steps come first, so one needed fault among many is found in fewer than 14 runs."""
+def test_large_parts_of_the_plan_are_removed_first() -> None:
+    """One needed fault among 21 is left after fewer than 14 reports of progress."""
     play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
     sizes: list[int] = []
 
@@ -228,7 +228,7 @@ def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan
 
 
 def test_fault_that_one_of_a_few_other_seeds_can_spare_is_removed_in_the_first_round() -> None:
-    """The plan is then short even if the time ends before the simplifying rounds."""
+    """If the time ends before the simplifying rounds, the plan is short all the same."""
 
     def fails(it: Experiment, seed: int) -> bool:
         return len(it.faults) == 2 or (len(it.faults) == 1 and seed == FEW_SEEDS - 1)
@@ -244,10 +244,7 @@ def test_fault_that_one_of_a_few_other_seeds_can_spare_is_removed_in_the_first_r
 
 
 def test_faults_injected_after_the_violation_are_removed_first() -> None:
-    """The violation is 9 s after the steady state.
-
-    The second run has only the faults before it.
-    """
+    """The violation is 9 s after the steady state: the second run has only the faults before it."""
     play = FakePlay(lambda it, _: len(it.faults) >= 2, at_us=STEADY_US + 9_000_000)
 
     shrunk(play, experiment(*MANY))
@@ -297,7 +294,7 @@ def test_faults_of_removed_nodes_are_dropped_and_lists_of_ends_lose_them() -> No
 
 
 def test_result_can_be_written_and_read_back(tmp_path: Path) -> None:
-    """Everything fails here, so every part that may go is removed: a group keeps a topic."""
+    """Every experiment with the group `readers` fails, so all other parts are removed."""
 
     def fails(it: Experiment, _seed: int) -> bool:
         return "readers" in it.groups
@@ -336,9 +333,9 @@ def test_settings_and_guards_get_their_defaults_unless_they_matter() -> None:
 
 
 def test_a_setting_that_needs_another_value_than_the_default_gets_the_spaces() -> None:
-    """The default of 9 s does not fail, so the value of `base` is tried next.
+    """With the default of 9 s it does not fail, so the value of `base` is tried next.
 
-    `base` is the experiment of the space, from which the experiment was drawn.
+    `base` is the experiment of the space from which the shrunk experiment was drawn.
     """
 
     def fails(it: Experiment, _seed: int) -> bool:
@@ -355,7 +352,10 @@ def test_a_setting_that_needs_another_value_than_the_default_gets_the_spaces() -
 
 
 def test_times_are_moved_to_the_beginning_shortened_and_rounded() -> None:
-    """The faults need a gap of 4 s, and 9 s of the pause, which gets some room."""
+    """It fails if the faults are 4 s apart and the pause lasts 9 s.
+
+    Both times get some room: they become 5 s and 15 s.
+    """
 
     def fails(it: Experiment, _seed: int) -> bool:
         crashes, pauses = faults_named(it, "crash"), faults_named(it, "pause")
@@ -390,7 +390,7 @@ def test_the_shrunk_plan_is_in_order_of_time() -> None:
 
 
 def test_room_of_a_duration_is_kept_in_every_round() -> None:
-    """A second shrinking of the result changes nothing."""
+    """The pause must last 4 s, and gets room up to 8 s; a second shrinking changes nothing."""
 
     def fails(it: Experiment, _seed: int) -> bool:
         return any(microseconds(each.duration or "0s") >= 4_000_000 for each in it.faults)
@@ -475,7 +475,7 @@ def test_a_simpler_plan_that_fails_less_often_is_refused() -> None:
 
 
 def test_another_claim_of_the_same_check_is_another_violation() -> None:
-    """The fake shows OTHER as well, for which no part may be removed."""
+    """All smaller experiments show OTHER, so no part may be removed."""
     whole = experiment(fault("2s"))
     play = FakePlay(lambda it, _: it == whole)
 
@@ -513,7 +513,7 @@ def test_time_is_limited_by_the_given_clock() -> None:
 
 
 def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
-    """The result of each pass is confirmed with the full bound, and keeps it."""
+    """Most runs wait 20 s only; each pass confirms its result with the whole bound of 60 s."""
     whole = experiment(fault("2s"), fault("9s", "pause"), fault("15s"))
     play = SlowPlay(lambda candidate, _: bool(faults_named(candidate, "pause")))
     left = shrunk(play, whole)
@@ -528,7 +528,7 @@ def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
 
 
 def test_a_slow_recovery_is_awaited_longer_and_is_no_failure() -> None:
-    """One fault alone is over after half a minute, which a short wait takes for never."""
+    """With one fault the group recovers after 30 s; a wait of 20 s would take this for never."""
 
     def fails(candidate: Experiment, _: int) -> bool:
         wait_us = microseconds(candidate.run.liveness_timeout)
