@@ -77,16 +77,18 @@ class ZooKeeperGroupExpectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerExpectation:
-    """Topic and timing of one producer.
+    """Topic, timing and `acks` of one producer.
 
     `period_us` is the longest time between two of its requests in a healthy cluster: the time
-    between two records, plus linger.ms.
+    between two records, plus linger.ms. `acks_all`: True if its records count as acknowledged only
+    when every in-sync replica has them.
     """
 
     name: str
     topic: str
     period_us: int
     request_timeout_us: int = 30_000_000
+    acks_all: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

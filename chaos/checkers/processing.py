@@ -6,6 +6,10 @@ records were processed. A gap is a range of records that no member processed. It
 end of the run, because until then a member may come back to it. Duplicates are counted but are no
 violation: delivery is at least once.
 
+A record that was acknowledged to a producer with acks=all is lost if the log of a later leader
+lacks it (`acknowledged_records`). That is a violation, too, unless the partition lost data with its
+last in-sync replica.
+
 A gap is no violation if
 1. a member found no committed offset and began at the latest one, as `auto.offset.reset` says, and
    the group had never committed before (if it had, the commit was lost: a violation);
@@ -22,9 +26,14 @@ from dataclasses import dataclass, field
 from chaos.checkers.base import Checker
 from chaos.checkers.consumed import decode_consumed
 from chaos.checkers.context import CheckContext
+from chaos.checkers.evidence.acknowledged_records import (
+    ACKNOWLEDGEMENT_KINDS,
+    AcknowledgedRecords,
+)
 from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.checkers.evidence.intervals import IntervalSet
+from chaos.checkers.evidence.lost_data import LOSS_KINDS
 from chaos.checkers.evidence.owners import OWNER_KINDS, Owner
 from protocol.causes import ORDERED_DELETIONS, PositionCause
 from protocol.errors import ErrorCode
@@ -71,7 +80,8 @@ class Processing(Checker):
     name = "processing"
     promise = (
         "from the group's first committed position on (its first position, if it never commits), "
-        "every record is processed at least once, up to what the group has reached"
+        "every record is processed at least once, up to what the group has reached; and the log of "
+        "each new leader has every record that was acknowledged before with acks=all"
     )
     kinds = frozenset(
         {
@@ -83,6 +93,8 @@ class Processing(Checker):
             TraceKind.OFFSET_REMOVED,
             TraceKind.ZOOKEEPER_OFFSET_COMMITTED,
             *OWNER_KINDS,
+            *LOSS_KINDS,
+            *ACKNOWLEDGEMENT_KINDS,
         }
     )
 
@@ -100,6 +112,7 @@ class Processing(Checker):
             "processed_again_while_two_owned_it": 0,
         }
         self._lost_data = self.evidence.lost_data
+        self._acknowledged = AcknowledgedRecords(context)
         self._skipped = {
             "skipped_by_reset_to_latest": 0,
             "skipped_by_a_member_that_died": 0,
@@ -138,11 +151,26 @@ class Processing(Checker):
                 self._assigned_us[row.member] = row.time_us
             case _:
                 pass
+        if row.kind in ACKNOWLEDGEMENT_KINDS:
+            self._judge_log(row)
         if row.kind in OWNER_KINDS:
             for group, partition, owner in self._owners.ended:
                 known = self._partitions.get((group, partition))
                 if known is not None:
                     known.positions.pop(owner, None)
+
+    def _judge_log(self, row: TraceRow) -> None:
+        """Report acknowledged records that the log of a new leader lacks."""
+        lost = self._acknowledged.observe(row)
+        if lost is None or self._lost_data.of(lost.partition):
+            return
+        self.report_finding(
+            f"{lost.partition}: record {lost.last} was acknowledged to {lost.acknowledged.node}, "
+            f"and the log with which {row.node} leads epoch {row.leader_epoch} ends at "
+            f"{row.offset}",
+            [lost.acknowledged, row],
+            partition=lost.partition,
+        )
 
     def _count_end(self, node: str) -> None:
         self._ended_lives[node] = self._ended_lives.get(node, 0) + 1

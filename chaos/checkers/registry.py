@@ -225,6 +225,7 @@ def context_of(
                 period_us=round((1_000 * MS) / producer.records_per_second)
                 + producer.config.linger_ms * MS,
                 request_timeout_us=producer.config.request_timeout_ms * MS,
+                acks_all=producer.config.acks == "all",
             )
             for producer in spec.producers
         ),

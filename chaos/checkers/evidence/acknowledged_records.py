@@ -1,0 +1,81 @@
+"""Records of data partitions that were acknowledged with acks=all, and logs that lack them.
+
+An acknowledgement with acks=all says that every in-sync replica has the records. A later leader is
+one of these replicas. So its log, when it takes over, ends behind every record that was
+acknowledged before. Fencing checks the same for the appends of coordinators.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from chaos.checkers.context import CheckContext, detail_of
+from protocol.trace import TraceKind, TraceRow
+
+ACKNOWLEDGEMENT_KINDS = frozenset(
+    {TraceKind.RECORDS_PRODUCED, TraceKind.BECAME_LEADER, TraceKind.TOPIC_DELETED}
+)
+"""Kinds of rows that AcknowledgedRecords must see."""
+MAX_KEPT = 256
+"""Acknowledgements kept per partition, the newest ones: they have the highest offsets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingRecords:
+    """Acknowledged records that the log of a new leader lacks.
+
+    `acknowledged`: the row with the highest of them, whose last offset is `last`.
+    """
+
+    partition: str
+    acknowledged: TraceRow
+    last: int
+    leader: TraceRow
+
+
+class AcknowledgedRecords:
+    """Compares the log of each new leader with the records acknowledged before."""
+
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
+        self._producers = {producer.name for producer in context.producers if producer.acks_all}
+        # partition -> end offset and row of each acknowledgement that raised the end, in this order
+        self._ends: dict[str, deque[tuple[int, TraceRow]]] = {}
+
+    def observe(self, row: TraceRow) -> MissingRecords | None:
+        """Take a row of ACKNOWLEDGEMENT_KINDS; return what the log of a new leader lacks."""
+        match row.kind:
+            case TraceKind.RECORDS_PRODUCED if row.node in self._producers:
+                self._note(row)
+            case TraceKind.BECAME_LEADER:
+                return self._compare(row)
+            case TraceKind.TOPIC_DELETED:
+                topic = detail_of(row).get("topic")
+                for partition in list(self._ends):
+                    if partition.rpartition("-")[0] == topic:
+                        del self._ends[partition]
+            case _:
+                pass
+        return None
+
+    def _note(self, row: TraceRow) -> None:
+        ends = self._ends.setdefault(row.partition or "", deque(maxlen=MAX_KEPT))
+        end = (row.offset or 0) + detail_of(row).get("count", 1)
+        if not ends or end > ends[-1][0]:
+            ends.append((end, row))
+
+    def _compare(self, leader: TraceRow) -> MissingRecords | None:
+        ends = self._ends.get(leader.partition or "")
+        if ends is None or leader.offset is None:
+            return None
+        # An acknowledgement of the new leader itself may seem to come first, by another clock.
+        before_us = leader.time_us - self._context.clock_error_us
+        for end, row in reversed(ends):
+            if row.time_us >= before_us:
+                continue
+            if end <= leader.offset:
+                return None
+            ends.clear()  # the new leader gives these offsets to other records
+            return MissingRecords(
+                partition=leader.partition or "", acknowledged=row, last=end - 1, leader=leader
+            )
+        return None

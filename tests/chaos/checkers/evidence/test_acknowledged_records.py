@@ -1,0 +1,108 @@
+"""A record acknowledged with acks=all is in the log of every later leader.
+
+producer-0 writes to t-0 with acks=all, producer-1 with acks=1. `produced(5, 10, 2)` acknowledges
+the records 10 and 11 at 5 s; `rows.leads(6, "broker-1", 1, 12, partition="t-0")` lets broker-1 lead
+in epoch 1, with a log that ends at offset 12.
+"""
+
+import pytest
+
+from chaos.checkers.context import CheckContext, ProducerExpectation
+from chaos.checkers.processing import Processing
+from protocol.trace import TraceKind
+from results_schema.results import CheckReport
+from tests.support.builders.rows import Rows
+
+T0 = "t-0"
+
+
+def check(rows: Rows, *, clock_error_us: int = 0) -> CheckReport:
+    checker = Processing(
+        CheckContext(
+            groups={},
+            producers=(
+                ProducerExpectation(name="producer-0", topic="t", period_us=1, acks_all=True),
+                ProducerExpectation(name="producer-1", topic="t", period_us=1),
+            ),
+            clock_error_us=clock_error_us,
+        )
+    )
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def produced(
+    rows: Rows, time_s: float, offset: int, count: int, producer: str = "producer-0"
+) -> None:
+    rows.add(
+        time_s,
+        producer,
+        TraceKind.RECORDS_PRODUCED,
+        partition=T0,
+        offset=offset,
+        detail={"count": count},
+    )
+
+
+def led_with(log_end: int, *, acknowledged_s: float = 5, producer: str = "producer-0") -> Rows:
+    """Records 10 and 11 are acknowledged at `acknowledged_s`; broker-1 takes over at 6 s."""
+    rows = Rows()
+    produced(rows, 4, 8, 2)
+    produced(rows, acknowledged_s, 10, 2, producer)
+    rows.leads(6, "broker-1", 1, log_end, partition=T0)
+    rows.rows.sort(key=lambda row: row.time_us)
+    return rows
+
+
+def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
+    """Planted bug: a retried batch is acknowledged before the followers have the first one."""
+    (finding,) = check(led_with(11)).findings
+
+    assert finding.summary == (
+        "t-0: record 11 was acknowledged to producer-0, and the log with which broker-1 leads "
+        "epoch 1 ends at 11"
+    )
+    assert finding.partition == T0
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(led_with(12), id="the log has all records"),
+        pytest.param(led_with(10, producer="producer-1"), id="acks=1"),
+        pytest.param(led_with(10, acknowledged_s=7), id="the new leader gives the same offsets"),
+    ],
+)
+def test_log_that_has_all_records_acknowledged_before_with_acks_all_passes(rows: Rows) -> None:
+    assert not check(rows).findings
+
+
+def test_acknowledgement_that_only_another_clock_puts_before_the_leader_is_not_judged() -> None:
+    """Clocks differ by up to 2 s: the records may be those of the new leader."""
+    assert not check(led_with(10), clock_error_us=2_000_000).findings
+
+
+def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
+    """broker-1 is alone in the ISR, loses power and leads again."""
+    rows = Rows()
+    elected: dict[str, object] = {"isr": [1], "reason": "test"}
+    rows.add(
+        1, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
+    )
+    produced(rows, 4, 8, 2)
+    rows.add(5, "driver", TraceKind.NODE_KILLED, peer="broker-1", cause="power loss")
+    rows.add(
+        6, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
+    )
+    rows.leads(6.1, "broker-1", 2, 0, partition=T0)
+
+    assert not check(rows).findings
+
+
+def test_topic_that_is_made_again_begins_at_offset_0() -> None:
+    rows = led_with(12)
+    rows.add(7, "controller-0", TraceKind.TOPIC_DELETED, detail={"topic": "t"})
+    rows.leads(8, "broker-1", 0, 0, partition=T0)
+
+    assert not check(rows).findings
