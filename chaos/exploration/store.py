@@ -1,11 +1,12 @@
 """An exploration's directory: its space, and all finished batches.
 
-An exploration plays many seeds, each of which draws an experiment from the space (or mutates an
-earlier one). A batch is the seeds that a worker gets at once; its record has their runs.
+An exploration is a search for violations: it plays many seeds, each of which draws an experiment
+from the space (or mutates an earlier one). A batch is the seeds that a worker process gets at once.
 `runs/explorations/<space>/<timestamp>/` contains manifest.json, space.yaml (a copy of the space),
-batches.jsonl, findings/*.yaml and results.json. Each finished batch appends one line to
-batches.jsonl. So all finished batches are there after Ctrl-C or `kill -9`; a last line that is
-incomplete is dropped.
+batches.jsonl, findings/*.yaml and results.json. Each line of batches.jsonl is one record: the runs
+of a finished batch (PlayedSeeds, or PlayedAgain for a recheck), or seeds given up (Lost). The line
+is appended as soon as the batch is finished, so Ctrl-C or `kill -9` loses only unfinished batches.
+If the process dies while it writes, the last line is incomplete and is dropped.
 """
 
 import shutil
@@ -51,9 +52,14 @@ class CannotResume(Exception):
 class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
     """manifest.json: the input of an exploration. Written once.
 
-    Units: `started_at` is ISO 8601 in UTC. Shape: `space_file` is the original of space.yaml;
-    `overrides` are the values of `--var`; `code` and `python` are as in a replay stamp; `count`
-    None means as many seeds as the time allows.
+    - `space_file`: the original of space.yaml.
+    - `count`: number of seeds; None: as many as the time allows.
+    - `recheck_percent`: percentage of seeds that are played a second time.
+    - `mutated_percent`: percentage of seeds that mutate an earlier experiment.
+    - `overrides`: the values of `--var`.
+    - `code`: digest of the code that determines a run (`replay_stamp.code_version`).
+    - `python`: minor version of Python.
+    - `started_at`: ISO 8601 in UTC.
     """
 
     format: int = FORMAT
@@ -90,7 +96,10 @@ class PlayedAgain(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="lost"):
-    """Seeds that ended two workers each: first in a batch, then alone."""
+    """Seeds that were given up, because two worker processes died while they played each of them.
+
+    The first worker played the seed in a batch, the second played it alone.
+    """
 
     seeds: tuple[int, ...]
     why: str
@@ -98,6 +107,7 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="l
 
 ExplorationRecord = PlayedSeeds | PlayedAgain | Lost
 _Batches = msgspec.json.Decoder(ExplorationRecord)
+"""Decoder of a line of batches.jsonl."""
 
 
 class ExplorationStore:
@@ -140,6 +150,7 @@ class ExplorationStore:
             return
         with self._batches.open("r+b") as file:
             content = file.read()
+            # Without any complete line, rfind returns -1, and the whole content is cut off.
             file.truncate(content.rfind(b"\n") + 1)
 
     def write_results(self, results: msgspec.Struct) -> None:
@@ -191,7 +202,7 @@ def create_exploration(
     """Create the directory of a new exploration and point `latest` to it.
 
     Shape: `overrides` are those with which `space` was loaded.
-    Raises: NotAnExploration if it cannot be created.
+    Raises: NotAnExploration if the directory or the copy of the space cannot be created.
     """
     started = datetime.now(UTC)
     try:

@@ -1,9 +1,9 @@
 """The table `ownership` in plain Python: each interval in which a member owned a partition.
 
-The rows of the members decide, and not those of the coordinators: an interval begins when a member
-gets its assignment, and ends when it gives the partition up, or dies. A tenure is the time in which
-a broker is the active coordinator of an offsets partition. `pipeline.tables.ownership` computes the
-same with Spark.
+An interval begins when a member gets its assignment, and ends when it gives the partition up, or
+dies. Only rows that the members wrote define it: in this time the member itself takes the partition
+for its own. A tenure is the time in which a broker is the active coordinator of an offsets
+partition. `pipeline.tables.ownership` computes the same with Spark.
 """
 
 from collections.abc import Sequence
@@ -53,8 +53,11 @@ def ownership_of(trace: Trace) -> list[TableRow]:
 def _follow(rows: Sequence[TraceRow]) -> list[TableRow]:
     """Return the intervals of one incarnation of a consumer.
 
-    Only the consumer's own rows end an interval here; `_end` adds deaths and the run's end.
-    `position`: why the position was set when the interval began; `start_offset`: to which offset.
+    Only the consumer's own rows end an interval here, and an interval without such a row stays
+    open, with `to_us` None. `_end` then compares each interval with deaths and the run's end.
+
+    - `position`: the cause of the first POSITION_RESET in the interval, None without one.
+    - `start_offset`: the offset that this POSITION_RESET set.
     """
     intervals: list[TableRow] = []
     held: dict[tuple[str, str], TableRow] = {}  # the open intervals, by group and partition
@@ -72,6 +75,8 @@ def _follow(rows: Sequence[TraceRow]) -> list[TableRow]:
                     "partition": partition,
                     "member": row.member,
                     "generation": row.generation,
+                    # The coordinator that gave the assignment. If the row does not name it, the
+                    # broker that answered the group's last SyncGroup counts.
                     "coordinator": row.peer or synced_with.get(group),
                     "position": None,
                     "start_offset": None,
@@ -89,7 +94,7 @@ def _follow(rows: Sequence[TraceRow]) -> list[TableRow]:
             owned = held[group, str(row.partition)]
             if row.kind == TraceKind.RECORDS_CONSUMED:
                 owned["records"] += detail_of(row)["count"]
-            elif owned["position"] is None:  # the first POSITION_RESET after the assignment
+            elif owned["position"] is None:  # the first POSITION_RESET: no other kind is left
                 owned["position"], owned["start_offset"] = row.cause, row.offset
     return intervals
 
@@ -106,7 +111,7 @@ def _give_up(
 def _end(trace: Trace, owned: TableRow, consumer: str, incarnation: int) -> None:
     """End an interval with its owner's death, if that came first.
 
-    An interval that reaches the run's end has `to_us` None.
+    An interval that reaches the run's end has `to_us` None, also if it was given up later.
     """
     death = trace.death(consumer, incarnation, owned["from_us"])
     if death is not None and (owned["to_us"] is None or death.at_us < owned["to_us"]):
@@ -116,7 +121,10 @@ def _end(trace: Trace, owned: TableRow, consumer: str, incarnation: int) -> None
 
 
 class _AssignmentEpochs:
-    """Finds the leader epoch of an assignment: the epoch of the coordinator's last tenure then."""
+    """Finds the leader epoch of an assignment, from the coordinator's tenures.
+
+    It is the epoch of the last tenure that had begun when the member got the assignment.
+    """
 
     def __init__(self, trace: Trace) -> None:
         self._groups = trace.groups()

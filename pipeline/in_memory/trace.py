@@ -1,11 +1,10 @@
-"""The trace that the tables in memory share: ordered rows, the run's end, deaths, pauses, cuts.
+"""The trace under the tables in memory: ordered rows, the run's end, deaths, pauses and cuts.
 
 The tables in this folder are computed without Spark, for the summary of a run. They are loops over
 sorted rows, written from the definitions in docs/TABLES.md, and share no code with the Spark
 tables. So a mistake in one of the two is not in the other, and tests that compare both find it.
 
-A life of a node is one incarnation: the time from one start of its process to its end. The faults
-`cut` and `clog` hold all messages on links. The driver is the process that conducts the run.
+A life of a node is one incarnation: the time from one start of its process to its end.
 """
 
 import json
@@ -52,10 +51,11 @@ def is_offsets_partition(row: TraceRow) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """The end of a node's process.
+    """The end of a node's process, or a start that proves that earlier processes have ended.
 
-    `before_incarnation`: every incarnation before this one is dead. None: the row names no
-    incarnation; the one that lived at `at_us` ended.
+    - `by`: `stopped` in an orderly way, or `killed`. A start has `killed`.
+    - `before_incarnation`: for a start, the new incarnation; all earlier ones are dead. None for an
+      end, whose row names no incarnation: the one that lived at `at_us` is dead.
     """
 
     node: str
@@ -78,7 +78,7 @@ class Span:
 
 
 class Trace:
-    """One run's rows, by the run's clock; the rows of one life of a node stay in `seq` order."""
+    """One run's rows, sorted by the run's clock, then by node, incarnation and `seq`."""
 
     def __init__(self, rows: Sequence[TraceRow]) -> None:
         self.rows = sorted(rows, key=_by_clock)
@@ -118,26 +118,31 @@ class Trace:
         return self.once(Trace._find_groups)
 
     def _find_groups(self) -> dict[str, str | None]:
-        """Return the offsets partition of each group that has consumers."""
+        """Return the offsets partition of each group that had members; None if it is unknown."""
         indexes = [
             int((row.partition or "").rsplit("-", 1)[1])
             for row in self.of(*_PARTITION_KINDS)
             if is_offsets_partition(row)
         ]
+        # The number of partitions is in no row, so it is derived from the highest index.
         partitions = max(indexes) + 1 if indexes else 0
         partition_of: dict[str, str | None] = {}
         for row in self.of(*MEMBER_KINDS):
             if row.group is not None:
                 by_name = partition_for(row.group, partitions) if partitions else None
                 partition_of[row.group] = None if by_name is None else f"{_OFFSETS}{by_name}"
-        # A load proves the partition; `partitions` may be too small, if the trace lacks some.
+        # A load proves the partition. The derived number of partitions may be too small.
         for row in self.of(TraceKind.GROUP_LOADED):
             if row.group in partition_of:
                 partition_of[row.group] = row.partition
         return partition_of
 
     def consumers(self) -> dict[tuple[str, str], str]:
-        """Return the consumer of each group and member id: its node, else its client id."""
+        """Return the consumer of each group and member id: its node, else its client id.
+
+        The node is known from the member's own rows. A member whose own rows are not in the trace
+        is only known by the client id that its coordinator traced.
+        """
         consumers: dict[tuple[str, str], str] = {}
         for row in self.of(TraceKind.MEMBER_ADDED):
             client_id = detail_of(row).get("client_id")
@@ -155,10 +160,12 @@ class Trace:
         return self.once(Trace._find_deaths)
 
     def _find_deaths(self) -> list[Death]:
-        """Return the ends of processes, and starts that prove the ends of earlier incarnations."""
+        """Return the ends of processes, and the starts that prove ends, by time."""
         deaths = []
         for row in self.of(TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED):
-            # A start proves that earlier incarnations have ended, if the trace lacks their ends.
+            # A start proves that earlier incarnations have ended, if the trace lacks the rows of
+            # their ends. These ends count as kills: a process that stops in an orderly way writes
+            # NODE_STOPPED.
             is_start = row.kind == TraceKind.NODE_STARTED
             deaths.append(
                 Death(
@@ -188,7 +195,11 @@ class Trace:
     # -- pauses and cuts --
 
     def pauses(self, node: str) -> list[Span]:
-        """Return the times in which a node was paused: until it resumed, died or started again."""
+        """Return the times in which a node was paused: until it resumed, died or started again.
+
+        NODE_STOPPED needs no look: a paused process stops in an orderly way only at the run's end,
+        where every pause ends.
+        """
         spans: list[Span] = []
         since: int | None = None
         for row in self.of(
@@ -197,7 +208,8 @@ class Trace:
             TraceKind.NODE_KILLED,
             TraceKind.NODE_STARTED,
         ):
-            # The driver writes the other kinds; their `peer` is the node.
+            # A node itself writes NODE_STARTED. The run's driver (the process that conducts the
+            # run) writes the other kinds, with the node as `peer`.
             subject = row.node if row.kind == TraceKind.NODE_STARTED else row.peer
             if subject != node:
                 continue
@@ -211,10 +223,14 @@ class Trace:
         return _merged(spans, self.end_us)
 
     def cuts(self, node: str, faults: Sequence[TableRow]) -> list[Span]:
-        """Return the times in which a node was cut off from others, according to `faults`."""
+        """Return the times in which a node was cut off from others, according to `faults`.
+
+        Both faults, `cut` and `clog`, hold all messages on links until they are healed.
+        """
         spans = []
         for fault in faults:
-            # A fault of links separates two sides; those of `from` count as cut off.
+            # A fault of links separates two sides, `from` and `to`; the nodes of `from` count as
+            # cut off. If the fault's row names no sides, all its nodes do.
             cut_off = fault["from_nodes"] or fault["nodes"]
             if fault["kind"] not in ("cut", "clog") or node not in cut_off:
                 continue
@@ -245,7 +261,10 @@ def length_us(spans: Iterable[Span]) -> int:
 
 
 def last_fault_before(faults: Sequence[TableRow], at_us: int) -> str | None:
-    """Return the id of the latest fault at or before a moment, None before the first one."""
+    """Return the id of the latest fault at or before a moment, None before the first one.
+
+    `faults` are sorted by their injection.
+    """
     before = [fault for fault in faults if fault["injected_us"] <= at_us]
     return before[-1]["fault"] if before else None
 

@@ -1,6 +1,8 @@
-"""Coverage marks that one value in one column of a row shows: a table of such values and marks.
+"""Coverage marks that one row shows by the values of one or two of its columns.
 
-A mark is a rare situation of a run; its condition gets the state seen so far and the next row.
+A coverage mark is a rare situation that a run can reach; a search counts the marks that its runs
+reached. A mark's condition gets two arguments: the cluster as seen so far in the trace, which no
+condition here needs, and the next row of the trace. The column `error` has an error's name.
 """
 
 from chaos.exploration.marks.base import Condition, MarkList
@@ -19,6 +21,8 @@ from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
 # Keys: kind of the row, column, value. Values: name and meaning of the mark.
+# A replaced static member has two rows with the same RemovalCause: MEMBER_REMOVED for the old
+# member id, and MEMBER_ADDED for the new one.
 _MARK_OF_VALUE = {
     (TraceKind.MEMBER_STATE, "cause", MemberStateCause.MISSED_POLL): (
         "missed_poll",
@@ -85,7 +89,9 @@ _LOST_RESPONSES = (
     (Api.ALTER_PARTITION, ErrorCode.NONE),
     (Api.INIT_PRODUCER_ID, ErrorCode.NONE),
 )
-"""Responses (API, error) whose loss leaves state behind that affects the retry."""
+"""Responses (API, error) whose loss leaves state behind that affects the retry.
+
+The mark of each needs two columns of RESPONSE_LOST: `api` and `error`."""
 
 COLUMN_VALUES = MarkList()
 
@@ -101,7 +107,7 @@ def _has(column: str, value: str) -> Condition:
 
 
 def _is_lost(api: Api, error: ErrorCode) -> Condition:
-    """Return the condition that a RESPONSE_LOST is of a response of `api` with `error`."""
+    """Return the condition that a RESPONSE_LOST is about a response of `api` with `error`."""
 
     def condition(seen: SeenCluster, row: TraceRow) -> bool:
         del seen
@@ -110,7 +116,7 @@ def _is_lost(api: Api, error: ErrorCode) -> Condition:
     return condition
 
 
-# `add` returns a decorator, which registers the condition.
+# `add(...)` returns a decorator; the call of this decorator with a condition registers the mark.
 for _api, _error in _LOST_RESPONSES:
     _suffix = "" if _error is ErrorCode.NONE else f"_{_error.name}"
     _error_text = "a success" if _error is ErrorCode.NONE else _error.name

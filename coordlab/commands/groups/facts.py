@@ -1,7 +1,10 @@
 """Results of the command `groups` as data: its JSON documents, and the rows of its tables.
 
-A broker is named by its id. An error is Kafka's name of it, for some errors with an explanation; an
-`error` of None means success. The coordinator of a group is the broker that answered for it.
+The documents are GroupList, GroupFacts, DeletedGroup, DeletedOffsets and OffsetReset; the other
+structs are rows in them. A broker is named by its id. An `error` has the name that Kafka gives the
+error, for some errors with an explanation; None means success. The coordinator of a group is the
+broker that answered the request about the group. A static member has a `group_instance_id` and
+keeps its place in the group when its process restarts.
 """
 
 import msgspec
@@ -11,7 +14,9 @@ from protocol.ids import TopicPartition
 DEAD = "Dead"
 """The state of a group that does not exist."""
 EMPTY = "Empty"
+"""The state of a group without members."""
 STABLE = "Stable"
+"""The state of a group whose members all have their assignment."""
 WHOLE_TOPIC = -1
 """Value of `partition` for an error of a whole topic whose partitions are unknown."""
 
@@ -37,7 +42,7 @@ class GroupList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
-    """A member and what it is assigned. `group_instance_id` None: it is not static."""
+    """A member and the partitions assigned to it. `group_instance_id` None: a dynamic member."""
 
     member_id: str
     group_instance_id: str | None
@@ -82,7 +87,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeletedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of deleting one group. `held_by`: the members because of which the group stays."""
+    """Outcome of deleting one group. `held_by`: the group's members, which prevent its deletion."""
 
     group: str
     error: str | None
@@ -106,7 +111,7 @@ class DeletedOffsets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """Offset that a reset gives to one partition.
+    """One row of an OffsetReset: the offset that the reset gives to one partition.
 
     - `current_offset`: None if no offset was committed.
     - `new_offset`: None if the partition gets none; `error` then has the reason.
@@ -123,7 +128,12 @@ class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OffsetReset(msgspec.Struct, frozen=True, kw_only=True):
-    """A reset: a plan, or with `executed` a change. With an `error` no offset was changed."""
+    """Outcome of resetting the offsets of one group.
+
+    - `executed`: False: `offsets` is only a plan; True: the offsets were sent to be committed.
+    - `error`: why the offsets of the whole group could not be reset; rows have their own errors.
+    - `held_by`: the group's members, which prevent the reset.
+    """
 
     group: str
     executed: bool

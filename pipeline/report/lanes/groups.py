@@ -1,8 +1,12 @@
 """The group-state lanes: the state of each group on each coordinator, over time.
 
-A lane is a chart on the time axis that all lanes of a page share. In its data, `w` is the colour of
-the coordinator, `p` the group that a reader can pick, `l` and `s` are the long and the short label;
-LANE's columns define the other keys.
+A lane is a chart on the time axis that all lanes of a page share. A row of the lane is one group on
+one of its coordinators. Keys of the data beside those of LANE's columns:
+
+- `a`, `b`: start and end of a bar in seconds
+- `w`: colour of the coordinator
+- `l`, `s`: long and short label
+- `p`: group that a reader can pick, only in `group_detail`
 """
 
 from collections.abc import Sequence
@@ -30,11 +34,11 @@ MANY_GROUPS = 8
 """With more groups than this, the lane shows the number of groups in each state. A second lane,
 `group_detail`, shows one group, which the reader picks."""
 MAX_SHOWN = 800
+"""Limit of the intervals in the page if the lane shows all groups at once."""
 MAX_PICKED = 8_000
-"""Limits of the intervals that the page contains: MAX_SHOWN if it shows all groups at once,
-MAX_PICKED for all groups that can be picked together."""
+"""Limit of the intervals in the page if a reader picks one group: those of all options together."""
 _BROKER_PX = 4
-"""The lower edge of a bar, in the colour of its coordinator."""
+"""Height of the stripe at the lower edge of a bar that has the colour of the coordinator."""
 _PICK = "group_pick"
 STATES = {
     "Stable": GOOD,
@@ -53,6 +57,7 @@ LANE = IntervalLane(
     "A cross: Dead, the broker forgot the group.",
     source="group_states",
     folded="The groups' states as text",
+    # Column(fact, heading in the text table, key in the data, title in the tooltip)
     columns=(
         Column(group_and_broker, key="r", tip="group and coordinator"),
         Column("group", "group"),
@@ -139,6 +144,7 @@ def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt
         states.bars(
             alt.Fill("w:N", scale=None),
             height=_BROKER_PX,
+            # From the middle of the row: the stripe ends 2 px above the lower edge of the row.
             yOffset=(ROW_PX - _BROKER_PX) // 2 - 2,
             stroke=None,
         ),
@@ -150,7 +156,8 @@ def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt
 def _fills(rows: Sequence[Row]) -> dict[str, str]:
     """Return the fills of the states that occur, so that the legend names no others.
 
-    Dead has no fill, because it is a cross. If nothing but Dead occurs, all fills are returned.
+    Dead has no fill, because it is a cross. If nothing but Dead occurs, all fills are returned,
+    because a legend needs one entry at least.
     """
     seen = {row["state"] for row in rows}
     return {state: fill for state, fill in STATES.items() if state in seen} or dict(STATES)

@@ -1,9 +1,16 @@
-"""IntervalLane: a lane of bars on rows, or, with too many bars, of their number over time.
+"""IntervalLane: a lane of bars on rows, or of areas, which show the number of bars over time.
 
 A lane is a chart on the time axis that all lanes of the page share. Every lane except the message
 diagrams is an IntervalLane. Its columns define the chart's data, its tooltip and the text table
-beneath. The lane's own module adds the marks. In the data of areas, `a` is the time in seconds, `k`
-the kind, `n` its count and `o` its order in the stack.
+beneath. A lane's module, such as `groups`, builds the marks (bars, labels, points), and draws areas
+instead if the bars would be too many.
+
+Keys of the data of areas, short because a page has many such data:
+
+- `a`: time in seconds
+- `k`: kind of the interval, such as a state
+- `n`: number of the kind's intervals at this time
+- `o`: order of the kind in the stack
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +47,7 @@ AREA_PX = 150
 class IntervalLane:
     """A lane of the intervals in one table.
 
-    - `about`, `more`: default texts of the chart, see Chart.
+    - `about`, `more`: default texts of the chart: its sentence, and how to read it (see Chart).
     - `source`: name of the Parquet table.
     - `folded`: the line under which the rows of this table are folded as text.
     """
@@ -56,12 +63,15 @@ class IntervalLane:
     def marks(
         self, name: str, y: alt.Y, where: str | None = None, tail: Sequence[Tip] = FROM_TO
     ) -> Marks:
-        """Return Marks for the data `name`; the tooltip has the lane's columns, then `tail`."""
+        """Return Marks for the data `name`; the tooltip has the lane's columns, then `tail`.
+
+        `where`: Vega expression; only the data for which it is true are drawn.
+        """
         tips = [Tip(column.key, column.tip) for column in self.columns if column.tip]
         return Marks(name, y, (*tips, *tail), where)
 
     def datum(self, row: Any, start_us: int, end_us: int, **more: Any) -> Datum:  # noqa: ANN401 - a cell
-        """Return the data of one bar: its ends, the lane's columns, and `more` cells."""
+        """Return the data of one bar: its ends, the lane's columns, and further cells by key."""
         return span(start_us, end_us, **data_of(self.columns, row), **more)
 
     def text(self, rows: Sequence[Any]) -> TextTable:
@@ -95,9 +105,10 @@ class IntervalLane:
     ) -> Chart:
         """Return the lane as stacked areas, one for each kind in `fills`, the first at the bottom.
 
-        - `what`: title of the kind's name in the tooltip.
+        - `what`: the word for a kind in the tooltip, such as "state".
         - `unit`: title of the legend; None: no legend.
-        - `changes`: as in `draw`; if they have `picks`, the lane shows the picked kind only.
+        - `changes`: as in `draw`. With `picks`, whose first one picks a kind, only the picked kind
+          is shown.
         """
         where = picked(changes["picks"][0].param, "k") if "picks" in changes else None
         layers = [_step_areas(what, fills, unit, where)]
@@ -109,6 +120,7 @@ def _step_areas(
 ) -> alt.Chart:
     """Return stacked areas of counts over time, which change in steps."""
     fill = kind_fill("k", fills, title=unit)
+    # Counts are whole numbers: no ticks between them.
     axis = alt.Axis(title=None, grid=True, tickMinStep=1, format=",d", tickCount=4)
     properties: MarkProperties = {
         "interpolate": "step-after",
@@ -157,7 +169,8 @@ def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> 
     row_counts: dict[str, int] = {}
     for row in rows:
         row_counts[row["group"]] = row_counts.get(row["group"], 0) + 1
-    # Once the limit is exceeded, `room` stays negative, so no smaller group takes the place.
+    # Most rows first, until the limit. Once a group does not fit, `room` stays negative: a later,
+    # smaller group is left out, too. So the options are exactly the groups with most rows.
     options, room = [], limit
     for group in sorted(in_number_order(row_counts), key=lambda group: -row_counts[group]):
         room -= row_counts[group]
@@ -168,7 +181,7 @@ def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> 
 
 
 def pickable(what: str, number: int, total: int, table: str) -> str:
-    """Return the sentence on subjects that cannot be picked; "" if all can."""
+    """Return the sentence on subjects that cannot be picked, to be appended; "" if all can."""
     if number == total:
         return ""
     return f" {number:,} of {total:,} {what} can be picked; all of them are in tables/{table}."
