@@ -1,8 +1,9 @@
-"""Shards: the groups of each offsets partition that this broker owns, loads or failed to load.
+"""Shards: the groups in memory, by offsets partition, and the state of each offsets partition.
 
 An offsets partition is a partition of `__consumer_offsets`; its leader coordinates the groups in
 it. A broker owns a partition from the end of its load (the reading of its log) to its unload. A
-shard holds the groups of one owned partition. How a load works is not known here.
+shard holds the groups of one owned partition. This module only keeps loads; `coordinator.storage`
+carries them out.
 Source: Kafka `GroupMetadataManager` (`ownedPartitions`, `loadingPartitions`,
 `groupMetadataCache`); docs/kafka/BEHAVIOUR.md 5.4, 5.5, 5.7.
 """
@@ -17,8 +18,8 @@ from coordinator.storage.load import Load, LoadReport
 from protocol.partitioner import partition_for
 
 PARTITIONS_REMEMBERED_MAX = 65_536
-"""Limit of the cache of group id -> partition. Java's string hash walks every letter of an id in
-Python, for each request of a group, which the cache avoids."""
+"""Limit of the cache of group id -> partition. Without the cache, each request of a group would
+compute Java's hash of the group id in Python, character by character, which is slow."""
 
 
 class Committer(NamedTuple):
@@ -32,13 +33,15 @@ class Committer(NamedTuple):
 
 
 NOBODY_KNOWN = Committer()
+"""The committer of a transaction whose last commit request is not known."""
 
 
 class Shard:
     """The groups of one owned partition of `__consumer_offsets`.
 
     Invariant: every group's `partition` is this one, and none is Dead.
-    Invariant: `_groups_of_producers` has every group with offsets of a producer's open transaction.
+    Invariant: if a producer's open transaction commits offsets of a group, the group is in
+    `_groups_of_producers`.
     """
 
     __slots__ = ("_groups_of_producers", "above_high_watermark", "groups", "partition")
@@ -62,9 +65,10 @@ class Shard:
         return self.groups.setdefault(group.group_id, group)
 
     def remove(self, group: Group) -> bool:
-        """Forget this group and return whether it was here.
+        """Forget this group and return True if it was here.
 
-        A later group of the same id stays: the check is by identity, not by id.
+        The check is by identity, not by id. A caller may hold a group that was deleted and created
+        again meanwhile: the later group of the same id stays.
 
         Source: Kafka `groupMetadataCache.remove(groupId, group)`.
         """
@@ -78,14 +82,15 @@ class Shard:
     ) -> None:
         """Remember that a producer's open transaction commits offsets of a group.
 
-        The marker that ends the transaction names the producer only; this finds the groups.
+        The marker that ends the transaction names the producer only. `take_groups_of` then finds
+        the groups.
 
         Source: Kafka `GroupMetadataManager.openGroupsForProducer`.
         """
         self._groups_of_producers.setdefault(producer_id, {})[group.group_id] = committer
 
     def knows_producer(self, producer_id: int, group: Group) -> bool:
-        """Return True if a marker of the producer would reach the group."""
+        """Return True if the producer's open transaction commits offsets of the group."""
         return group.group_id in self._groups_of_producers.get(producer_id, {})
 
     def take_groups_of(self, producer_id: int) -> tuple[tuple[Group, Committer], ...]:
@@ -101,7 +106,7 @@ class Shard:
 class Shards:
     """The offsets partitions of this broker.
 
-    Invariant: a partition is owned, loading, or failed, or none of these; never two of them.
+    Invariant: at most one of `owned`, `loading` and `failed` has a partition.
     Invariant: the number of partitions never changes, as Kafka reads it once at start.
     """
 
@@ -115,7 +120,8 @@ class Shards:
         self.load_reports: dict[int, LoadReport] = {}
         """Outcome of the last load of each partition."""
         self.failed: dict[int, int] = {}
-        """Partition -> leader epoch of its failed load; only with Java's coordinator."""
+        """Partition -> leader epoch of its failed load. Kept only under the rules of Kafka's Java
+        coordinator ([J]), which refuses a second load in this epoch."""
 
     def partition_of(self, group_id: str) -> int:
         """Return the offsets partition of a group."""

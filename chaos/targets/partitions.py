@@ -1,7 +1,9 @@
 """Partitions in targets: their names (`orders-3`, as Kafka prints them), leaders, followers.
 
-A check returns `Unknown`, the error for a target that can never exist in the experiment. Its
-`near_miss` is the target that was probably meant. A `Miss` says why a role hits no node now.
+A target names a role and an argument; here the argument is a partition or empty. Before the run, a
+check returns `Unknown`, the error for a target that can never exist in the experiment. Its
+`near_miss` is the target that was probably meant. During the run, a `Miss` says why a role hits no
+node now. A partition without a leader has the leader -1.
 """
 
 from chaos.experiment.problems import near_miss, one_of
@@ -22,14 +24,14 @@ ALL_PARTITIONS = "all-topic-partitions"
 
 
 class AllTopicPartitions(TargetKind):
-    """Every partition of every topic."""
+    """Every partition of every topic that has a leader now. Its nodes are the leaders."""
 
     name = ALL_PARTITIONS
     syntax = ALL_PARTITIONS
     doc = "every partition of every topic, `__consumer_offsets` included"
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Return the error for an argument."""
+        """Return the error for any argument, because the target takes none."""
         del experiment
         return check_no_argument(self.name, argument)
 
@@ -55,8 +57,11 @@ def parse_partition(text: str) -> TopicPartition | None:
 
 
 def check_partition_name(role: str, argument: str, experiment: Experiment) -> Unknown | None:
-    """Return the error for an argument that names no partition of the file's or Kafka's topics."""
-    # topic -> number of partitions; internal topics are Kafka's own, such as __consumer_offsets
+    """Return the error for an argument that names no partition.
+
+    Allowed are the partitions of topics in the experiment file, and of internal topics, which are
+    Kafka's own, such as `__consumer_offsets`.
+    """
     sizes = {name: topic.partitions for name, topic in experiment.topics.items()}
     sizes.update((name, size) for name, (size, _) in internal_topics(experiment).items())
     partition = parse_partition(argument)
@@ -96,7 +101,7 @@ def check_followers(partition: TopicPartition, experiment: Experiment) -> Unknow
 
 
 def require_leader(partition: TopicPartition, situation: Situation) -> PartitionStatus | Miss:
-    """Return the controller's state of a partition, or a Miss without a leader."""
+    """Return the controller's state of a partition; a Miss if the partition has no leader."""
     known = situation.status.partitions.get(partition)
     if known is None:
         return Miss(reason=f"no controller that answers knows {partition}")
@@ -116,10 +121,12 @@ def in_sync_followers(known: PartitionStatus) -> tuple[BrokerId, ...]:
 def replicas_at_start(partition: TopicPartition, experiment: Experiment) -> tuple[int, ...]:
     """Return the brokers to which the controller first assigns a partition's replicas.
 
-    The preferred leader comes first. Replica k of partition p is on broker (p + k) mod n, by
-    `cluster.spec.TopicSpec`.
+    The preferred leader comes first. Replica k of partition p is on broker (p + k) mod n, where n
+    is the number of brokers, whose ids are 0 to n - 1. The rule is that of `cluster.spec.TopicSpec`
+    without assignments.
     """
     brokers = experiment.cluster.brokers
+    # internal topic -> number of partitions, number of replicas
     internal = internal_topics(experiment).get(partition.topic)
     factor = (
         experiment.topics[partition.topic].replication_factor if internal is None else internal[1]

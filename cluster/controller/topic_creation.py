@@ -2,10 +2,13 @@
 
 The topics of the spec are created once all brokers of the spec are active, others on request.
 Source: Kafka `ReplicationControlManager.createTopic`, `StripedReplicaPlacer` (without racks).
-DEVIATION: Kafka creates `__consumer_offsets` at its first use, and spreads replicas from a random
-broker on. Here the topics of the spec are created together, and the replicas of partition p begin
-at the p-th broker. For a topic of CreateTopics they begin at the (t + p)-th active broker, where t
-is the number of topics that exist or are created before this topic.
+DEVIATION: Kafka creates `__consumer_offsets` at its first use, and draws the broker from which it
+spreads the replicas of a topic. Here the topics of the spec are created together, and nothing is
+drawn. All numbers below count from 0:
+- For a topic of the spec, the replicas of partition p begin at the p-th broker.
+- For a topic of CreateTopics, they begin at the (t + p)-th active broker. Here t is the number of
+  topics that exist, plus the number of topics that precede this one in the request (also refused
+  ones).
 """
 
 from collections.abc import Sequence
@@ -36,7 +39,8 @@ def replica_assignment(
 ) -> tuple[int, ...]:
     """Return the replicas of a new partition, preferred leader first.
 
-    Shape: the explicit assignment if there is one, else broker (partition + k) mod n for replica k.
+    Without an explicit assignment, replica k is on broker (partition + k) mod n, where n is the
+    number of brokers.
     """
     if topic.assignments:
         return topic.assignments[partition]
@@ -48,7 +52,7 @@ def replica_assignment(
 def create_missing_topics(
     image: MetadataImage, topics: tuple[TopicSpec, ...], brokers: tuple[BrokerSpec, ...]
 ) -> list[MetadataRecord]:
-    """Return the records that create the topics which never existed.
+    """Return the records that create those topics of the spec that have never existed.
 
     `topics` and `brokers` are those of the spec. Returns no records while one of these brokers is
     not active, because a new partition starts with its whole assignment in the ISR. A deleted topic
@@ -91,17 +95,18 @@ class _Refusal(Exception):
 def handle_create_topics(
     image: MetadataImage, config: BrokerConfig, request: CreateTopicsRequest
 ) -> Decision[CreateTopicsResponse]:
-    """Create each topic that `request` names, or only check if it is `validate_only`.
+    """Create each topic that `request` names; if `request.validate_only`, only check them.
 
     Errors, by topic: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS,
     INVALID_CONFIG, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
-    DEVIATION: a setting that Kafka has and the lab has not is refused with INVALID_CONFIG.
+    DEVIATION: a setting of Kafka that TopicConfig does not have is refused with INVALID_CONFIG.
     Source: Kafka ControllerApis.createTopics, ReplicationControlManager.createTopics.
     """
+    # The response is set at the end, when all results are known.
     decision = Decision(CreateTopicsResponse(), reason="topic created")
     names = [topic.name for topic in request.topics]
     results: list[CreatableTopicResult] = []
-    # A name that stands twice in the request gets one answer, INVALID_REQUEST.
+    # The dict has each name once. A name that the request repeats gets one answer, INVALID_REQUEST.
     for topic in {each.name: each for each in request.topics}.values():
         try:
             _check_name(image, topic.name, occurrences=names.count(topic.name))
@@ -123,7 +128,10 @@ def handle_create_topics(
 def _creation(
     image: MetadataImage, config: BrokerConfig, topic: CreatableTopic, *, created_before: int
 ) -> list[MetadataRecord]:
-    """Return the records that create one topic. Raises: _Refusal."""
+    """Return the records that create one topic. Raises: _Refusal.
+
+    `created_before`: number of topics that precede this one in the request, also refused ones.
+    """
     settings = _settings_of(topic)
     # A request either names all replicas, or leaves them to the controller.
     partitions = (
@@ -161,7 +169,10 @@ def _check_name(image: MetadataImage, name: str, *, occurrences: int) -> None:
 
 
 def _settings_of(topic: CreatableTopic) -> TopicConfig:
-    """Return the settings that the request names. Raises: _Refusal for one that is not allowed."""
+    """Return the settings that the request names. Raises: _Refusal for one that is not allowed.
+
+    TopicConfig forbids unknown fields, so the conversion refuses settings that it does not have.
+    """
     settings: dict[str, str] = {}
     for setting in topic.configs:
         if setting.value is None:
@@ -194,6 +205,7 @@ def _assigned_by_hand(image: MetadataImage, topic: CreatableTopic) -> list[tuple
             raise _invalid_assignment(
                 f"Found multiple manual partition assignments for partition {index}"
             )
+        # All partitions must have as many replicas as the first one that the request names.
         _check_replicas(image, index, replicas, next(iter(by_index.values()), None))
         by_index[index] = replicas
     if sorted(by_index) != list(range(len(by_index))):
@@ -271,13 +283,15 @@ def _spread(
         )
     partitions: list[tuple[int, ...]] = []
     for index in range(num_partitions):
-        # The list of active brokers, rotated, so that leaderships are spread over them.
+        # The list of active brokers, rotated, so that leaderships are spread over them. Brokers
+        # that are not active come last: they get a replica only if there are too few active ones.
         shift = (start + index) % len(active)
         partitions.append((*active[shift:], *active[:shift], *others)[:replication_factor])
     return partitions
 
 
 def _unreachable(replication_factor: int, why: str) -> _Refusal:
+    """Return the refusal of a replication factor that the brokers cannot reach."""
     return _Refusal(
         ErrorCode.INVALID_REPLICATION_FACTOR,
         f"Unable to replicate the partition {replication_factor} time(s): {why}",

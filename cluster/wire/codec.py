@@ -1,12 +1,16 @@
 """Encodes and decodes messages in one version of an API, by the tables of `protocol.wire`.
 
 The tables list the fields of each message (`WireField`), with the versions that have them. For each
-message and version, a reader and a writer are composed once, from one function per field.
-- Requests whose version has the structure of the newest become messages (Structs) directly, by a
-  "typed" reader.
-- Requests of older structure (versions below the table's `reshaped_below`) become "plain" data
-  first, dicts and lists, which `protocol.plain` turns into messages.
-Responses take the same two ways in the other direction. A "scalar" is a value that is no structure.
+message and version, a reader and a writer are composed once, from one function per field. "Plain"
+data are dicts and lists; a "scalar" is an integer, a bool, a string or bytes.
+
+A version is "reshaped" if its messages are nested in another way than the newest (below the table's
+`reshaped_below`). This decides between two ways:
+- Requests of any other version become messages (Structs) directly, by a "typed" reader. Responses
+  are written directly.
+- Requests of a reshaped version become plain data first, which `protocol.plain` turns into
+  messages. Responses become plain data before they are written.
+
 Numbers are big-endian; strings have an int16 length, arrays and bytes an int32 length; a length of
 -1 means null. None of the versions is flexible (KIP-482), so there are no tagged fields.
 Source: Kafka's protocol guide, "Protocol Primitive Types".
@@ -32,7 +36,8 @@ from protocol.wire.fields import Kind, WireField
 from protocol.wire.listener_versions import OFFERED
 
 STRING_BYTES_MAX = 32_767
-"""Largest int16, the type of a string's length; longer strings are cut."""
+"""Largest int16, the type of a string's length. Longer strings are cut after this many bytes, even
+inside a character."""
 
 
 class MalformedRequest(Exception):
@@ -117,6 +122,7 @@ def read_nullable_string(cursor: Cursor) -> str | None:
     try:
         return cursor.take(size).decode()
     except UnicodeDecodeError as error:
+        # Here and below, the cursor is behind the value already: so "before", not "at".
         raise MalformedRequest(f"expected UTF-8 before {cursor.position}: {error}") from None
 
 
@@ -208,7 +214,7 @@ def _present(fields: tuple[WireField, ...], version: int) -> tuple[WireField, ..
 
 
 def _scalar_reader(field: WireField) -> Reader:
-    """Return a reader of a value that is no structure."""
+    """Return a reader of an integer, a bool, a string or bytes."""
     match field.kind:
         case Kind.INT:
             return _int_reader(field.bits)
@@ -227,6 +233,7 @@ def _plain_reader(field: WireField, version: int) -> Reader:
     if field.kind is Kind.STRUCT:
         item = _dict_reader(field.fields, version)
     else:
+        # `field` describes the whole array; `_item_of` describes one item.
         item = _scalar_reader(_item_of(field) if field.is_array else field)
     return _array_reader(item, nullable=field.is_nullable) if field.is_array else item
 
@@ -268,7 +275,7 @@ def _struct_reader(
     readers: list[tuple[str | None, Reader]] = []
     for field in _present(fields, version):
         if field.is_unused:
-            # The message has no such field: its bytes are read and dropped.
+            # This project's message has no such field: its bytes are read and dropped.
             readers.append((None, _plain_reader(field, version)))
         else:
             readers.append((field.name, _typed_reader(field, version, annotations[field.name])))
@@ -302,7 +309,8 @@ def _value_writer(field: WireField, version: int, *, plain: bool) -> Writer:
         case Kind.BOOL:
             item = _write_bool
         case Kind.STRING:
-            # Versions before `nullable_since` have "" in place of null.
+            # Versions before `nullable_since` have "" in place of null. A field that is not
+            # nullable never holds None, so its writer needs no replacement.
             is_null_legal = not field.is_nullable or version >= field.nullable_since
             item = _write_string if is_null_legal else _write_string_or_empty
         case Kind.BYTES:
@@ -317,7 +325,7 @@ def _value_writer(field: WireField, version: int, *, plain: bool) -> Writer:
 def _fields_writer(fields: tuple[WireField, ...], version: int, *, plain: bool) -> Writer:
     """Return a writer of a message that is plain data, or of a Struct.
 
-    A field that a Struct lacks is written as the table's `absent`.
+    If a Struct lacks a field, the default in the table is written (see `_getter`).
     """
     writers = []
     for field in _present(fields, version):
@@ -334,8 +342,9 @@ def _fields_writer(fields: tuple[WireField, ...], version: int, *, plain: bool) 
 def _getter(field: WireField) -> Callable[[Any], Any]:
     """Return a function that reads a field of a Struct, with a default if the Struct may lack it.
 
-    A Struct may lack a field that the table gives an `absent` value, or that is nullable. The
-    default makes the read slower, so other fields are read without one.
+    A Struct may lack a field that is nullable, or to which the table gives an `absent` value. The
+    default is this value, None without one. It makes the read slower, so other fields are read
+    without a default.
     """
     get, absent, name = attrgetter(field.name), field.absent, field.name
     if absent is None and not field.is_nullable:
@@ -348,9 +357,10 @@ def _getter(field: WireField) -> Callable[[Any], Any]:
 
 @cache
 def _request_reader(api: Api, version: int) -> Reader:
-    """Return the reader of an API's requests: by plain data if the version has an old structure.
+    """Return the reader of an API's requests: by plain data if the version is reshaped.
 
-    `schema.lift` converts requests of an old structure into the newest; None: there are none.
+    `schema.lift` converts requests of reshaped versions into the newest structure. It is None if no
+    request is reshaped.
     """
     schema = OFFERED[api].schema
     if schema.lift is not None and version < schema.reshaped_below:
@@ -361,9 +371,10 @@ def _request_reader(api: Api, version: int) -> Reader:
 
 @cache
 def _response_writer(api: Api, version: int) -> Writer:
-    """Return the writer of an API's responses: by plain data if the version has an old structure.
+    """Return the writer of an API's responses: by plain data if the version is reshaped.
 
-    `schema.lower` converts responses into an old structure; None: there are none.
+    `schema.lower` converts responses into the structure of reshaped versions. It is None if no
+    response is reshaped.
     """
     schema = OFFERED[api].schema
     if schema.lower is not None and version < schema.reshaped_below:
@@ -379,10 +390,11 @@ def _response_writer(api: Api, version: int) -> Writer:
 def decode_request(api: Api, version: int, cursor: Cursor) -> AnyRequest:
     """Return the request at the cursor. Bytes after it are ignored, as in Kafka.
 
-    Record batches stay bytes; `exchange` decodes them. Raises: MalformedRequest.
+    Record batches stay bytes; `cluster.wire.exchange` decodes them. Raises: MalformedRequest.
     """
     request = _request_reader(api, version)(cursor)
-    return typing.cast(AnyRequest, request)  # Api names requests of the union only
+    # Every `Api.request` is a member of the union AnyRequest.
+    return typing.cast(AnyRequest, request)
 
 
 def encode_response(api: Api, version: int, response: AnyResponse, out: bytearray) -> None:

@@ -5,9 +5,10 @@ high watermark, as Kafka does), and then calls `finish`. The last record of a ke
 chunk only keeps the newest bytes of each key, and `finish` decodes one value for each key. This
 makes a log with many commits of few partitions cheap to load.
 
-A record is an offset, a group (with its members), or of a kind that only newer coordinators know;
-the first two bytes of its key, the version, tell which. A value of None (a tombstone) deletes. A
-marker is the control batch that ends a producer's transaction.
+A record is about a committed offset, about a group with its members, or about something that only
+newer coordinators know. The first two bytes of a record's key are the version of the key, which
+tells these three apart. A record without a value (a tombstone) deletes. A marker is the control
+batch that ends a producer's transaction.
 
 Source: Kafka `GroupMetadataManager.doLoadGroupsAndOffsets`, `GroupMetadata.loadGroup`;
 docs/kafka/BEHAVIOUR.md 5.4.
@@ -43,7 +44,8 @@ _OFFSET_KEY_PREFIX = OFFSET_COMMIT_KEY_VERSION.to_bytes(2, "big")
 class LoadReport:
     """Outcome of a load."""
 
-    error: str | None = None  # why the load stopped early; None if it read the whole log
+    error: str | None = None
+    """Why the load stopped early; None if it read the whole log."""
     unknown_records: int = 0
     """Number of records of kinds that only newer coordinators know; they were ignored."""
 
@@ -58,6 +60,7 @@ class Load:
         self.error: str | None = None  # why reading stopped early
         self.unknown_records = 0
         # Key of an offset -> base offset of the newest batch with this key, and the value there.
+        # As in Kafka, the position of a commit is the base offset of its batch.
         self._offsets: dict[bytes, tuple[int, bytes]] = {}
         # Producer id -> the same map for its transaction whose marker was not read yet.
         self._transactional: dict[int, dict[bytes, tuple[int, bytes]]] = {}
@@ -98,7 +101,10 @@ class Load:
     def _offset(
         self, groups: dict[str, Group], key_bytes: bytes, written: tuple[int, bytes], now_us: int
     ) -> tuple[Group, TopicPartition, CommittedOffset]:
-        """Decode an offset record; return its group, created if only offsets name it."""
+        """Decode an offset record; return its group too, and create the group if it is missing.
+
+        Only groups without a group record are missing.
+        """
         key = decode_key(key_bytes)
         if not isinstance(key, OffsetCommitKey):
             raise CorruptRecord(f"{key} is no key of an offset")
@@ -124,6 +130,7 @@ class Load:
             if key is None or key[:2] != _OFFSET_KEY_PREFIX:
                 key = _offset_key(key_bytes, base_offset)
                 if key is None:
+                    # The key is not None here; `or` is for the type checker.
                     self._read_other(key_bytes or b"", value)
                     continue
             if value is None:
@@ -134,8 +141,9 @@ class Load:
     def _read_transactional(self, batch: RecordBatch) -> None:
         """Keep the records of a transaction, or end the transaction if the batch is its marker.
 
-        The place of a transaction's record in the log decides, not the place of the marker: a
-        commit outside the transaction that is later in the log than the record stays.
+        A commit in a transaction has the position of its own record in the log, not the position of
+        the marker. So if a later record commits the same offset outside the transaction, it wins
+        over the transaction's record, although the marker follows it.
         """
         if not batch.is_control:
             pending = self._transactional.setdefault(batch.producer_id, {})
@@ -164,7 +172,8 @@ class Load:
         if not isinstance(key, GroupMetadataKey):
             self.unknown_records += 1  # written by a newer coordinator; ignored, as in Kafka
             return
-        # Removed first, so that the rewritten group moves to the end of the dict's order.
+        # A dict keeps the position of a key that is overwritten. The key is removed first, so that
+        # groups are in the order of their newest records.
         self._groups.pop(key.group, None)
         if value is not None:
             self._groups[key.group] = decode_group_metadata_value(value)
@@ -187,6 +196,7 @@ def _offset_key(key: bytes | None, base_offset: int) -> bytes | None:
     # the version makes the keys equal without decoding them.
     if key is None or len(key) < 2:
         raise CorruptRecord(f"record without key in batch {base_offset}")
+    # With a first byte other than 0, the version is none of an offset's key.
     if key[0] or key[1] > OFFSET_COMMIT_KEY_VERSION:
         return None
     return key if key[1] == OFFSET_COMMIT_KEY_VERSION else _OFFSET_KEY_PREFIX + key[2:]
@@ -208,7 +218,7 @@ def group_from_record(
     timestamp = value.current_state_timestamp_ms
     group.current_state_timestamp_ms = None if timestamp == -1 else timestamp  # -1: unknown
     for stored in value.members:
-        if value.protocol is None:
+        if value.protocol is None:  # a group without members needs none
             raise CorruptRecord(f"group {group_id} has members and no protocol")
         rebalance_timeout_ms = stored.rebalance_timeout_ms  # -1: an old record without one
         group.add(

@@ -1,7 +1,8 @@
-"""Leaders, ISRs and replicas of all partitions, as the controller decided them.
+"""Leaders, in-sync replicas (ISR) and replicas of all partitions, as the controller decided them.
 
-The replicas of a partition are all brokers that were ever in its ISR. The first ISR is the whole
-assignment in order, with the preferred leader first.
+The trace has no row with the replicas of a partition, so they are derived: they are all brokers
+that were ever in its ISR. No broker is missing, because the first ISR of a partition is its whole
+assignment, in order and with the preferred leader first.
 """
 
 from collections.abc import Mapping
@@ -20,15 +21,16 @@ REPLICA_KINDS = frozenset(
         TraceKind.NODE_STOPPING,
     }
 )
-"""Kinds of rows that Replicas must see."""
+"""Kinds of rows that a caller must give to `Replicas.observe`."""
 UNKNOWN_LEADER = "?"
+"""Leader of a partition before the first election in the trace."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SeenPartition:
     """The controller's last decision about a partition.
 
-    - `leader`: "" if there is none, UNKNOWN_LEADER before the first election in the trace.
+    - `leader`: "" if the partition has no leader; UNKNOWN_LEADER, which counts as one.
     - `replicas`: in the order of the assignment.
     - `row`: the last row about the partition.
     """
@@ -45,7 +47,7 @@ class SeenPartition:
 
 
 class Replicas:
-    """Follows every partition, and the brokers that may lead."""
+    """Observes every partition, and the brokers that may lead."""
 
     def __init__(self) -> None:
         self._partitions: dict[str, SeenPartition] = {}
@@ -66,9 +68,10 @@ class Replicas:
         return self._partitions.get(partition)
 
     def is_any_without_possible_leader(self) -> bool:
-        """Return True if a partition has no leader, and no in-sync replica that may lead.
+        """Return True if some partition has no leader, and no in-sync replica that may lead.
 
-        Its clients fail until such a replica is back, although nothing else is broken.
+        The clients of this partition fail until such a replica is back, although nothing else is
+        broken. A partition with UNKNOWN_LEADER has a leader.
         """
         return any(
             not known.leader and not any(broker in self._may_lead for broker in known.in_sync)
@@ -80,6 +83,7 @@ class Replicas:
         match row.kind:
             case TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED if row.partition is not None:
                 self._note_decision(row, row.partition)
+            # The broker is the row's `peer`. A row without it would add "", which no ISR contains.
             case TraceKind.BROKER_UNFENCED:
                 self._may_lead[row.peer or ""] = row.time_us
             case TraceKind.BROKER_FENCED | TraceKind.NODE_STOPPING:

@@ -1,9 +1,9 @@
 """A broker's life towards the controller: registration, heartbeats, controlled shutdown.
 
-A broker that cannot reach the controller keeps serving clients and repeats its requests. A broker
-has caught up when it has read the metadata log up to its own registration. The controller registers
-a broker as fenced (it can lead no partition), unfences it after it has caught up, and fences it
-again when its heartbeats stop.
+The controller registers a broker as fenced: it can lead no partition. A broker has caught up when
+it has read the metadata log up to its own registration; the controller then unfences it. When its
+heartbeats stop, the controller fences it again. A broker that cannot reach the controller keeps
+serving clients and repeats its requests.
 Source: Kafka `BrokerLifecycleManager`.
 DEVIATION: registration has no time limit (initial.broker.registration.timeout.ms), and the backoff
 has no jitter.
@@ -81,18 +81,20 @@ class BrokerHeartbeats:
         self._on_caught_up = on_caught_up
         self._on_shut_down: Callable[[], None] = lambda: None
         self._next_at_once = False
-        """True if the next pause is skipped: a shutdown began since the last heartbeat."""
+        """True if the pause after the heartbeat in flight is skipped, because a controlled shutdown
+        began since that heartbeat was sent."""
         self._pausing: Future[None] | None = None
-        """Resolved at the end of the current pause; None between two pauses."""
+        """Resolved at the end of the current pause; None or resolved between two pauses."""
         self._interval_us = config.broker_heartbeat_interval_ms * 1_000
-        # KAFKA-14392: a request that hangs must leave time for another within the session.
+        # KAFKA-14392: neither a request that hangs nor the wait after it may fill the session; half
+        # of the session each.
         self._timeout_us = config.broker_session_timeout_ms * 1_000 // 2
         self._backoff_max_us = config.broker_session_timeout_ms * 1_000 // 2
 
     async def run(self) -> None:
         """Register, heartbeat until caught up, call `on_caught_up`, and heartbeat from then on.
 
-        Ends when the controller lets this broker shut down.
+        Ends when the controller lets this broker shut down, or in state SHUTTING_DOWN.
         """
         identity = self._identity
         registration: BrokerRegistrationResponse = await self._repeat(self._register)
@@ -103,11 +105,12 @@ class BrokerHeartbeats:
         await self._on_caught_up()
         if self.state is BrokerState.STARTING:  # else a shutdown has begun meanwhile
             self.state = BrokerState.RECOVERY
-        is_first = True  # no heartbeat of a controlled shutdown has been answered yet
+        is_first = True  # of the heartbeats of a controlled shutdown, none has been answered yet
         while True:
             answer = await self._beat()
             pause_us = self._interval_us
             match self.state:
+                # Only RECOVERY occurs here: STARTING has ended above.
                 case BrokerState.STARTING | BrokerState.RECOVERY:
                     if not answer.is_fenced:
                         self.state = BrokerState.RUNNING
@@ -120,7 +123,8 @@ class BrokerHeartbeats:
                         self._on_shut_down()
                         return
                     if is_first:
-                        # Kafka shortens this one interval, since the shutdown may be quick.
+                        # Kafka shortens the interval between the first two heartbeats of a
+                        # shutdown, since the shutdown may be quick.
                         is_first = False
                         pause_us = SHUTDOWN_INTERVAL_US
                 case BrokerState.SHUTTING_DOWN:
@@ -146,7 +150,7 @@ class BrokerHeartbeats:
             self._pausing.set_result(None)
 
     def end(self) -> None:
-        """Send no further heartbeat to the controller."""
+        """Enter SHUTTING_DOWN, in which `run` ends after the answer to its next heartbeat."""
         self.state = BrokerState.SHUTTING_DOWN
 
     async def _register(self) -> BrokerRegistrationResponse:
@@ -161,7 +165,8 @@ class BrokerHeartbeats:
         response = await self._call(request)
         if not isinstance(response, BrokerRegistrationResponse):
             raise SimulationError(f"BrokerRegistration was answered by {response}")
-        # DUPLICATE_BROKER_REGISTRATION while the previous incarnation's session has not ended.
+        # The error is DUPLICATE_BROKER_REGISTRATION as long as the session of this broker's
+        # previous incarnation has not ended. It is retried like any other error.
         self._check(response.error_code)
         return response
 
@@ -176,7 +181,7 @@ class BrokerHeartbeats:
             try:
                 return await attempt()
             except _RETRIED:
-                pass  # `_check` has logged a refusal
+                pass  # `_check` has logged a refusal; errors of the connection are not logged
             await self._pause(min(backoff_us, self._backoff_max_us))
             backoff_us = min(2 * backoff_us, self._backoff_max_us)
 
