@@ -1,8 +1,9 @@
-"""docs/ARCHITECTURE.md lists every place at which a fault, a check, an API ... is added.
+"""docs/ARCHITECTURE.md lists the places at which a fault, a check, an API and so on are added.
 
-The page has a table: a row is one kind of addition, with links to the places to change. The tests
-follow one existing example of each kind: a file that mentions the example must be in the row, or
-among the files that only use the example. A door sign is the docstring of a folder's `__init__.py`.
+The page has a table: a row is one kind of addition, with links to its places: the files or folders
+to change. The tests follow one addition of each kind that exists already, the example. A file that
+mentions the example must belong to a place of the row, or be among the files that only use the
+example.
 """
 
 import re
@@ -13,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "ARCHITECTURE.md"
+# All code and data except tests, and the one page that lists every table.
 SEARCHED = (
     "protocol",
     "partition_log",
@@ -31,11 +33,11 @@ SUFFIXES = frozenset({".py", ".txt", ".j2", ".yaml", ".toml", ".md"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One existing addition.
+    """An addition of one kind that exists already.
 
     - `row`: the first cell of the page's row.
     - `pattern`: a regular expression for the addition's names.
-    - `users`: files that mention the addition, but are no place of the row.
+    - `users`: files that mention the addition, but which a new addition need not change.
     - `only_if_needed`: places of the row that this addition did not need.
     """
 
@@ -50,7 +52,8 @@ EXAMPLES = (
         row="a fault",
         pattern="preferred_leader_election|PreferredLeaderElection",
         only_if_needed=frozenset({"cluster/runtime.py"}),
-        users=frozenset({"chaos/checkers/administration.py"}),  # judges such orders
+        # The file judges the elections that the fault causes.
+        users=frozenset({"chaos/checkers/administration.py"}),
     ),
     Example(row="a check", pattern=r"\b[Ss]tability\b"),
     Example(
@@ -74,7 +77,7 @@ EXAMPLES = (
             {
                 "pipeline/report/lanes/broker_fills.py",
                 "pipeline/report/lanes/groups.py",
-                "scripts/docs/reference.py",  # a page of that name
+                "scripts/docs/reference.py",  # names the generated page `group_states`
             }
         ),
     ),
@@ -84,21 +87,26 @@ EXAMPLES = (
 
 
 def linked_places(row: str) -> list[str]:
-    """Return the files of the page's row, relative to the root; a folder by its door sign."""
+    """Return the places of the page's row, relative to the root.
+
+    A link to a folder's `__init__.py` stands for the folder.
+    """
+    # Exactly one line of the page must begin with the row's first cell.
     (line,) = [text for text in PAGE.read_text().splitlines() if text.startswith(f"| {row} |")]
     links = re.findall(r"\]\(([^)#]+)\)", line)
     places = [(PAGE.parent / link).resolve().relative_to(ROOT).as_posix() for link in links]
     return [place.removesuffix("/__init__.py") for place in places]
 
 
+def files_in(place: str) -> list[Path]:
+    """Return the file `place`, or all files below the folder `place`."""
+    path = ROOT / place
+    return [path] if path.is_file() else [below for below in path.rglob("*") if below.is_file()]
+
+
 def files_with(pattern: str, places: tuple[str, ...]) -> list[str]:
-    """Return the files below `places` that mention `pattern`."""
-    files = [
-        path
-        for place in places
-        for path in ([ROOT / place] if (ROOT / place).is_file() else (ROOT / place).rglob("*"))
-        if path.is_file() and path.suffix in SUFFIXES
-    ]
+    """Return the files of `places` whose text matches `pattern`."""
+    files = [path for place in places for path in files_in(place) if path.suffix in SUFFIXES]
     compiled = re.compile(pattern)
     return sorted(
         path.relative_to(ROOT).as_posix()
@@ -125,11 +133,14 @@ def test_page_names_every_place_of_an_addition(example: Example) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.row)
 def test_page_names_no_needless_place(example: Example) -> None:
-    """Each place, tests included, mentions the existing example."""
-    empty = [
+    """The existing example was added at each place of the row, so each place mentions it.
+
+    Places in `tests` count, too; places in `only_if_needed` are left out.
+    """
+    needless = [
         place
         for place in linked_places(example.row)
         if place not in example.only_if_needed and not files_with(example.pattern, (place,))
     ]
 
-    assert empty == []
+    assert needless == []

@@ -1,7 +1,9 @@
 """Forbidden constructs of node code, found by `unordered` and by ruff's banned names (TID251).
 
-Node code is the code of brokers, clients and controllers, whose runs in virtual time must be
-reproducible. `unordered` returns a line for each construct whose result differs between processes.
+Node code is the code that runs in virtual time, where one seed must give one trace in every
+process: brokers, clients and controllers. Ruff's rule also covers code that judges runs, such as
+`chaos/checkers`. A finding of `unordered` is a text `file:line: what` about a construct whose
+result differs between processes, such as the iteration of a set.
 """
 
 import subprocess
@@ -23,7 +25,7 @@ def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> N
     """
     sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in node_files(ROOT)}
 
-    assert len(sources) > 100
+    assert len(sources) > 100  # the search has found the packages
     assert unordered(sources) == []
 
 
@@ -36,16 +38,18 @@ def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> N
         ("names = set(y)\nz = [n for n in names]", "iterates a set"),
         ("def f(names: frozenset[str]) -> None:\n    g(*names)", "unpacks a set"),
         ("def f(names: set[str] | None): return tuple(names)", "gives a set to tuple()"),
+        # The type of `a` is not known; an attribute of any class of the module counts.
         ("class A:\n    seen: set[int]\n\ndef f(a): return list(a.seen)", "gives a set to list()"),
         ("self.seen = {1}\nfor x in self.seen - {2}: pass", "iterates a set"),
         ("x = ','.join({n for n in y})", "gives a set to join()"),
         ("x = dict.fromkeys(set(y) & z)", "gives a set to fromkeys()"),
         ("s = set()\ns.pop()", "pops from a set"),
+        # The one finding is the argument of g, whose result may depend on the order.
         ("x = max((n for n in {1, 2}), key=f) if g((n for n in {1})) else 0", "iterates a set"),
     ],
 )
 def test_planted_dependence_is_found(source: str, what: str) -> None:
-    """A rule that finds nothing proves nothing."""
+    """Each source depends on addresses, hashes or the order of a set, and has one finding."""
     (problem,) = unordered({"planted.py": source})
     assert what in problem
 
@@ -78,9 +82,9 @@ def test_sets_whose_order_has_no_effect_are_allowed(source: str) -> None:
 def test_banned_names_are_refused_in_node_code_and_allowed_beside_it(
     folder: str, allowed: bool
 ) -> None:
-    """Ruff refuses clocks, randomness and sleeping in node code, also under another name.
+    """Ruff refuses clocks, randomness and sleeping in node code, also if imported as another name.
 
-    The planted module uses each banned name once, and `time` as `t`.
+    The planted module uses each banned name once; it imports `time` as `t`.
     """
     planted = (
         "import asyncio\nimport time as t\nfrom datetime import datetime\n"
@@ -89,10 +93,11 @@ def test_banned_names_are_refused_in_node_code_and_allowed_beside_it(
         "t.monotonic()\ndatetime.now()\nchoice([1])\nuuid4()\n"
         "asyncio.sleep(1)\nasyncio.TaskGroup()\nstop_after_delay(1)\n"
     )
-    completed = subprocess.run(
+    ruff = Path(sys.executable).parent / "ruff"
+    findings = subprocess.run(
         [
-            *(Path(sys.executable).parent / "ruff", "check", "--select", "TID251"),
-            *("--stdin-filename", f"{folder}/planted.py", "--output-format", "concise", "-"),
+            *(ruff, "check", "--select", "TID251", "--output-format", "concise"),
+            *("--stdin-filename", f"{folder}/planted.py", "-"),
         ],
         cwd=ROOT,
         input=planted,
@@ -103,4 +108,5 @@ def test_banned_names_are_refused_in_node_code_and_allowed_beside_it(
 
     names = ("time.monotonic", "datetime.now", "random.choice", "uuid.uuid4", "asyncio.sleep")
     for name in (*names, "asyncio.TaskGroup", "tenacity.stop_after_delay"):
-        assert (f"{name}` is banned" in completed) is not allowed
+        is_refused = f"{name}` is banned" in findings
+        assert is_refused is not allowed

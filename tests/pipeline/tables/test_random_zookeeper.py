@@ -1,10 +1,14 @@
-"""The tables of ZooKeeper, and `offset_rewinds`, of random and real runs against plain Python.
+"""The tables of ZooKeeper, and `offset_rewinds`, computed by Spark, against an oracle in Python.
 
-`check_table` compares Spark's table with its oracle in `pipeline/in_memory`; the assertions after
-it make sure that the rows have the cases that the docstring names; its last argument has the
-columns that identify a row. Ids such as ZK-74 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. An
-attempt is one try of a consumer to own its share; after too many failed attempts the consumer gives
-up. A rewind is a committed offset that is lower than the one before.
+`check_table` compares a table with its oracle in `pipeline/in_memory`, for random runs and a few
+real ones, and returns the rows of the random runs. Its last argument names the columns that
+identify a row. The assertions after it make sure that each case occurs in these rows, so that the
+comparison covers the case. docs/TABLES.md explains the columns. Ids such as ZK-74 are rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md.
+
+- An attempt: a consumer tries once to own all partitions that the plan gives it. After too many
+  failed attempts the consumer gives up.
+- A rewind: a committed offset that is lower than the one before.
 """
 
 import pytest
@@ -28,42 +32,57 @@ def test_sessions_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
     """Sessions are open, closed or expired; some delete nodes that other sessions created."""
     rows = check_table(random_runs, "zookeeper_sessions", zookeeper_sessions_of, ("session",))
     assert {row["end"] for row in rows} == {"expired", "closed", None}
+    # A client that never received the answer that opened its session has no node in the row.
     assert any(row["consumer"] is None for row in rows)
-    # `deleted_of_others`: ephemeral nodes of other sessions that this one deleted.
+    # `deleted_of_others`: ephemeral nodes of other sessions that this one deleted. A session that
+    # also created nodes shows that the two counts are kept apart.
     assert any(row["deleted_of_others"] and row["created"] for row in rows)
     # `learned_us`: when a server told the client that its session had expired.
     assert any(row["learned_us"] is not None for row in rows)
     assert any(len(row["servers"]) > 1 and row["disconnections"] for row in rows)
+    # A client that never began to rebalance has no group in the row.
     assert any(row["consumer"] is not None and row["group"] is None for row in rows)
 
 
 def test_watches_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """Some watches fire for a change without a time, some have no later attempt."""
+    """Some watches fire late, some for a transaction that is not in the trace."""
     key = ("server", "incarnation", "consumer", "fired_us")
     rows = check_table(random_runs, "zookeeper_watches", zookeeper_watches_of, key)
+    # `changed_us`: when the transaction was applied; unknown if the trace lacks it.
     assert any(row["changed_us"] is None for row in rows)
+    # `lag_us`: from the change to the watch; here above 0.
     assert any(row["lag_us"] for row in rows)
+    # No attempt of the consumer followed the watch.
     assert any(row["attempt_us"] is None for row in rows)
+    # The client never began to rebalance.
     assert any(row["group"] is None for row in rows)
 
 
 def test_attempts_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """An attempt is done, in conflict, failed, given up, or (None) ended by a consumer's death."""
+    """An attempt ends in each way, or (None) with the consumer's death or the run's end."""
     key = ("consumer", "incarnation", "started_us")
     rows = check_table(random_runs, "zookeeper_attempts", zookeeper_attempts_of, key)
     outcomes = {row["outcome"] for row in rows}
     assert outcomes == {"done", "no broker", "conflict", "exception", "shut down", None}
+    # `gave_up`: where the consumer gave up after the last attempt.
     assert {row["gave_up"] for row in rows} == {"starting", "running", "new session", None}
+    # `given_up`: partitions that the consumer ceased to read; `conflicts`: partitions that had an
+    # owner; `view`: the consumers that it saw in the group.
     assert any(row["given_up"] > 1 and row["conflicts"] > 1 and row["view"] for row in rows)
+    # A consumer that was started again.
     assert any(row["incarnation"] for row in rows)
 
 
 def test_operations_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """An operation reads, writes, or keeps the session; requests to brokers are no operations."""
+    """An operation reads, writes, or belongs to the session, as a ping does.
+
+    Requests to brokers are no operations.
+    """
     key = ("consumer", "incarnation", "api", "from_us")
     rows = check_table(random_runs, "zookeeper_operations", zookeeper_operations_of, key)
     assert {row["effect"] for row in rows} == {"read", "write", "session"}
-    assert len({row["api"] for row in rows}) == 10
+    apis = 10  # all that docs/TABLES.md lists for the column
+    assert len({row["api"] for row in rows}) == apis
     assert any(row["requests"] > 1 for row in rows)
 
 
@@ -76,15 +95,20 @@ def test_rewinds_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_late_release_shows_in_the_tables(random_runs: Runs) -> None:
-    """A returning member deletes owner nodes of live ones; others give up (ZK-74, ZK-38)."""
-    (run,) = (run for run in random_runs if run.run.startswith("zookeeper_late_release"))
-    sessions = run.table("zookeeper_sessions")
-    (silent,) = (row for row in sessions if row["end"] == "expired")
-    assert silent["ended_us"] < silent["learned_us"]
+    """A consumer whose session expired deletes the owner nodes of others; some give up.
+
+    In its next session it still does an operation of the old one: it deletes owner nodes that live
+    consumers have created since (ZK-74). Consumers whose attempts meet conflicts give up (ZK-38).
+    """
+    (late,) = (run for run in random_runs if run.run.startswith("zookeeper_late_release"))
+    sessions = late.table("zookeeper_sessions")
+    (expired,) = (row for row in sessions if row["end"] == "expired")
+    assert expired["ended_us"] < expired["learned_us"]
     next_sessions = [
-        row for row in sessions if row["consumer"] == silent["consumer"] and row != silent
+        row for row in sessions if row["consumer"] == expired["consumer"] and row != expired
     ]
     assert sum(row["deleted_of_others"] for row in next_sessions) > 0
-    attempts = run.table("zookeeper_attempts")
+    attempts = late.table("zookeeper_attempts")
     assert any(row["conflicts"] for row in attempts)
-    assert sum(row["requests"] for row in run.table("zookeeper_operations")) > 500
+    # Every request is counted, pings too: some hundreds in a run of this length.
+    assert sum(row["requests"] for row in late.table("zookeeper_operations")) > 500

@@ -1,7 +1,8 @@
 """The codec of persisted values: a table of fields, written and read in every version.
 
-A value is its version in two bytes, followed by the fields in MessagePack. The number in a field is
-the first version that has it. The codec of this test writes versions 0 to 2 and also reads 3.
+A value is its version in two bytes, followed by a MessagePack array of its fields. In the table,
+`since` is the first version that has a field; without it, every version has the field. The codec of
+this test is named "record", writes versions 0 to 2 and also reads version 3.
 """
 
 import msgspec
@@ -20,7 +21,12 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
-    """A value with `note` and `items` since version 1; items have a rank since version 2."""
+    """A value; versions lack some of its fields.
+
+    - Version 0 has `number` and `data`.
+    - Version 1 adds `note`, as the first field, and `items` with a name.
+    - Version 2 adds the rank of items.
+    """
 
     number: int
     note: str | None = None
@@ -29,14 +35,13 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CODEC = ValueCodec(
-    "value",
+    "record",
     Value,
     (
-        # `note` came with version 1.
-        str_field("note", 1, nullable=True),
+        str_field("note", since=1, nullable=True),
         int_field("number", bits=16),
         bytes_field("data"),
-        struct_array("items", str_field("name"), int_field("rank", 2, bits=32), since=1),
+        struct_array("items", str_field("name"), int_field("rank", since=2, bits=32), since=1),
     ),
     readable=range(4),
     writable=range(3),
@@ -60,7 +65,7 @@ def body(data: bytes) -> object:
 def test_body_has_the_fields_of_its_version_in_the_order_of_the_table(
     version: int, fields: list[object]
 ) -> None:
-    """A reader of that version expects exactly these fields."""
+    """Fields have no names in the array, so a reader depends on their order."""
     data = CODEC.encode(VALUE, version)
     assert (record_version(data), body(data)) == (version, fields)
 
@@ -74,32 +79,38 @@ def test_body_has_the_fields_of_its_version_in_the_order_of_the_table(
     ],
 )
 def test_field_that_a_version_lacks_is_read_as_its_default(version: int, expected: Value) -> None:
-    """The rule also holds within the items of a list."""
+    """This also holds for the fields of the items of a list."""
     assert CODEC.decode(CODEC.encode(VALUE, version)) == expected
 
 
 def test_read_only_version_has_the_fields_of_the_newest_written_version_below_it() -> None:
-    """Version 3 is only read: a newer broker wrote it, with tagged fields at its end."""
-    data = b"\0\3" + msgspec.msgpack.encode(["n", 7, b"d", [["a", 3, {}], ["b", 4]], {0: b""}])
+    """Version 3 is not written here. A newer broker may write it as version 2 with tagged fields.
+
+    Tagged fields are a map at the end of a value or of an item; readers ignore the map, and it may
+    be missing.
+    """
+    tagged_fields = {0: b""}
+    items = [["a", 3, {}], ["b", 4]]  # the first with an empty map, the second without a map
+    data = b"\0\3" + msgspec.msgpack.encode(["n", 7, b"d", items, tagged_fields])
     assert CODEC.decode(data) == VALUE
-    with pytest.raises(SimulationError, match="values are not written in version 3"):
+    with pytest.raises(SimulationError, match="records are not written in version 3"):
         CODEC.encode(VALUE, 3)
 
 
 @pytest.mark.parametrize(("number", "fits"), [(-32_768, True), (32_767, True), (32_768, False)])
 def test_integer_wider_than_its_field_is_corrupt(number: int, *, fits: bool) -> None:
-    """`number` has 16 bits. Kafka never writes such a value."""
+    """The field `number` has 16 bits: a larger value cannot be Kafka's."""
     data = b"\0\0" + msgspec.msgpack.encode([number, b"d"])
     if fits:
         assert CODEC.decode(data).number == number
     else:
-        with pytest.raises(CorruptRecord, match="value value of version 0"):
+        with pytest.raises(CorruptRecord, match="record value of version 0"):
             CODEC.decode(data)
 
 
 def test_version_that_is_not_readable_is_named_in_the_error() -> None:
-    """A value of an unknown layout cannot be read, nor data without a version."""
-    with pytest.raises(CorruptRecord, match="unknown value value version 4"):
+    """The error names the unknown version, or says that the data are too short for a version."""
+    with pytest.raises(CorruptRecord, match="unknown record value version 4"):
         # Version 4 with an empty body.
         CODEC.decode(b"\0\4\x90")
     with pytest.raises(CorruptRecord, match="expected a version of 2 bytes, got 1 bytes"):
