@@ -1,8 +1,12 @@
 """The availability lane: the times without service of groups, members and partitions.
 
 Such a time is called a gap; a group, member or data partition that has one is its subject. A lane
-is a chart on the time axis that all lanes of a page share. In its data, `a` and `b` are the ends of
-a bar in seconds, `l` and `s` its long and its short label; LANE's columns define the other keys.
+is a chart on the time axis that all lanes of a page share. Keys of the data beside those of LANE's
+columns:
+
+- `a`, `b`: ends of a bar in seconds
+- `d`: length of a bar, as text
+- `l`, `s`: long and short label
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,6 +71,7 @@ LANE = IntervalLane(
     "be no more than the usual interval.",
     source="availability",
     folded="The times without service as text",
+    # Column(fact, heading in the text table, key in the data, title in the tooltip)
     columns=(
         Column(lambda row: KINDS[row["subject_kind"]], key="k", tip="what"),
         Column("name", key="r", tip="who"),

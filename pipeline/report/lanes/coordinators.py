@@ -1,8 +1,11 @@
 """The coordinator lane: the active coordinator of each offsets partition that stores groups.
 
 A tenure is the time in which one broker is the coordinator in one leader epoch. A lane is a chart
-on the time axis that all lanes of a page share. In its data, `r` is the name of a row, `l`, `q` and
-`s` are labels from long to short; LANE's columns and `_LOAD` define the other keys.
+on the time axis that all lanes of a page share. Keys of the data beside those of LANE's columns and
+of `_LOAD`:
+
+- `r`: name of a row: an offsets partition
+- `l`, `q`, `s`: labels, from long to short (`q` only of loads)
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,6 +52,7 @@ LANE = IntervalLane(
     "two coordinators at once.",
     source="coordinator_tenures",
     folded="The coordinators as text",
+    # Column(fact, heading in the text table, key in the data, title in the tooltip)
     columns=(
         Column("row", key="r", tip="partition"),
         Column("partition", "partition"),

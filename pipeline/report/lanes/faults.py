@@ -2,8 +2,12 @@
 
 A fault has up to three parts: it is being injected, it is in force, it is being healed. A momentary
 fault, such as an election, has none. A fault by accident is not in the run's plan: a machine was
-lost or disturbed. In the data, `r` is the name of a row, `p` the part, `x` marks an accident, `l`
-and `s` are the long and the short label; LANE's columns define the other keys.
+lost or disturbed. Keys of the data beside those of LANE's columns:
+
+- `r`: name of a row
+- `p`: part of the fault
+- `x`: 1 for an accident, else missing
+- `l`, `s`: long and short label
 """
 
 from collections.abc import Sequence
@@ -55,6 +59,7 @@ LANE = IntervalLane(
     "machine that was away by accident; figures of that time have a mark (*).",
     source="faults",
     folded="The faults as text",
+    # Column(fact, heading in the text table, key in the data, title in the tooltip)
     columns=(
         Column(_label, key="l", tip="fault"),
         Column(_short_label, key="s"),

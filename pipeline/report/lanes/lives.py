@@ -46,6 +46,7 @@ LANE = IntervalLane(
     "has started or is stable in its group, whichever the rollout waits for.",
     source="journal",
     folded="The members' lives as text",
+    # Column(fact, heading in the text table, key in the data, title in the tooltip)
     columns=(
         Column("place", "member", "r", "member"),
         Column("part", "part", "k", "part"),

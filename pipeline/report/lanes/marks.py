@@ -1,11 +1,15 @@
 """Marks that all lanes share: rows, bars, labels inside bars, and bands of faults behind them.
 
 A lane is one layered chart on the time axis that all lanes of a page share; the reader zooms by
-changing the visible part of that axis, from FROM_S to TO_S. In the data of a lane, `r` is the name
-of the row, `a` and `b` are start and end in seconds, `l` and `s` are a long and a short label, and
-names that begin with `_` are fields that Vega computes. The label of a bar is inside the bar's
-visible part, shortened to its width; the tooltip has the full text. Every other fill
-has a pattern, so that neighbours differ without colours, too.
+changing the visible part of that axis, from FROM_S to TO_S. The label of a bar is inside the bar's
+visible part, shortened to its width; the tooltip has the full text. Every other fill has a pattern,
+so that neighbours differ without colours, too. Keys of the data of a lane:
+
+- `r`: name of the row
+- `a`, `b`: start and end in seconds
+- `d`: length of a bar, as text
+- `l`, `s`: long and short label
+- names that begin with `_`: fields that Vega computes
 """
 
 import json
@@ -125,7 +129,8 @@ def time_lane(
 def fault_bands(run: ReportInput) -> list[Datum]:
     """Return the spans of the first MAX_FAULTS faults, from injection to healing.
 
-    The field `x` marks an accident: a machine that was lost or disturbed without a plan.
+    Further keys: `n` is the fault's id, `h` describes what it hit, and `x` is 1 for an accident: a
+    machine that was lost or disturbed without a plan.
     """
     injected = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
     bands = []

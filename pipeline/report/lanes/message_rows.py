@@ -69,7 +69,14 @@ SERVED, HELD, UNANSWERED = "served", "held on its way", "no answer came"
 
 @dataclass
 class Diagram:
-    """The data of the diagram of one fault. `r` and `q` are names of nodes, `a` and `b` are times.
+    """The data of the diagram of one fault.
+
+    Keys of a datum, beside those of `_message_cells`:
+
+    - `r`, `q`: name of a node; name of the other node of a message
+    - `a`, `b`: begin and end in seconds
+
+    The fields:
 
     - `nodes`: the lines from top to bottom.
     - `legs`: messages, as lines from time `a` on the line of `r` to time `b` on the line of `q`.
@@ -232,11 +239,16 @@ def _line(
 def _message_cells(row: Row) -> Datum:
     """Return the cells of an exchange that its tooltips and filters use.
 
-    - `f`: the family of its API; `out`: its outcome; `g`: the group; `c`: the correlation id.
-    - `fr`, `to`: client and server; `nm`: the coordinator that an answer named.
-    - `u`, `v`, `w`: the request was sent, was received, was answered; `e`: the answer came, or the
-      client gave up.
-    - `x`: number of equal exchanges that the row stands for; `z`: the end of the last of these.
+    - `f`: family of the API
+    - `out`: outcome
+    - `g`: group
+    - `c`: correlation id
+    - `fr`, `to`: client and server
+    - `nm`: coordinator that an answer named
+    - `u`, `v`, `w`: times at which the request was sent, was received, was answered
+    - `e`: time at which the answer came, or the client gave up
+    - `x`: number of equal exchanges that the row stands for
+    - `z`: end of the last of these exchanges
     """
     return {
         "api": request_words(row),
@@ -315,9 +327,14 @@ def _micros(datum: Datum) -> tuple[int, int]:
 def place_words(words: Iterable[Word]) -> list[Datum]:
     """Return texts, each with the smallest zoom at which it touches no more important text.
 
-    A zoom is in pixels a second. `z` is the zoom if all texts of a line reach to the right from
-    their moment; `y` is the zoom if some reach to the left, because they would otherwise leave the
-    picture. A text is left out if a more important text on the same line has the same moment.
+    A zoom is in pixels a second. Keys of a datum, beside those of Diagram:
+
+    - `t`: the text
+    - `z`: zoom if all texts of a line reach to the right from their moment
+    - `y`: zoom if some reach to the left, because they would otherwise leave the picture
+    - `k`: 1 if the text reports a failure, else 0
+
+    A text is left out if a more important text on the same line has the same moment.
     """
     placed: dict[str, list[Word]] = {}
     shown: list[Datum] = []

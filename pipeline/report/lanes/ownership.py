@@ -1,9 +1,14 @@
 """The ownership lane: which member owned which data partition, and where two owned the same.
 
-A lane is a chart on the time axis that all lanes of a page share. In its data, `c` is the fill of a
-bar, `m` its member, `m2` the other owner in an overlap, `v` marks a bar with stripes on it. Vega
-itself computes the visible part of a bar: `_x` and `_e` are its ends in seconds, `_w` its width in
-pixels. `LANE` in `ownership_rows` defines the other keys.
+A lane is a chart on the time axis that all lanes of a page share. Keys of the data beside those of
+LANE in `ownership_rows`:
+
+- `c`: fill of a bar
+- `m`, `m2`: member of a bar; the other owner in an overlap
+- `v`: 1 for a bar with stripes on it, else missing
+- `o`, `h`, `t`, `q`: numbers by which the chart sorts and filters (`number_rows`)
+- `_x`, `_e`: ends of the visible part of a bar in seconds, computed by Vega
+- `_w`: width of this part in pixels, computed by Vega
 """
 
 import json
@@ -47,9 +52,9 @@ several. A second lane, `ownership_detail`, shows some partitions, which the rea
 ROWS_AT_ONCE = 50
 """Partitions that the reader can see at once in the second lane."""
 MAX_SHOWN = 900
+"""Limit of the intervals in the page if the lane shows all partitions at once."""
 MAX_PICKED = 8_000
-"""Limits of the intervals that the page contains: MAX_SHOWN if it shows all partitions at once,
-MAX_PICKED for all partitions that can be picked together."""
+"""Limit of the intervals in the page if a reader picks partitions, for all options together."""
 MAX_LEGEND = 6
 """Limit of the fills in a legend: a reader cannot distinguish more."""
 ROW_PX = 18
@@ -124,6 +129,7 @@ def ownership_detail(run: ReportInput) -> Chart | None:
     by_interest = sorted(
         owned, key=lambda partition: (-len(partition.overlaps), -len(partition.intervals))
     )
+    # Once a partition does not fit, `room` stays negative: later ones are left out, too.
     pickable_names, room = set(), MAX_PICKED
     for partition in by_interest:
         room -= len(partition.intervals)

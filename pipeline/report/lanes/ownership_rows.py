@@ -37,6 +37,7 @@ LANE = IntervalLane(
     "owned the partition at once, for the time at its end.",
     source="ownership",
     folded="The owners as text",
+    # Column(fact, heading in the text table, key in the data, title in the tooltip)
     columns=(
         Column("row", key="r", tip="partition"),
         Column("name", key="u"),

@@ -1,10 +1,14 @@
 """The rebalance lane: when each rebalance began and ended, and why it began.
 
 A rebalance has up to two parts: the coordinator waits for the members to join, then for the
-leader's assignment (syncing). A lane is a chart on the time axis that all lanes of a page share. In
-its data, `f` is 1 in the first part of a rebalance, `u` the end of its last part in seconds, `l`
-and `s` are the long and the short label, `p` is the group that a reader can pick; LANE's columns
-define the other keys. A tenure is the time in which a broker is the coordinator.
+leader's assignment (syncing). A tenure is the time in which a broker is the coordinator. A lane is
+a chart on the time axis that all lanes of a page share. Keys of the data beside those of LANE's
+columns:
+
+- `f`: 1 in the first part of a rebalance, else missing
+- `u`: end of the last part in seconds, only in the first part
+- `l`, `s`: long and short label, only in the first part
+- `p`: group that a reader can pick, only in `rebalance_detail`
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,9 +34,9 @@ MANY_ROWS = 16
 """With more pairs of group and coordinator than this, the lane shows the number of groups that
 rebalance. A second lane, `rebalance_detail`, shows one group, which the reader picks."""
 MAX_SHOWN = 400
+"""Limit of the rebalances in the page if the lane shows all groups at once."""
 MAX_PICKED = 2_500
-"""Limits of the rebalances in the page: MAX_SHOWN if it shows all groups at once, MAX_PICKED for
-all groups that can be picked together."""
+"""Limit of the rebalances in the page if a reader picks one group, for all options together."""
 AREA_PX = 120
 _PICK = "rebalances_pick"
 JOINING, SYNCING, BROKEN_OFF = "joining", "syncing", "never completed"
@@ -61,6 +65,7 @@ LANE = IntervalLane(
     "coordinator's end, came first. A cross: the log did not take the assignment.",
     source="rebalances",
     folded="The rebalances as text",
+    # Column(fact, heading in the text table, key in the data, title in the tooltip)
     columns=(
         Column(group_and_broker, key="r", tip="group and coordinator"),
         Column("group", "group"),

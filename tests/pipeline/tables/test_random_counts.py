@@ -67,7 +67,7 @@ def test_processing_of_random_traces_equals_the_oracle(
 def test_metrics_of_random_and_real_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Empty samples, nulls, two incarnations; real runs have all metrics of the servers."""
+    """Samples may be empty or null, of two incarnations; real runs have the servers' metrics."""
     rows = check_table(
         random_runs, "metrics", metrics_of, ("node", "incarnation", "sampled_us", "metric")
     )

@@ -1,4 +1,8 @@
-"""The table `faults` of random and real runs against plain Python."""
+"""Spark's table `faults` equals its oracle in plain Python (`pipeline.in_memory`).
+
+The runs are random ones and a few real ones. Each test also makes sure that the rows of the random
+runs have the cases that its docstring names.
+"""
 
 import pytest
 

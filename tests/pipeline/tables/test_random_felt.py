@@ -1,4 +1,8 @@
-"""The tables `felt_partitions` and `felt_groups` of random and real runs against plain Python."""
+"""Spark's tables `felt_partitions` and `felt_groups` equal their oracles in plain Python.
+
+The runs are random ones and a few real ones. Each test also makes sure that the rows of the random
+runs have the cases that its docstring names.
+"""
 
 import pytest
 

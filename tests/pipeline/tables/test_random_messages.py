@@ -1,4 +1,8 @@
-"""The table `messages` of random and real runs against plain Python."""
+"""Spark's table `messages` equals its oracle in plain Python (`pipeline.in_memory`).
+
+The runs are random ones and a few real ones. Each test also makes sure that the rows of the random
+runs have the cases that its docstring names.
+"""
 
 import pytest
 
@@ -33,4 +37,5 @@ def test_messages_of_many_clients_equal_the_oracle(analysed: AnalysedRuns) -> No
         directory=analysed.directories["crowd"],
         is_random=True,
     )
-    assert len(check_table([run], "messages", messages_of, _KEY)) == 400
+    kept_per_fault = 400
+    assert len(check_table([run], "messages", messages_of, _KEY)) == kept_per_fault

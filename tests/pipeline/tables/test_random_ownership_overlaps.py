@@ -1,4 +1,8 @@
-"""The table `ownership_overlaps` of random and real runs against plain Python."""
+"""Spark's table `ownership_overlaps` equals its oracle in plain Python (`pipeline.in_memory`).
+
+The runs are random ones and a few real ones. Each test also makes sure that the rows of the random
+runs have the cases that its docstring names.
+"""
 
 import pytest
 
@@ -14,7 +18,7 @@ _KEY = ("group", "partition", "first_consumer", "second_consumer", "from_us", "t
 def test_ownership_overlaps_of_random_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Some never end, some share no record, some began before any fault or healing."""
+    """Some overlaps never end, some share no record, some began before any fault or healing."""
     rows = check_table(random_runs, "ownership_overlaps", ownership_overlaps_of, _KEY)
     assert len(rows) > 60
     for column in ("to_us", "fault", "healed_us"):

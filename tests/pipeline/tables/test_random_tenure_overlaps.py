@@ -1,4 +1,8 @@
-"""The table `tenure_overlaps` of random and real runs against plain Python."""
+"""Spark's table `tenure_overlaps` equals its oracle in plain Python (`pipeline.in_memory`).
+
+The runs are random ones and a few real ones. Each test also makes sure that the rows of the random
+runs have the cases that its docstring names.
+"""
 
 import pytest
 
@@ -22,7 +26,7 @@ _KEY = (
 def test_tenure_overlaps_of_random_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """In some of them both sides answer, for others no fault is known as the cause."""
+    """In some overlaps both coordinators answer; for others no fault is known as the cause."""
     rows = check_table(random_runs, "tenure_overlaps", tenure_overlaps_of, _KEY)
     assert len(rows) > 20
     for column in ("older_heartbeats", "newer_heartbeats", "older_commits", "newer_commits"):
