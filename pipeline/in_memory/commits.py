@@ -1,4 +1,8 @@
-"""The table `commits` in plain Python: the outcomes of each member's commits."""
+"""The table `commits` in plain Python: the outcomes of each member's commits.
+
+A commit belongs to the latest fault before it. `pipeline.tables.commits` computes the same with
+Spark.
+"""
 
 from pipeline.in_memory.faults import faults_of
 from pipeline.in_memory.trace import TableRow, Trace, last_fault_before

@@ -1,4 +1,8 @@
-"""The table `faults` in plain Python: time, target and blast radius of each fault that hit."""
+"""The table `faults` in plain Python: time, target and blast radius of each fault that hit.
+
+The blast radius is what the trace names as concerned: groups, partitions and nodes.
+`pipeline.tables.faults` computes the same with Spark.
+"""
 
 from pipeline.in_memory.trace import TableRow, Trace, detail_of, once_per_trace
 from protocol.trace import TraceKind, TraceRow

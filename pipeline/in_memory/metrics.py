@@ -1,4 +1,8 @@
-"""The table `metrics` in plain Python: sample by sample."""
+"""The table `metrics` in plain Python: one row for each metric of each sample.
+
+A sample is a row METRICS of the trace, in which a server reports all its metrics at one moment.
+`pipeline.tables.metrics` computes the same with Spark.
+"""
 
 from pipeline.in_memory.trace import TableRow, Trace, detail_of
 from protocol.trace import TraceKind

@@ -1,4 +1,7 @@
-"""The tables `runs`, `groups` and `bad_rows` in plain Python."""
+"""The tables `runs`, `groups` and `bad_rows` in plain Python.
+
+A bad row lacks a cell that every row must have, or has an unknown kind.
+"""
 
 from collections.abc import Sequence
 
@@ -6,6 +9,7 @@ from pipeline.in_memory.trace import MEMBER_KINDS, TableRow, Trace, detail_of, o
 from protocol.trace import TraceKind
 
 _NEEDED = ("time_us", "seq", "node", "incarnation", "kind")
+"""Columns that every row must have, in the order in which a lack is reported."""
 
 
 @once_per_trace
@@ -26,7 +30,7 @@ def runs_of(trace: Trace) -> list[TableRow]:
 
 
 def groups_of(trace: Trace) -> list[TableRow]:
-    """Return each group that had members, with their number."""
+    """Return each group that had members, with the number of nodes that were its members."""
     consumers: dict[str, dict[str, None]] = {}
     for row in trace.of(*MEMBER_KINDS):
         if row.group is not None:
@@ -38,7 +42,7 @@ def groups_of(trace: Trace) -> list[TableRow]:
 
 
 def bad_rows_of(rows: Sequence[TableRow]) -> list[TableRow]:
-    """Return the rows of a file that cannot be used, with the reason."""
+    """Return the rows of a file that cannot be used, each with the first reason."""
     known_kinds = {kind.value for kind in TraceKind}
     bad = []
     for row in rows:

@@ -10,6 +10,8 @@ from coordlab.cli import COMMANDS, SUMMARIES, load_command
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("pyarrow", "numpy", "ray", "pyspark", "altair", "jinja2")
+"""Packages whose import takes longer than all else in a command that lists."""
+# Runs a command line, and prints its exit code and the modules imported by it.
 _PRINT_MODULES = """
 import sys
 from coordlab.cli import run_cli
@@ -36,21 +38,21 @@ def imported_by(*arguments: str, folder: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("argument", ["--help", "--version", "list"])
 def test_commands_that_list_import_nothing_heavy(argument: str, tmp_path: Path) -> None:
-    """Each of HEAVY takes longer than the rest of the command together."""
+    """A package of HEAVY would more than double the time to the first line of output."""
     modules = imported_by(argument, folder=tmp_path)
     assert [name for name in HEAVY if name in modules] == []
 
 
 @pytest.mark.slow
 def test_help_imports_no_command(tmp_path: Path) -> None:
-    """The list of commands is a table: importing them all took a second."""
+    """The help reads a table of commands (SUMMARIES): to import all commands took a second."""
     modules = imported_by("--help", folder=tmp_path)
     assert [name for name in modules if name.startswith("coordlab.commands")] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_summary_of_a_command_is_the_first_sentence_of_its_help(name: str) -> None:
-    """The table repeats the command's own help."""
+    """The help must not import the commands, so their summaries are repeated in a table."""
     assert list(SUMMARIES) == list(COMMANDS)
     assert SUMMARIES[name] == load_command(name).get_short_help_str(limit=1_000)
 

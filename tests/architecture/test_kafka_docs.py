@@ -118,7 +118,7 @@ def test_citation_names_a_section_that_exists(name: str) -> None:
     ],
 )
 def test_citation_is_read_from_a_text(name: str, text: str, cited: list[str]) -> None:
-    """The test above would pass if `citations` found none, so its forms are tested here."""
+    """`citations` finds each form; if it found none, the test of the sections would always pass."""
     assert [citation for _, citation in citations(name, text)] == cited
 
 
@@ -134,7 +134,7 @@ def ids_in(text: str) -> Iterator[str]:
 
 @cache
 def scenarios_of_kafka() -> dict[str, str]:
-    """Return the text of sections 10.1 to 10.9 of BEHAVIOUR.md, by section."""
+    """Return section -> text, for the sections 10.1 to 10.9 of BEHAVIOUR.md."""
     text = (KAFKA / "BEHAVIOUR.md").read_text(encoding="utf-8")
     parts = re.split(r"^#+ (10\.\d(?:\.\d)?) ", text.split("\n# 10. ")[1], flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))

@@ -35,6 +35,7 @@ SETTINGS = {f"cluster.{field.encode_name}" for field in msgspec.structs.fields(C
 ALIKE = {"coordlab/commands": "one module or one folder each", "pipeline/in_memory": "tables"}
 """Folders whose door sign lists no member, because its members are alike."""
 UNNAMED = {"__init__", "__main__"}
+"""Modules that a door sign need not list."""
 
 
 @cache
@@ -63,7 +64,7 @@ def exists(name: str) -> bool:
 
 
 def door_signs() -> Iterator[tuple[str, str, set[str]]]:
-    """Yield each package of the product: its folder, its docstring, the names of its members."""
+    """Yield (folder, docstring, names of the members) for each package of the product."""
     for path in tracked_files("__init__.py"):
         folder = path.parent.relative_to(ROOT)
         if folder.parts[0] not in PACKAGES:
@@ -107,7 +108,9 @@ def test_name_in_a_docstring_exists() -> None:
     known |= {path.stem for path in (ROOT / "tests" / "corpus").iterdir()}
     named: dict[str, str] = {}
     for path in tracked_files(".py"):
-        prose = set()  # a walk reaches a statement before its text
+        # Docstrings are no known names. A walk reaches the statement before the text in it, so a
+        # text that is a statement of its own is in `prose` already when the walk reaches the text.
+        prose = set()
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Expr):
                 prose.add(node.value)

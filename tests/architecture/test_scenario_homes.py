@@ -11,6 +11,7 @@ import pytest
 from scripts.docs.conformance_page import ScenarioList, named, read_scenarios
 
 WORDS_AT_LEAST = 3
+"""A quotation has this many words at least, or the whole sentence if it is shorter."""
 
 
 def sentence(scenario: str, scenarios: ScenarioList) -> str:
@@ -24,6 +25,7 @@ def quotes(text: str, scenario: str, meaning: str) -> bool:
     match = re.search(rf"^{scenario}: (.+)$", text, flags=re.MULTILINE)
     if match is None:
         return False
+    # `w in rest` consumes the iterator up to the word, so the words must be in the same order.
     words, rest = match[1].removesuffix(".").split(), iter(meaning.split())
     return len(words) >= min(WORDS_AT_LEAST, len(meaning.split())) and all(w in rest for w in words)
 
