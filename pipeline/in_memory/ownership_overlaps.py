@@ -1,6 +1,6 @@
 """The table `ownership_overlaps` in plain Python: times in which a partition had two owners.
 
-Of the two, the first owner is the one whose interval began earlier.
+Of the two, the first owner is the one whose interval began earlier (or whose name sorts first).
 `pipeline.tables.ownership_overlaps` computes the same with Spark.
 """
 
@@ -48,7 +48,7 @@ def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
             from_us, until_us = second["from_us"], min(ends, default=trace.end_us)
             if from_us >= until_us:
                 continue
-            # `healed_us`: the last healing before the end of the overlap, else the first one after it.
+            # `healed_us`: the last healing before the overlap ends, else the first one after it.
             before = [healed_us for healed_us in healings if healed_us <= until_us]
             after = [healed_us for healed_us in healings if healed_us > until_us]
             by_first = _processed(trace, first, from_us, until_us)
