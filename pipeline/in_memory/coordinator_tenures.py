@@ -1,4 +1,4 @@
-"""The table `coordinator_tenures` in plain Python.
+"""The table `coordinator_tenures` in plain Python: the coordinators of each offsets partition.
 
 A tenure is the time in which a broker is the active coordinator of the groups of one partition of
 `__consumer_offsets`: from the end of the load to the unload, or to the end of its process. A cut is
@@ -32,9 +32,11 @@ def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
             for other in tenures
             if other is not tenure and other["partition"] == tenure["partition"]
         ]
+        # A moment that this tenure shares with two others counts twice (docs/TABLES.md).
         tenure["overlap_us"] = length_us(within(other_spans, whole))
         paused = within(trace.pauses(tenure["broker"]), whole)
         cut = within(trace.cuts(tenure["broker"], faults), whole)
+        # `..._us`: total length; `..._from_us` and `..._to_us`: begin of the first, end of the last.
         for name, spans in (("paused", paused), ("cut", cut)):
             tenure[f"{name}_us"] = length_us(spans)
             tenure[f"{name}_from_us"] = spans[0].from_us if spans else None

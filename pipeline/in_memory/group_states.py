@@ -107,7 +107,10 @@ class _BrokerLife:
             self._close(group, row.time_us)
 
     def _close(self, group: str, at_us: int | None) -> None:
-        """End a group's interval at `at_us`, or at the broker's end if that came before."""
+        """End a group's interval at `at_us`, or at the broker's end if that came before.
+
+        `at_us` None: no row ends the interval. An interval in Dead always ends where it begins.
+        """
         row = self._open.pop(group, None)
         if row is None:
             return
