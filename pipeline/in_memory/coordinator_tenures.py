@@ -36,7 +36,7 @@ def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
         tenure["overlap_us"] = length_us(within(other_spans, whole))
         paused = within(trace.pauses(tenure["broker"]), whole)
         cut = within(trace.cuts(tenure["broker"], faults), whole)
-        # `..._us`: total length; `..._from_us`, `..._to_us`: begin of the first and end of the last.
+        # `..._us`: total length. `..._from_us`, `..._to_us`: start of the first, end of the last.
         for name, spans in (("paused", paused), ("cut", cut)):
             tenure[f"{name}_us"] = length_us(spans)
             tenure[f"{name}_from_us"] = spans[0].from_us if spans else None
