@@ -3,6 +3,9 @@
 An acknowledgement with acks=all says that every in-sync replica has the records. A later leader is
 one of these replicas. So its log, when it takes over, ends behind every record that was
 acknowledged before. Fencing checks the same for the appends of coordinators.
+
+A broker that was paused may take over late, in an epoch that another leader has ended already: it
+need not have what that leader acknowledged.
 """
 
 from collections import deque
@@ -40,6 +43,7 @@ class AcknowledgedRecords:
         self._producers = {producer.name for producer in context.producers if producer.acks_all}
         # partition -> end offset and row of each acknowledgement that raised the end, in this order
         self._ends: dict[str, deque[tuple[int, TraceRow]]] = {}
+        self._newest_epochs: dict[str, int] = {}  # by partition, of the leaders so far
 
     def observe(self, row: TraceRow) -> MissingRecords | None:
         """Take a row of ACKNOWLEDGEMENT_KINDS; return what the log of a new leader lacks."""
@@ -53,6 +57,7 @@ class AcknowledgedRecords:
                 for partition in list(self._ends):
                     if partition.rpartition("-")[0] == topic:
                         del self._ends[partition]
+                        self._newest_epochs.pop(partition, None)
             case _:
                 pass
         return None
@@ -64,8 +69,11 @@ class AcknowledgedRecords:
             ends.append((end, row))
 
     def _compare(self, leader: TraceRow) -> MissingRecords | None:
-        ends = self._ends.get(leader.partition or "")
-        if ends is None or leader.offset is None:
+        partition, epoch = leader.partition or "", leader.leader_epoch or 0
+        newest_epoch = self._newest_epochs.get(partition, -1)
+        self._newest_epochs[partition] = max(epoch, newest_epoch)
+        ends = self._ends.get(partition)
+        if ends is None or leader.offset is None or epoch < newest_epoch:
             return None
         # An acknowledgement of the new leader itself may seem to come first, by another clock.
         before_us = leader.time_us - self._context.clock_error_us
@@ -76,6 +84,6 @@ class AcknowledgedRecords:
                 return None
             ends.clear()  # the new leader gives these offsets to other records
             return MissingRecords(
-                partition=leader.partition or "", acknowledged=row, last=end - 1, leader=leader
+                partition=partition, acknowledged=row, last=end - 1, leader=leader
             )
         return None

@@ -83,6 +83,17 @@ def test_acknowledgement_that_only_another_clock_puts_before_the_leader_is_not_j
     assert not check(led_with(10), clock_error_us=2_000_000).findings
 
 
+def test_leader_of_an_ended_epoch_that_takes_over_late_is_not_judged() -> None:
+    """broker-0 was paused when it was elected in epoch 2; broker-2 leads epoch 3 meanwhile."""
+    rows = Rows()
+    produced(rows, 4, 8, 2)
+    rows.leads(5, "broker-2", 3, 10, partition=T0)
+    produced(rows, 6, 10, 2)
+    rows.leads(7, "broker-0", 2, 10, partition=T0)
+
+    assert not check(rows).findings
+
+
 def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
     """broker-1 is alone in the ISR, loses power and leads again."""
     rows = Rows()
