@@ -112,7 +112,7 @@ class FaultMissedDetail(FaultDetail):
     """Reason of the miss, for people."""
     target: str | None = None
     """Target that no node fitted, or that could not be hit."""
-    errors: list[str] = []
+    errors: tuple[str, ...] = ()
     """Names of the errors of an order about a group that was refused or got no answer."""
 
 

@@ -39,9 +39,10 @@ HEAD = f"""# Sight: small changes of the code that the search would report
 
 Written by `make soak PART=sight` and `python -m benchmarks.sight page` from the records in
 `benchmarks/sight/records`; do not edit. A sample of small changes (mutants) of five packages is
-drawn by a seed and stored in `benchmarks/sight/samples`. Each seed of the space `standard` (since
-the records of November 26, 2026, every tenth seed of `zookeeper`) is played once with sound code,
-and once more with each mutant whose place this run reached and that is not found yet. A mutant is
+drawn by a seed and stored in `benchmarks/sight/samples`. Each seed of the space `standard` is
+played once with sound code, and once more with each mutant whose place this run reached and that is
+not found yet. (A record begun after commit be435b555eba takes every tenth seed from `zookeeper`.) A
+mutant is
 
 * **reached**, if a sound run evaluates its place;
 * **different**, if the trace of a run with it has another digest;

@@ -534,7 +534,7 @@ class Liveness(Checker):
             known = self._replicas.of(partition)
             if known is None or known.leader:
                 continue
-            if any(broker in self._replicas.may_lead for broker in known.in_sync):
+            if self._replicas.may_be_led(known):
                 return None  # the controller only has to elect a leader
             return _Excuse(name="no replica that may lead", case=f"{partition} has no leader")
         for partition in coordinators:

@@ -270,7 +270,7 @@ class Readers(Checker):
             )
             for node in owners or members
         }
-        if not all(stranded.values()):
+        if not stranded or not all(stranded.values()):
             return False
         for node, brokers in stranded.items():
             self._notes[f"excused: {node} {STRANDED}: {', '.join(sorted(brokers))}"] = None

@@ -73,10 +73,11 @@ class Replicas:
         The clients of this partition fail until such a replica is back, although nothing else is
         broken. A partition with UNKNOWN_LEADER has a leader.
         """
-        return any(
-            not known.leader and not any(broker in self._may_lead for broker in known.in_sync)
-            for known in self._partitions.values()
-        )
+        return any(not self.may_be_led(known) for known in self._partitions.values())
+
+    def may_be_led(self, known: SeenPartition) -> bool:
+        """Return True if a partition has a leader, or an in-sync replica that may lead."""
+        return bool(known.leader) or any(broker in self._may_lead for broker in known.in_sync)
 
     def observe(self, row: TraceRow) -> None:
         """Take a row of REPLICA_KINDS."""

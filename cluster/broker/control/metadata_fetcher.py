@@ -89,7 +89,7 @@ class MetadataFetcher:
                 batches = await self._fetch()
             except (Disconnected, RequestTimedOut):
                 batches = None
-            # The sleep is not in the handler: see `test_hot_module_does_not_wait_in_a_handler`.
+            # Not in the handler: mypyc would leave the exception in the thread while this waits.
             if batches is None:
                 await self._host.sleep(backoff_us)
                 backoff_us = min(2 * backoff_us, BACKOFF_US_MAX)

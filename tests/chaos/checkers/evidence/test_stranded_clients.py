@@ -111,6 +111,19 @@ def test_reader_that_knows_only_a_lost_broker_is_excused() -> None:
     assert report.note == f"excused: {C0} {STRANDED}: broker-2"
 
 
+def test_excuse_needs_a_member_that_is_stranded() -> None:
+    """C1 leaves at 43 s. t-0 is judged when C0, the last member, leaves: nobody is stranded."""
+    rows = stranded_member(found_s=80)
+    rows.member_state(43, C1, "UNJOINED", cause="left")
+    rows.member_state(119.5, C0, "UNJOINED", cause="left")
+    rows.rows.sort(key=lambda row: row.time_us)
+
+    report = check(Readers(CONTEXT), rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert report.excused == {}
+
+
 def test_group_is_excused_if_it_is_live_without_its_stranded_member() -> None:
     """C1 has committed since healing; only the commit of C0 is missing."""
     report = check(Liveness(CONTEXT), stranded_member())
