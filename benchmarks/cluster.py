@@ -45,6 +45,7 @@ SPARK_WORK = "/tmp/spark-work"
 """Folder on each machine, with a folder for each application whose executors ran there."""
 SEARCH_SEEDS = 40
 NODE_PROCESS = "ray::_(Node|Agent)Actor"
+"""Pattern of the command lines of a run's nodes and agents."""
 PAGE = ROOT / "docs" / "SOAK.md"
 SECTION = "machines"
 COUNT = 3
@@ -52,7 +53,7 @@ COUNT = 3
 START_S = 180.0
 """Time within which Ray must start on a machine, and an awaited process must appear."""
 CASE_S = 400.0
-"""Time within which a case's command must end."""
+"""Time within which a case's command must end; checked at each line of its output."""
 GONE_S = 60.0
 """Time within which the node processes of an ended run must have ended."""
 SLOW_START = ("--var", "run.steady_state_timeout=120s")
@@ -110,7 +111,7 @@ def start_ray(machine: int) -> None:
 @contextmanager
 def three_machines() -> Iterator[None]:
     """Provide machines with Ray; they are removed afterwards, also after Ctrl-C."""
-    os.environ.setdefault("SHARED", shared_folder())
+    os.environ.setdefault("SHARED", shared_folder())  # scripts/machines reads it
     machines("up", str(COUNT))
     try:
         for number in range(1, COUNT + 1):
@@ -130,7 +131,7 @@ def shared_folder() -> str:
 
     The machines, which have a /tmp of their own, must share that folder.
     """
-    parts = ROOT.parts
+    parts = ROOT.parts  # of /tmp/a/b: "/", "tmp", "a", "b"
     return "/".join(parts[:3]).replace("//", "/") if parts[1] == "tmp" else ""
 
 
@@ -190,6 +191,7 @@ class Started:
 
     def kill(self) -> None:
         """Kill the driver itself with SIGKILL."""
+        # `_process` is only the command that entered the machine.
         subprocess.run(on(1, "pkill", "-9", "-f", "coordlab run"), check=False)
         self._process.wait()
 

@@ -44,6 +44,7 @@ def run() -> tuple[Measurement, ...]:
         name: [60 * SEEDS_A_ROUND / seconds for seconds in rounds]
         for name, rounds in took_s.items()
     }
+    # Place 0 is the interpreted code of this checkout; only the other checkout, at 1, has a goal.
     return tuple(
         _measurement(per_minute["compiled"], other, name, judged=base is not None and place == 1)
         for place, (name, other) in enumerate(list(per_minute.items())[1:])

@@ -189,7 +189,7 @@ def requests_per_second() -> list[Measurement]:
         def measured(
             name: str,
             requests: list[RequestEnvelope],
-            core: Core = core,
+            core: Core = core,  # the one of this round
         ) -> None:
             times: list[float] = []
             with cpu_time(times):
@@ -309,7 +309,7 @@ def load() -> Measurement:
     batches = batches_of(commit_records(LOADED, groups=LOADED_GROUPS, partitions=PARTITIONS))
     loaded: list[float] = []
     decoded: list[float] = []
-    for _ in range(3):
+    for _ in range(3):  # less than ROUNDS, because each takes seconds
         with cpu_time(loaded):
             core = Core(loads=batches)
         if len(core.coordinator.groups()) != LOADED_GROUPS:
@@ -376,13 +376,14 @@ def memory() -> list[Measurement]:
         return weight(lambda: Core(loads=batches).coordinator), _size(records)
 
     def members(number: int) -> tuple[int, int]:
+        written: list[int] = []
+
         def stable() -> GroupCoordinator:
             core = Core()
             core.stable_group(number)
             written.append(_size(core.appended))
             return core.coordinator
 
-        written: list[int] = []
         return weight(stable), written[-1]
 
     measurements = []

@@ -30,8 +30,8 @@ def profile_text(profile: cProfile.Profile, title: str, *, functions: int = 20) 
     """Return the profile: a line for each layer and for each of the `functions` slowest."""
     own_by_layer = dict.fromkeys((*LAYERS, OTHERS), 0.0)
     entries = []
-    # The profiler's own entries, not pstats: that takes all methods that dataclasses generate for
-    # one function, and keeps only the last.
+    # The profiler's own entries, not pstats: dataclasses generate methods with equal file, line and
+    # name, and pstats keeps only one of these.
     for entry in profile.getstats():
         code, calls, total, own = entry.code, entry.callcount, entry.totaltime, entry.inlinetime
         if isinstance(code, str):

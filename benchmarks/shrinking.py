@@ -38,6 +38,7 @@ def run() -> tuple[Measurement, ...]:
     played = play_with_bug(experiment, SEED, ANYTHING)
     whole_s = time.process_time() - began_s
     finding = min(played.findings, key=lambda found: found.time_us)
+
     began_s = time.process_time()
     reached_goal: list[tuple[float, int]] = []  # CPU seconds and runs when the goal was reached
 
@@ -55,6 +56,7 @@ def run() -> tuple[Measurement, ...]:
     shrunk = shrinker.shrink(experiment, SEED, finding.signature)
     cpu_s = time.process_time() - began_s
     took_s, runs = reached_goal[0] if reached_goal else (cpu_s, shrunk.runs)
+
     return (
         Measurement(
             name=f"CPU until {shrunk.before.faults} faults are at most {FAULTS_GOAL}",

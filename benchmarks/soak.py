@@ -61,7 +61,11 @@ def run_module(module: str) -> tuple[bool, str]:
     )
     print(done.stdout)
     minutes = (time.monotonic() - began) / 60
-    lines = [line[6:] for line in done.stdout.splitlines() if line.startswith("soak: ")]
+    lines = [
+        line.removeprefix("soak: ")
+        for line in done.stdout.splitlines()
+        if line.startswith("soak: ")
+    ]
     # pytest's last line: the numbers of tests and the time, between equals signs.
     closing = done.stdout.strip().splitlines()[-1].strip("= ") if done.stdout.strip() else ""
     section = [

@@ -54,7 +54,7 @@ def bare_heap() -> float:
         nonlocal sequence, events
         events += 1
         timeout = [False]
-        sequence += 2
+        sequence += 2  # for two entries
         heappush(heap, (now_us + REQUEST_TIMEOUT_US, sequence - 1, expire, (timeout,)))
         arrival_us = now_us + latencies[events & 4_095]
         heappush(heap, (arrival_us, sequence, serve, (client, timeout)))

@@ -78,6 +78,8 @@ async def serve():
 
 asyncio.run(serve())
 """
+"""The bare server. It answers each request with its correlation id and as many bytes as the command
+line says."""
 MANY_MEMBERS = """
 import sys, threading, time
 from confluent_kafka import Consumer
@@ -98,6 +100,7 @@ while True:
         consumer.poll(0)
     time.sleep(0.2)
 """
+"""Consumers of one group in one process, until it is killed."""
 SPEED = """
 import json, sys, time
 from confluent_kafka import Consumer, Producer
@@ -138,6 +141,8 @@ if bootstrap != "mock":
     consumer.close()
 print(json.dumps({"produced": produced, "consumed": consumed, "failed": len(failed) + left}))
 """
+"""A producer that produces all records, then a consumer that reads them; prints records a second of
+both, and the number of records that were not acknowledged."""
 
 
 def run() -> tuple[Measurement, ...]:
@@ -225,7 +230,8 @@ def _resident_mb(pid: int) -> float:
 
 def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    utime, stime = int(fields[11]), int(fields[12])  # fields 14 and 15 of proc(5): pid is field 1
+    # `fields` begins behind the name of the process, with field 3 of proc(5).
+    utime, stime = int(fields[14 - 3]), int(fields[15 - 3])
     ticks_per_second = 100
     return (utime + stime) / ticks_per_second
 
@@ -237,9 +243,9 @@ def _first_commit(runtime: str, rounds: int) -> Measurement:
     """Measure the time from `up` to the first commit of a consumer."""
     taken_s, imported_s = [], []
     for _ in range(rounds):
-        began_s = time.perf_counter()
+        import_began_s = time.perf_counter()
         subprocess.run([sys.executable, "-c", "import confluent_kafka"], check=True)
-        imported_s.append(time.perf_counter() - began_s)
+        imported_s.append(time.perf_counter() - import_began_s)
         with _up("--topic", "orders:1", "--runtime", runtime) as (_, bootstrap, began_s):
             producer = _client(bootstrap, "produce", "--count", "10")
             consumer = _client(
@@ -304,11 +310,13 @@ def _frame(api: int, version: int, correlation_id: int, body: bytes) -> bytes:
 
 
 def _heartbeat(correlation_id: int) -> bytes:
+    """Return a request with generation 1 and no group instance id (the last two bytes)."""
     body = _string("payments") + struct.pack(">i", 1) + _string("m" * 50) + b"\xff\xff"
     return _frame(HEARTBEAT, 3, correlation_id, body)
 
 
 def _produce(batch: bytes, partition: int, correlation_id: int) -> bytes:
+    """Return a request without a transactional id, with acks -1 (all) and a timeout of 30 s."""
     data = struct.pack(">i", partition) + struct.pack(">i", len(batch)) + batch
     topic = struct.pack(">i", 1) + _string("orders") + struct.pack(">i", 1) + data
     return _frame(PRODUCE, 7, correlation_id, b"\xff\xff" + struct.pack(">hi", -1, 30_000) + topic)
@@ -376,7 +384,7 @@ def _requests() -> Iterator[Measurement]:
 def _records() -> Iterator[Measurement]:
     """Measure records a second of librdkafka's producer and consumer."""
     produced, consumed, mocked = [], [], []
-    for _ in range(3):
+    for _ in range(3):  # few rounds: each starts a cluster
         with _python(SPEED, "mock", str(RECORDS), str(RECORD_BYTES)) as speed:
             mocked.append(json.loads(_first_line(speed))["produced"])
         with (

@@ -252,6 +252,7 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
     total = 0
     reported_s = committed_s = time.monotonic()
     uncommitted = False  # True if records were read since the last successful commit
+
     while not stop.is_requested and not (options.until and total >= options.until):
         try:
             records = consumer.poll(POLL_S)
@@ -273,6 +274,8 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
         ):
             uncommitted = not _commit(consumer, reporter)
             committed_s = time.monotonic()
+
+    # The end in order: the last event, a last commit, and only then LeaveGroup.
     if waiting:
         reporter.write("records", records=waiting, total=total)
     if uncommitted and options.commit_interval_s:

@@ -47,7 +47,7 @@ def java_notice(run: Path) -> str | None:
 def salvage(past: PastRun, console: Console) -> None:
     """Collect the rows that the nodes of a killed driver's run left, and print their number.
 
-    Does nothing for a complete run, and for one whose rows are collected.
+    Does nothing for a complete run. Rows that are already collected are not collected again.
     """
     if past.incomplete:
         # A run reserves disk space for its results. A killed driver could not give it back.
@@ -70,9 +70,10 @@ def salvage(past: PastRun, console: Console) -> None:
 def sum_up(
     console: Console, run: Path, results: Results, *, max_rows: int | None = None
 ) -> RunSummary | None:
-    """Return the summary of a run without Spark; None if the run broke off or has too many rows.
+    """Return the summary of a run without Spark; None if there is none.
 
-    None also after a Ctrl-C. Prints the reason unless the run broke off.
+    There is none if the run broke off, after a Ctrl-C, and if the run has too many rows. The last
+    two print their reason.
     `max_rows`: a smaller limit than the default one, for callers that compute Spark's tables next
     anyway.
     """
@@ -180,7 +181,7 @@ def write_comparison(runs: Sequence[tuple[RunFacts, RunSummary]], output: Path) 
 
 
 def compare_side_by_side(runs: Sequence[tuple[RunFacts, RunSummary]]) -> Comparison:
-    """Compare runs with the same columns as the comparison page has."""
+    """Compare runs; each run has the column name that it has on the comparison page."""
     from pipeline.report.run_names import column_names  # noqa: PLC0415 - imports Altair
 
     facts = [run for run, _ in runs]

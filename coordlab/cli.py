@@ -95,6 +95,7 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write SUMMARIES as click would write the commands' own; imports no command."""
         width = formatter.width - _MARGINS - max(map(len, COMMANDS))
+        # A stand-in for each command: click shortens its help text as it would the command's.
         with formatter.section("Commands"):
             formatter.write_dl(
                 [

@@ -53,8 +53,8 @@ class Suite:
     """The test cases of one run, or of one search.
 
     A search (`coordlab explore`) plays experiments that it draws from a file, the space. `name` is
-    the name of the experiment or of the space. `started_at` and `host` are known if the run wrote a
-    manifest, so not for one that failed before.
+    the name of the experiment or of the space. `started_at` is None and `host` is "" for a run that
+    failed before it wrote a manifest.
     """
 
     name: str
@@ -84,7 +84,10 @@ def begin_junit(path: Path) -> None:
 
 
 def write_junit(path: Path, document: bytes) -> None:
-    """Write a document in one step. Raises: JunitNotWritable."""
+    """Write a document in one step, so that CI reads all of it or nothing.
+
+    Raises: JunitNotWritable.
+    """
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_bytes(document)

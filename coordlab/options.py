@@ -170,6 +170,7 @@ def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
         directories = seed_directories(path)
         if directories:
             return tuple(open_run(directory) for directory in directories)
+    # A user may write a run's name, or its path.
     known = [*map(str, run_names(root)), *(str(root / run) for run in run_names(root))]
     near = near_miss(str(name), known)
     raise NotARun(

@@ -125,7 +125,7 @@ class _WatchedFile(io.FileIO):
         except OSError as error:
             self._output.lose(self.fileno(), error)
             return size
-        return size if written is None else written
+        return size if written is None else written  # None: a non-blocking pipe is full
 
 
 def _is_open(number: int) -> bool:

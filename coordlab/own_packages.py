@@ -18,9 +18,8 @@ OWN_PACKAGES = (
     "pipeline",
     "coordlab",
 )
-_EXIT_BAD_ARGUMENTS = (
-    254  # results_schema.results has it too, but must not be imported before the check
-)
+# A copy of the one in results_schema.results, which must not be imported before the check.
+_EXIT_BAD_ARGUMENTS = 254
 
 
 def package_root() -> Path:

@@ -22,6 +22,7 @@ MAX_SEEDS = 10_000
 _SEEDS = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
 """A seed, or `first..last`; 18 digits fit into 64 bits."""
 _SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
+"""Seconds to the microsecond, in both forms that the output has: `12.5s` and `12.5 s`."""
 
 
 class DurationParam(click.ParamType[int]):

@@ -7,7 +7,7 @@ written without them, because runs that failed or were killed need a report most
 - Manifest: the file of a run that says what it is. `manifest.config` is the whole experiment as
   plain data.
 - Journal: the file with an entry for each fault of the plan, with its times and nodes.
-- Losses: sentences on missing parts of the trace, and here on damaged files.
+- Losses: sentences on missing parts of the trace, here also on damaged files.
 - Promise: the sentence that a check verifies.
 """
 

@@ -67,6 +67,7 @@ def _without_unused_designs(config: Mapping[str, Any]) -> dict[str, Any]:
         for name, group in groups.items()
     }
     if not on_zookeeper:
+        # All groups have a coordinator, as by default: `coordination` says nothing new.
         used["groups"] = {
             name: _drop(group, "coordination") for name, group in used["groups"].items()
         }
@@ -107,7 +108,7 @@ def _settings(
                 below.append((value, inner, path))
         elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
             below += [(item, inner, f"{path}[{index}]") for index, item in enumerate(value)]
-        elif not (inner is not None and value in ((), [], None)):  # an empty list of sections
+        elif inner is None or value not in ((), [], None):  # not an empty list of sections
             yield SettingFact(
                 section=_section(section, name),
                 name=name,

@@ -44,15 +44,16 @@ Later faults do not matter, because the shrinker removes them in its first step.
 TRIES = 3
 """Largest number of schedules that are shrunk."""
 FAULTS_MAX = 3
-"""Number of faults of a shrunk schedule that is few enough to shrink no other one."""
+"""A shrunk schedule with at most this many faults is small enough: no other one is shrunk."""
 SHRINK_CPU_S = 28.0
 """CPU seconds after which the shrinking of one schedule ends."""
 TOLD_AT_ONCE = frozenset({Fencing.name, Generations.name, NeedlessRebalance.name})
 """Checks that report a violation when it happens. *Ownership*, for example, reports later."""
 NO_LATER_US = 6_000_000
-"""With such a check, time after the whole plan's finding at which a smaller plan's run ends."""
+"""With a check of TOLD_AT_ONCE: a run of a smaller plan ends this long after the time at which the
+whole plan had its finding."""
 ROBUSTNESS_CPU_S = 45.0
-"""CPU seconds, from the begin of the shrinking on, after which no other network seed is tried."""
+"""CPU seconds from the beginning of the shrinking, after which no other network seed is tried."""
 OTHER_SEEDS = 100
 """Network seeds with which the shrunk schedule is played, for its robustness."""
 

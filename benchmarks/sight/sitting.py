@@ -32,8 +32,8 @@ from chaos.results.replay_stamp import python_version
 JOURNALS = ROOT / ".soak" / "sight"
 SEEDS = 500
 SPACES = ("standard", "zookeeper")
-"""Every tenth seed is one of the second space, without which no run has a consumer of the first
-kind: it uses ZooKeeper (`player.space_of`)."""
+"""Spaces of the seeds. Every tenth seed is drawn from the second one (`player.space_of`), the only
+one in which consumers use ZooKeeper."""
 _MACHINERY = ("rewriting.py", "probes.py", "player.py")
 
 
@@ -168,6 +168,7 @@ def sit(
         left = range(head.seeds_before + len(done), seeds)
         if not left:
             return True
+        # Mutants to play: those in the tree, without the settled ones of journal and record.
         absent = {mutant.id for mutant in tree.gone} | tree.not_switchable.keys()
         alive = {number for number, mutant in enumerate(mutants) if mutant.id not in absent}
         alive -= settled(done)

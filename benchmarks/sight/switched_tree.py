@@ -28,8 +28,8 @@ class SwitchedTree:
     """The copy.
 
     Shape: a mutant's number in the copy is its index in `mutants`. `gone` are mutants without a
-    place in the present code. `not_switchable` maps the ids of mutants that cannot become a choice
-    to the reason.
+    place in the present code. `not_switchable` maps the id of each mutant that cannot become a
+    switch to the reason.
     """
 
     folder: Path
@@ -52,7 +52,7 @@ def build_tree(folder: Path, mutants: Sequence[SampledMutant]) -> SwitchedTree:
         placed = []
         for found_mutant in in_file:
             change = (numbers[found_mutant.mutant.id], found_mutant.source)
-            # Each mutant is tried alone, so that one that cannot be placed does not end the others.
+            # Each mutant is tried alone: otherwise one that cannot be placed would fail the file.
             try:
                 compile(switched_source(source, [change]), path, "exec", dont_inherit=True)
             except (NotSwitchable, SyntaxError) as error:

@@ -55,6 +55,7 @@ _NO_MORE = "(no more)"
 _Claim = tuple[int, str, str]
 """The time, the check and the summary of a finding."""
 _ROWS = click.IntRange(min=0, max=10_000)
+"""Type of --before and --after."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +249,7 @@ def _played(
         plan=plan,
     )
     if played.result is PlayResult.INTERRUPTED:
+        # `play` returns after a Ctrl-C; raised again, it ends the command too.
         raise KeyboardInterrupt
     claims = (
         (finding.time_us, finding.signature.check, finding.summary) for finding in played.findings

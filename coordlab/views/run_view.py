@@ -86,6 +86,7 @@ class RunLines:
                 continue
             self._yielded_fates[fault.fault_id] = new_fate
             at_us = fault.fired_at_us if fault.healed_at_us is None else fault.healed_at_us
+            # The first line on a fault names the nodes that it hit; the line on its end does not.
             injected = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
             hit = f"hit {fault.hit}; " if injected else ""
             change = f"{fault.fault} {fault.target}: {hit}{new_fate}"

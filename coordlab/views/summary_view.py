@@ -2,7 +2,8 @@
 
 A chain is a series of phases after a fault: the broker chain leads to the new coordinator, the
 client chain to the members' next commits. A gap is a time in which a member, partition or group had
-no service.
+no service. Felt figures are those that users of a group notice, such as the time in which records
+waited. A deploy replaces the members of a group one after another.
 """
 
 from collections import Counter

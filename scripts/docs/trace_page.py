@@ -55,8 +55,8 @@ def _columns_text(schema: KindSchema) -> str:
     cells = []
     for name, meaning in schema.columns.items():
         if name == "cause":
-            # Names of enums, which have sections below; then the meaning, for causes that are in
-            # no enum, may be "".
+            # First the names of enums, which have sections below. Then the meaning, which describes
+            # causes outside of these enums; it may be "".
             words = [causes.__name__ for causes in schema.causes]
             if meaning:
                 words.append(meaning)

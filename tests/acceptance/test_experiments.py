@@ -137,6 +137,7 @@ def test_rolling_restart_moves_each_brokers_leaderships_once_without_a_rebalance
         assert all(row.peer not in {"", entry.node} for row in moved)
         counts = Counter(row.partition for row in moved)
         assert set(counts.values()) == {1}
+
     last = failover("rolling_restart", fault=2)
     assert last.decided_us is not None
     assert last.decided_us < SECOND_US
@@ -181,6 +182,8 @@ def test_members_wait_for_a_paused_coordinator_although_another_is_ready() -> No
     assert len(pause.notices_us) == 12
     assert all(20 * SECOND_US <= notice <= 21 * SECOND_US for notice in pause.notices_us)
     assert pause.rebalances == 0
+
+    # Each member learns it from the resumed broker itself, which wrote no row during the pause.
     after = [
         row
         for row in run.rows
@@ -236,12 +239,14 @@ def test_commits_at_a_cut_coordinator_time_out_after_five_seconds() -> None:
     split = failover("split_network")
     assert len(split.notices_us) == 12
     assert all(5 * SECOND_US <= notice <= 5.3 * SECOND_US for notice in split.notices_us)
+
     shrunk = [
         row
         for row in rows_of(run, TraceKind.ISR_CHANGED)
         if row.partition == OFFSETS and row.leader_epoch == 0 and row.time_us < healed_us
     ]
     assert shrunk == []
+
     failed = [
         row
         for row in rows_of(run, TraceKind.APPEND_COMPLETED)
@@ -255,6 +260,7 @@ def test_commits_at_a_cut_coordinator_time_out_after_five_seconds() -> None:
     assert failed
     for row in failed:
         assert row.time_us - starts[row.correlation_id] == pytest.approx(5 * SECOND_US, rel=0.01)
+
     heartbeats = [
         row
         for row in run.rows
@@ -332,6 +338,8 @@ def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() ->
     cut_us, healed_us = fault_times(run)
     old = {f"consumer-{GROUP}-{index}" for index in range(6)}
     new = {f"consumer-{GROUP}-{index}" for index in (6, 7)}
+    # From the time at which the old members' sessions have ended at the new coordinator: 9 s until
+    # it is active, and 45 s.
     both = [
         row
         for row in rows_of(run, TraceKind.RECORDS_CONSUMED)
@@ -343,6 +351,7 @@ def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() ->
     assert {row.partition for row in both if row.node in old} == (
         all_partitions - led_by_the_cut_broker
     )
+
     milestones = milestones_of(run.rows, run.experiment, GROUP)
     taken_us = milestones["first generation in epoch +1"]
     active_us = milestones["epoch +1 active"]
@@ -351,6 +360,7 @@ def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() ->
     lost_us = milestones["members lose their partitions"]
     # The cut lasts 80 s; the old owners learn of its end with a heartbeat, within 3 s.
     assert 80 * SECOND_US < lost_us <= 83.6 * SECOND_US
+
     last = next(r for r in reversed(run.rows) if r.kind == TraceKind.GENERATION_STARTED)
     assert last.generation == 3
     assert len(detail_of(last)["members"]) == 6 + 2  # type: ignore[arg-type]

@@ -106,7 +106,7 @@ class Loaded:
         return completed - started
 
     def during_load(self) -> list[TraceRow]:
-        """Return the rows of all nodes between the begin and the end of the successor's load."""
+        """Return the rows of all nodes from the beginning to the end of the successor's load."""
         return [
             row
             for row in self.rows

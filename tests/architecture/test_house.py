@@ -38,7 +38,7 @@ def test_no_module_reads_back_the_sentence_of_a_cause(house: House) -> None:
 
 
 def test_path_of_a_crash_is_what_the_code_calls(house: House) -> None:
-    """Each function of the list calls the next function of the list."""
+    """Each function of the list calls the next one, directly or as a method of a Ray actor."""
     for caller, called in pairwise(house.crash_path):
         name = called.rpartition(".")[2]
         calls = {
@@ -46,6 +46,7 @@ def test_path_of_a_crash_is_what_the_code_calls(house: House) -> None:
             for node in ast.walk(_function(caller))
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         }
+        # In `actor.method.remote(...)`, the attribute of an attribute: `method`.
         remote = {
             node.value.attr
             for node in ast.walk(_function(caller))

@@ -1,4 +1,8 @@
-"""Every rule of the consumer on ZooKeeper is quoted by a test, or has a reason."""
+"""Every rule of the consumer on ZooKeeper is quoted by a test, or has a reason.
+
+The rules, ZK-01 and so on, are those of docs/kafka/ZOOKEEPER_CONSUMER.md. The reasons say why the
+project deviates from a rule, or why a rule needs no test.
+"""
 
 import re
 
@@ -22,10 +26,12 @@ def test_every_id_of_the_document_is_a_separate_rule() -> None:
 
 
 def test_no_test_names_a_rule_that_does_not_exist() -> None:
+    """A mistyped id would silently count for nothing."""
     assert set(named()) <= set(read_rules())
 
 
 def test_every_rule_is_quoted_by_a_test_or_has_a_reason() -> None:
+    """A new rule must be tested."""
     missing = [rule for rule, status in statuses().items() if status == "missing"]
     assert missing == []
 
@@ -41,6 +47,7 @@ def test_reason_is_given_once_and_for_a_rule_that_exists() -> None:
 
 
 def test_quotation_is_five_consecutive_words_of_the_rule() -> None:
+    """Four words are too few; signs of emphasis do not count."""
     rule = Rule(id="ZK-1", section="", text="A **read** is answered by the server, at once.")
 
     assert quotes("The claim: a read is answered by it (ZK-1)", rule)
@@ -49,6 +56,7 @@ def test_quotation_is_five_consecutive_words_of_the_rule() -> None:
 
 
 def test_summary_is_the_first_sentence_or_the_cells_of_a_row() -> None:
+    """The page shortens each rule to its summary."""
     sentence = Rule(id="ZK-1", section="", text="A tree. All writes: one order.")
     row = Rule(id="ZK-2", section="", text="| cause | what is seen | an instant |")
 

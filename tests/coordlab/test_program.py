@@ -24,6 +24,7 @@ def called(
 def test_module_is_called_by_the_interpreter_that_was_typed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """`python` alone may be another interpreter, which does not have the packages."""
     typed = [".venv/bin/python", "-m", "coordlab", "run", "x"]
     assert called(monkeypatch, typed, script="/x/coordlab/__main__.py") == (
         ".venv/bin/python -m coordlab"
@@ -42,16 +43,19 @@ def test_module_is_called_by_the_interpreter_that_was_typed(
 def test_script_is_called_by_its_name_if_the_path_has_it(
     monkeypatch: pytest.MonkeyPatch, on_path: str | None, expected: str
 ) -> None:
+    """On the PATH may be the script of another installation (/w), or none."""
     typed = ["/v/bin/python", "/v/bin/coordlab", "run"]
     assert called(monkeypatch, typed, script="/v/bin/coordlab", on_path=on_path) == expected
 
 
 def test_other_callers_get_the_name_in_the_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test calls the commands in its own process; other programs are printed unchanged."""
     assert called(monkeypatch, ["pytest"], script="/v/bin/pytest") == PROGRAM
     assert to_paste("ls") == "ls"
 
 
 def test_help_shows_the_call_that_was_typed() -> None:
+    """The examples of a help text can be pasted."""
     words = [sys.executable, "-m", "coordlab"]
     helped = subprocess.run(
         [*words, "list", "--help"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -104,6 +104,9 @@ def test_facts_of_a_violated_run_have_its_finding_with_the_broken_promise(tmp_pa
     assert describe_event(found) == "commit stored: group readers"
 
 
+CUT = {"at": "5s", "fault": "cut", "from": "broker(0)", "to": "controller", "duration": "5s"}
+
+
 def test_facts_of_a_fault_of_links_name_both_ends_and_their_nodes(tmp_path: Path) -> None:
     """The report draws both ends of a link; a fault that missed has no time of injection."""
     plan = plan_of(experiment(faults=[CUT, CUT]))
@@ -130,9 +133,6 @@ def test_facts_of_a_fault_of_links_name_both_ends_and_their_nodes(tmp_path: Path
         None,
         "nobody is there",
     )
-
-
-CUT = {"at": "5s", "fault": "cut", "from": "broker(0)", "to": "controller", "duration": "5s"}
 
 
 def test_facts_of_a_killed_run_come_from_manifest_and_journal(tmp_path: Path) -> None:
@@ -178,6 +178,7 @@ def test_damaged_journal_and_results_are_reported_and_leave_the_other_facts(tmp_
     facts = facts_of(open_run(run.path))
 
     assert [(fault.fault_id, fault.outcome) for fault in facts.faults] == [("crash-0", "planned")]
+    # Each loss is a sentence that begins with the path of the damaged file.
     assert [loss.split("/")[-1].split(" ")[0] for loss in facts.losses] == [
         "results.json",
         "journal.json",
@@ -273,6 +274,9 @@ def test_settings_of_late_members_are_those_that_differ_from_their_group() -> No
     ]
 
 
+KAFKAS = (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig)
+
+
 def test_settings_of_the_lab_are_separate_from_kafkas() -> None:
     """A latency of the virtual network would look like one of Kafka's settings."""
     sections: dict[str, set[str]] = {}
@@ -280,14 +284,16 @@ def test_settings_of_the_lab_are_separate_from_kafkas() -> None:
         sections.setdefault(setting.section, set()).add(setting.name)
 
     lab = {section: names for section, names in sections.items() if section.split(".")[0] == LAB}
-    assert set(lab) == {"lab", "lab.cluster.links", "lab.cluster.storage", "lab.run"} | {
-        "lab.groups.readers"
+    assert set(lab) == {
+        "lab",
+        "lab.cluster.links",
+        "lab.cluster.storage",
+        "lab.run",
+        "lab.groups.readers",
     }
     assert (lab["lab"], lab["lab.groups.readers"]) == ({"checks"}, {"isolate"})
     # Sections with names of Kafka's settings alone are those whose name ends in KAFKA, ".config".
-    kafkas = {
-        *(field.encode_name for struct in KAFKAS for field in msgspec.structs.fields(struct)),
-    }
+    kafkas = {field.encode_name for struct in KAFKAS for field in msgspec.structs.fields(struct)}
     for section, names in sections.items():
         assert (names <= kafkas) == section.endswith(KAFKA), section
 
@@ -307,9 +313,6 @@ def test_settings_of_zookeeper_are_listed_only_for_groups_on_it() -> None:
     assert "groups.readers.zookeeper" not in sections
     without = {setting.section for setting in settings_of(config_of(experiment()))}
     assert not any("zookeeper" in section for section in without)
-
-
-KAFKAS = (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig)
 
 
 @pytest.mark.parametrize(

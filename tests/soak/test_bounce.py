@@ -22,6 +22,7 @@ SEEDS = 200
 MEASURED_MS = {"leave": (1817, 2517, 3093), "join": (2064, 2794, 3230)}
 """Median, 90th percentile and largest. MEASURED_BOUNCE bounce, the column of eager range."""
 CALLBACKS = 138
+"""Partitions that the callbacks of all members get in a run, assigned as well as revoked."""
 
 
 def bounce(seed: int) -> RollingBounce:
@@ -42,11 +43,17 @@ def test_measured_times_agree_with_the_predicted_ones() -> None:
     leaves = [change for run in runs for change in run.leaves]
     joins = [change for run in runs for change in run.joins]
     say(f"**rolling_bounce**: {len(runs)} of {len(runs)} passed")
-    _tell("leave: settled", [change.settled_us for change in leaves])
-    _tell("join: settled", [change.settled_us for change in joins])
-    _tell("partition time without an owner, per leave", [each.unowned_us for each in leaves])
-    _tell("partition time without an owner, per join", [each.unowned_us for each in joins])
-    _tell("longest pause between commits", [pause for run in runs for pause in run.pauses_us])
+    _say_percentiles("leave: settled", [change.settled_us for change in leaves])
+    _say_percentiles("join: settled", [change.settled_us for change in joins])
+    _say_percentiles(
+        "partition time without an owner, per leave", [each.unowned_us for each in leaves]
+    )
+    _say_percentiles(
+        "partition time without an owner, per join", [each.unowned_us for each in joins]
+    )
+    _say_percentiles(
+        "longest pause between commits", [pause for run in runs for pause in run.pauses_us]
+    )
     say(f"callbacks: {CALLBACKS} assigned and {CALLBACKS} revoked in each run")
 
     assert {run.assigned for run in runs} == {CALLBACKS}
@@ -58,13 +65,15 @@ def test_measured_times_agree_with_the_predicted_ones() -> None:
 
 
 def _check_measured(what: str, changes: list[Change]) -> None:
+    """Check that the measured median and largest value lie where the module docstring says."""
     ascending = sorted(change.settled_us for change in changes)
     median_ms, _, largest_ms = MEASURED_MS[what]
     assert percentile(ascending, 25) <= median_ms * 1_000 <= percentile(ascending, 75)
     assert percentile(ascending, 1) <= largest_ms * 1_000 <= percentile(ascending, 99)
 
 
-def _tell(what: str, values_us: list[int]) -> None:
+def _say_percentiles(what: str, values_us: list[int]) -> None:
+    """Print the percentiles of a figure in the record of the soak."""
     ascending = sorted(values_us)
     shares = " / ".join(f"{percentile(ascending, p) / 1_000:.0f}" for p in (1, 25, 50, 75, 90, 99))
     say(f"{what}, ms: p1 / p25 / p50 / p75 / p90 / p99 {shares}, max {ascending[-1] / 1_000:.0f}")

@@ -34,6 +34,7 @@ def java_program() -> None:
 def test_clients_lose_no_record_and_store_none_twice(
     family: str, runtime: str, tmp_path: Path
 ) -> None:
+    """As in tests/acceptance/test_real_clients.py, with Java's client and on Ray as well."""
     command_line = CommandLine(tmp_path)
     began_s = time.monotonic()
     with command_line.started("up", "--runtime", runtime, *CLUSTER) as cluster:

@@ -167,7 +167,7 @@ def test_measured_joins_agree_with_the_predicted_ones(members: int) -> None:
         load_or_compute("zookeeper", f"join-{members}-{seed}", Change, partial(join, members, seed))
         for seed in range(SEEDS)
     ]
-    _tell(f"one of {members} joins", costs)
+    _say_costs(f"one of {members} joins", costs)
     _compare(costs, JOIN[members], [cost.stable_us for cost in costs])
 
 
@@ -178,7 +178,7 @@ def test_measured_deaths_agree_with_the_predicted_ones(members: int) -> None:
         load_or_compute("zookeeper", f"kill-{members}-{seed}", Change, partial(kill, members, seed))
         for seed in range(SEEDS)
     ]
-    _tell(f"one of {members} is killed", costs)
+    _say_costs(f"one of {members} is killed", costs)
     sessions = [cost.session_us for cost in costs]
     say(f"session ended after, s: {_range([each / 1e6 for each in sessions])}")
     assert all(4 * SECOND <= each <= 8 * SECOND for each in sessions)
@@ -199,7 +199,7 @@ def _compare(costs: Sequence[Change], measured: Measured, timeouts_us: Sequence[
         assert abs(median_us - measured.timeout_us) <= TENTH * measured.timeout_us
 
 
-def _tell(what: str, costs: Sequence[Change]) -> None:
+def _say_costs(what: str, costs: Sequence[Change]) -> None:
     """Print the range of each cost in the record of the soak."""
     say(f"**{what}**: {len(costs)} seeds")
     say(f"until stable, s: {_range([cost.stable_us / 1e6 for cost in costs])}")

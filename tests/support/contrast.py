@@ -76,8 +76,7 @@ def _ratio(text: str, behind: Sequence[str]) -> float:
 
     The text's own colour may be translucent, too.
     """
-    background: Colour = (255, 255, 255, 1)
-    # A page without a background of its own is white.
+    background: Colour = (255, 255, 255, 1)  # of a page that sets no background of its own
     for layer in reversed(behind):
         background = _over(_parsed(layer), background)
     lighter, darker = sorted(

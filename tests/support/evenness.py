@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 TERMS = 100
+"""Terms of Kolmogorov's infinite series that are added up."""
 
 
 def p_of_uniform(values: Sequence[float], low: float, high: float) -> float:

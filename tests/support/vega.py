@@ -18,6 +18,7 @@ def compiled_without_warnings(chart: Chart) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         vega = compiled(chart)
+    # Vega-Lite itself gives the names that begin with `data_` or `source_`.
     named = {each["name"] for each in vega["data"] if not each["name"].startswith("data_")}
     given = set(chart.data)
     missing = {name for name in named if name not in given and not name.startswith("source_")}
@@ -34,7 +35,7 @@ def compiled_without_warnings(chart: Chart) -> dict[str, Any]:
 
 
 def rows(chart: Chart, name: str) -> list[Datum]:
-    """Return the data `name` of a chart, in the order of time."""
+    """Return the data `name` of a chart, in the order of time (`a`, the beginning of a mark)."""
     return sorted((dict(each) for each in chart.data[name]), key=lambda each: each.get("a") or 0)
 
 

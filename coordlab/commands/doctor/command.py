@@ -129,8 +129,8 @@ def check_memory(machine: ThisMachine) -> HealthCheck:
     available, granted = machine.memory_available(), machine.memory_granted()
     ok = available is None or available >= MIN_MEMORY_BYTES
     found = "not known" if available is None else f"{_gib(available)} available"
-    # `granted`: the rest of the control group. `available` is at most that, or the machine's rest:
-    # if both are equal, it is the control group that limits.
+    # `granted` is what the control group has left. `available` is the smaller of that and what the
+    # machine has left. So if both are equal, the control group is the limit.
     limited = granted is not None and available is not None and granted <= available
     if limited:
         found += ", the rest of this process's control group"
@@ -192,6 +192,7 @@ def check_open_files(machine: ThisMachine) -> HealthCheck:
     reachable = min(hard, ENOUGH_OPEN_FILES)
     advice = f"`ulimit -n {reachable}`"
     if reachable < MIN_OPEN_FILES:
+        # `ulimit` cannot raise the soft limit above the hard one, which is too low itself.
         advice = (
             f"raise the hard limit to {ENOUGH_OPEN_FILES}: `nofile` in /etc/security/limits.conf, "
             f"or `--ulimit nofile={ENOUGH_OPEN_FILES}` of the container"
@@ -268,7 +269,7 @@ def check_ray_token(machine: ThisMachine) -> HealthCheck:
 
 def check_compiled(machine: ThisMachine) -> HealthCheck:
     """Check whether the hot modules are compiled (by `make fast`). The check never fails."""
-    del machine
+    del machine  # unused; all checks have one signature
     state = compiled_state()
     advice = {
         CompiledState.NOT_BUILT: "`make fast` in a checkout compiles the hot modules",

@@ -23,8 +23,13 @@ _JAVA_COMMANDS = {
     "macos": "`brew install openjdk@17`",
 }
 _FAMILIES = {
-    **{"debian": "debian", "ubuntu": "debian", "arch": "arch", "alpine": "alpine"},
-    **{"fedora": "fedora", "rhel": "fedora", "centos": "fedora"},
+    "debian": "debian",
+    "ubuntu": "debian",
+    "fedora": "fedora",
+    "rhel": "fedora",
+    "centos": "fedora",
+    "arch": "arch",
+    "alpine": "alpine",
 }
 """Key of _JAVA_COMMANDS for each distribution, by its ID in os-release."""
 
@@ -152,6 +157,7 @@ class ThisMachine:
         """Yield the folders of this process's control group (version 2) and of all groups above."""
         with suppress(OSError, UnicodeDecodeError):
             for line in (self.proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
+                # "0::" begins the line of version 2; the path of the group follows.
                 if line.startswith("0::/"):
                     below = Path(line.removeprefix("0::/"))
                     yield from (self.cgroup / part for part in (below, *below.parents))
@@ -165,6 +171,7 @@ class ThisMachine:
         found = []
         for entry in entries:
             with suppress(OSError, UnicodeDecodeError):  # the process ended, or is another user's
+                # Each Ray has one process of this name, on its head node.
                 if (entry / "comm").read_text(encoding="utf-8").strip() == "gcs_server":
                     words = (entry / "cmdline").read_text(encoding="utf-8").split("\0")
                     found.append(_ray_text(entry.name, words))

@@ -2,7 +2,7 @@
 
 - Finding: all runs whose violations have the same evidence; one of them is its example.
 - Unknown: a run that proved nothing. Broken, lost: failures of coordlab itself.
-- Excuse: a permitted exception, for which a check did not report what it saw in a run.
+- Excuse: a permitted exception; a check that sees one in a run does not report it as a finding.
 - Recheck: a seed played a second time, whose digest (a hash of its trace) must be the same.
 - Mark: a named rare situation that runs may reach. A pair: two marks reached in one run.
 - Mutated plan: a changed copy of a plan (its parent) that reached something rare. The lineage of a

@@ -249,7 +249,7 @@ class ReplayedCluster(AskedCluster):
 
     def __init__(self, schedule: Schedule, at_us: int, *, force: bool) -> None:
         """Take a schedule. Raises: click.UsageError if other code wrote it, unless `force`."""
-        schedule.changes_since_stamp("ask", force=force)  # raises; its result is not needed
+        schedule.changes_since_stamp("ask", force=force)  # only for its UsageError
         self._schedule = schedule
         self._at_us = at_us
 

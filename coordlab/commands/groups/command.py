@@ -71,6 +71,7 @@ EXIT_CODES = (
     "Exit codes: 0 done, 1 the cluster answered with an error or not at all, 130 interrupted, "
     "254 bad arguments or no such cluster, 255 internal error."
 )
+# A name, then perhaps `:` and partitions. Nine digits at most: a partition has 32 bits.
 _TOPIC = re.compile(r"([^:]+)(?::([0-9]{1,9}(?:,[0-9]{1,9})*))?")
 
 
@@ -173,6 +174,7 @@ def asks_a_cluster(command: Callable[..., int]) -> Callable[..., int]:
             return EXIT_REFUSED
 
     decorated = as_one(Where, "where")(print_failure)
+    # The option that is added last comes first in the help, therefore reversed.
     for option in reversed(_WHERE):
         decorated = option(decorated)
     return decorated
@@ -297,7 +299,7 @@ def describe_command(
         if all_groups:
             listed = await list_groups(admin)
             names, failures = [group.group for group in listed.groups], listed.failures
-        with_offsets = not (members or state)
+        with_offsets = not (members or state)  # `offsets` is also the default
         return await describe_groups(admin, names, with_offsets=with_offsets), failures
 
     asked = where.ask(question, follows=why)

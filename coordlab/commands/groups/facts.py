@@ -130,7 +130,7 @@ class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
 class OffsetReset(msgspec.Struct, frozen=True, kw_only=True):
     """Outcome of resetting the offsets of one group.
 
-    - `executed`: False: `offsets` is only a plan; True: the offsets were sent to be committed.
+    - `executed`: True if the offsets were sent to be committed; else `offsets` is only a plan.
     - `error`: why the offsets of the whole group could not be reset; rows have their own errors.
     - `held_by`: the group's members, which prevent the reset.
     """

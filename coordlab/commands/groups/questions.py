@@ -170,11 +170,14 @@ async def reset_group_offsets(
             state=described.state,
             held_by=tuple(map(_member, described.members)),
         )
+
     (committed,) = (await admin.list_consumer_group_offsets((group,))).values()
     if isinstance(committed, ClientError):
         return OffsetReset(
             group=group, executed=False, error=_error_text(committed), state=described.state
         )
+
+    # `problems`: why a partition gets no new offset.
     if topics is None:
         partitions, problems = tuple(sorted(committed)), dict[TopicPartition, str]()
     else:
@@ -186,6 +189,7 @@ async def reset_group_offsets(
     except CannotShift as error:
         problems |= dict.fromkeys(error.partitions, "nothing is committed to shift from")
         planned = ()
+
     errors: Mapping[TopicPartition, ErrorCode] = {}
     executes = execute and bool(planned) and not problems
     if executes:
@@ -197,6 +201,7 @@ async def reset_group_offsets(
             return OffsetReset(
                 group=group, executed=False, error=_error_text(refused), state=described.state
             )
+
     return OffsetReset(
         group=group,
         executed=executes,

@@ -1,7 +1,7 @@
 """Rebalances as lines of a terminal: time, coordinator, reason, changed members, length.
 
 A rebalance takes a group from one generation to the next. Its length is the sum of its join phase
-and its sync phase; a length is None while its end is not known, or if another rebalance came first.
+and its sync phase. It is None if the rebalance has not ended yet, or was cut short by another one.
 A RebalanceLog has the rebalances in the rows of a trace so far.
 """
 

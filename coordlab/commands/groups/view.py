@@ -100,10 +100,10 @@ def print_offsets(console: Console, group: GroupFacts) -> None:
 
 def print_members(console: Console, group: GroupFacts, *, verbose: bool) -> None:
     """Print the members of a group; with `verbose`, also the partitions of each."""
-    is_static = any(member.group_instance_id for member in group.members)
+    any_static = any(member.group_instance_id for member in group.members)
     headings = (
         *("GROUP", "CONSUMER-ID"),
-        *(("GROUP-INSTANCE-ID",) if is_static else ()),
+        *(("GROUP-INSTANCE-ID",) if any_static else ()),
         *("HOST", "CLIENT-ID", "#PARTITIONS"),
         *(("ASSIGNMENT",) if verbose else ()),
     )
@@ -111,7 +111,7 @@ def print_members(console: Console, group: GroupFacts, *, verbose: bool) -> None
     rows = [
         (
             *(group.group, member.member_id),
-            *((member.group_instance_id or NOTHING,) if is_static else ()),
+            *((member.group_instance_id or NOTHING,) if any_static else ()),
             *(member.host, member.client_id, str(len(member.assigned))),
             *((_assignment(member.assigned),) if verbose else ()),
         )

@@ -145,6 +145,7 @@ def replay_command(options: ReplayOptions) -> int:
         raise click.UsageError("--json prints one document; not with --until, --break-at, --report")
     if options.break_at_us is not None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("--break-at opens a debugger, which needs a terminal")
+
     schedule = named_schedule(options.schedule, options.space)
     changed = schedule.changes_since_stamp("play", force=options.force) + _edits(schedule)
     directory = create_run_directory(
@@ -251,10 +252,12 @@ def _play_and_inspect(
         print_lines(console, [ended], style="bold yellow")
     elif schedule.stamp is not None and schedule.stamp.trail:
         _print_compared_so_far(console, schedule.stamp, recording)
+    # --until, and a user who quits the debugger, end the run as Ctrl-C does.
     if results.outcome is not RunOutcome.INTERRUPTED:
         summary = sum_up(console, directory.path, results)
         print_summary(console, directory.manifest, results, summary)
     _conclude(options, directory, console)
+    # --until that reached its time has done what was asked, although it interrupted the run.
     return EXIT_PASS if recording.reached and options.break_at_us is None else results.exit_code
 
 

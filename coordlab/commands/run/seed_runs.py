@@ -48,8 +48,8 @@ _STATE_BY_VERDICT = {
     Verdict.UNKNOWN: SeedState.UNKNOWN,
 }
 _CHOOSING_MEASURES = ("detect", "commit gap", "processing gap")
-"""Measures by which `SeedRuns.chosen` finds the median run: the first measure counts that any run
-has."""
+"""Measures by which `SeedRuns.chosen` finds the median run. It takes the first one that at least
+one run has."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,11 +82,13 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
         digits=len(str(max(options.seeds))),
     )
     seed_runs = _play_all(job, options, console)
+
     if options.junit is not None:
         write_junit(options.junit, seed_runs.junit())
     if options.json:
         print_document(console, seed_runs.document(), indented=True)
         return seed_runs.exit_code
+
     print_seed_runs(console, seed_runs)
     summaries = {run.seed: run.summary for run in seed_runs.finished if run.summary is not None}
     # A large trace has no summary yet: its figures come with Spark's tables.
@@ -96,6 +98,7 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
     print_notes(console, notes_of(playable.experiment))
     pattern = folder / seeds_pattern(group)
     print_path(console, "run directories", pattern)
+
     analysed = _analyze(options, seed_runs, pattern, console)
     # Without Spark's tables, print the figures of those runs that have a summary.
     if not complete and (analysed or summaries):

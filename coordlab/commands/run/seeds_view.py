@@ -28,6 +28,7 @@ from results_schema.results import CheckOutcome
 _MAX_LISTED = 20
 """Limit of the seeds with the same outcome that have lines of their own."""
 _GAP = 2
+"""Blanks behind each column."""
 _NAME_WIDTH = 22
 """Least width of the names of figures beside their ranges; a longer name takes two lines."""
 _WHERE_WIDTH = 10
@@ -92,7 +93,7 @@ def _print_verdicts(console: Console, seed_runs: SeedRuns) -> None:
     """
     total = counted(len(seed_runs.runs), "seed")
     by_state = {state: seed_runs.of(state) for state in SeedState if seed_runs.of(state)}
-    worst = next(state for state in (*_EXPLAINED, *SeedState) if state in by_state)
+    worst = next(iter(by_state))  # SeedState begins with the worst outcome
     word = "PASS" if worst is SeedState.PASSED else worst.value.upper()
     numbers = ", ".join(f"{len(runs)} {state.value}" for state, runs in by_state.items())
     line = Text.assemble(
@@ -201,6 +202,7 @@ def _statistics(
 
 def _lines(rows: Sequence[ComparisonRow], statistics: Sequence[str], seeds: int) -> Iterator[_Line]:
     """Yield a line for each figure that has one of `statistics`."""
+    # The rows of one figure follow each other.
     for name, of_name in groupby(rows, key=lambda row: row.name):
         by_statistic: dict[str, Cell] = {
             row.statistic: row.cells[0] for row in of_name if row.cells[0] is not None

@@ -27,12 +27,14 @@ def two_columns() -> Table:
 
 
 def test_lines_of_a_table_have_no_trailing_blanks() -> None:
+    """Rich pads each cell to the width of its column; blanks at the end are a nuisance in files."""
     console, file = printed()
     print_table(console, two_columns())
     assert file.getvalue() == "name  much longer heading\na     1\nb\n"
 
 
 def test_table_keeps_its_styles() -> None:
+    """Removing blanks must not remove colours: `ESC [1m` begins bold text."""
     console, file = printed(colour=True)
     print_table(console, two_columns())
     assert "\x1b[1ma" in file.getvalue()
@@ -41,6 +43,7 @@ def test_table_keeps_its_styles() -> None:
 def test_path_is_printed_relative_to_this_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A path outside of this folder stays absolute."""
     monkeypatch.chdir(tmp_path)
     console, file = printed()
     print_path(console, "report", tmp_path / "runs" / "report.html")

@@ -108,7 +108,7 @@ def fault_summary(
         measures=tuple(
             (measure, Distribution(samples=1, missing=0, percentiles={50: value}, maximum=value))
             for measure in MEASURES
-            for value in [(values or {}).get(measure.name)]
+            for value in [(values or {}).get(measure.name)]  # only names the value
             if value is not None
         ),
         rebalances=rebalances,

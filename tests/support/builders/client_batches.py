@@ -38,6 +38,7 @@ def client_batch(
         compression=compression,
         codecs=CODECS,
     )
+    # Written in Kafka's format and read again, as a batch that a client sent.
     (batch,) = decode_batches(encode_batch(own, CODECS))
     return batch
 

@@ -16,6 +16,11 @@ MS = 1_000
 SECOND = 1_000_000
 LAG_MAX_US = 30 * SECOND
 """replica.lag.time.max.ms of every replica, in microseconds."""
+MESSAGE_MAX_BYTES = 1_048_588
+"""Kafka's default of message.max.bytes."""
+FETCH_MAX_BYTES = 1_048_576
+"""Kafka's default of replica.fetch.max.bytes."""
+NO_LIMIT = 2**62
 A, B, C = BrokerId(0), BrokerId(1), BrokerId(2)
 REPLICAS = (A, B, C)
 EVERYBODY = {A: BrokerEpoch(100), B: BrokerEpoch(101), C: BrokerEpoch(102)}
@@ -57,7 +62,7 @@ def log_of_epochs(*epochs: int) -> PartitionLog:
 def values(partition_log: PartitionLog, *, up_to: int | None = None) -> list[str]:
     """Return the values of a log's records, below the offset `up_to` (None: to the log's end)."""
     end = partition_log.log_end_offset if up_to is None else up_to
-    batches = partition_log.read(partition_log.log_start_offset, 2**62, up_to=end)
+    batches = partition_log.read(partition_log.log_start_offset, NO_LIMIT, up_to=end)
     return [
         (record.value or b"").decode()
         for read_batch in batches
@@ -76,7 +81,7 @@ def replica(
     *,
     min_insync_replicas: int = 2,
     min_insync_check: bool = True,
-    message_max_bytes: int = 1_048_588,
+    message_max_bytes: int = MESSAGE_MAX_BYTES,
 ) -> Partition:
     """Return a replica without a leader; brokers 0, 1 and 2 may join its ISR."""
     made = Partition(
@@ -105,7 +110,7 @@ def leader(
     now_us: int = 0,
     min_insync_replicas: int = 2,
     min_insync_check: bool = True,
-    message_max_bytes: int = 1_048_588,
+    message_max_bytes: int = MESSAGE_MAX_BYTES,
 ) -> Partition:
     """Return a replica that leads since `now_us`, by default with an empty log.
 
@@ -153,7 +158,7 @@ def fetch_request(
     *,
     leader_epoch: int = 1,
     last_fetched_epoch: int = -1,
-    partition_max_bytes: int = 1_048_576,
+    partition_max_bytes: int = FETCH_MAX_BYTES,
 ) -> FetchPartition:
     """Return a fetcher's request for one partition."""
     return FetchPartition(
@@ -202,7 +207,7 @@ def replicate(leading: Partition, following: Partition, *, now_us: int = 0) -> F
 
     Both logs and partitions are checked afterwards.
     """
-    request = following.fetch_position(1_048_576)
+    request = following.fetch_position(FETCH_MAX_BYTES)
     answer = leading.fetch(
         request,
         replica_id=following.broker_id,

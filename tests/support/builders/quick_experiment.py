@@ -34,8 +34,8 @@ def quick_experiment(**changes: object) -> Experiment:
 def failing_experiment() -> Experiment:
     """Return an experiment that breaks a promise under every seed.
 
-    A guard is off, and its coordinator is cut off. The fault behind the cut has no effect on the
-    violation.
+    A guard is off, and the coordinator is cut off from the other nodes. The pause of a member has
+    no effect on the violation.
     """
     guards = {"high_watermark_gate": False}
     return quick_experiment(

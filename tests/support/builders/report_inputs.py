@@ -57,7 +57,7 @@ def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the st
         "steady_at_us": 6 * SECOND_US,
         "ended_at_us": 60 * SECOND_US,
     }
-    results |= changes
+    results |= changes  # what is left of them
     facts: dict[str, Any] = {
         "manifest": Manifest(**manifest | of_manifest),
         "results": None if results["verdict"] is None else Results(**results),

@@ -202,7 +202,9 @@ def fault_summary(
     bound_us: the error between clocks, for measures between nodes.
     """
     fault = changes.get("fault", "crash-0")
-    found: dict[str, list[int | None]] = {name: list(said) for name, said in (values or {}).items()}
+    found: dict[str, list[int | None]] = {
+        name: list(given) for name, given in (values or {}).items()
+    }
     for measure in MEASURES:
         for row in (tables or {}).get(measure.table, ()):
             if row["fault"] == fault and measure.subject_kind in {None, row.get("subject_kind")}:

@@ -30,12 +30,13 @@ def check_only_abandoned_folders_are_removed(
     """Check that folders of other users, of live processes and of other machines are kept."""
     here = socket.gethostname()
     dead = f"{here} {pid_of_ended_process()}"
+    # An owner is a host and a pid.
     make_folder(parent, f"{prefix}dead", (owner_file, dead))
     make_folder(parent, "other-prefix", (owner_file, dead))
     make_folder(parent, f"{prefix}alive", (owner_file, f"{here} {os.getppid()}"))
     make_folder(parent, f"{prefix}other-machine", (owner_file, f"not-{dead}"))
     make_folder(parent, f"{prefix}without-owner")
-    make_folder(parent, f"{prefix}torn-owner", (owner_file, here))
+    make_folder(parent, f"{prefix}torn-owner", (owner_file, here))  # the pid is missing
     mark_as_owned(make_folder(parent, f"{prefix}mine"))
 
     remove_abandoned(parent, f"{prefix}*")

@@ -140,7 +140,7 @@ class ControllerLab:
     ) -> BrokerHeartbeatResponse:
         """Send the heartbeat of a broker that has read the whole metadata log, by default.
 
-        `offset` None: the end of the log; `epoch` None: the epoch from the broker's registration.
+        `offset` None: that of the last record; `epoch` None: the epoch from the registration.
         """
         response = self.replies[
             self.send(

@@ -1,9 +1,13 @@
-"""Executes the Results of a GroupCoordinator: a log, virtual timers, and the answers.
+"""A GroupCoordinator with the parts of a broker that it needs: a log, virtual timers, the answers.
 
-The log is a list of batches for each partition. The harness acknowledges appends at once, or holds
-all appends from some moment on until a test decides the outcome of each. For a coordinator with
-Java's switches (`JavaSwitches`), which follows its logs, a held append is already in the log, above
-the high watermark. After every input the coordinator's invariants are checked.
+Each call of the coordinator returns a Result: appends, timers, replies, trace events, and requests
+to verify that a transaction is open. The harness carries the Result out.
+
+The log is a list of batches for each partition of __consumer_offsets. The harness acknowledges
+appends at once, or holds all appends from some moment on until a test decides the outcome of each.
+A coordinator with Java's switches (`JavaSwitches`) follows its logs: the broker reports each new
+log end and high watermark to it. There a held append is already in the log, above the high
+watermark. After every input the coordinator's invariants are checked.
 """
 
 import heapq
@@ -52,7 +56,6 @@ from tests.support.builders.requests import (
 
 EPOCH_US = 1_700_000_000_000_000
 """Wall clock at the start of every test, microseconds since the epoch."""
-MEMBER_ID_REQUIRED_VERSION = 4
 
 
 def new_uuids() -> Callable[[], str]:
@@ -62,7 +65,10 @@ def new_uuids() -> Callable[[], str]:
 
 
 class CoordinatorHarness:
-    """A coordinator with simulated parts of its broker."""
+    """A coordinator with simulated parts of its broker.
+
+    `num_partitions`: of __consumer_offsets; `owned`: those that are loaded from `log` at first.
+    """
 
     def __init__(
         self,
@@ -88,21 +94,23 @@ class CoordinatorHarness:
         self.now_us = EPOCH_US
         self.log: dict[int, list[RecordBatch]] = log or {}
         self.checks_invariants = True  # False where a test forces an illegal state
-        self.holds_appends = False
+        self.holds_appends = False  # True: a test calls `complete` for each append
         self.held: list[Append] = []
-        self.holds_verifications = False
+        self.holds_verifications = False  # True: a test calls `verify` for each verification
         self.verifying: list[VerifyTransaction] = []
         self.trace: list[TraceEvent] = []
         self.responses: dict[RequestId, AnyResponse] = {}
         self.answer_order: list[RequestId] = []
         self._requests = count(1)
+        # Key of each running timer -> its time, and a number that is new at each setting.
         self._deadlines: dict[str, tuple[int, int]] = {}
+        # Times, numbers and keys, also those of timers that were cancelled or set anew.
         self._timer_heap: list[tuple[int, int, str]] = []
         self._timer_sequence = count()
-        self._to_acknowledge: list[tuple[Append, int]] = []
+        self._to_acknowledge: list[tuple[Append, int]] = []  # with their base offsets
         self._base_offsets: dict[AppendId, int] = {}  # log positions of the held appends
-        self._high_watermarks: dict[int, int] = {}
-        self._reported: dict[int, LogPosition] = {}
+        self._high_watermarks: dict[int, int] = {}  # by partition
+        self._reported: dict[int, LogPosition] = {}  # what the coordinator knows, by partition
         for partition in owned:
             self.load(partition)
 
@@ -123,7 +131,7 @@ class CoordinatorHarness:
         while self._timer_heap and self._timer_heap[0][0] <= end_us:
             deadline_us, sequence, key = heapq.heappop(self._timer_heap)
             if self._deadlines.get(key) != (deadline_us, sequence):
-                continue
+                continue  # the timer was cancelled or set anew
             del self._deadlines[key]
             self.now_us = max(self.now_us, deadline_us)
             self.execute(self.coordinator.timer_fired(key, self.now_us))
@@ -204,7 +212,7 @@ class CoordinatorHarness:
         for start in range(0, len(batches), batches_per_chunk):
             chunk = tuple(batches[start : start + batches_per_chunk])
             self.execute(self.coordinator.load_batches(partition, chunk))
-        self._reported.pop(partition, None)
+        self._reported.pop(partition, None)  # a loaded coordinator knows no position yet
         self.execute(self.coordinator.finish_load(partition, self.now_us))
         return None
 
@@ -287,6 +295,7 @@ class CoordinatorHarness:
             )
             for member_id in ids
         ]
+        # Members that join in the initial delay extend it once.
         self.advance(self.config.group_initial_rebalance_delay_ms * 2)
         leader = self.join_response(joins[0]).leader
         assert leader == ids[0]
@@ -294,7 +303,10 @@ class CoordinatorHarness:
         return ids
 
     def sync_all(self, ids: list[str], generation_id: int, *, group_id: str = GROUP) -> None:
-        """Let every member send SyncGroup, the leader (the first) last, and become Stable."""
+        """Let every member send SyncGroup, the leader (the first) last; the group becomes Stable.
+
+        The others' requests wait for the assignments, which come with the leader's.
+        """
         assignments = {member_id: b"for-" + member_id.encode() for member_id in ids}
         for member_id in ids[1:]:
             self.submit(sync_group(member_id, generation_id, group_id=group_id))
@@ -421,7 +433,7 @@ class CoordinatorHarness:
         for append in result.appends:
             if append.required_acks == 0:
                 self._write(append)  # the request gets no answer
-            elif self.holds_appends or self.held:
+            elif self.holds_appends or self.held:  # no append overtakes a held one
                 if self.coordinator.follows_log:
                     self._base_offsets[append.append_id] = self._write(append)
                 self.held.append(append)

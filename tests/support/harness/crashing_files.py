@@ -35,7 +35,11 @@ class _File:
         return self.versions[-1]
 
     def after_power_loss(self, rng: random.Random) -> bytes:
-        """Return a content that the disk may have: a size between two versions, and mixed pages."""
+        """Return a content that the disk may have.
+
+        Its size lies between the smallest and the largest version. Each page is that of any
+        version, or zeros where the version is shorter.
+        """
         sizes = [len(version) for version in self.versions]
         size = rng.choice([*sizes, rng.randint(min(sizes), max(sizes))])
         page = rng.choice(PAGES)
@@ -58,12 +62,13 @@ class CrashingFiles(Files):
     def __init__(self, directory: Path, rng: random.Random) -> None:
         self._directory = directory
         self._rng = rng
-        self._open: dict[int, _File] = {}
+        self._open: dict[int, _File] = {}  # by descriptor
         self._named: dict[Path, _File] = {}
+        """The names that a process sees now."""
         self._on_disk: dict[Path, _File] = {}
         """The names at the last sync of the directory."""
         self._renames: list[dict[Path, _File]] = []
-        """All names after each change since."""
+        """The names after each change since then."""
         self._calls_left: int | None = None  # None: the process is not killed
         self._write_fails = False
         self.torn_bytes = 0

@@ -1,7 +1,8 @@
 """An ensemble (servers of ZooKeeper) in virtual time, and its clients.
 
-A session is a client's connection to the ensemble; it outlives a change of the server. Each client
-runs on the host of a producer of the cluster, and the producer's node is an IdleNode.
+A session is a client's connection to the ensemble; it outlives a change of the server. A host gives
+a node network, clock and timers. The specification of a cluster has no ZooKeeper clients without a
+group, so each client runs on the host of a producer, in whose place an IdleNode is built.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,7 +40,7 @@ class IdleNode:
 
 @dataclass
 class Client:
-    """A session, with its states and events in order."""
+    """A session, with its states, and the events of its watches, in order."""
 
     handle: ZooKeeperHandle
     states: list[KeeperState] = field(default_factory=list)

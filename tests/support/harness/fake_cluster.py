@@ -84,7 +84,7 @@ class FakeBroker:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Report the number of batches on the disk, as the generation of a group."""
+        """Report the number of batches on the disk, in the field of a group's generation."""
         status.groups.setdefault("g", []).append(
             GroupStatus(
                 coordinator=BrokerId(self.spec.broker_id),
@@ -139,7 +139,7 @@ class FakeConsumer:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Report the number of answers, as acknowledged commits."""
+        """Report the number of answers, in the field of acknowledged commits."""
         status.members[self.host.name] = MemberStatus(
             group_id=self.spec.group_id,
             member_id=self.spec.name,

@@ -90,7 +90,7 @@ class FakeRuntime(Runtime):
         self.first_commit = 1  # commits that each member had acknowledged at time 0
         self.committed: dict[TopicPartition, Offset] | None = None
         """Committed offsets; None: every partition has offset 7."""
-        self.tool_failures: list[str] = []
+        self.tool_failures: list[str] = []  # failures of coordlab itself
         self.machines_away: list[MachineEvent] = []
         self.lost_traces: tuple[NodeName, ...] = ()  # nodes without a trace
         self.crash_fails_with: Exception | None = None
@@ -100,7 +100,7 @@ class FakeRuntime(Runtime):
         self._started_at_us: dict[NodeName, int] = {}
         self._incarnations: dict[NodeName, int] = {}
         self._observer = observer
-        self._rows = 0
+        self._rows = 0  # number of the driver's rows so far
 
     def observe_with(self, observer: RowObserver) -> None:
         """Show rows of the driver to `observer` from now on."""

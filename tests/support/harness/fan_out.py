@@ -55,9 +55,11 @@ class ScriptedClock:
 class ScriptedWorkers:
     """`size` workers that answer in the order of their work; each wait returns one answer.
 
-    Shape: `given` has the work of every worker, in order; `deadly` maps a seed to the
-    number of workers that it still kills. `play_again` plays a seed that was played before. The
-    last worker has started after `late` waits. `play_item` plays lineages as well.
+    - `given`: the work of every worker, in order.
+    - `deadly`: the number of workers that a seed still kills, by seed.
+    - `play_again`: plays a seed that was played before.
+    - `late`: the number of waits after which the last worker has started.
+    - `play_item`: if given, plays every item, also lineages, instead of the other two.
     """
 
     def __init__(

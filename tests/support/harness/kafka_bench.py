@@ -158,7 +158,8 @@ class KafkaBench(CoordinatorHarness):
             for instance in ("L", "F")
         ]
         self.tick(DELAY_MS + 1)
-        # A second member joined in the initial delay, which is then extended by as much again.
+        # A second member joined in the initial delay, which is then extended once. The extended
+        # delay ends after REBALANCE_MS at the latest.
         self.tick(REBALANCE_MS + 1)
         leading, following = (self.join_response(join) for join in joins)
         assert (leading.error_code, leading.generation_id) == (ErrorCode.NONE, 1)
@@ -182,6 +183,8 @@ class KafkaBench(CoordinatorHarness):
         self.sync_as(ids[0], 1, {ids[0]: b"a", ids[1]: b"b"})
         self.sync_as(ids[1], 1)
         assert self.state() is GroupState.STABLE
+        # The third gets its id before the second member has joined again, so the join phase waits
+        # for this id, too.
         first = self.add(ids[0])
         assert self.state() is GroupState.PREPARING_REBALANCE
         pending = self.give_id(session_timeout_ms=100)

@@ -22,6 +22,7 @@ QUICK = {
 }
 """Settings with which a failover takes a second."""
 PATIENCE_S = 30.0
+"""Longest wait for an answer; only a test that fails waits so long."""
 
 
 class KafkaConnection:
@@ -115,7 +116,7 @@ class ListeningCluster:
 
         async def run() -> None:
             await self.runtime.start()
-            # The brokers serve once one of them accepts a connection.
+            # Waits until broker 0 listens; the others are started together with it.
             (await self.connect()).close()
             await asyncio.wait_for(story(self), 2 * PATIENCE_S)
 

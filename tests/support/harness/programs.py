@@ -61,13 +61,16 @@ def program(
 
 
 def driver_arguments(run_dir: Path, address: str, run_ms: int, *more: str) -> tuple[str, ...]:
-    """Return the command line of tests.support.ray_driver; create the run directory."""
+    """Return the command line of `ray_driver`; create the run directory."""
     run_dir.mkdir()
     return ("-m", "tests.support.harness.ray_driver", str(run_dir), address, str(run_ms), *more)
 
 
 def event(process: "subprocess.Popen[str]", name: str) -> dict[str, Any]:
-    """Read the driver's output up to an event; earlier output explains a failure."""
+    """Read the driver's output up to the event `name`, a line of JSON, and return the event.
+
+    A failure shows the other lines.
+    """
     output: IO[str] | None = process.stdout
     assert output is not None
     other: list[str] = []
@@ -138,6 +141,7 @@ def ray_head(tmp_path: Path, *, auth_mode: str | None) -> Iterator[str]:
         "--include-dashboard=false",
         "--disable-usage-stats",
         f"--object-store-memory={100 * 1024 * 1024}",
+        # 0: the system chooses the ports of workers.
         "--min-worker-port=0",
         "--max-worker-port=0",
     )

@@ -1,8 +1,8 @@
 """A driver in a process of its own: runs a fake cluster on Ray until it is stopped.
 
 Usage: python -m tests.support.harness.ray_driver RUN_DIR ADDRESS MILLISECONDS [NODE_TO_PAUSE].
-Prints one JSON object a line: `up` with the pids of the node processes, the paused one first and
-really stopped, and `stopped` at the end.
+Prints one JSON object a line: `up` with the pids of the node processes, the paused one first, and
+`stopped` at the end. A paused process is stopped by a signal.
 """
 
 import json
@@ -40,7 +40,7 @@ def main(run_dir: Path, ray_address: str, run_ms: int, paused: str | None = None
         if paused is not None:
             await runtime.sleep(500_000)
             hit = await runtime.pause(NodeName(paused))
-            pids.sort(key=lambda pid: pid != hit.pid)
+            pids.sort(key=lambda pid: pid != hit.pid)  # the paused one first
         say("up", pids=pids)
         await runtime.sleep(run_ms * 1_000)
 

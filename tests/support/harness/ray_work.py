@@ -10,7 +10,7 @@ DEADLY, FAILING = 13, 14
 
 
 def work(items: Items) -> bytes:
-    """Answer with the process; die or fail at some numbers."""
+    """Answer with the pid of the worker; die or fail at some numbers."""
     if DEADLY in items:
         os.kill(os.getpid(), SIGKILL)
     if FAILING in items:
@@ -21,7 +21,7 @@ def work(items: Items) -> bytes:
 def events_of(
     workers: Workers, done: Callable[[list[Finished | Died]], bool]
 ) -> list[Finished | Died]:
-    """Wait until the events so far suffice."""
+    """Wait until `done` is True for the events so far, and return them."""
     events: list[Finished | Died] = []
     while not done(events):
         events += workers.wait(1.0)
@@ -29,6 +29,6 @@ def events_of(
 
 
 def wait_idle(workers: Workers, number: int) -> None:
-    """Wait until `count` workers are idle."""
+    """Wait until `number` workers are idle."""
     while len(workers.idle()) < number:
         workers.wait(1.0)

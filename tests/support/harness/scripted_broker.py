@@ -305,7 +305,10 @@ class ClientLab:
         process_spread_us: int = 0,
         transaction_timeout_ms: int | None = None,
     ) -> ConsumerNode:
-        """Start a consumer of the topic; with `transaction_timeout_ms` it uses transactions."""
+        """Start a consumer of the topic; with `transaction_timeout_ms` it uses transactions.
+
+        `process_us` is the time to process a record, `process_spread_us` its random variation.
+        """
         spec = ConsumerSpec(
             name=NodeName("consumer-g-0"),
             group_id=GROUP,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+"""Escape sequences for colours and the cursor, and carriage returns."""
 _PATIENCE_S = 100.0
 
 
@@ -23,7 +24,7 @@ class TerminalCommand:
     def __init__(
         self, folder: Path, *arguments: str, width: int, environment: dict[str, str]
     ) -> None:
-        ours, theirs = pty.openpty()
+        ours, theirs = pty.openpty()  # the ends of the test and of the command
         # 50 rows of `width` columns; 0 pixels: unknown.
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
         variables = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}

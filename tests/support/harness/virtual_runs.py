@@ -14,7 +14,10 @@ from tests.support.harness.fake_cluster import FakeBroker, FakeConsumer, fake_bu
 
 
 class Run:
-    """A runtime over the fake cluster with its rows."""
+    """A runtime over the fake cluster with its rows.
+
+    `lines`: the lines of its log, each with time, node and text.
+    """
 
     def __init__(
         self,

@@ -174,9 +174,9 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]
             yield _Edit(*span(node), "pass")
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]) | ast.AugAssign():
             yield _Edit(*span(node), "pass")
+        # A condition is negated as a whole, unless a change of its own operator does the same.
         case ast.If(test=test) | ast.IfExp(test=test) if not isinstance(
-            test,
-            (ast.Compare, ast.UnaryOp),  # inverted as a whole
+            test, (ast.Compare, ast.UnaryOp)
         ):
             begin, end = span(test)
             yield _Edit(begin, end, f"not ({source[begin:end].decode()})")

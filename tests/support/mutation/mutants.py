@@ -177,7 +177,7 @@ class JobFolder:
         Raises: RuntimeError, before any job, if a test of the jobs fails without a change.
         """
         everything = dict.fromkeys(test for job in jobs for test in job.tests)
-        # One run of all tests without a change; each of them must pass.
+        # One run of all tests without a change; each of them must pass. `*_` lets the process end.
         unchanged, *_ = self._run([Job(tests=tuple(everything))])
         if not unchanged.is_passed:
             raise RuntimeError(f"tests fail without a mutant:\n{unchanged.output}")

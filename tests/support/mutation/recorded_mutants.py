@@ -196,6 +196,8 @@ def run_mutants(package: str, mutants: Sequence[Place]) -> list[bool]:
     for stage, tests in enumerate(STAGES[package]):
         alive = [n for n, is_killed in enumerate(killed) if not is_killed]
         keys = {n: _key_of(package, stage, mutants[n]) for n in alive}
+        # `runs` has only the mutants without a kept result, in the order in which the loop below
+        # asks for them.
         runs = _runs(tests, [mutants[n] for n in alive if not has_result(PART, keys[n])])
         for n in alive:
             killed[n] = load_or_compute(PART, keys[n], bool, partial(_is_killed_next, runs))

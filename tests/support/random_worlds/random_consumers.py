@@ -29,7 +29,12 @@ _MEMBER_ERRORS = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "REBALANCE_IN_PROGR
 
 @dataclass(slots=True)
 class Consumer:
-    """A consumer's process. `coordinator` None: it knows none."""
+    """A consumer's process.
+
+    - `member`: its member id, "" before the first; `ids`: the number of its member ids so far.
+    - `generation`: -1 outside of a group.
+    - `coordinator`: None if it knows none.
+    """
 
     name: str
     group: str
@@ -62,6 +67,7 @@ class Consumers:
     def act(self, name: str) -> None:
         """Let a consumer take one step."""
         consumer = self.consumers[name]
+        # Each action with its weight, which says how often it is drawn.
         actions: list[tuple[int, Callable[[Consumer], None]]]
         if consumer.coordinator is None:
             actions = [(12, self._look_up), (1, self._commit), (2, self._consume)]
@@ -116,7 +122,10 @@ class Consumers:
         *,
         purpose: str = "coordinator",
     ) -> None:
-        """Ask a broker; `answer` returns its error; `done` receives it, or another failure."""
+        """Ask broker `peer`: write the rows of the request and of its outcome.
+
+        `answer` returns the broker's error. `done` gets this error, or that of a lost request.
+        """
         world = self._world
         link = (peer, purpose)
         if link in consumer.sent and world.chance(0.04):
@@ -266,7 +275,9 @@ class Consumers:
             self._enter(consumer, "STABLE", "assignment received")
             some = world.rng.randint(0, 3)
             consumer.owned = tuple(sorted(world.rng.sample(DATA_PARTITIONS, some)))
-            self._tell(consumer, TraceKind.PARTITIONS_ASSIGNED, consumer.owned, peer=peer)
+            self._add_partitions_row(
+                consumer, TraceKind.PARTITIONS_ASSIGNED, consumer.owned, peer=peer
+            )
             for partition in consumer.owned:
                 if world.chance(0.8):
                     self._reset(consumer, partition)
@@ -329,10 +340,10 @@ class Consumers:
         if not consumer.owned and world.chance(0.7):
             return
         kind = world.rng.choice((TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST))
-        self._tell(consumer, kind, consumer.owned)
+        self._add_partitions_row(consumer, kind, consumer.owned)
         consumer.owned = ()
 
-    def _tell(
+    def _add_partitions_row(
         self,
         consumer: Consumer,
         kind: TraceKind,

@@ -97,8 +97,7 @@ def _one_thing(
         spontaneous_election(world, brokers)
     elif chance < 0.928:
         moving = world.moving((*BROKERS, *CONSUMERS))
-        # Some nodes must be left.
-        if len(moving) > 3:
+        if len(moving) > 3:  # some nodes must be left
             world.stop(rng.choice(moving))
     elif chance < 0.95:
         dead = [name for name in (*BROKERS, *CONSUMERS) if not world.lives[name].alive]

@@ -71,16 +71,16 @@ class _Ensemble:
         # The more often an act is listed, the likelier it is.
         acts = (
             self._open_session,
-            self._hear,
+            self._notify_client,
             self._end_session,
             self._write,
             self._write,
             self._write,
             self._commit_offset,
             self._commit_to_kafka,
-            self._fire,
-            self._ask,
-            self._ask,
+            self._fire_watch,
+            self._send_request,
+            self._send_request,
             self._rebalance,
             self._rebalance,
             self._rebalance,
@@ -114,7 +114,7 @@ class _Ensemble:
         self._open[session] = None
         self._apply(session, "createSession")
 
-    def _hear(self) -> None:
+    def _notify_client(self) -> None:
         """Notify a client that its session is open, lost, or over."""
         if not self._open:
             return
@@ -191,7 +191,7 @@ class _Ensemble:
             offset=self._rng.randint(0, 9),
         )
 
-    def _fire(self) -> None:
+    def _fire_watch(self) -> None:
         """Let a server notify a client of a change, one of the latest transactions."""
         self._world.add(
             self._rng.choice(_SERVERS),
@@ -203,7 +203,7 @@ class _Ensemble:
 
     # -- consumers -------------------------------------------------------------------------------
 
-    def _ask(self) -> None:
+    def _send_request(self) -> None:
         """Let a client send a request to a server."""
         client = self._rng.choice([*_CONSUMERS, _CLIENT_WITHOUT_GROUP])
         if self._world.lives[client].alive:
@@ -265,7 +265,7 @@ class _Ensemble:
     def _die(self) -> None:
         """Let a consumer die in the middle of an attempt, or start a dead one again."""
         consumer = self._rng.choice(list(_CONSUMERS))
-        if self._rng.random() < 0.5:
+        if self._rng.random() < 0.5:  # deaths are rarer than the other acts
             return
         self._attempts[consumer] = False
         if self._world.lives[consumer].alive:

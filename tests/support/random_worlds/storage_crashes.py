@@ -26,6 +26,7 @@ PARTITIONS = (TopicPartition("__consumer_offsets", 3), TopicPartition("orders", 
 CHECKPOINT = "replication-offset-checkpoint"
 LIVES = 3
 NEVER = 2**62
+"""A number of system calls that no life reaches."""
 STEPS_MAX = 25
 CALLS_MAX = 11
 """Largest number of system calls of a step; a shorter step is killed right behind it."""
@@ -64,17 +65,22 @@ STEP_WEIGHTS = {
     Step.WRITE_BACK: 1,
     Step.CHECKPOINT: 2,
 }
+"""How often each step is drawn, relative to the others."""
 KILLED_IN_OPENING_ONE_IN = 8
+"""One life in so many is killed while it opens the disk."""
 
 
 @dataclass(slots=True)
 class ExpectedLog:
-    """The known content of one log. The step in progress may or may not have had its effect."""
+    """The known content of one log. The step in progress may or may not have had its effect.
+
+    `batches` and `mark` are those before the step, `batches_after` and `mark_after` those after it.
+    A mark is the number of batches below the flush mark.
+    """
 
     batches: list[RecordBatch] = field(default_factory=list)
     batches_after: list[RecordBatch] = field(default_factory=list)
     mark: int = 0
-    """Batches below the flush mark."""
     mark_after: int = 0
     durable: int = 0
     """Batches that no power loss may remove, whatever the effect of the step in progress."""
@@ -207,6 +213,8 @@ class CrashingDisk:
         partition = self._rng.choice(PARTITIONS)
         expected = self._logs[partition]
         log = storage.log(partition)
+        # Each call of `log` may be killed. So the effect that it may have is noted before it, and
+        # the durability that it guarantees after it.
         match step:
             case Step.APPEND:
                 batch = self._batch(expected.next_offset)
@@ -344,6 +352,7 @@ def _check_log(
             assert len(batches) >= expected.durable, f"{hit}: flushed batches are gone"
             assert expected.durable_mark <= found.flushed_length, f"{hit}: mark"
     torn = [each for each in recoveries if each.cause is RecoveryCause.TORN_TAIL]
+    # At most one torn tail, and none behind a flush mark to which the log was cut.
     assert len(torn) <= (end is not End.CUT_TO_MARKS), f"{hit}: {torn}"
     for recovery in torn:
         assert recovery.log_end_offset == _end_offset(batches), hit

@@ -34,18 +34,20 @@ def differences(
     expected: Sequence[TableRow], found: Sequence[TableRow], key: Sequence[str]
 ) -> list[str]:
     """Describe the differences of two tables: missing rows, and columns of common rows."""
-    here, there = _by_key(expected, key), _by_key(found, key)
+    oracle_rows, spark_rows = _by_key(expected, key), _by_key(found, key)
     lines = []
-    for place in sorted({*here, *there}, key=repr):
-        one, other = here.get(place, []), there.get(place, [])
-        if len(one) != len(other):
-            lines.append(f"{place}: oracle has {len(one)}, Spark has {len(other)}: {one} {other}")
+    for place in sorted({*oracle_rows, *spark_rows}, key=repr):
+        oracles, sparks = oracle_rows.get(place, []), spark_rows.get(place, [])
+        if len(oracles) != len(sparks):
+            lines.append(
+                f"{place}: oracle has {len(oracles)}, Spark has {len(sparks)}: {oracles} {sparks}"
+            )
             continue
-        for oracles, sparks in zip(one, other, strict=True):
+        for oracle_row, spark_row in zip(oracles, sparks, strict=True):
             columns = {
-                column: (oracles.get(column, "no column"), sparks.get(column, "no column"))
-                for column in dict.fromkeys([*oracles, *sparks])
-                if oracles.get(column, "no column") != sparks.get(column, "no column")
+                column: (oracle_row.get(column, "no column"), spark_row.get(column, "no column"))
+                for column in dict.fromkeys([*oracle_row, *spark_row])
+                if oracle_row.get(column, "no column") != spark_row.get(column, "no column")
             }
             if columns:
                 lines.append(f"{place}: (oracle, Spark) {columns}")
@@ -55,6 +57,7 @@ def differences(
 def _by_key(
     rows: Sequence[TableRow], key: Sequence[str]
 ) -> dict[tuple[object, ...], list[TableRow]]:
+    """Return the rows by their values in the columns `key`; rows of one key in a fixed order."""
     found: dict[tuple[object, ...], list[TableRow]] = {}
     for row in sorted(rows, key=lambda each: repr(sorted(each.items()))):
         found.setdefault(tuple(row[name] for name in key), []).append(row)

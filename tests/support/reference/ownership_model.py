@@ -40,7 +40,12 @@ class Interval:
 
 @dataclass(slots=True)
 class Owned:
-    """The model's results. `overlaps` maps (partition, first, second, from, to) to records."""
+    """The model's results.
+
+    - `overlaps`: (partition, first owner, second owner, from, to) -> number of records that both
+      processed; `to` None: until the run ended.
+    - `processing`: (partition, consumer) -> numbers of processed and of repeated records.
+    """
 
     intervals: list[Interval] = field(default_factory=list)
     overlaps: dict[tuple[str, str, str, int, int | None], int] = field(default_factory=dict)

@@ -116,7 +116,7 @@ def _story(lines: list[str]) -> Story:
     # Comments directly below the name describe the story.
     end = next((n for n, line in enumerate(rest) if not line.startswith("#")), len(rest))
     return Story(
-        name=title[3:-3],
+        name=title[3:-3],  # without the equals signs and blanks at both ends
         comments=tuple(rest[:end]),
         steps=tuple(_step(block) for block in _blocks(rest[end:])),
     )

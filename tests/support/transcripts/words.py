@@ -19,8 +19,11 @@ EMPTY = "''"
 """Word that stands for an empty text."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"(?:[^\s']|'[^']*')+")
+"""A word, which has blanks only within quotes."""
 _PART = re.compile(r"(?:[^,']|'[^']*')+")
+"""A part of a list, which has commas only within quotes."""
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
+"""Topics that can be printed without quotes."""
 
 
 class UnknownWord(Exception):
@@ -83,6 +86,7 @@ def read_bytes(text: str) -> bytes:
     Text outside of quotes is the topics of a subscription, separated by `+`.
     """
     if text.startswith("'"):
+        # Escapes such as `\x00` become the bytes that they stand for.
         return text[1:-1].encode().decode("unicode_escape").encode("latin-1")
     return encode_subscription(ConsumerProtocolSubscription(topics=tuple(text.split("+"))))
 
@@ -97,7 +101,7 @@ def bytes_text(data: bytes) -> str:
         word = "+".join(topics)
         if _PLAIN.fullmatch(word):
             return word
-    escaped = repr(data)[2:-1].replace("'", "\\x27")
+    escaped = repr(data)[2:-1].replace("'", "\\x27")  # without b'...' around the bytes
     return f"'{escaped}'"
 
 

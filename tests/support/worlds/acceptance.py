@@ -278,7 +278,7 @@ def percentile(ascending: Sequence[int], percent: int) -> int:
 
     Shape: `ascending` is sorted and not empty.
     """
-    rank = -(-percent * len(ascending) // 100)
+    rank = -(-percent * len(ascending) // 100)  # rounded up
     return ascending[max(rank, 1) - 1]
 
 

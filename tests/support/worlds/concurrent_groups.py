@@ -59,7 +59,7 @@ JOIN_VERSION = 3
 """JoinGroup version in which a client without member id becomes a member at once."""
 SESSION_MS = 60_000
 LOOK_EVERY_US = 10_000
-"""Interval of looks whether an answer or a state has come."""
+"""Interval at which a test checks whether an answer or a state has come."""
 WAIT_MAX_US = 600_000_000
 """Longer than any timeout: a later answer would never come."""
 Operation = Callable[["ClientMember"], Awaitable[ErrorCode]]
@@ -331,6 +331,7 @@ class ConcurrentGroups:
                 4,
                 broker_id=0,
             )
+            # Until every broker answers for its groups, and the transactions' one, without error.
             waiting = (
                 not isinstance(begun, InitProducerIdResponse)
                 or begun.error_code is not ErrorCode.NONE

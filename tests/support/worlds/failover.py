@@ -53,17 +53,20 @@ def failover_of(
     injected = [row for row in rows if row.kind == TraceKind.FAULT_INJECTED]
     since_us = injected[fault].time_us
     until_us = injected[fault + 1].time_us if fault + 1 < len(injected) else rows[-1].time_us
+
+    # The new coordinator: elected, leader, loading, active.
     partition = str(offsets_partition(group_partition(experiment, group)))
     partition_rows = [
         row for row in rows if row.partition == partition and since_us <= row.time_us < until_us
     ]
     elected = _first(partition_rows, TraceKind.LEADER_ELECTED)
     epoch = None if elected is None else elected.leader_epoch
-    # A tenure is the time of one broker as coordinator: one leader epoch.
     tenure = [row for row in partition_rows if row.leader_epoch == epoch]
     applied = _first(tenure, TraceKind.BECAME_LEADER)
     started = _first(tenure, TraceKind.LOAD_STARTED)
     active = _first(tenure, TraceKind.LOAD_COMPLETED)
+
+    # The old coordinator: the last one that was active before the fault.
     earlier_coordinators = [
         (row.node, row.incarnation)
         for row in rows
@@ -76,6 +79,7 @@ def failover_of(
         [row for row in tenure if (row.node, row.incarnation) in earlier_coordinators[-1:]],
         TraceKind.UNLOAD_COMPLETED,
     )
+
     members = range(experiment.groups[group].members)
     gaps = _gaps(rows, [str(consumer_name(group, i)) for i in members], since_us, until_us)
     # A member resumes with the commit that ends its gap.

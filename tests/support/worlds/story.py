@@ -197,7 +197,7 @@ class _MilestoneFinder:
         return found
 
     def find_faults(self) -> Milestones:
-        """Find the begin of each fault but the first, and of each undoing."""
+        """Find the time at which each fault but the first begins, and at which each fault ends."""
         found: Milestones = {}
         for row in self._after:
             if row.kind == TraceKind.FAULT_INJECTED:

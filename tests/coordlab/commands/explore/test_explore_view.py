@@ -169,6 +169,7 @@ def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: 
         "seed 10 ended its worker twice: the worker was killed",
         # The made-up runs of a seed have one digest, also where their results differ.
         "seed 1 is not deterministic: digest 0001 by here:1, 0001 by here:2; what differs: result,",
+        # N stands for any number, so that equal reasons are counted together.
         "unknown in 1 run (8): no steady state within Ns",
         "excused in 1 run: liveness: all members are dead",
         f"coverage marks reached: 0 of {len(MARKS)}",

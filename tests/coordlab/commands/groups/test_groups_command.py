@@ -57,6 +57,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def groups(*arguments: str, at: str = STEADY) -> int:
+    """Run `groups` at a moment of the replay; return its exit code."""
     return run_cli(["groups", *arguments, "--replay", "quick.yaml", "--at", at])
 
 
@@ -264,7 +265,7 @@ def test_groups_without_a_running_run_suggests_a_replay(capsys: Captured) -> Non
     [
         ("virtual", {}, "is a run in virtual time"),
         ("ray", {"status": RunStatus.COMPLETED, "ended_at": "now"}, "is completed"),
-        ("ray", {"pid": 2**22 + 1}, "broke off"),
+        ("ray", {"pid": 2**22 + 1}, "broke off"),  # larger than any pid of Linux
         ("ray", {"host": "elsewhere"}, "is driven from elsewhere: ask there"),
         ("ray", {"config": {}}, "is a run of another version"),
         ("ray", {}, "cannot be asked: there is no"),

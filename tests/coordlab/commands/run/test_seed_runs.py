@@ -171,6 +171,7 @@ def test_interrupted_seed_is_reported_once() -> None:
 
 
 def test_representative_run_is_the_first_violated_one() -> None:
+    """Seeds 3 and 6 are violated; the median of all figures does not matter then."""
     found = runs(seed_run(1), VIOLATED, seed_run(6, Verdict.VIOLATED))
     chosen = found.chosen({})
     assert chosen is not None
@@ -231,6 +232,7 @@ def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
 
 
 def test_junit_has_a_suite_for_each_seed_which_passes_only_with_its_run(tmp_path: Path) -> None:
+    """A violated seed has a failure; a seed without results, 4 or 5, has an error."""
     past = PastRun(past_run(tmp_path).path)
     found = runs(replace(seed_run(1), past=past), replace(VIOLATED, past=past), FAILED, NOT_PLAYED)
     root = ET.fromstring(found.junit())
