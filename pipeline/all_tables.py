@@ -3,8 +3,8 @@
 The transform of a step computes a Spark DataFrame from the inputs that are named after the
 transform. A `table` is written into the directory of every run, under the transform's name. A
 `shared` result is kept for the steps that read it. A `view` is not kept: each reader filters the
-view's input again. Bad rows are events that cannot be used. The telling rows are those that any
-table but `runs` reads.
+view's input again. Bad rows are events that cannot be used. The telling rows are the third of all
+rows that most tables read; few tables need `all_events`.
 
 To add a table: write its transform in a module of its own, add an entry here, and add a section to
 docs/TABLES.md. `table_graph` derives the order of computing from the inputs.
@@ -105,7 +105,9 @@ STEPS = (
         "felt_partitions",
     ),
 )
-"""Each step stands after the steps that it reads."""
+"""Each step stands after the steps that it reads. `filtered_by`: the column that most readers of a
+shared result filter by.
+"""
 
 TABLE_NAMES = tuple(step.name for step in STEPS if step.result == "table")
 """docs/TABLES.md describes each table."""

@@ -1,4 +1,4 @@
-"""Reads the event files of runs as one DataFrame of events. Rows stay with Spark's workers.
+"""Reads the event files of runs as one DataFrame of events; nothing is collected here.
 
 An event is one row of a run's trace. A bad row cannot be used, because it lacks a required column
 or has an unknown kind (`_why_bad`).
@@ -34,11 +34,11 @@ _KINDS = [kind.value for kind in TraceKind]
 def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = False) -> DataFrame:
     """Read the events of `runs`, bad rows included; see `good_events` and `bad_rows`.
 
-    `held` is True if the caller keeps the rows in memory before any join or aggregation. A single
-    run is then named by a literal, which saves a quarter of the reading time. Without the keeping,
-    the optimizer would treat the literal as a constant and drop `run` from the keys of joins.
+    `held` is True if the caller keeps the rows in memory before any join or aggregation. Then the
+    name of a single run is a literal, which saves a quarter of the reading time. If the rows were
+    not kept, the optimizer would see that `run` is constant, and drop it from the keys of joins.
     Output grain: one row per traced event. Columns: those of protocol.trace.TraceRow (`time_us`,
-    `node_time_us` in microseconds), where `run` is the directory's name, and `bad`: the reason why
+    `node_time_us` in microseconds), where `run` is `run_files.run_name`, and `bad`: the reason why
     the row cannot be used (null if it can).
     """
     paths = [spark_path(path) for run in runs for path in run.events]
@@ -51,7 +51,7 @@ def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = F
         reader = spark.read.schema(EVENT_SCHEMA).option("recursiveFileLookup", "true")
         is_single_run = held and len(names) == 1
         # 2 parts below the run directory: `events` and the file's name.
-        run = F.lit(*names) if is_single_run else run_of_file(2)
+        run = F.lit(next(iter(names))) if is_single_run else run_of_file(2)
         rows = reader.parquet(*paths).withColumn("run", run)
     return rows.select(*EVENT_SCHEMA.names, _why_bad().alias("bad"))
 
@@ -136,6 +136,7 @@ def _detail_type(annotation: object) -> T.DataType:
     if get_origin(annotation) is tuple:
         return T.ArrayType(_detail_type(get_args(annotation)[0]))
     plain = {str: T.StringType(), int: T.LongType(), bool: T.BooleanType()}
+    # Of `X | None`, get_args returns X and None; of a plain X, it returns nothing.
     return next(
         plain[possible] for possible in (annotation, *get_args(annotation)) if possible in plain
     )

@@ -30,7 +30,7 @@ def _is_abandoned(owner_file: Path) -> bool:
         host, process_id = owner_file.read_text(encoding="utf-8").split()
         if host != socket.gethostname():
             return False
-        os.kill(int(process_id), 0)
+        os.kill(int(process_id), 0)  # signal 0 is not delivered: it only looks for the process
     except ProcessLookupError:
         return True
     except (OSError, ValueError, OverflowError):

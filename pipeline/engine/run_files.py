@@ -1,7 +1,7 @@
 """Event files of run directories, separated into readable and unreadable ones. Imports no Spark.
 
-The name of a run is the last two parts of its directory (`coordinator_crash/20260102-030405`). The
-rows do not name their run: two runs of one seed in virtual time write equal rows. Of each file only
+The name of a run is the last two parts of its directory (`coordinator_crash/20260102-030405`). No
+row names its run, so that two runs of one seed in virtual time write equal rows. Of each file only
 the Parquet footer is read. The driver is the process that conducted the run and wrote the files.
 """
 
@@ -81,7 +81,7 @@ def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
 
 
 def _inspect(path: Path) -> int | str:
-    """Return the number of an event file's rows, or why it cannot be read with EVENT_SCHEMA."""
+    """Return the number of an event file's rows, or why Spark cannot read it as TRACE_COLUMNS."""
     # While a file is written, its name has another suffix.
     if path.suffix != ".parquet":
         return "not finished, or no Parquet file"

@@ -11,7 +11,7 @@ StepResult = Literal["table", "shared", "view", "rows"]
 - `table`: written into the directory of every run;
 - `shared`: kept while the analysis lasts, because several steps read it;
 - `view`: not kept, because each reader filters the input again at less cost;
-- `rows`: collected by the driver, as a few aggregates.
+- `rows`: a few aggregates, collected by the driver (the Python process of the analysis).
 """
 
 

@@ -37,6 +37,7 @@ def compute(
     tag = f"coordlab-{uuid.uuid4()}"
 
     def run(step: Step, inputs: Sequence[DataFrame]) -> DataFrame:
+        # The tag of a job lets `stop_jobs` cancel the jobs of this computation only.
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)
         return carry_out(step, step.transform(*inputs))
@@ -65,6 +66,7 @@ def _check(steps: Sequence[Step], sources: Mapping[str, DataFrame]) -> None:
     """Raise ValueError if a step can never start, because one of its inputs is never computed."""
     known = set(sources)
     left = list(steps)
+    # Each turn marks the results of the steps that can start as known, until no further step can.
     while ready := [step for step in left if known.issuperset(step.inputs)]:
         known.update(step.name for step in ready)
         left = [step for step in left if step not in ready]

@@ -171,7 +171,9 @@ because the driver reads the files only after the whole job has ended.
 
 def _split_by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Yield the name and the rows of each run, in the order of the names."""
+    # Without the metadata that Spark wrote into the schema.
     by_run = table.replace_schema_metadata(None).sort_by("run")
+    # Run-end encoding: each name once, with the index behind its last row.
     names = pc.run_end_encode(by_run["run"].combine_chunks())
     start = 0
     for name, end in zip(names.values.to_pylist(), names.run_ends.to_pylist(), strict=True):

@@ -206,6 +206,7 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
         unread = [
             row.time_us
             for row in produced.get(partition, ())
+            # The offset of the batch's last record: `offset` is that of its first.
             if (row.offset or 0) + int(detail_of(row)["count"]) - 1 > last_offset
         ]
         # For each time at which batches ended: the earliest beginning of the work on these batches.

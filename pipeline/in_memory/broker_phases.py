@@ -57,6 +57,7 @@ def _phases(trace: Trace, fault: TableRow, election: TraceRow, old_leader: str |
         election.time_us,
         *(row.time_us if row else None for row in (applied, started, active)),
     ]
+    # Each phase reaches from one moment to the next; None if one of the two is unknown.
     phases = [
         None if begin is None or end is None else end - begin for begin, end in pairwise(moments)
     ]

@@ -101,10 +101,11 @@ def _steps(rows: list[TraceRow]) -> list[_Step]:
 
 
 def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> TableRow:
-    """Return the phases of one consumer: walk through its steps until its group's next fault."""
+    """Return the phases of one consumer; `steps` are its steps until its group's next fault."""
     fault_us = failover.fault_us
     before = [step for step in steps if step.at_us < fault_us]
     after = [step for step in steps if step.at_us >= fault_us]
+
     # `unknown`, `named` and `accepted` end the phases notice, rediscover and accept. The first two
     # are places in a list of steps; each list holds the steps after the end of the phase before.
     unknown = _place(after, lambda step: step.row.kind == TraceKind.COORDINATOR_UNKNOWN)
@@ -112,18 +113,24 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     named = _place(after_unknown, lambda step: _is_named(failover, step))
     after_named = [] if named is None else after_unknown[named + 1 :]
     accepted = _first(after_named, lambda step: _is_accepted(failover, step))
-    until_named = after_unknown if named is None else after_unknown[: named + 1]
-    lookups = [step for step in until_named if step.row.kind in _LOOKUPS]
     unknown_us = None if unknown is None else after[unknown].at_us
     named_us = None if named is None else after_unknown[named].at_us
     accepted_us = None if accepted is None else accepted.at_us
+
+    # The lookups of the phase rediscover. A stale one named another broker than the coordinator.
+    until_named = after_unknown if named is None else after_unknown[: named + 1]
+    lookups = [step for step in until_named if step.row.kind in _LOOKUPS]
     stale = [
         step
         for step in lookups
         if step.row.kind == TraceKind.COORDINATOR_FOUND and not _is_named(failover, step)
     ]
-    # A chained comparison: there is an old leader, and the step's peer is that broker.
-    from_old = [step for step in after if step.row.peer == failover.old_leader is not None]
+    # The broker that was asked (`cause`) named itself.
+    named_itself = [step for step in stale if step.row.cause == step.row.peer]
+
+    # What the old leader answered, or failed to answer.
+    old_leader = failover.old_leader
+    from_old = [step for step in after if old_leader is not None and step.row.peer == old_leader]
     waits = [
         step.at_us - step.sent_us
         for step in from_old
@@ -134,8 +141,8 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     timeouts = [
         step for step in from_old if step.is_answer("OffsetCommit", error="REQUEST_TIMED_OUT")
     ]
-    # The broker that was asked (`cause`) named itself.
-    named_itself = [step for step in stale if step.row.cause == step.row.peer]
+
+    # Without a coordinator marked unknown, the consumer had no reason to look one up.
     looked = unknown_us is not None
     return {
         "member_id": _last(step.row.member or None for step in before),

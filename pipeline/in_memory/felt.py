@@ -178,7 +178,7 @@ def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
 def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
     """Return the time in which records waited and no member worked on any.
 
-    Waits below _WAIT_US do not count.
+    Waits shorter than _WAIT_US do not count.
     """
     start_us, waited_us = _start_us(trace), 0
     for from_us, to_us in _waits(levels, trace.end_us):
@@ -200,6 +200,7 @@ def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
         next_works.append(begun_us)
         if level.begun_us is not None:
             begun_us = level.begun_us if begun_us is None else min(begun_us, level.begun_us)
+    # The end of a batch ends a wait. If records still wait then, the next wait begins at once.
     is_waiting = False
     for level, next_us in zip(levels, reversed(next_works), strict=True):
         if level.begun_us is not None:

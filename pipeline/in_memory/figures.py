@@ -34,7 +34,9 @@ _CLIENT = {
     "heartbeats at old": "late_heartbeats",
 }
 _GAPS = {"commit gap": "member", "processing gap": "partition", "no coordinator": "group"}
-"""Of each chain: the names of its measures, with the column (of a gap, the kind of subject)."""
+"""Names of the measures of gaps, with the kind of subject. Above, those of the chains of brokers
+and clients, with the column that holds the values.
+"""
 _ENDS = {
     "broker": ("fault_us", "active_us"),
     "client": ("fault_us", "accepted_us"),
@@ -68,7 +70,10 @@ def figures_of(trace: Trace) -> list[TableRow]:
             }
             if values:
                 spans = [_span(chain, row, fault) for row in subjects]
-                span = {"from_us": min(spans)[0], "to_us": max(to_us for _, to_us in spans)}
+                span = {
+                    "from_us": min(from_us for from_us, _ in spans),
+                    "to_us": max(to_us for _, to_us in spans),
+                }
                 table.append(about | _summed(values) | span)
     return table
 

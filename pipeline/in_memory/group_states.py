@@ -35,11 +35,11 @@ class _BrokerLife:
 
     def __init__(self, trace: Trace, broker: str, incarnation: int) -> None:
         self._trace = trace
-        self._partition_of = trace.groups()
+        self._partition_of = trace.groups()  # the offsets partition, by group
         self._life: TableRow = {"broker": broker, "incarnation": incarnation}
         self._epochs: dict[str, int | None] = {}  # leader epoch, by offsets partition
         self._members: dict[str, int | None] = {}  # number of members, by group; None: unknown
-        self._open: dict[str, TableRow] = {}  # by group
+        self._open: dict[str, TableRow] = {}  # the interval that has not ended, by group
         self._closed: list[TableRow] = []
 
     def process(self, row: TraceRow) -> None:
@@ -77,7 +77,7 @@ class _BrokerLife:
 
     def _change_members(self, group: str, change: int) -> None:
         """Add `change` to the number of members, if it is known."""
-        members = self._members.setdefault(group, 0)
+        members = self._members.setdefault(group, 0)  # a group without a row so far is new
         self._members[group] = None if members is None else members + change
 
     def _set_members(self, group: str, row: TraceRow) -> None:
@@ -115,12 +115,14 @@ class _BrokerLife:
         if row is None:
             return
         from_us, end_us = row["from_us"], self._trace.end_us
+
         death = self._trace.death(row["broker"], row["incarnation"], from_us)
         ends = [] if at_us is None else [at_us]
         if death is not None and row["state"] != "Dead":
             ends.append(death.at_us)
+
         to_us = min(ends, default=None)
-        # None: the interval lasted until the run's end.
+        # An interval that lasted until the run's end has `to_us` None.
         if row["state"] != "Dead" and to_us is not None and to_us >= end_us:
             to_us = None
         length_us = (end_us if to_us is None else to_us) - from_us

@@ -112,9 +112,9 @@ def messages_of(trace: Trace) -> list[TableRow]:
 def _windows(trace: Trace) -> list[tuple[TableRow, int, int]]:
     """Return each fault with the beginning and the end of the time around it.
 
-    The time begins a second before the fault. It ends a second after the last effect of the fault
-    (an active coordinator, an accepted member, a stable group), after 5 s at the earliest, after
-    120 s or with the next fault at the latest.
+    The time begins a second before the fault, and ends a second after the last effect of the fault
+    (an active coordinator, an accepted member, a stable group). It lasts at least 5 s after the
+    fault, and at most 120 s or until the next fault.
     """
     faults = faults_of(trace)
     effects = [(row["fault"], row["active_us"]) for row in broker_phases_of(trace)]
@@ -180,6 +180,8 @@ class _Pairing:
             last: dict[tuple[object, ...], _Exchange] = {}
             looked_up: _Exchange | None = None  # the exchange of the client's last FindCoordinator
             for row in rows:
+                # `cause` is the purpose of the connection, except in COORDINATOR_FOUND, where it
+                # is the asked broker (and `peer` the named one).
                 connection = (row.peer, row.cause, row.api, row.correlation_id)
                 if row.kind == TraceKind.COORDINATOR_FOUND:
                     if looked_up is not None and looked_up.server == row.cause:
@@ -190,14 +192,14 @@ class _Pairing:
                         last[connection] = sent[id(row)]
                     if row.api == "FindCoordinator":
                         looked_up = None
-                else:
+                else:  # an answer or a failure, which counts if it is the request's first
                     exchange = last.get(connection)
-                    is_first = exchange is not None and exchange.ended is None
-                    if exchange is not None and is_first:
+                    is_first_end = exchange is not None and exchange.ended is None
+                    if exchange is not None and is_first_end:
                         exchange.ended = row
                     if row.api == "FindCoordinator":
                         answered = row.kind == TraceKind.RESPONSE_RECEIVED
-                        looked_up = exchange if answered and is_first else None
+                        looked_up = exchange if answered and is_first_end else None
 
     def _take_server_row(self, row: TraceRow) -> None:
         """Assign a server's row to the last request with its key that was sent before the row."""
@@ -282,7 +284,7 @@ def _kept(rows: list[_Row]) -> list[TableRow]:
         kind = (api, server, group, row.common[0])
         is_first.append(kind not in kinds_so_far)
         kinds_so_far[kind] = None
-        firsts_by_client[client] = firsts_by_client.get(client, 0) + is_first[-1]
+        firsts_by_client[client] = firsts_by_client.get(client, 0) + is_first[-1]  # True is 1
 
     def rank(item: tuple[_Row, bool]) -> tuple[object, ...]:
         # First rows before others (False sorts before True), then clients with many first rows.

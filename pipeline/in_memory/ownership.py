@@ -1,8 +1,8 @@
 """The table `ownership` in plain Python: each interval in which a member owned a partition.
 
 An interval begins when a member gets its assignment, and ends when it gives the partition up, or
-dies. Only rows that the members wrote define it: in this time the member itself takes the partition
-for its own. A tenure is the time in which a broker is the active coordinator of an offsets
+dies. Only rows that the members wrote count: in this time the member itself believes that it owns
+the partition. A tenure is the time in which a broker is the active coordinator of an offsets
 partition. `pipeline.tables.ownership` computes the same with Spark.
 """
 

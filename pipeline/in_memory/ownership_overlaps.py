@@ -31,7 +31,8 @@ def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
     faults = faults_of(trace)
     healings = sorted(fault["healed_us"] for fault in faults if fault["healed_us"] is not None)
     owners = sorted(ownership_of(trace), key=lambda row: (row["from_us"], row["consumer"]))
-    # The intervals of each partition that begin after `first`, the latest at the front.
+    # The intervals of each partition, the latest at the front. The loop takes each `first` off the
+    # end, so that the intervals that begin after `first` are left.
     later_intervals: dict[tuple[str, str], list[TableRow]] = {}
     for row in reversed(owners):
         later_intervals.setdefault((row["group"], row["partition"]), []).append(row)

@@ -1,9 +1,10 @@
-"""The rebalances of a run, from the rows of its trace, one by one; and the table `rebalances`.
+"""The rebalances of a run, collected from the rows of its trace, and the table `rebalances`.
 
-The run may be in progress, or end at a moment of a replay. A rebalance belongs to one coordinator.
-Later rows of that coordinator about the group belong to the rebalance until the next one begins.
-Members that are added or removed before a rebalance begins belong to it, too, unless one of these
-comes between: the start of a generation, the group becoming Empty or Dead, a load.
+The rows are read one by one, so that the run may still be in progress, or be a replay up to some
+moment. A rebalance belongs to one coordinator. Later rows of that coordinator about the group
+belong to the rebalance until the next one begins. Members that are added or removed before a
+rebalance begins belong to it, too, unless one of these comes between: the start of a generation,
+the group becoming Empty or Dead, a load.
 
 In a row, `cause` is the short name of a cause, and `cause_text` or `explanation` its sentence. The
 table `rebalances` is computed by Spark, too (`pipeline.tables.rebalances`).
@@ -45,6 +46,8 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
 
     - `coordinator`, `incarnation`: the broker that began it.
     - `reason`: a RebalanceCause; `cause`: the coordinator's sentence.
+    - `client_reason`: the reason that the member gave in its request.
+    - `store_error`: the error with which the append of the new assignment failed.
     - `member`: the member that caused it; None if no single member did.
     - `added`, `removed`: member ids in the order of their rows.
     - `removed_because`: the RemovalCauses, each once.
@@ -203,7 +206,8 @@ class RebalanceLog:
             self.client_ids[row.member] = str(client_id)
         # A replaced static member has a new id but stays the same member: no change.
         if row.cause != RemovalCause.STATIC_MEMBER_REPLACED:
-            (known.early if known.joining is None else known.joining.changes).append(row)
+            changes = known.early if known.joining is None else known.joining.changes
+            changes.append(row)
 
     def _died(self, row: TraceRow) -> None:
         """Process the end of a node: it cuts short the rebalances that the node coordinated."""

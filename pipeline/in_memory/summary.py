@@ -31,8 +31,9 @@ MAX_ROWS = 2_000_000
 100,000 rows take 90 MB of memory and a second.
 """
 ROWS_AT_ONCE = 500_000
-"""Most rows for which the summary that a command prints at the end of a run is computed in memory,
-in a few seconds, although Spark computes the figures afterwards.
+"""Most rows of a run whose summary is computed here although Spark computes the figures, too.
+
+A command then prints the summary after a few seconds, before Spark starts.
 """
 _NAMES = [name for name, _ in TRACE_COLUMNS]
 _TEXTS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
@@ -68,8 +69,7 @@ def collecting_no_cycles() -> Iterator[None]:
 def summarize_directory(directory: Path, *, max_rows: int | None = None) -> RunSummary | None:
     """Return the summary of the run in `directory`.
 
-    None if the run has more than `max_rows` rows, or if only Spark can read it; `rows_of` says when
-    that is so.
+    None if the run has more than `max_rows` rows, or if `rows_of` leaves the reading to Spark.
     """
     (files,) = find_run_files([directory])
     if max_rows is not None and files.rows > max_rows:

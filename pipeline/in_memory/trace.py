@@ -197,7 +197,7 @@ class Trace:
     def pauses(self, node: str) -> list[Span]:
         """Return the times in which a node was paused: until it resumed, died or started again.
 
-        NODE_STOPPED needs no look: a paused process stops in an orderly way only at the run's end,
+        NODE_STOPPED is not read: a paused process stops in an orderly way only at the run's end,
         where every pause ends.
         """
         spans: list[Span] = []
@@ -256,7 +256,7 @@ def within(spans: Iterable[Span], whole: Span) -> list[Span]:
 
 
 def length_us(spans: Iterable[Span]) -> int:
-    """Return the total length of spans that do not overlap."""
+    """Return the sum of the lengths of spans; a moment in two spans counts twice."""
     return sum(span.to_us - span.from_us for span in spans)
 
 

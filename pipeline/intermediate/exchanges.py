@@ -33,6 +33,7 @@ def exchanges(events: DataFrame) -> DataFrame:
     """
     kinds = (TraceKind.REQUEST_SENT, TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED)
     sent = F.when(F.col("kind") == TraceKind.REQUEST_SENT.value, F.col("time_us"))
+    # `cause` is the purpose of the connection: two nodes may have several.
     request = ("run", "node", "incarnation", "peer", "cause", "api", "correlation_id")
     so_far = (
         Window.partitionBy(*request)

@@ -40,7 +40,8 @@ def commit_gaps(events: DataFrame) -> DataFrame:
         .groupBy("run", "group", consumer, F.col("time_us").alias("before_us"))
         .agg(F.max("peer").alias("peer"))
     )
-    then = Window.partitionBy(*key).orderBy("before_us")
+    by_time = Window.partitionBy(*key).orderBy("before_us")
+    # Of the requests, only those of _ASKING count; every row of the other two kinds counts.
     asked_for = (F.col("kind") != TraceKind.REQUEST_SENT.value) | F.col("api").isin(_ASKING)
     asked = (
         of_kind(
@@ -59,12 +60,12 @@ def commit_gaps(events: DataFrame) -> DataFrame:
         .groupBy(*key)
         .agg(F.min("asked_us").alias("asked_us"))
     )
-    after = F.lead("before_us").over(then)
+    after = F.lead("before_us").over(by_time)
     return acknowledged.join(in_vain, list(key), "left").select(
         *key,
         "before_us",
         after.alias("after_us"),
-        F.lead("peer").over(then).alias("after_peer"),
+        F.lead("peer").over(by_time).alias("after_peer"),
         F.when(after.isNull(), F.col("asked_us")).alias("pending_us"),
     )
 
@@ -103,8 +104,9 @@ def processing_gaps(events: DataFrame) -> DataFrame:
     # The earliest beginning of work among all later batches, not only the next one: if two members
     # work at once, the one that finishes later may have begun earlier.
     later = Window.partitionBy(*key).orderBy("before_us").rowsBetween(1, Window.unboundedFollowing)
-    after = F.greatest("before_us", F.min("begun_us").over(later))
-    after = F.when(F.min("begun_us").over(later).isNotNull(), after)
+    next_begun = F.min("begun_us").over(later)
+    # After the last batch, `greatest` would leave the null out and return `before_us`.
+    after = F.when(next_begun.isNotNull(), F.greatest("before_us", next_begun))
     moments = consumed.groupBy(*key, "before_us").agg(F.min("begun_us").alias("begun_us"))
     return moments.join(waiting, list(key), "left").select(
         *key,

@@ -114,6 +114,7 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
         ).alias("first"),
     )
     second = intervals.drop("run_end_us").withColumnRenamed("first", "second")
+    # Structs are compared field by field: of two beginnings at one moment, the name decides.
     in_order = F.struct("first.at_us", "first.consumer") < F.struct(
         "second.at_us", "second.consumer"
     )

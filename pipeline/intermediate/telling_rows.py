@@ -1,8 +1,9 @@
 """The step `telling_rows`: the rows of a trace that tables read, about a third of all rows.
 
-They are selected and decoded once for all tables. The other rows are Produce and Fetch of data, and
-NO_TABLES_KINDS, which only people read; the table `runs` counts these rows, and no other table
-reads them. A bad row lacks a required column or has an unknown kind; bad rows are kept, too.
+They are selected and decoded once for all tables. The other rows are messages with an API outside
+LISTED_APIS (above all Produce and Fetch of data), and NO_TABLES_KINDS, which only people read. Only
+`runs`, which counts all rows, and the tables that count requests read the trace itself
+(`all_events`). A bad row lacks a required column or has an unknown kind; bad rows are kept, too.
 """
 
 from pyspark.sql import Column, DataFrame

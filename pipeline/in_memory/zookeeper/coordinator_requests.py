@@ -1,9 +1,13 @@
-"""The table `coordinator_requests` in plain Python."""
+"""The table `coordinator_requests` in plain Python: requests of group coordination by client.
+
+`pipeline.tables.coordinator_requests` computes the same with Spark.
+"""
 
 from pipeline.in_memory.trace import TableRow, Trace
 from protocol.trace import TraceKind
 
 _STEP_US = 100_000
+"""Length of a step: requests are counted in tenths of a second."""
 _OF_COORDINATION = frozenset(
     {
         "FindCoordinator",
@@ -18,7 +22,7 @@ _OF_COORDINATION = frozenset(
 
 
 def coordinator_requests_of(trace: Trace) -> list[TableRow]:
-    """Return how many requests of its group's coordination each client sent in each step."""
+    """Return the number of requests of each API that each client sent in each step."""
     found: dict[tuple[str, str, int, str, int], TableRow] = {}
     for row in trace.of(TraceKind.REQUEST_SENT):
         if row.api not in _OF_COORDINATION or row.group is None:

@@ -2,9 +2,9 @@
 
 An attempt is a consumer's attempt to rebalance: it gives its partitions up, reads a *view* (the
 members of its group), computes its plan (its own share of the partitions), and claims each of these
-by an ephemeral znode. A claim conflicts while another member still has the partition's znode. A
-transaction (txn) is a change of the ensemble's data; its zxid is its number in the order of all
-changes. `pipeline.tables.zookeeper` computes the same with Spark.
+by an ephemeral znode. A claim conflicts while another member still has the partition's znode. The
+ensemble is ZooKeeper's servers. A transaction (txn) is a change of their data; its zxid is its
+number in the order of all changes. `pipeline.tables.zookeeper` computes the same with Spark.
 """
 
 import re
@@ -74,9 +74,12 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
                     writer["created"] += 1
             case "delete" if writer is not None:
                 writer["deleted"] += 1
+                # True counts as 1: the znode was an ephemeral of another session.
                 writer["deleted_of_others"] += owners.get(txn["path"]) not in (None, session)
             case _:
                 pass
+
+    # What clients and the ensemble wrote about the sessions.
     for row in trace.of(TraceKind.ZOOKEEPER_CLIENT_STATE):
         entry = found.get(detail_of(row)["session"])
         if entry is not None:
@@ -85,6 +88,7 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
         entry = found.get(detail_of(row)["session"])
         if entry is not None and entry["silent_us"] is None:
             entry["silent_us"] = row.time_us
+
     groups = _groups(trace)
     for entry in found.values():
         entry["group"] = groups.get(entry["consumer"] or "")

@@ -1,8 +1,8 @@
 """The picture of the phases in their order: both chains on one linear axis from the fault on.
 
-The strips of the same section have a logarithmic axis, on which every phase is visible but a long
-one looks as short as the others. On the linear axis of this picture a reader sees which phase took
-the time. A line is one subject: of the broker chain an offsets partition (phases from the fault to
+A linear axis shows which phase took the time. (The strips of the same section, a row of dots per
+phase, have a logarithmic axis: there every phase is visible, but a long one looks as short as the
+others.) A line is one subject: of the broker chain an offsets partition (phases from the fault to
 the active new coordinator), of the client chain a member (phases until the new coordinator accepted
 it). The picture has the median subject of each chain, and the slowest. Phases are never added up
 over subjects. A path is the phases of one subject: `steps` has the name, begin and end of each.
@@ -99,6 +99,7 @@ def _line(name: str, short: str, path: Path, top: int) -> list[dict[str, Any]]:
         "top": top,
         "bottom": top + _HEADER_HEIGHT,
     }
+    # A step is (name, begin, end): the name of the step with the greatest length.
     longest = max(path.steps, key=lambda step: step[2] - step[1])[0]
     end_us = path.steps[-1][2]
     return [
@@ -136,6 +137,8 @@ def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
         axis=alt.Axis(labelFlush=True, format="~f"),
     )
     y = alt.Y("y:Q", scale=y_scale, axis=None)
+    # Expressions that Vega evaluates in the page, where the width of the picture is known: the
+    # length of a bar, the text inside it, the room behind the last bar, the text there.
     pixels = "(scale('x', datum.to) - scale('x', datum.from))"
     inside = f"{pixels} > {_SHOWN_INSIDE} ? datum.says : ''"
     room = f"width - scale('x', datum.end) > {_SHOWN_INSIDE}"

@@ -112,7 +112,11 @@ def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) 
 
 
 def _note(measure: Measure, rows: Sequence[Row], subject: str) -> str:
-    """Return a note on the subjects without a value."""
+    """Return a note on the subjects without a value; "" if all have one.
+
+    Of the client chain, it tells members that did not need the phase from members whose phase did
+    not end. Of a gap, it says that the service did not come back.
+    """
     without = [row for row in rows if row[measure.column] is None]
     if not without:
         return ""

@@ -3,8 +3,8 @@
 One strip is one measure of one fault: `detect` over offsets partitions, `accept` over members. Each
 subject has a dot; with many subjects, bars count them, so that the data of a strip is bounded. All
 strips of a section share one logarithmic axis, on which 20 us and 8 s are both visible. Lengths are
-microseconds. `bound_us` is the error between the clocks of the run's machines, 0 on one machine: of
-a shorter length only this bound is known.
+microseconds. `bound_us` is the error between the clocks of the run's machines (0 on one machine):
+a measured length below it may have any value up to it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -124,6 +124,7 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
         "short": short,
         "line_y": centre,
     }
+
     figures = strip.figures
     values = sorted(strip.values, key=lambda pair: (pair[1], pair[0]))
     if not values or figures.maximum is None:
@@ -143,6 +144,7 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
         "from": _drawn(values[0][1], figures.bound_us),
         "to": _drawn(values[-1][1], figures.bound_us),
     }
+
     yield from (
         _dots(values, axis, centre, figures.bound_us)
         if len(values) <= MAX_DOTS
@@ -198,6 +200,7 @@ def _bars(
     most = max(len(in_part) for in_part in bins.values())
     for place, in_part in bins.items():
         half = max(1.0, _SPREAD * len(in_part) / most)
+        # The values of a part are sorted.
         shortest, longest = (
             duration_text(in_part[index][1], bound_us=bound_us) for index in (0, -1)
         )
