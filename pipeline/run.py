@@ -142,13 +142,15 @@ def _analyze(
     spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts, whole_run_rows: int
 ) -> tuple[RunSummary, ...]:
     """Analyse small runs by one task each, and all other runs by the transforms."""
+    # With `whole_run_rows` 0, not even a run without rows is read whole.
     small = [run for run in runs if run.rows <= min(whole_run_rows, MAX_ROWS) and whole_run_rows]
     # Without this package on the workers, a task cannot read a run; Spark's own transforms can.
     if not workers_have_package(spark.sparkContext):
         small = []
     has_large_runs = len(small) < len(runs)
     parts.total = 1 + len(small) + (_PARTS_OF_LARGE_RUNS if has_large_runs else 0)
-    parts.end()
+    parts.end()  # the start of Spark
+
     summaries = _read_whole(spark, small, parts)
     # A task refuses a small run whose rows plain Python cannot read (`in_memory.summary.rows_of`).
     # The number of parts grows only then, because the refusal is not known before.

@@ -91,6 +91,7 @@ def comparison_html(runs: Runs, output: Path) -> str:
     experiments = list(dict.fromkeys(run.manifest.experiment for run in facts))
     return render(
         Page(
+            # The browser shows this title in a tab, which has no room for more than three names.
             title=f"{', '.join(experiments[:3])}: {len(runs)} runs compared - coordlab",
             headline=_headline(
                 facts, comparison, deploy_answers(costs, _differing(runs, comparison))

@@ -23,8 +23,11 @@ from pipeline.summary.story import as_title, coordinator_with_epoch, counted, mo
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
 """A number and its unit, with the space between them at which a line must not break."""
 _SPAN = re.compile(r"\d\N{NO-BREAK SPACE}s to (run end|[\d.]+)")
+"""The middle of a span of time, from the unit of its begin to the number of its end."""
 _CODE = re.compile(r"`([^`<]+)`")
+"""A part between backticks."""
 _BLOCK = re.compile(r"\s*<(p|ul|ol|dl|div|pre|details|h[3-6]|table|figure|section|blockquote)\b")
+"""The beginning of markup that is a block already."""
 FAULTS, COORDINATORS = "lane-faults", "lane-coordinators"
 OWNERSHIP, AVAILABILITY, REBALANCES = "lane-ownership", "lane-availability", "lane-rebalances"
 """Ids of the lanes to which sentences link."""
@@ -162,6 +165,7 @@ def _environment() -> jinja2.Environment:
     # Tests and filters of the templates: `part is chart`, `value | cell`.
     parts = {"chart": Chart, "table": TextTable, "paragraph": Paragraph, "beside": Beside}
     for name, part in parts.items():
+        # The default binds the class of this turn of the loop.
         environment.tests[name] = lambda value, part=part: isinstance(value, part)
     environment.filters |= {
         "block": _as_block,

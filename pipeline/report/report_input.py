@@ -72,4 +72,5 @@ class ReportInput:
     def end_us(self) -> int:
         """The end of the time axis: the run's end, or its last event if it did not complete."""
         ends: list[int] = [row["end_us"] for row in self.tables.rows("runs") if row["end_us"]]
+        # At least 1, so that the axis of a run without events has a length.
         return max([*ends, self.facts.results_or_empty.ended_at_us, 1])

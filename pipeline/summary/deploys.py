@@ -20,10 +20,11 @@ from pipeline.summary.story import counted
 from results_schema.journal import JournalEntry
 
 ROLLOUT = "rollout"
-"""Kind of the fault. The next three are names of felt figures."""
+"""Kind of the fault that a deploy counts as."""
 UNOWNED = "without an owner"
 WAITED = "no processing despite records"
 REPEATED = "records processed again"
+"""Names of felt figures (`felt.FELT_MEASURES`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

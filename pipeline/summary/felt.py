@@ -105,6 +105,7 @@ class Felt:
 
 
 _COUNTS = ("partitions", "rebalances", "moved", "came_back", "sent_away")
+"""Columns of the aggregate `felt_counts`, and fields of FeltGroup."""
 
 
 def felt_by_run(aggregates: Aggregates) -> dict[str, Felt]:

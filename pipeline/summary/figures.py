@@ -195,8 +195,8 @@ class FaultSummary:
     - `members`: number of members of the affected groups; `members_kept`: those with the same
       member id and generation after the fault; `members_kept_id`: those with the same member id.
     - `noticed_by`: reasons for which members marked their coordinator unknown, with their numbers.
-    - `left_after`: (number of commits that timed out at the old coordinator before a member left
-      it, number of such members), from one commit on.
+    - `left_after`: pairs of a number of commits, 1 or more, and the number of members that left the
+      old coordinator when this number of their commits had timed out there.
     - `told_by_old`: number of members to which the old coordinator named itself in a stale answer.
     - `rebalances`: those that began between this fault and the next.
     """
@@ -318,9 +318,10 @@ def find_worst(summary: RunSummary, measure: str) -> Worst | None:
 
 
 def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
-    """Return, by fault, the earlier fault that has the same longest gap; without the other faults.
+    """Return, by fault, the earlier fault that has the same longest gap.
 
-    Two gaps of the same length in microseconds are taken for the same gap.
+    Faults whose longest gap no earlier fault has are not in the result. Two gaps of the same length
+    in microseconds are taken for the same gap.
     """
     first_fault_by_length: dict[int, str] = {}
     earlier_by_fault = {}

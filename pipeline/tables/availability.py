@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pipeline.intermediate.gaps import commit_gaps, coordinator_holes, processing_gaps
 
 _COLUMNS = ("run", "fault", "subject_kind", "group", "subject", "before_us", "after_us")
+"""Columns of a chosen gap; the last two are its ends."""
 _BETWEEN = "struct<before_us: bigint, after_us: bigint>"
 """Type of both ends of a gap, the same for all kinds of subjects."""
 
@@ -86,6 +87,7 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
     open_end = F.col("moved") & in_vain
     longest = ~F.col("moved") & _around_the_fault()
     # If the coordinator moved: the first gap that ends at a later coordinator, else the open gap.
+    # If it did not move, both are null, and the longest gap counts.
     first = F.min_by(_between(), F.when(ends_at_later, F.col("after_us")))
     picked = F.coalesce(
         first, F.max(F.when(open_end, _between())), F.max_by(_between(), _length(longest))

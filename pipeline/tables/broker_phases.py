@@ -95,14 +95,10 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
             F.col("partitions").alias("hit"),
         )
     )
-    # A fault may be the cause of an election; the latest of these faults is taken.
-    due = (
-        (F.col("fault_us") <= F.col("decided_us"))
-        & (
-            F.array_contains("hit", F.col("partition"))
-            | F.coalesce(F.array_contains("nodes", F.col("old_leader")), F.lit(False))
-        )
-    )  # fmt: skip
+    # A fault is a possible cause of later elections of what it hit; the latest such fault is taken.
+    hit_partition = F.array_contains("hit", F.col("partition"))
+    hit_leader = F.coalesce(F.array_contains("nodes", F.col("old_leader")), F.lit(False))
+    possible_cause = (F.col("fault_us") <= F.col("decided_us")) & (hit_partition | hit_leader)
     election = ("run", "partition", "leader_epoch")
     latest = (F.desc("fault_us"), F.desc("fault"))
     latest_fault = Window.partitionBy(*election).orderBy(*latest)
@@ -110,7 +106,7 @@ def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
     first_election = Window.partitionBy("run", "partition", "fault").orderBy(*first)
     return (
         elections.join(causes, "run")
-        .where(due)
+        .where(possible_cause)
         .withColumn("nth_fault", F.row_number().over(latest_fault))
         .where((F.col("nth_fault") == 1) & F.col("new_leader").isNotNull())
         .withColumn("nth_election", F.row_number().over(first_election))

@@ -43,22 +43,30 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     steps of a member are in the order in which it wrote them, even if they have the same moment.
     Input grain: one row per event; one row per fault and group. Output grain: one row per run,
     fault, affected group and consumer that had been in the group before the fault.
-    Columns: `run`, `fault`, `group`, `consumer` (node), `member_id`, `member_id_after`,
-    `generation`, `generation_after`; moments in microseconds on the run's clock: `fault_us`,
-    `unknown_us` (it first marked its coordinator unknown), `named_us` (an answer first named the
-    coordinator of the newest epoch), `accepted_us` (its first success there after the load: an
-    acknowledged commit or a group request; a heartbeat sent before the load ended does not count);
-    phases in microseconds: `notice_us` (fault to unknown), `rediscover_us` (unknown to named),
-    `accept_us` (named to accepted), `join_us`, `sync_us` (first JoinGroup or SyncGroup sent after
-    the fault to the first that succeeded), `longest_wait_us` (the longest that a heartbeat or
-    commit to the old coordinator waited for its answer or failure, of those that ended after the
-    fault and were sent before `unknown_us`); `noticed_by`: the reason for marking the coordinator
-    unknown (an error's name, or a sentence); `attempts`: FindCoordinator answers and failures from
-    unknown to named, `stale_answers`: of these, answers that named another broker, or the right
-    broker before its election, `self_answers`: of the stale answers, those in which the answering
-    broker named itself; at the old coordinator after the fault: `commit_timeouts`: commits that it
-    answered REQUEST_TIMED_OUT, `late_heartbeats`: heartbeats that it answered with success after
-    the new coordinator was active.
+    Columns:
+    - `run`, `fault`, `group`, `consumer` (node);
+    - `member_id`, `generation` before the fault, `member_id_after`, `generation_after`;
+    - moments in microseconds on the run's clock: `fault_us`; `unknown_us`: the member first marked
+      its coordinator unknown; `named_us`: an answer first named the coordinator of the newest
+      epoch; `accepted_us`: the member's first success there after the load, an acknowledged commit
+      or a group request (a heartbeat sent before the load ended does not count);
+    - phases in microseconds: `notice_us` (fault to unknown), `rediscover_us` (unknown to named),
+      `accept_us` (named to accepted);
+    - `join_us`, `sync_us`: microseconds from the first JoinGroup or SyncGroup sent after the fault
+      to the first that succeeded;
+    - `longest_wait_us`: the longest time that a heartbeat or commit to the old coordinator waited
+      for its answer or failure; only those count that ended after the fault and were sent before
+      `unknown_us`;
+    - `noticed_by`: the reason for marking the coordinator unknown (an error's name, or a sentence);
+    - `attempts`: FindCoordinator answers and failures from unknown to named;
+    - `stale_answers`: of `attempts`, the answers that named another broker, or the right broker
+      before its election;
+    - `self_answers`: of the stale answers, those in which the answering broker named itself;
+    - `commit_timeouts`: commits that the old coordinator answered REQUEST_TIMED_OUT after the
+      fault;
+    - `late_heartbeats`: heartbeats that the old coordinator answered with success after the new one
+      was active.
+
     Nulls: a moment that did not come, and the phases that it bounds (no `notice_us`: the member
     never marked its coordinator unknown; no `join_us`: it did not have to join); `longest_wait_us`
     without such a request; `noticed_by`, `attempts`, `stale_answers`, `self_answers` without
@@ -195,7 +203,7 @@ def _is_unknown() -> Column:
 
 
 def _names_another() -> Column:
-    """Return whether a COORDINATOR_FOUND names no coordinator of the newest epoch."""
+    """Return whether a row is a stale COORDINATOR_FOUND (see `_names_coordinator`)."""
     return _is(TraceKind.COORDINATOR_FOUND) & ~_names_coordinator()
 
 
@@ -294,7 +302,7 @@ def _latest(column: str, *, before: bool) -> Column:
 
 def _first_success(api: Api) -> Column:
     """Return microseconds from the first request of `api` after the fault to its first success."""
-    is_it = F.col("api") == api.label
-    asked = is_it & _is(TraceKind.REQUEST_SENT) & (F.col("at_us") >= F.col("fault_us"))
-    succeeded = is_it & (F.col("error") == "NONE") & (F.col("sent_us") >= F.col("fault_us"))
+    of_api = F.col("api") == api.label
+    asked = of_api & _is(TraceKind.REQUEST_SENT) & (F.col("at_us") >= F.col("fault_us"))
+    succeeded = of_api & (F.col("error") == "NONE") & (F.col("sent_us") >= F.col("fault_us"))
     return F.min(_when(succeeded)) - F.min(_when(asked))

@@ -26,14 +26,18 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
     node was paused or cut off.
     Output grain: one row per run, offsets partition, leader epoch and broker incarnation that
     served it (one per epoch, unless a broker came back in the same epoch or something is wrong).
-    Columns: `run`, `partition`, `leader_epoch`, `broker`, `incarnation`; `start_us` (active),
-    `end_us`: microseconds on the run's clock; `end_reason` (unloaded | reloaded | killed |
-    stopped | run end); `overlap_us`: microseconds shared with other tenures of the partition, a
-    moment shared with two counting twice; `paused_us`, `cut_us`: microseconds of the tenure in
-    which the broker was paused, or cut off from others, `paused_from_us`, `paused_to_us`,
-    `cut_from_us`, `cut_to_us`: the first and the last moment of these times; `commits`:
-    acknowledged in this epoch by this broker; `first_commit_us`, `last_commit_us`: microseconds on
-    the run's clock.
+    Columns:
+    - `run`, `partition`, `leader_epoch`, `broker`, `incarnation`;
+    - `start_us` (the broker became active), `end_us`: microseconds on the run's clock;
+    - `end_reason`: unloaded, reloaded, killed, stopped, or run end;
+    - `overlap_us`: microseconds shared with other tenures of the partition; a moment shared with
+      two tenures counts twice;
+    - `paused_us`, `cut_us`: microseconds of the tenure in which the broker was paused, or cut off
+      from others; `paused_from_us`, `paused_to_us`, `cut_from_us`, `cut_to_us`: the first and the
+      last moment of these times;
+    - `commits`: acknowledged in this epoch by this broker; `first_commit_us`, `last_commit_us`: the
+      first and the last, microseconds on the run's clock.
+
     Nulls: `first_commit_us`, `last_commit_us` if the broker acknowledged none; the moments of a
     pause or cut that did not happen.
     """
@@ -88,11 +92,11 @@ def tenure_spans(events: DataFrame, runs: DataFrame) -> DataFrame:
 def _loads(events: DataFrame) -> DataFrame:
     """One row per finished load, with the next load or unload of the partition by that process."""
     steps = of_kind(events, TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
-    then = Window.partitionBy("run", "node", "incarnation", "partition").orderBy("seq")
+    in_order = Window.partitionBy("run", "node", "incarnation", "partition").orderBy("seq")
     return (
         steps.where(in_offsets_topic())
-        .withColumn("next_us", F.lead("time_us").over(then))
-        .withColumn("next_kind", F.lead("kind").over(then))
+        .withColumn("next_us", F.lead("time_us").over(in_order))
+        .withColumn("next_kind", F.lead("kind").over(in_order))
         .where(F.col("kind") == TraceKind.LOAD_COMPLETED.value)
         .select(
             "run",

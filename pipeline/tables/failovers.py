@@ -13,13 +13,18 @@ def group_failovers(
     """Join every fault with every group of its run.
 
     Output grain: one row per run, fault and group.
-    Columns: `run`, `fault`, `group`, `partition` (its offsets partition); `affected`: the fault
-    names the group, or moved its partition; `moved`: its partition got a leader in a new epoch;
-    `old_leader`; `coordinator`: the broker of the newest epoch; `later`: every `broker` that
-    coordinated the group in that epoch or a later one, and `start_us`: when its load was complete
-    (the moment of the election if the trace lacks the elected leader's load); `fault_us`,
-    `decided_us`, `active_us` and `until_us` in microseconds on the run's clock, where `until_us` is
-    the next fault, of a later moment, that affects the same group, or the run's end.
+    Columns:
+    - `run`, `fault`, `group`, `partition` (its offsets partition);
+    - `affected`: the fault names the group, or moved its partition;
+    - `moved`: the partition got a leader in a new epoch;
+    - `old_leader`; `coordinator`: the broker of the newest epoch;
+    - `later`: structs of every `broker` that coordinated the group in the newest epoch or a later
+      one, and of `start_us`: when its load was complete (the moment of the election if the trace
+      lacks the elected leader's load);
+    - `fault_us`, `decided_us`, `active_us` in microseconds on the run's clock;
+    - `until_us`: moment of the next fault, later than this one, that affects the same group, or the
+      run's end.
+
     Nulls: `decided_us`, `later` unless moved; `active_us` unless the new coordinator loaded;
     `coordinator` if the group's partition never had one.
     """
@@ -51,12 +56,12 @@ def group_failovers(
     )
     moved = F.col("decided_us").isNotNull()
     # From a microsecond after the fault on: faults of one moment do not end each other's windows.
-    later = (
+    later_faults = (
         Window.partitionBy("run", "group")
         .orderBy("fault_us")
         .rangeBetween(1, Window.unboundedFollowing)
     )
-    last = Window.partitionBy("run")
+    whole_run = Window.partitionBy("run")
     return (
         pairs.join(moves, ["run", "fault", "partition"], "left")
         .join(latest_brokers, ["run", "fault", "partition"], "left")
@@ -77,10 +82,10 @@ def group_failovers(
             "decided_us",
             "active_us",
             F.coalesce(
-                F.min(F.when(F.col("affected"), F.col("fault_us"))).over(later),
+                F.min(F.when(F.col("affected"), F.col("fault_us"))).over(later_faults),
                 # No later fault affects the group: the window ends with the run, which is the
                 # `until_us` of the run's last fault.
-                F.max("next_fault_us").over(last),
+                F.max("next_fault_us").over(whole_run),
             ).alias("until_us"),
         )
     )

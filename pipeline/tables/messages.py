@@ -53,16 +53,19 @@ def messages(
        equally many are in the order of their names.
     Input grain: one row per event; `faults`; `broker_phases`; `client_phases`; `rebalances`.
     Output grain: one row per run, fault and run of like exchanges.
-    Columns: `run`, `fault`; `api`, `purpose` (of the connection), `from_node` (who asked),
-    `to_node`, `group`, `member`, `correlation_id`; moments of the first such exchange in
-    microseconds on the run's clock: `sent_us`, `received_us` and `answered_us` by the server,
-    `ended_us` (the client had the answer, or gave up); `outcome` (NONE: success; Kafka's error,
-    DISCONNECTED, TIMED_OUT, or `no answer`); `named`: the coordinator that a FindCoordinator's
-    answer named; `repeats`: the number of exchanges in the row; `last_ended_us`: the last of
-    them ended, as `ended_us`.
+    Columns:
+    - `run`, `fault`; `api`, `purpose` (of the connection), `from_node` (who asked), `to_node`,
+      `group`, `member`, `correlation_id`;
+    - moments of the row's first exchange in microseconds on the run's clock: `sent_us`,
+      `received_us` and `answered_us` by the server, `ended_us` (the client had the answer, or gave
+      up);
+    - `outcome`: NONE for success, Kafka's error, DISCONNECTED, TIMED_OUT, or `no answer`;
+    - `named`: the coordinator that a FindCoordinator's answer named;
+    - `repeats`: the number of exchanges in the row; `last_ended_us`: `ended_us` of the last one.
+
     Nulls: a moment that was not seen, or did not come; `group`, `member` where the request names
-    none; `purpose`, too, if only the server's side is known; `named` but for answered
-    FindCoordinators. Without message trace there are no rows.
+    none; `purpose`, too, if only the server's side is known; `named` except of answered
+    FindCoordinators. A trace without messages gives no rows.
     """
     windows = _windows(faults, broker_phases, client_phases, rebalances)
     exchanges = _exchanges(events).join(F.broadcast(windows), "run")
@@ -213,12 +216,12 @@ def _with_named(sides: DataFrame) -> DataFrame:
 
     A client writes COORDINATOR_FOUND directly after the row of the answer that named it.
     """
-    then = Window.partitionBy("run", "from_node", "api", "node", "incarnation").orderBy("seq")
+    in_order = Window.partitionBy("run", "from_node", "api", "node", "incarnation").orderBy("seq")
     # The next row is about the same server. In a COORDINATOR_FOUND, `to_node` is the asked server.
-    by_it = F.lead("to_node").over(then) == F.col("to_node")
+    by_it = F.lead("to_node").over(in_order) == F.col("to_node")
     return sides.withColumn(
         "named",
-        F.when(_is(TraceKind.RESPONSE_RECEIVED) & by_it, F.lead("found").over(then)),
+        F.when(_is(TraceKind.RESPONSE_RECEIVED) & by_it, F.lead("found").over(in_order)),
     )
 
 

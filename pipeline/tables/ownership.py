@@ -34,13 +34,19 @@ def ownership(
     Inputs: `spans` from `ownership_spans`, one row per interval; the table `groups`; `tenures`, the
     table `coordinator_tenures`; `impairments`, one row per time in which a node was paused or cut
     off. Output grain: one row per run, group, data partition, member and interval.
-    Columns: `run`, `group`, `partition`, `consumer` (the member's node), `incarnation`, `member`,
-    `generation`; `coordinator`, `leader_epoch`: the broker that gave the assignment, and the epoch
-    of the offsets partition in which it did; `position`: from where the member began to read
-    (committed | earliest | latest), `start_offset`; `from_us`, `to_us` in microseconds on the run's
-    clock; `length_us`: up to the run's end if nothing ended the interval; `ended_by` (revoked |
-    lost | reassigned | killed | stopped | run end); `paused_us`: microseconds of the interval in
-    which the member was paused; `records`: number of records processed in the interval.
+    Columns:
+    - `run`, `group`, `partition`, `consumer` (the member's node), `incarnation`, `member`,
+      `generation`;
+    - `coordinator`, `leader_epoch`: the broker that gave the assignment, and the epoch of the
+      offsets partition in which it did;
+    - `position`: from where the member began to read (committed | earliest | latest), and
+      `start_offset`, the offset there;
+    - `from_us`, `to_us` in microseconds on the run's clock; `length_us`: up to the run's end if
+      nothing ended the interval;
+    - `ended_by`: revoked, lost, reassigned, killed, stopped, or run end;
+    - `paused_us`: microseconds of the interval in which the member was paused;
+    - `records`: number of records processed in the interval.
+
     Nulls: `to_us` if the member still owned the partition when the run ended; `position`,
     `start_offset` if the member never set a position; `coordinator` if no row of the member names
     it; `leader_epoch` if no tenure of the coordinator is known at `from_us`.
@@ -219,11 +225,11 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
     # A start of incarnation `successor` proves that the earlier incarnations are dead. A row about
     # an end has no `successor`: it ends the life of the node at that time.
     its_own = F.col("successor").isNull() | (F.col("successor") > F.col("incarnation"))
-    life = [*_MEMBER, "partition", "from_us"]
+    interval = [*_MEMBER, "partition", "from_us"]
     deaths_of = (
         intervals.join(died, ["run", "node"])
         .where(in_its_life & its_own)
-        .groupBy(*life)
+        .groupBy(*interval)
         .agg(F.min(F.struct("died_us", "died_by")).alias("death"))
     )
     next_end = F.when(
@@ -238,7 +244,7 @@ def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFra
     earliest_end = F.least(next_end, death)
     ended = F.col("end").isNotNull() & (F.col("end.at_us") < F.col("run_end_us"))
     return (
-        intervals.join(deaths_of, life, "left")
+        intervals.join(deaths_of, interval, "left")
         .join(ends, "run")
         .where(F.col("from_us") <= F.col("run_end_us"))
         .withColumn("end", earliest_end)

@@ -30,7 +30,6 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
     )
     before = F.filter("healings", lambda healed_us: healed_us <= F.col("ends_us"))
     after = F.filter("healings", lambda healed_us: healed_us > F.col("ends_us"))
-    first = F.lit(1)
     return (
         with_latest_fault(overlaps, faults, "from_us")
         .join(F.broadcast(healings), "run", "left")
@@ -53,8 +52,9 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
             F.col("second.leader_epoch").alias("second_epoch"),
             "records_both",
             "fault",
-            F.coalesce(F.try_element_at(before, -first), F.try_element_at(after, first)).alias(
-                "healed_us"
-            ),
+            # The last healing before the end, else the first one after it.
+            F.coalesce(
+                F.try_element_at(before, F.lit(-1)), F.try_element_at(after, F.lit(1))
+            ).alias("healed_us"),
         )
     )

@@ -33,16 +33,22 @@ def rebalances(
     Input grain: one row per event; `faults`; `groups`; `coordinator_tenures`; one row per member id
     (`members.member_names`). Output grain: one row per run, group, broker and rebalance that it
     began.
-    Columns: `run`, `group`, `broker` (the coordinator), `leader_epoch` (of its tenure),
-    `generation` (the one that ended), `new_generation`; `reason` (a RebalanceCause), `member`,
-    `consumer` (its node) and `cause` (a sentence) as the coordinator gave them; `client_reason`:
-    what the member's client gave; `removed`, `added`: consumers that lost a member id, or got a new
-    one, before the new generation (a consumer that came back under another id is in both),
-    `removed_because`: the distinct RemovalCauses; `store_error`: why the new generation's
-    assignment was not stored; `fault`: the latest fault before it; moments in microseconds on the
-    run's clock: `started_us`, `joined_us` (the next generation began), `stable_us` (its assignment
-    is stored); in microseconds: `join_us` (started to joined), `sync_us` (joined to stable),
-    `length_us` (started to stable).
+    Columns:
+    - `run`, `group`, `broker` (the coordinator), `leader_epoch` (of its tenure);
+    - `generation` (the one that ended), `new_generation`;
+    - as the coordinator gave them: `reason` (a RebalanceCause), `member` that caused the rebalance,
+      `consumer` (the member's node), `cause` (a sentence);
+    - `client_reason`: the reason in the member's request;
+    - `removed`, `added`: consumers that lost a member id, or got a new one, before the new
+      generation (a consumer that came back under another id is in both); `removed_because`: the
+      distinct RemovalCauses;
+    - `store_error`: why the new generation's assignment was not stored;
+    - `fault`: the latest fault before the rebalance;
+    - moments in microseconds on the run's clock: `started_us`, `joined_us` (the next generation
+      began), `stable_us` (its assignment is stored);
+    - in microseconds: `join_us` (started to joined), `sync_us` (joined to stable), `length_us`
+      (started to stable).
+
     Nulls: `fault` before the first fault (the group forms); `new_generation`, `joined_us`,
     `stable_us` and what they bound if another rebalance, the coordinator's end or the run's came
     first; `member`, `consumer` where no single member caused it; `client_reason` where none was

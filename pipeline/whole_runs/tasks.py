@@ -52,6 +52,7 @@ def analyze_by_run(
 
     def run_jobs() -> dict[str, RunSummary | _Refused | None]:
         """Run one job for the small runs and one for the large ones, and collect their results."""
+        # `_count_done_tasks` finds the jobs by their group, `stop_jobs` by their tag.
         context.setJobGroup(tag, "whole runs")
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)

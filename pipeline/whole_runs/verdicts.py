@@ -1,4 +1,7 @@
-"""The table `verdicts` in plain Python."""
+"""The table `verdicts` in plain Python: the outcome of each check, from the run's JSON files.
+
+`pipeline.tables.verdicts` computes the same with Spark.
+"""
 
 import json
 from pathlib import Path
@@ -15,6 +18,7 @@ def verdicts_of(directory: Path) -> list[TableRow]:
         return []
     of_run = {name: (manifest or {}).get(name) for name in ("runtime", "seed", "experiment")}
     of_run["verdict"] = (results or {}).get("verdict")
+    # Without any check, the run has one row, in which the columns about a check are null.
     checks = (results or {}).get("checks") or [{}]
     return [
         of_run

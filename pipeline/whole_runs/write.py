@@ -29,6 +29,9 @@ def _analyze(files: RunFiles) -> RunSummary | None:
     tables = {name: [] if trace is None else made_of(trace) for name, made_of in OF_TRACE.items()}
     tables |= {"bad_rows": list(run_rows.bad), "verdicts": verdicts_of(files.directory)}
     summary = summary_of(files, run_rows, trace)
+
+    # The old summary is removed first and the new one is written last: if writing breaks off
+    # between the two, no summary claims that the tables are current.
     drop_summary(files.directory)
     for name, rows in tables.items():
         write_table(files.directory, name, [row | {"run": files.run} for row in rows])

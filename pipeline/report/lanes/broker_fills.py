@@ -20,6 +20,7 @@ _TABLES = (
     ("group_states", "broker"),
     ("ownership", "coordinator"),
 )
+"""The tables that name coordinators, with the column that does."""
 
 
 def coordinator_brokers(run: ReportInput) -> Sequence[str]:

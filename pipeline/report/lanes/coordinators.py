@@ -93,12 +93,14 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
     tenures.sort(key=lambda tenure: (tenure["start_us"], tenure["leader_epoch"] or 0))
     partitions = _most_moved_first(tenures)
     shown = in_number_order(partitions[:MAX_PARTITIONS])
+
     names: list[str] = []
     data: dict[str, list[Datum]] = {name: [] for name in _DATA}
     for partition in shown:
         of_partition = [tenure for tenure in tenures if tenure["partition"] == partition]
         limit = MAX_TENURES // len(shown) + 1
         names += _add_partition(run, partition, of_partition[:limit], data)
+
     coordinators = {tenure["broker"] for tenure in tenures}
     fills = {broker: fill for broker, fill in broker_fills(run).items() if broker in coordinators}
     more = len(partitions) - len(shown)
@@ -124,6 +126,7 @@ def _layers(y: alt.Y, fills: Mapping[str, str]) -> list[alt.Chart]:
         vacant.bars("transparent", stroke=BAD, strokeDash=[3, 3]),
         *vacant.labels(fill=BAD),
         tenures.bars(kind_fill("w", fills)),
+        # In pixels: a stripe of 5, 7 below the middle of the row.
         stalled.bars(FAULT_HATCH, height=5, yOffset=7),
         loads.bars(soft(WARN), height=12),
         *loads.labels(long="datum.q"),
@@ -166,6 +169,7 @@ def _add_partition(
         for load in run.tables.rows("broker_phases")
         if load["partition"] == partition
     }
+
     rows: dict[tuple[str, int | None], str] = {}
     for tenure, slot in zip(tenures, taken, strict=True):
         # A broker has one tenure in an epoch, and one load, which precedes the tenure.
@@ -176,6 +180,7 @@ def _add_partition(
             span(start, end, r=row, l=f"{tenure['broker']} {text}")
             for start, end, text in _stalls(tenure)
         ]
+
     for start, end in free(spans, tenures[0]["start_us"], run.end_us):
         text = f"no coordinator for {duration_text(end - start)}"
         data["vacant"].append(span(start, end, r=row_name(partition), l=text, s="none"))
@@ -184,6 +189,7 @@ def _add_partition(
             # The tenure of a load may be beyond the limit: the load is then in the first row.
             row = rows.get(serving_epoch, row_name(partition))
             data["loads"].append(_load_datum(load, row))
+
     names = [row_name(partition, slot) for slot in range(max(taken) + 1)]
     overlaps = [row for row in run.tables.rows("tenure_overlaps") if row["partition"] == partition]
     overlap_slots = slots([(overlap["from_us"], overlap["to_us"]) for overlap in overlaps])

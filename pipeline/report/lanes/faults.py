@@ -83,6 +83,7 @@ def faults_lane(run: ReportInput) -> Chart | None:
     injected.sort(key=lambda fault: (fault.injected_at_us or 0, fault.fault_id))
     shown = injected[:MAX_FAULTS]
     rows = _rows(shown, run.end_us)
+
     data: dict[str, list[Datum]] = {"run": _run_parts(run), "parts": [], "points": []}
     # The label of a momentary fault may reach to the next fault in its row. So the loop goes from
     # the last fault to the first, and puts the data of each fault before those of the later ones.
@@ -95,8 +96,8 @@ def faults_lane(run: ReportInput) -> Chart | None:
             data["points"].insert(0, LANE.datum(fault, start, label_end, r=row, p="of a moment"))
         else:
             data["parts"][:0] = _parts(fault, row, run.end_us)
-    # The rows in the order in which they first occur.
-    names = [_RUN_ROW, *sorted(set(rows.values()), key=list(rows.values()).index)]
+
+    names = [_RUN_ROW, *dict.fromkeys(rows.values())]
     y = rows_y(names)
     whole = Marks("run", y, (Tip("l", "the run"), *FROM_TO))
     around = LANE.marks("parts", y, "datum.p != 'in force'", (*_PART, *FROM_TO))
@@ -113,6 +114,7 @@ def faults_lane(run: ReportInput) -> Chart | None:
         points.moments(shape="diamond", fill=WARN, stroke=INK, size=140),
         *points.labels(dx=12, fontWeight="bold"),
     ]
+
     faults = run.facts.faults[:MAX_FAULTS]
     table = text_table(LANE.columns, faults, folded=LANE.folded)
     return LANE.draw(run, layers, data, ROW_PX * len(names), table=table)

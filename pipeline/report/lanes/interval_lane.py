@@ -142,7 +142,7 @@ def count_intervals(
     run: ReportInput, intervals: Mapping[str, Iterable[tuple[int, int]]]
 ) -> list[Datum]:
     """Return the number of simultaneous intervals of each kind over the run, as data of areas."""
-    steps = [concurrent(each, from_us=0, to_us=run.end_us) for each in intervals.values()]
+    steps = [concurrent(of_kind, from_us=0, to_us=run.end_us) for of_kind in intervals.values()]
     return area_rows(join_steps(*steps), list(intervals))
 
 

@@ -114,7 +114,7 @@ def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any
     - `place`: the member's name.
     - `part`: a key of FILLS.
     - `life`: the number of the life at its place, from 1. While the place is empty: the number of
-      the life that has ended, or 0 before the first life.
+      the life that has ended. A place has no row before its first life.
     - `from_us`, `to_us`.
     """
     events = [event for entry in entries for event in _events(entry)]

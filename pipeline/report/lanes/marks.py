@@ -176,7 +176,7 @@ def _fault_edges(faint: float) -> tuple[alt.Chart, ...]:
         "clip": True,
         "color": INK,
         "strokeWidth": 1,
-        "opacity": faint**0.5,
+        "opacity": faint**0.5,  # lines cover less than bands, so they are made fainter less
     }
     return (
         source.mark_rule(strokeDash=[2, 2], **properties).encode(x=time_of("a:Q")),

@@ -317,7 +317,7 @@ def _set_rows(repeats: Sequence[Datum]) -> None:
         taken = slots([_micros(repeats[index]) for index in indexes])
         for index, slot in zip(indexes, taken, strict=True):
             repeats[index]["y"] = min(slot, REPEAT_ROWS - 1)
-            repeats[index]["h"] = slot >= REPEAT_ROWS or None
+            repeats[index]["h"] = slot >= REPEAT_ROWS or None  # None: the text is shown
 
 
 def _micros(datum: Datum) -> tuple[int, int]:

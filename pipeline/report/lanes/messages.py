@@ -229,6 +229,7 @@ def _coloured(data: Sequence[Datum]) -> list[Datum]:
 
 
 def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
+    """Return the marks of the diagram, those that lie on top last."""
     row = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix)
     line: alt.Y = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix).bandPosition(_LINE_AT)
     drawn_families = {datum["f"] for datum in (*drawn.legs, *drawn.waits, *drawn.repeats)}
@@ -240,6 +241,7 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
             title=None,
             symbolType="stroke",
             symbolStrokeWidth=3,
+            # Vega's sizes are areas: the length of the symbol is the root.
             symbolSize=alt.ExprRef(f"width >= 0 && {NARROW} ? 200 : {_SYMBOL_PX**2}"),
             symbolOpacity=1,
             columns=legend_columns(families),
@@ -360,7 +362,8 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
     and of `datum.y` if some reach to the left.
     """
     x_px = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
-    # Texts in the right part of the picture may reach to the left (`at_edge`).
+    # Texts behind the middle of the picture may reach to the left (`at_edge`), and then come near
+    # texts that begin further left. So `datum.y` counts from a third of the width on.
     needed = f"({x_px} > width / 3 ? datum.y : datum.z)"
     shown = alt.Chart(alt.NamedData("words")).transform_filter(
         f"datum.a >= {FROM_S} && datum.a <= {TO_S} && {needed} * ({TO_S} - {FROM_S}) <= width"
@@ -389,6 +392,7 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
     controllers = [row["to_node"] for row in rows if row["to_node"].startswith("controller-")]
     moved = [row for row in run.tables.rows("broker_phases") if row["fault"] == fault.fault_id]
     moved.sort(key=lambda row: (not row["groups"], row["partition"]))  # those with groups first
+
     words = []
     for move in moved[:MAX_LANDMARKS]:
         named = f"{move['new_leader']} for {move['partition']}, leader epoch {move['leader_epoch']}"
@@ -400,6 +404,7 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
             )
             text = f"active for {move['partition']}{load}"
             words.append(Word(move["new_leader"], move["active_us"], text, 0))
+
     lost = [
         row
         for row in run.tables.rows("client_phases")

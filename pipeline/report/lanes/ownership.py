@@ -73,10 +73,13 @@ _PICKED = (
     f": (datum.m == {_MEMBER_PICK} || datum.m2 == {_MEMBER_PICK}) && datum.q < {ROWS_AT_ONCE}"
 )
 _NAME_PX, _LENGTH_PX = 66, 52
+"""Pixels on a phone for a member's name, and for the length of an overlap such as `1.25 s`."""
+# A Vega condition: the visible part of a bar has room for both.
 _WIDE_ENOUGH = f"(datum._e - datum._x) / ({TO_S} - {FROM_S}) * width > {_NAME_PX + _LENGTH_PX}"
 _RESERVED = f"datum.v ? ({NARROW} ? ({_WIDE_ENOUGH} ? {_LENGTH_PX} : 0) : 130) : 0"
-"""Pixels kept free at the end of a bar for the time that its partition had two owners; the bar's
-name gets the pixels before them."""
+"""Pixels kept free at the end of a bar with stripes (`v`), for the text on its two owners; the
+bar's name gets the pixels before them. On a screen the text is `two owners 1.25 s`, on a phone only
+the length, or nothing."""
 _LENGTH_ROOM = f"({NARROW} ? datum._w - {_NAME_PX} : datum._w / 2)"
 """Pixels of a bar for the length of an overlap."""
 _TWICE_TIPS = (

@@ -108,6 +108,7 @@ def gantt(
         taken = slots(spans)
         slot_at = {row["from_us"]: slot for row, slot in zip(shown, taken, strict=True)}
         doubled = [(row["from_us"], end_of(run, row["to_us"])) for row in partition.overlaps]
+
         for row, slot, (start, end) in zip(shown, taken, spans, strict=True):
             named = row | {"row": row_name(partition.name, slot), "name": partition.name}
             datum = LANE.datum(named, start, end, c=kinds[row["group"]][kind(row)])
@@ -115,6 +116,7 @@ def gantt(
             if slot and any(first < end and start < last for first, last in doubled):
                 datum["v"] = 1
             data["owners"].append(datum)
+
         last_row = max(taken, default=0)
         for row in partition.overlaps:
             # The stripes lie on the upper edge of the second owner's bar. That bar begins when the

@@ -85,18 +85,25 @@ def _radius(
     name = rows.fault.fault
     fact = next((entry for entry in run.facts.faults if entry.fault_id == name), None)
     journal = next((row for row in run.tables.rows("faults") if row["fault"] == name), {})
-    none_met = "no commit met an error" if committed else "no member committed in this run"
+    if errors:
+        errors_sentence: str | None = errors_text(errors)
+    elif rows.client:
+        errors_sentence = (
+            "no commit met an error" if committed else "no member committed in this run"
+        )
+    else:
+        errors_sentence = None
     return Radius(
         fault=rows.fault,
         hit=fact.hit if fact is not None else listed(journal.get("nodes") or ()),
         groups=in_number_order(journal.get("groups") or ()),
         partitions=tuple(journal.get("partitions") or ()),
-        errors=errors_text(errors) if errors else none_met if rows.client else None,
+        errors=errors_sentence,
     )
 
 
 def _fault_parts(rows: FaultRows, radius: Radius, errors: Sequence[CommitErrors]) -> Iterator[Part]:
-    """Return the parts of one fault: groups, offsets partitions and errors of commits."""
+    """Yield the parts of one fault: groups, offsets partitions and errors of commits."""
     yield Paragraph(html=render_line("words", "fault_heading", rows.fault))
     yield Paragraph(html=render_line("blast_radius", "concerned", radius))
     if rows.client:

@@ -53,7 +53,7 @@ def configuration_section(run: ReportInput) -> Section | None:
 def _parts(
     kafkas: Sequence[SettingFact], experiments: Sequence[SettingFact], rest: Sequence[SettingFact]
 ) -> Iterator[Part]:
-    """Return a table for each origin of settings; those with default values are folded."""
+    """Yield a table for each origin of settings; those with default values are folded."""
     if kafkas:
         yield text_table(_COLUMNS, kafkas, caption="Other than Kafka's defaults")
     else:

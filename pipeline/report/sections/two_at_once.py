@@ -56,7 +56,7 @@ def two_at_once_section(run: ReportInput) -> Section | None:
 
 
 def _owner_parts(run: ReportInput, certain: Sequence[Episode]) -> Iterator[Part]:
-    """Return a sentence, the reasons and a table for each episode of two owners."""
+    """Yield a sentence, the reasons and a table for each episode of two owners."""
     tables = _tables(run)
     for episode in certain[:MAX_EPISODES]:
         at_once = bool(served_at_once(episode, tables))

@@ -78,7 +78,7 @@ def violations_section(run: ReportInput) -> Section | None:
 
 
 def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
-    """Return a violated promise and its findings; the first few are open."""
+    """Yield a violated promise and its findings; the first few are open."""
     yield Paragraph(html=render_line("promises", "violated", check_facts(run, check)))
     for place, finding in enumerate(check.findings):
         facts = FindingFacts(

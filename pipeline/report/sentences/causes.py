@@ -152,7 +152,8 @@ def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
     noticed = notice if notice is not None and notice.maximum is not None else None
     wait = fault.distribution("longest wait")
     # A wait is a cause only if it was at least half of the time until members noticed the fault.
-    long_us = max(_LONG_WAIT_US, ((noticed.maximum if noticed else 0) or 0) // 2)
+    noticed_us = None if noticed is None else noticed.maximum
+    long_us = max(_LONG_WAIT_US, (noticed_us or 0) // 2)
     failover = _failover(run, fault)
     rebalances = tuple(_rebalances(run))
     many = len(rebalances) > _MAX_REBALANCES_LISTED

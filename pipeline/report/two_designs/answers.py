@@ -157,6 +157,7 @@ def _figure(
 
 def _of_groups(sides: Sequence[GroupSide]) -> Iterator[ComparedFigure]:
     """Compare what the groups went through in the whole run: the median of each design."""
+    # Of each figure: its name, its value for one group, and whether it is a time.
     counts: tuple[tuple[str, Callable[[GroupSide], float], bool], ...] = (
         ("rebalances that failed and began anew", _failed, False),
         ("committed offsets that went back", lambda side: len(side.rows("offset_rewinds")), False),

@@ -17,6 +17,7 @@ _MEASURES = {
 }
 """Column of `felt_partitions` for each choice; "": computed from `ownership_overlaps`."""
 MAX_SIDES = 16
+"""Limit of the sides (groups of one run) in the picture."""
 
 
 def felt_chart(sides: Sequence[GroupSide]) -> Chart | None:
@@ -58,7 +59,10 @@ def two_owners_us(side: GroupSide) -> dict[str, int]:
 
 
 def _strips(sides: Sequence[GroupSide], column: str) -> Iterator[Strip]:
-    """Return a strip per group: its partitions' felt times. No `column`: times of two owners."""
+    """Yield a strip for each group: the times of its partitions in `column` of `felt_partitions`.
+
+    `column` "": the times with two owners.
+    """
     for side in sides:
         twice = {} if column else two_owners_us(side)
         rows = side.rows("felt_partitions")

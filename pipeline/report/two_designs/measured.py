@@ -3,7 +3,7 @@
 The counts are medians of three runs with one broker, one topic and 64 partitions (docs/kafka,
 MEASURED_ZOOKEEPER 1 and 2). Requests to a coordinator are without commits and heartbeats. The law
 is the number of reads that follows from the consumer's algorithm (docs/kafka, ZOOKEEPER_CONSUMER
-13).
+13). In its formula, C, T, B and P are the numbers of members, topics, brokers and partitions.
 """
 
 from collections.abc import Mapping
@@ -30,6 +30,7 @@ MEASURED: Mapping[ChangeKind, Mapping[str, Mapping[int, int]]] = {
 }
 """Kind of change -> series -> members, with the newcomer or the dead one -> count."""
 MEASURED_BROKERS = 1
+"""Number of brokers of the measurements."""
 
 
 def reads_of_join(members: int, topics: int, brokers: int, partitions: int) -> int:

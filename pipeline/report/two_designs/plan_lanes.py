@@ -169,7 +169,7 @@ def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
     marks = _views(cost) if side.design == "zookeeper" else _assignments(cost)
     for place, consumer in enumerate(members):
         lane = place * _ROW_HEIGHT + _ROW_HEIGHT / 2
-        common = {"lane": lane, "top": lane - 7, "bottom": lane + 7}
+        common = {"lane": lane, "top": lane - 7, "bottom": lane + 7}  # a bar is 14 pixels high
         rows.append({**common, "mark": "name", "text": consumer.removeprefix("consumer-")})
         for row in (*_empty_bars(cost, consumer), *marks):
             if row["consumer"] != consumer:
@@ -202,9 +202,11 @@ def _shown_members(cost: Cost) -> tuple[str, ...]:
     consumers = cost.side.consumers
     if len(consumers) <= MAX_LANES:
         return consumers
+    # A group with a coordinator has no attempts.
+    attempts = cost.side.rows("zookeeper_attempts") if cost.side.design == "zookeeper" else ()
     troubled = {
         row["consumer"]
-        for row in (cost.side.rows("zookeeper_attempts") if cost.side.design == "zookeeper" else ())
+        for row in attempts
         if cost.change.covers(row["started_us"]) and row["outcome"] != "done"
     }
     owned = cost.side.rows("ownership")

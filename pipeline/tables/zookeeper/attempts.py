@@ -33,16 +33,21 @@ def zookeeper_attempts(events: DataFrame) -> DataFrame:
 
     Input grain: one row per event. Output grain: one row per run, consumer, incarnation and attempt
     of a rebalance.
-    Columns: `run`, `group`, `consumer` (its node), `incarnation`, `member` (its consumer id),
-    `attempt`: number of the attempt in its rebalance, from 0; `started_us`, `view_us` (the consumer
-    had read its view and computed its plan), `ended_us`: microseconds of the run's clock; `view`:
-    consumer ids that the consumer read; `plan`: partitions that it computed as its share;
-    `given_up`: number of partitions that it released; `conflicts`: number of partitions of its plan
-    that had another owner; `disputed`: the names of these partitions, sorted; `outcome`: `done`,
-    `no broker` (without a broker, the consumer reads nothing), `conflict`, `exception` or
-    `shut down`; `exception`: the exception that ended the attempt; `gave_up`: if the attempt was
-    the last one of a failed rebalance, the place where ConsumerRebalanceFailedException was thrown:
-    `starting` (to the program), `running` or `new session`.
+    Columns:
+    - `run`, `group`, `consumer` (its node), `incarnation`, `member` (its consumer id);
+    - `attempt`: number of the attempt in its rebalance, from 0;
+    - `started_us`, `view_us` (the consumer had read its view and computed its plan), `ended_us`:
+      microseconds of the run's clock;
+    - `view`: consumer ids that the consumer read; `plan`: partitions that it computed as its share;
+    - `given_up`: number of partitions that the consumer released;
+    - `conflicts`: number of partitions of the plan that had another owner; `disputed`: the names of
+      these partitions, sorted;
+    - `outcome`: `done`, `no broker` (without a broker, the consumer reads nothing), `conflict`,
+      `exception` or `shut down`; `exception`: the exception that ended the attempt;
+    - `gave_up`: if the attempt was the last one of a failed rebalance, the place where
+      ConsumerRebalanceFailedException was thrown: `starting` (to the program), `running` or
+      `new session`.
+
     Nulls: `view_us`, `view`, `plan` if the attempt ended before; `ended_us`, `outcome` if the
     attempt never ended; `exception` without an exception; `gave_up` if the consumer did not give up
     then.

@@ -8,6 +8,7 @@ from protocol.api import Api
 from protocol.trace import TraceKind
 
 STEP_US = 100_000
+"""Requests are counted in steps of this length, a tenth of a second."""
 READS = (Api.EXISTS, Api.GET_DATA, Api.GET_CHILDREN)
 WRITES = (Api.CREATE, Api.DELETE, Api.SET_DATA)
 OF_SESSIONS = (Api.CONNECT, Api.CLOSE_SESSION, Api.PING, Api.SET_WATCHES)

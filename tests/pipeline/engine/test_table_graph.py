@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60
 """A limit that is reached only if the code is wrong."""
 FOREVER_MS = 10**9
+"""Length of a job that only its cancellation can end: 11 days."""
 
 
 def _named(name: str, *inputs: str) -> Step:
@@ -47,7 +48,7 @@ def _as_it_is(_: Step, frame: DataFrame) -> DataFrame:
 def test_steps_are_computed_after_their_inputs_in_any_order_of_the_list(
     spark: SparkSession,
 ) -> None:
-    """The list is not sorted by dependency, so that a new table can be listed anywhere.
+    """The order of the list does not matter: `compute` sorts the steps by their inputs.
 
     `_named` gives a frame the columns of its first input and one of the step's name, so that the
     columns show the path on which each frame was made.
