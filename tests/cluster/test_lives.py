@@ -126,6 +126,7 @@ def test_every_act_in_every_state_is_the_same_in_both_runtimes(
     """Both runtimes give the same refusal or the same next state, and the same rows of the run."""
     virtual_outcome = in_virtual_time(state, act)
     assert on_pretended_processes(state, act, tmp_path) == virtual_outcome
+
     life_act = ACTS[act][0]
     answer, next_state, rows = virtual_outcome
     node = LATE if state is NodeState.NOT_STARTED else NODE

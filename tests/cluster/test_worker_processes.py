@@ -1,4 +1,8 @@
-"""Workers as processes of this machine: their work, deaths and interrupts."""
+"""Workers as processes of this machine: their work, deaths and interrupts.
+
+The tests' `work` answers with the pid of its process; at the item DEADLY it kills this process.
+`events_of(workers, enough)` collects events until `enough` of them is true.
+"""
 
 import os
 import signal
@@ -32,13 +36,14 @@ def test_worker_processes_answer_and_end_with_the_work() -> None:
         assert workers.idle() == ()
         events = events_of(workers, lambda found: len(found) == 2)
         assert len(workers.idle()) == 2
+
     pids = {int(event.answer) for event in events if isinstance(event, Finished)}
     assert len(pids) == 2
     assert os.getpid() not in pids
     assert sorted(event.items for event in events) == [(1,), (2,)]
     for pid in pids:
         with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+            os.kill(pid, 0)  # signal 0 only checks that the process exists
 
 
 def test_worker_that_dies_is_reported_with_its_work_and_replaced() -> None:
@@ -47,9 +52,11 @@ def test_worker_that_dies_is_reported_with_its_work_and_replaced() -> None:
         (first,) = workers.idle()
         workers.give(first, (DEADLY,))
         (died,) = events_of(workers, lambda found: len(found) == 1)
+
         (second,) = workers.idle()
         workers.give(second, (1,))
         (finished,) = events_of(workers, lambda found: len(found) == 1)
+
     assert isinstance(died, Died)
     assert (died.worker, died.items, died.why) == (
         first,

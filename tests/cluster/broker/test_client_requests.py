@@ -112,9 +112,11 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
         await lab.client.produce(0, b"a")
         await lab.kill(0)
         await lab.until(lambda status: status.partitions[TopicPartition(ORDERS, 0)].leader == 1)
+        # Until broker 1 has applied its leadership.
         while (await end_of_epoch(lab, 1, 0)).error_code is not ErrorCode.NONE:
             await lab.seconds(0.1)
         await lab.client.produce(1, b"b")
+
         # Broker 1 leads in epoch 1: a client in epoch 0 is behind, a client in epoch 2 is ahead.
         for epoch, error in (
             (0, ErrorCode.FENCED_LEADER_EPOCH),
@@ -123,6 +125,7 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
         ):
             assert (await offset_of(lab, 1, -1, leader_epoch=epoch)).error_code is error
             assert (await end_of_epoch(lab, 1, 0, current=epoch)).error_code is error
+
         # Each epoch has one record; no record has epoch 5.
         ends = [await end_of_epoch(lab, 1, epoch) for epoch in (0, 1, 5)]
         assert [(end.leader_epoch, end.end_offset) for end in ends] == [(0, 1), (1, 2), (-1, -1)]
@@ -185,6 +188,7 @@ def test_creation_is_forwarded_until_the_controller_returns() -> None:
         lab.client.host.spawn(ask(), name="ask")
         await lab.seconds(5)
         assert answers == []
+
         await lab.runtime.restart(lab.controller)
         await lab.seconds(5)
         (created,) = answers

@@ -57,14 +57,17 @@ def test_shutdown_moves_the_coordinator_within_tens_of_milliseconds() -> None:
     async def story(lab: BrokerLab) -> tuple[int, int, int, int]:
         begun_us = await shut_down(lab)
         await lab.until(is_down)
+
         (elected,) = [
             row
             for row in lab.events(TraceKind.LEADER_ELECTED)
             if row.partition == OFFSETS and row.leader_epoch == 1
         ]
         assert detail(elected)["reason"] == "controlled shutdown"
+
         (loaded,) = [row for row in lab.events(TraceKind.LOAD_COMPLETED) if row.leader_epoch == 1]
         (unloaded,) = unloads(lab)
+
         (fenced,) = lab.events(TraceKind.BROKER_FENCED)
         assert detail(fenced)["reason"] == "controlled shutdown"
         assert fenced.peer == broker_name(OLD)

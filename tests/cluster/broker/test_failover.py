@@ -56,6 +56,7 @@ def test_new_coordinator_is_named_before_it_serves() -> None:
             if named.node_id == NEW:
                 answer = await lab.client.commit(NEW, GROUP, 1)
                 errors.append(answer.topics[0].partitions[0].error_code)
+        # Each error once, in the order of its first answer.
         return list(dict.fromkeys(errors))
 
     assert BrokerLab(broker_cluster()).run(story) == [
@@ -102,6 +103,7 @@ def test_large_log_lengthens_the_load_while_the_broker_sends_heartbeats() -> Non
         assert answer.topics[0].partitions[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         produced = await lab.client.produce(NEW, b"a", partition=NEW)
         assert produced.error_code is ErrorCode.NONE
+
         await lab.seconds(3)
         (started,) = _of_epoch_1(lab.events(TraceKind.LOAD_STARTED))
         (completed,) = _of_epoch_1(lab.events(TraceKind.LOAD_COMPLETED))

@@ -5,25 +5,7 @@ import pytest
 from cluster.client.admin.orders import TopicDeletionFailed, delete_topics
 from protocol.errors import ErrorCode
 from protocol.messages.admin import DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.messages.offset import OffsetFetchResponse
-from protocol.partitioner import partition_for
-from tests.support.builders.requests import offset_fetch
 from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
-
-GROUP = "group"
-COORDINATOR = partition_for(GROUP, 3)
-
-
-async def committed(lab: BrokerLab) -> list[int]:
-    """Return the group's committed offsets in its coordinator's answer."""
-    answer = await lab.client.call(COORDINATOR, offset_fetch(group_id=GROUP))
-    assert isinstance(answer, OffsetFetchResponse)
-    return [
-        partition.committed_offset
-        for group in answer.groups
-        for topic in group.topics
-        for partition in topic.partitions
-    ]
 
 
 def test_deletion_of_an_unknown_topic_fails_with_kafkas_error() -> None:

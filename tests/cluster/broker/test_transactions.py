@@ -87,11 +87,11 @@ def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
             (between_brokers("markers", TRANSACTION_MARKERS, Clog(), broker_name(TC)),)
         )
         assert await tx.end(TC, is_commit=False) is NONE
-        await lab.runtime.ask_as_admin(
-            move_leader, transaction_partition(STATE), lab_broker(NEXT_TC)
-        )
+
+        await lab.runtime.ask_as_admin(move_leader, transaction_partition(STATE), BrokerId(NEXT_TC))
         assert await tx.add_offsets(NEXT_TC, GROUP) is NONE
         assert await tx.commit_offset(GC, GROUP, 42) is NONE
+
         await lab.runtime.set_link_rules(())  # the old marker arrives here
         await lab.seconds(1)
         pending = await fetched(lab, GC, GROUP)
@@ -132,6 +132,7 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)
         await tx.init(TC)
+
         # Refused, because no transaction has begun. It opens the connection for verifications,
         # whose purpose the rule below selects.
         await tx.commit_offset(GC, GROUP, 40)
@@ -149,7 +150,8 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
         same_producer.id, same_producer.epoch = tx.id, tx.epoch
         assert await same_producer.end(TC, is_commit=False) is NONE
         await lab.seconds(0.5)
-        await lab.runtime.set_link_rules(())
+
+        await lab.runtime.set_link_rules(())  # the commit gets its answer: "open"
         await lab.seconds(0.5)
         assert results == [ErrorCode.INVALID_TXN_STATE]
         assert await stable_offset(lab, GC, GROUP) == -1
@@ -173,14 +175,17 @@ def test_completion_of_a_transaction_waits_behind_a_load() -> None:
         await tx.init(TC)
         await tx.add_offsets(TC, GROUP)
         await tx.commit_offset(GC, GROUP, 41)
-        await lab.runtime.ask_as_admin(move_leader, offsets_partition(other), lab_broker(GC))
+
+        await lab.runtime.ask_as_admin(move_leader, offsets_partition(other), BrokerId(GC))
         await lab.seconds(0.5)
         assert await tx.end(TC) is NONE
         await lab.seconds(0.5)
+
         pending = await fetched(lab, GC, GROUP)
         assert not isinstance(pending, ErrorCode)
         assert pending.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
         assert await stable_offset(lab, GC, GROUP) == 41
+
         loaded = [
             row
             for row in lab.events(TraceKind.LOAD_COMPLETED, f"broker-{GC}")
@@ -210,7 +215,7 @@ def test_producer_ids_are_never_assigned_twice() -> None:
             assigned_ids.append(tx.id)
             await lab.kill(NEXT_GC)
             await lab.restart(NEXT_GC)
-            await lab.seconds(12)
+            await lab.seconds(12)  # longer than the session of the killed broker, 9 s
         # Three of other producers, and one of TX, which keeps its producer id.
         assert len(set(assigned_ids)) == 4
 
@@ -227,8 +232,3 @@ def test_cluster_without_transactions_has_no_transaction_coordinator() -> None:
         assert (await tx.init_once(0)).error_code is ErrorCode.NOT_COORDINATOR
 
     BrokerLab(broker_cluster()).run(story)
-
-
-def lab_broker(broker: int) -> BrokerId:
-    """Return a broker's id."""
-    return BrokerId(broker)

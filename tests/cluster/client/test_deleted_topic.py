@@ -1,4 +1,7 @@
-"""A consumer group that reads a deleted topic, on real brokers in virtual time."""
+"""A consumer group that reads a deleted topic, on real brokers in virtual time.
+
+`cluster(2)` has the group `g` of two members, which read the topic `t` of 12 partitions.
+"""
 
 import json
 
@@ -51,12 +54,14 @@ def test_group_continues_with_the_remaining_topics() -> None:
     assert runtime.failures() == ()
     assert topics_of(before) == [GONE, "t"]
     assert topics_of(after) == ["t"]
+
     (group,) = after.groups["g"]
     assert (group.state, group.generation) == ("Stable", 2)
     (started,) = [
         row for row in rows if row.kind == TraceKind.REBALANCE_STARTED and row.time_us > 15 * SECOND
     ]
     assert json.loads(started.detail or "{}") == {"client_reason": "cached metadata has changed"}
+
     assigned = [
         json.loads(row.detail or "")["partitions"]
         for row in rows

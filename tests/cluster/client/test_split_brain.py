@@ -92,10 +92,12 @@ def play(*servers: tuple[str, ...]) -> tuple[list[TraceRow], ClusterStatus]:
                 ),
             ]
         )
+
         await runtime.sleep(JOIN_S * SECOND)
         for joiner in joiners:
             await runtime.start_node(joiner.name)
         await runtime.sleep((HEAL_S - JOIN_S) * SECOND)
+
         await runtime.set_link_rules([])
         await runtime.sleep(AFTER_S * SECOND)
         status = await runtime.status()
@@ -138,18 +140,22 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
     assert len(old) >= 13  # 65 s between JOIN_S and HEAL_S, one every 5 s
     assert all(5.0 <= gap < 5.2 for gap in gaps)
     assert at_s(rows, "assignment_stored", OLD) == []
+
     started = [row for row in rows if row.kind == "rebalance_started" and row.node == OLD]
     assert (RebalanceCause.ASSIGNMENT_NOT_STORED, "REQUEST_TIMED_OUT") in {
         (row.cause, row.error) for row in started
     }
+
     # The new side loads the six members, gets no heartbeats, and removes them after their sessions.
     (loaded,) = at_s(rows, "group_loaded", NEW)
     without_old_members, healed = at_s(rows, "generation_started", NEW)
     assert SESSION_S <= without_old_members - loaded < SESSION_S + 0.1
+
     (group,) = status.groups["g"]
     # Generation 1 is from before the cut, 2 without the old members, 3 with all eight.
     assert (group.generation, len(group.members), group.state) == (3, 8, "Stable")
     assert HEAL_S < healed < HEAL_S + 5
+
     truncated = [
         row
         for row in rows
@@ -167,6 +173,7 @@ def test_joiners_on_the_new_side_own_partitions_that_old_members_still_process()
     without_old_members, healed = at_s(rows, "generation_started", NEW)
     assert SESSION_S <= without_old_members - loaded < SESSION_S + 0.1
     assert HEAL_S < healed < HEAL_S + 6
+
     old_members = [NodeName(f"consumer-g-{index}") for index in range(6)]
     # No rebalance takes partitions from the old members. After the healing the new side answers
     # that it does not know these members, and so they lose their partitions.
@@ -174,6 +181,7 @@ def test_joiners_on_the_new_side_own_partitions_that_old_members_still_process()
         assert at_s(rows, "partitions_revoked", member) == []
         (lost,) = at_s(rows, "partitions_lost", member)
         assert HEAL_S < lost < HEAL_S + 3.5
+
     # Old members read on from the partitions that the cut broker does not lead: 8 of 12.
     read_by_old_members = {
         row.partition
@@ -183,5 +191,6 @@ def test_joiners_on_the_new_side_own_partitions_that_old_members_still_process()
         and without_old_members * SECOND < row.time_us < HEAL_S * SECOND
     }
     assert len(read_by_old_members) >= 8
+
     (group,) = status.groups["g"]
     assert (group.generation, len(group.members), group.state) == (3, 8, "Stable")

@@ -1,4 +1,8 @@
-"""Connections: handshake, FIFO, one request at a time, timeouts, and every kind of end."""
+"""Connections: handshake, FIFO, one request at a time, timeouts, and every kind of end.
+
+An EchoServer answers heartbeats at once, but keeps those of `parked_groups` until `release()`. A
+test names a request by its group. `lab.lose` selects frames that the network drops.
+"""
 
 import pytest
 
@@ -80,6 +84,7 @@ def test_a_parked_request_delays_later_requests_of_its_connection_only() -> None
     others.send("other")
     lab.run_for(10 * LATENCY_US)
     assert server.served_groups == ["join", "other"]
+
     server.release()
     # The next request is served one turn of the loop later, never inside the call of `release`.
     assert server.served_groups == ["join", "other"]
@@ -135,6 +140,7 @@ def test_a_request_that_times_out_fails_the_others_of_its_connection() -> None:
     outcomes.send("also slow")
     closed: list[int] = []
     connection.on_close(lambda: closed.append(lab.loop.now_us()))
+
     lab.run_for(TIMEOUT_US)
     assert outcomes.seen == [
         ("slow", "RequestTimedOut"),
@@ -144,6 +150,7 @@ def test_a_request_that_times_out_fails_the_others_of_its_connection() -> None:
     assert closed == [TIMEOUT_US]
     errors = [row.error for row in lab.rows if row.kind == "request_failed"]
     assert errors == ["TIMED_OUT", "TIMED_OUT", "DISCONNECTED"]
+
     lab.run_for(LATENCY_US)
     server.release()  # the server has seen the close: its answer finds no connection
     assert not [frame for frame in lab.frames if isinstance(frame, ResponseFrame)]
@@ -185,11 +192,13 @@ def test_close_fails_all_requests_after_it_returns_and_notifies_the_server() -> 
     connection.on_close(lambda: closed.append("closed"))
     outcomes.send("g")
     lab.run_for(4 * LATENCY_US)
+
     connection.close()
     connection.close()  # the second call has no effect: one CloseFrame is sent
     assert (connection.is_closed, outcomes.seen, closed) == (True, [], [])
     lab.run_for(LATENCY_US)
     assert (outcomes.seen, closed) == ([("g", "Disconnected")], ["closed"])
+
     server.release()
     lab.run_for(LATENCY_US)
     assert outcomes.seen == [("g", "Disconnected")]
@@ -224,6 +233,7 @@ def test_the_death_of_the_server_ends_its_connections_one_latency_later() -> Non
     other = client.connect(NodeName("broker-1"), "fetch", setup_timeout_us=SETUP_US)
     outcomes.send("g")
     lab.run_for(10 * LATENCY_US)
+
     host.crash()
     lab.run_for(LATENCY_US - 1)
     assert not connection.is_closed
@@ -242,6 +252,7 @@ def test_the_death_of_the_client_makes_the_server_forget_its_requests() -> None:
     outcomes.send("g")
     outcomes.send("behind")
     lab.run_for(10 * LATENCY_US)
+
     client.crash()
     lab.run_for(LATENCY_US)
     frames = len(lab.frames)
@@ -326,6 +337,7 @@ def test_close_all_ends_both_directions() -> None:
     outgoing.send("out")
     incoming.send("in")
     lab.run_for(10 * LATENCY_US)
+
     middle.endpoint.close_all()
     lab.run_for(LATENCY_US)
     assert outgoing.seen == [("out", "Disconnected")]

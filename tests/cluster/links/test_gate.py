@@ -203,6 +203,7 @@ def test_the_first_rule_that_holds_or_delays_a_frame_decides_at_both_ends() -> N
     assert lab.delivered == [response(2)]
     lab.run_for(100)
     assert lab.transmitted == [request(1)]
+
     lab.gate.set_rules([cut, slow])
     lab.gate.send(request(3))
     lab.gate.receive(response(4))
@@ -229,11 +230,13 @@ def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
     lab.gate.receive(response(5, connection=4))
     lab.run_for(SECOND_US)
     assert lab.order == []
+
     lab.gate.set_rules([])
     assert lab.order == []
     lab.gate.send(request(6, connection=2))  # in the same instant: behind the held frames
     lab.gate.send(request(7, connection=9))  # on a connection without held frames
     assert lab.transmitted == [request(7, connection=9)]
+
     lab.run_for()
     assert lab.delivered == [response(3, connection=5), response(5, connection=4)]
     assert lab.transmitted[1:] == [
@@ -243,6 +246,7 @@ def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
         request(6, connection=2),
     ]
     assert lab.order == ["transmitted", *["delivered"] * 2, *["transmitted"] * 4]
+
     lab.gate.send(request(8))
     assert lab.transmitted[-1] == request(8)
     assert lab.gate.is_idle
@@ -258,6 +262,7 @@ def test_new_rules_keep_the_frames_that_they_also_hold() -> None:
     lab.gate.set_rules([to_b])
     lab.run_for(SECOND_US)
     assert lab.transmitted == [request(2, destination=C)]
+
     lab.gate.set_rules([rule(Slow(delay_us=100))])
     lab.run_for(99)
     assert len(lab.transmitted) == 1
@@ -418,7 +423,9 @@ def departures(rules: list[LinkRule], frames: list[Frame], every_us: int) -> lis
     lab.gate.set_rules(rules)
     for number, frame in enumerate(frames):
         lab.loop.call_at_us(number * every_us, lab.gate.send, frame)
+
     lab.run_for()
+    # Step through every microsecond, and note the time of the frames that left in it.
     left_at: list[int] = []
     while len(left_at) < len(frames):
         left_now = len(lab.transmitted) - len(left_at)
@@ -432,6 +439,7 @@ def test_a_slow_link_delays_within_its_bounds_and_keeps_the_order() -> None:
     """A frame with a short delay waits for the frame before it on its connection."""
     frames: list[Frame] = [request(number, find=number % 3 == 0) for number in range(60)]
     slow = rule(Slow(delay_us=20, jitter_us=100), apis=("Heartbeat",))
+    # The gate's own draws: a delay of 20 us, and a jitter of 0 to 100 us.
     rng = stream(1, "r")
     expected: list[int] = []
     for number in range(60):
@@ -450,6 +458,7 @@ def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
     slow = rule(Slow(delay_us=20, jitter_us=100))
     other = rule(Slow(delay_us=1, jitter_us=9), destinations=(C,), rule_id="other")
     alone = departures([slow], frames, every_us=1_000)
+
     lab = GateLab()
     lab.gate.set_rules([other, slow])
     rng = stream(1, "r")
@@ -487,12 +496,14 @@ def test_a_lost_response_resets_its_connection_once() -> None:
         )
     ]
     assert lab.delivered == []
+
     lab.run_for()
     (close_at_server,) = lab.delivered
     assert isinstance(close_at_server, CloseFrame)
     # The server gets a close as if the client had closed the connection.
     assert (close_at_server.source, close_at_server.by_client) == (B, True)
     assert close_at_server.connection_id == 1
+
     second = response(2, connection=2, source=A, destination=B)
     lab.gate.send(second)
     assert lab.transmitted[1:] == [second]
@@ -536,6 +547,7 @@ def test_a_held_response_is_not_lost_and_frames_before_a_lost_one_are() -> None:
     held = response(1, source=A, destination=B)
     lab.gate.set_rules([both_ways(Cut(), apis=("Heartbeat",))])
     lab.gate.send(held)
+
     lab.gate.set_rules([both_ways(LoseResponses())])
     lab.run_for()
     assert (lab.transmitted, lab.lost_responses) == ([held], [])

@@ -59,6 +59,7 @@ def test_cut_holds_requests_and_opens_until_it_is_healed(
         server, client = await pair(lab, client_process)
         old = connect(client)
         await beat(old)
+
         lab.set_rules(CUT)
         new = connect(client)
         waiting = [asyncio.ensure_future(beat(old, n)) for n in (1, 2)]
@@ -66,6 +67,7 @@ def test_cut_holds_requests_and_opens_until_it_is_healed(
         await settle()
         assert server.served == [0]
         assert (old.is_open, new.is_open, new.is_closed) == (True, False, False)
+
         lab.set_rules(())
         assert await asyncio.gather(*waiting) == [HeartbeatResponse()] * 3
         assert server.served == [0, 1, 2, 3]
@@ -121,6 +123,7 @@ def test_death_behind_a_cut_is_reported_at_healing(
         old = connect(client)
         await beat(old)
         lab.set_rules(CUT)
+
         new = connect(client)
         if death == "crash of the node":
             lab.processes["p0"].crash_node(SERVER)
@@ -128,9 +131,11 @@ def test_death_behind_a_cut_is_reported_at_healing(
             await lab.processes["p0"].stop()
         del lab.directory[SERVER]
         lab.push()
+
         late = connect(client)
         await settle()
         assert [c.is_closed for c in (old, new, late)] == [False, False, False]
+
         lab.set_rules(())
         for connection in (old, new, late):
             await closed(connection)
@@ -147,6 +152,7 @@ def test_server_that_moved_behind_a_cut_is_not_reached_before_healing(tmp_path: 
         _, client = await pair(lab, "p1")
         old = connect(client)
         await beat(old)
+
         await lab.process("p2")
         lab.set_rules(CUT)
         await lab.processes["p0"].stop()
@@ -154,6 +160,7 @@ def test_server_that_moved_behind_a_cut_is_not_reached_before_healing(tmp_path: 
         new = connect(client)
         await settle()
         assert (old.is_closed, new.is_open, new.is_closed) == (False, False, False)
+
         lab.set_rules(())
         await closed(old)
         await beat(new, 5)
@@ -194,6 +201,7 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
         waiting = [asyncio.ensure_future(beat(connection, n)) for n in range(1, 5)]
         await settle()
         assert server.served == [0]
+
         slow = Slow(delay_us=20_000)
         started_us = client.host.now_us()  # before set_rules, which gives held frames their delay
         lab.set_rules([LinkRule(rule_id="slow", selector=TO_SERVER, effect=slow)])
@@ -232,6 +240,7 @@ def test_reset_ends_both_ends_and_spares_later_connections(
         in_flight = asyncio.ensure_future(beat(first, 3))
         if paused:
             lab.processes["p0"].pause_node(SERVER)
+
         reset = LinkReset(sources=(CLIENT,), destinations=(SERVER,))
         processes = list(lab.processes.values())
         names = [name for process in processes for name in process.reset_client_ends(reset)]
@@ -239,6 +248,7 @@ def test_reset_ends_both_ends_and_spares_later_connections(
         assert (first.is_closed, second.is_closed, len(names)) == (True, True, 2)
         for process in processes:
             assert process.reset_server_ends(reset, names, ()) == 0
+
         with pytest.raises(Disconnected):
             await in_flight
         if paused:

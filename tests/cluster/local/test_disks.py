@@ -21,6 +21,7 @@ def test_an_ended_incarnation_writes_no_more(tmp_path: Path) -> None:
     log.append(batch("a", base_offset=0))
     disk.close()
     disk.close()
+
     with pytest.raises(HostDead, match="broker-0-0 has ended"):
         log.append(batch("b", base_offset=1))
     with pytest.raises(HostDead):
@@ -45,6 +46,7 @@ def test_an_ended_incarnation_writes_no_more(tmp_path: Path) -> None:
 def test_no_call_reaches_the_system_after_the_end(
     tmp_path: Path, call: Callable[[MortalFiles, Path], object]
 ) -> None:
+    """Each call raises before it has any effect."""
     files = MortalFiles("broker-0-0")
     files.end()
     with pytest.raises(HostDead):

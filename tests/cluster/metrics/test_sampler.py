@@ -34,6 +34,7 @@ def samples(node: str, name: str) -> list[tuple[int, float]]:
 
 @pytest.mark.parametrize(("interval_us", "times"), [(400, [400, 800]), (0, [])])
 def test_samples_are_taken_every_interval_or_never(interval_us: int, times: list[int]) -> None:
+    """An interval of 0 switches the samples off."""
     lab = HostLab()
     values = iter(({"a": 1}, {"a": 2}, {"a": 3}))
     MetricsSampler(lab.host("n"), lambda: next(values), interval_us=interval_us).start()
@@ -54,6 +55,8 @@ def test_controller_counts_the_fenced_brokers() -> None:
     fenced = samples("controller-100", "FencedBrokerCount")
     assert next(value for at_us, value in fenced if at_us >= fenced_us) == 1
     assert fenced[-1][1] == 0
+
+    # The last sample counts the changes up to its own time.
     at_us, changes = samples("controller-100", "LeaderElectionRateAndTimeMs.Count")[-1]
     kinds = (TraceKind.BROKER_FENCED, TraceKind.BROKER_UNFENCED)
     assert changes == sum(row.kind in kinds and row.time_us <= at_us for row in rows) == 5

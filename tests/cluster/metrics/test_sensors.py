@@ -53,7 +53,7 @@ def test_values_are_forgotten_after_two_windows_and_the_count_is_not() -> None:
     assert (sensor.max(69_999), sensor.average(69_999)) == (250, 150)
     assert math.isnan(sensor.max(70_000))
     assert sensor.rate(70_000) == 0.0
-    assert sensor.count == 300
+    assert sensor.count == 300  # the sum of both values: a count adds them up
 
 
 def test_meter_without_marks_has_rates_of_zero() -> None:

@@ -58,9 +58,11 @@ def test_process_whose_node_did_not_start_is_ended(tmp_path: Path, end: str) -> 
                 await lab.lives.restart(NODE, empty_disk=False)
         else:
             await cut_short(lab.lives.restart(NODE, empty_disk=False))
+
         assert lab.state() is NodeState.DOWN
         assert lab.processes_of(NODE) == []
         assert lab.fleet.handles[-1].is_ended
+
         lab.fleet.trouble.clear()
         await lab.lives.restart(NODE, empty_disk=False)
         assert lab.state() is NodeState.UP
@@ -168,6 +170,7 @@ def test_kill_of_a_process_that_just_shut_down_succeeds(
         lab.processes_of(NODE)[0].is_up = False
         await lab.lives.crash(NODE)
         assert lab.state() is NodeState.DOWN
+
         lab.fleet.trouble.clear()
         await lab.lives.restart(NODE, empty_disk=False)
         lab.processes_of(NODE)[0].is_up = False

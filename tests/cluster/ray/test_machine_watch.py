@@ -58,4 +58,5 @@ def test_driver_that_was_stopped_reports_no_machine() -> None:
     machines.excuse_driver(60.0)
 
     assert machines.find_changes(60.0) == []
+    # The silence counts from 60 s on.
     assert [change.machine for change in machines.find_changes(63.0)] == ["a", "b"]

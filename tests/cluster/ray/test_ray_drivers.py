@@ -43,9 +43,11 @@ def test_joined_ray_continues_after_runs_that_ended_and_that_were_killed(
     """
     with ray_head(tmp_path, auth_mode="disabled") as address:
         check_run(tmp_path, address, auth_mode="disabled")
+        # A run of 100 s, in which PAUSED is stopped.
         arguments = driver_arguments(tmp_path / "killed", address, 100_000, PAUSED)
         with program(*arguments, cwd=tmp_path, environment={"RAY_AUTH_MODE": "disabled"}) as driver:
             nodes = processes(event(driver, "up")["pids"])
+            # PAUSED, the first, stands still.
             assert [is_stopped(ref) for ref in nodes] == [True, False, False]
             driver.kill()
             assert left_after(nodes) == []

@@ -1,4 +1,8 @@
-"""Every act that a plan of faults may have, in one run on Ray, at ten times the normal pace."""
+"""Every act that a plan of faults may have, in one run on Ray, at ten times the normal pace.
+
+A fixture plays the run once. Its chapters are functions, such as `paused_broker`; each carries out
+some acts and keeps what it sees in the `Story`. The tests read the story and the trace.
+"""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -37,10 +41,10 @@ BROKERS = tuple(broker_name(i) for i in range(3))
 SHARED, LATE, ISOLATED = NodeName("consumer-0"), NodeName("consumer-2"), NodeName("consumer-3")
 CONSUMERS = (SHARED, NodeName("consumer-1"), LATE, ISOLATED)
 PATIENCE_US = 600 * SECOND_US
-"""A minute of real time, for a busy machine."""
+"""Longest wait for a state of the cluster: a minute of real time, for a busy machine."""
 
 PAUSE_TAKES_US = 10 * SECOND_US
-"""A real second between the row and the signal is long, also on a busy machine."""
+"""Longest time from the row of a pause to its signal: a second of real time."""
 
 
 def story_spec() -> ClusterSpec:
@@ -147,12 +151,14 @@ async def late_and_paused_consumers(story: Story) -> None:
     with pytest.raises(UnknownNode, match="consumer-2 is up and cannot be started"):
         await runtime.start_node(LATE)
     await story.until_stable(4)
+
     shared, isolated = await runtime.pause(SHARED), await runtime.pause(ISOLATED)
     story.facts["pid of a shared consumer"] = shared.pid
     story.facts["isolated consumer stopped"] = is_stopped(process_of(isolated))
     story.states["shared paused"] = await story.state_of(SHARED)
     with pytest.raises(UnknownNode, match="consumer-0 is paused"):
         await runtime.pause(SHARED)
+
     await runtime.resume(SHARED)
     await runtime.resume(ISOLATED)
     story.facts["isolated consumer goes on"] = not is_stopped(process_of(isolated))
@@ -166,6 +172,7 @@ async def paused_broker(story: Story) -> None:
     status = await story.until(lambda s: bool(s.groups.get(GROUP)), "coordinated")
     coordinator = status.groups[GROUP][0].coordinator
     hit = await runtime.pause(broker_name(coordinator))
+    # None of these calls may wait for the stopped process.
     started = time.monotonic()
     status = await runtime.status()
     rule = LinkRule(
@@ -177,9 +184,11 @@ async def paused_broker(story: Story) -> None:
     await runtime.set_link_rules([])
     story.facts["resets while stopped"] = await runtime.reset_links(CONSUMERS, [hit.node])
     story.facts["seconds waited for a stopped process"] = time.monotonic() - started
+
     story.states["broker paused"] = status.nodes[hit.node]
     story.facts["alive while paused"] = status.brokers_alive[coordinator]
     story.facts["broker stopped"] = is_stopped(process_of(hit))
+
     await story.until(lambda s: s.brokers_fenced.get(coordinator, False), "fenced")
     await runtime.resume(hit.node)
     story.states["broker resumed"] = await story.state_of(hit.node)
@@ -200,6 +209,7 @@ async def cut_broker(story: Story) -> None:
     )
     await story.until(lambda s: s.brokers_fenced.get(BrokerId(1), False), "fenced by the cut")
     story.states["broker behind the cut"] = await story.state_of(BROKERS[1])
+
     await runtime.set_link_rules([])
     await story.until_in_sync()
     story.facts["resets"] = await runtime.reset_links(CONSUMERS, BROKERS)
@@ -218,15 +228,18 @@ async def stopped_and_killed_brokers(story: Story) -> None:
     story.facts["process of a stopped broker"] = is_alive(stopping)
     await runtime.restart(BROKERS[2])
     await story.until_in_sync()
+
     story.facts["power loss"] = await runtime.power_loss(BROKERS[0])
     story.states["without power"] = await story.state_of(BROKERS[0])
     await runtime.restart(BROKERS[0])
     await story.until_in_sync()
+
     paused = process_of(await runtime.pause(BROKERS[1]))
     await runtime.crash(BROKERS[1])
     story.facts["paused broker killed"] = is_alive(paused)
     await runtime.restart(BROKERS[1], empty_disk=True)
     await story.until_in_sync()
+
     partition = TopicPartition(TOPIC, 0)
     await runtime.ask_as_admin(move_leader, partition, BrokerId(1))
     await story.until(lambda s: s.partitions[partition].leader == 1, "moved")
@@ -355,6 +368,7 @@ def test_driver_traces_its_acts_on_nodes(story: Story) -> None:
     assert {row.node for row in acts} == {"driver"}
     assert [row.kind for row in acts].count(TraceKind.NODE_RESUMED) == 3
     assert [row.peer for row in acts if row.kind == TraceKind.NODE_STOPPING] == [BROKERS[2]] * 2
+    # BROKERS[2] was shut down twice; only the first shutdown ended before the run did.
     stopped = [
         row
         for row in story.rows
@@ -372,6 +386,7 @@ def test_paused_process_traces_nothing_before_it_is_resumed(story: Story) -> Non
     pauses = [row for row in story.rows if row.kind == TraceKind.NODE_PAUSED]
     for paused in pauses:
         later = [row for row in story.rows if row.time_us > paused.time_us]
+        # The end's row is one of the driver about the node, or the node's own.
         end_us = next(
             row.time_us for row in later if row.kind in ends and paused.peer in (row.node, row.peer)
         )

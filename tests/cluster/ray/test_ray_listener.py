@@ -1,4 +1,7 @@
-"""On Ray a broker listens for Kafka clients in its own process: a kill or stop hits both."""
+"""On Ray a broker listens for Kafka clients in its own process: a kill or stop hits both.
+
+`ask(18, 0)` sends API 18 (ApiVersions) in version 0, and returns the answer.
+"""
 
 import asyncio
 from pathlib import Path
@@ -49,15 +52,18 @@ def test_listener_shares_the_fate_of_its_process_and_keeps_its_port(tmp_path: Pa
         await runtime.start()
         connection = await connect(runtime)
         assert await connection.ask(18, 0)
+
         await runtime.pause(BROKER)
         connection.send_request(18, 0, correlation_id=2)
         assert await connection.is_silent()
         await runtime.resume(BROKER)
         assert (await connection.answer())[0] == 2
+
         before = runtime.bootstrap_servers()
         await runtime.crash(BROKER)
         assert await connection.ended()
         assert runtime.bootstrap_servers() == ()
+
         await runtime.restart(BROKER)
         assert runtime.bootstrap_servers() == before
         again = await connect(runtime)

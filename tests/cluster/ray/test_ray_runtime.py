@@ -119,6 +119,7 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
     )
 
     async def appended() -> int:
+        # The batches of the broker VICTIM, number 1.
         status = await runtime.status()
         return sum(g.generation for g in status.groups["g"] if g.coordinator == 1)
 
@@ -126,16 +127,19 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
         await runtime.start()
         while (before := await appended()) < 10:
             await runtime.sleep(20_000)
+
         killed = await runtime.crash(VICTIM)
         was_gone = start_ticks(killed.pid or 0) is None  # None: no process has this pid
         with pytest.raises(UnknownNode, match="broker-1 is down"):
             await runtime.crash(VICTIM)
         status_after_kill = await runtime.status()
+
         await runtime.sleep(SECOND_US)
         with pytest.raises(UnknownNode, match="broker-0 is up and cannot"):
             await runtime.restart(broker_name(0))
         await runtime.restart(VICTIM)
         after = await appended()
+
         client_killed = await runtime.crash(CONSUMER)
         await runtime.restart(CONSUMER)
         return Story(
@@ -155,6 +159,7 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
         return runtime.run(experiment())
     finally:
         runtime.run(runtime.stop())
+        # A second stop must change nothing.
         runtime.run(runtime.stop())
 
 
@@ -246,7 +251,7 @@ def test_failure_of_the_tool_ends_the_run_and_is_reported(
             await runtime.start()
             await runtime.sleep(100 * SECOND_US)
         finally:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # the cleanup may await
             cleaned_up.append("main")
 
     try:

@@ -54,6 +54,7 @@ def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) ->
         assert isinstance(death, Died)
         assert (death.worker, death.items) == (first, (1, number))
         assert ("no 14" in death.why) == (number == FAILING)  # FAILING is 14
+
         wait_idle(workers, 1)
         (second,) = workers.idle()
         assert second != first
@@ -113,6 +114,7 @@ def test_worker_without_a_place_is_not_awaited_for_long() -> None:
         clock[0] = 100.0
         assert workers.coming() == 0
         wait_idle(workers, 2)
+        # Both workers have started, so none is coming, also within the 100 s.
         clock[0] = 0.0
         assert workers.coming() == 0
 

@@ -28,6 +28,7 @@ def start_holder(
 ) -> "subprocess.Popen[str]":
     """Start a process that has `file` open."""
     process = subprocess.Popen(
+        # The title is argv[0], the name that a list of processes shows.
         [title, "-I", "-S", "-c", HOLD, str(file)],
         executable=os.path.realpath(sys.executable),
         stdin=subprocess.PIPE,
@@ -107,6 +108,7 @@ def test_killed_driver_leaves_no_agent_and_no_folder(
     assert killed.returncode == -9, killed.stderr  # -9: ended by SIGKILL
     assert agent.wait(30) == -9
     assert [process.poll() for process in others] == [None, None]
+
     # The guard ends after it has removed the folder. Its parent, the driver, is dead, so the guard
     # may stay a zombie for a while.
     guard = Path("/proc") / killed.stdout.strip()

@@ -18,11 +18,13 @@ def test_run_clock_starts_at_zero_and_never_decreases() -> None:
 
 def test_run_clock_with_a_scale_passes_faster_and_sleeps_shorter() -> None:
     """`time_scale: 10` must make a 45 s session end after 4.5 s."""
+    # The clock began 2 s ago: at a scale of 10 that is 20 s of run time.
     origin_ns = time.monotonic_ns() - 2_000_000_000
     clock = RunClock(origin_ns=origin_ns, wall_origin_us=5, time_scale=10.0)
     assert 20_000_000 <= clock.now_us() < 30_000_000
     assert clock.real_seconds(45_000_000) == pytest.approx(4.5)
-    assert clock.real_seconds(-1) == 0.0
+    assert clock.real_seconds(-1) == 0.0  # a time that has passed: no sleep
+    # The wall clock runs at the same scale, from `wall_origin_us` on.
     assert 20_000_005 <= clock.wall_us() < 30_000_000
 
 

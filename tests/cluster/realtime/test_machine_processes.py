@@ -40,6 +40,7 @@ def child() -> Iterator["subprocess.Popen[bytes]"]:
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
+        # The process runs its own code now, so signals meet it in a known state.
         assert process.stdout.read(2) == b"up"
         try:
             yield process
@@ -72,6 +73,7 @@ def test_signal_spares_a_process_with_the_number_of_a_dead_one(
 ) -> None:
     """The system reuses pids: a fault must never hit a foreign process."""
     process = ref_of(child)
+    # The same pid with another start time: a process that is dead.
     other = ProcessRef(pid=process.pid, start_ticks=process.start_ticks - 1)
     with pytest.raises(ProcessLookupError):
         send_signal(other, signal.SIGKILL)
@@ -85,12 +87,14 @@ def test_stop_returns_when_the_process_stands_still(child: "subprocess.Popen[byt
     asyncio.run(stop(process, 10.0))
     assert is_stopped(process)
     assert is_alive(process), "stopped is not gone"
+
     send_signal(process, signal.SIGCONT)
     assert child.stdin is not None
     child.stdin.close()
     assert child.wait(10) == 0, "it went on to its own end"
     with pytest.raises(ProcessLookupError):
         asyncio.run(stop(process, 10.0))
+
     with pytest.raises(ProcessLookupError):
         is_stopped(process)
 
@@ -116,6 +120,7 @@ def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
         "import subprocess, sys;"
         f"subprocess.Popen([sys.executable, '-c', {grandchild!r}]); sys.stdin.read()"
     )
+
     with subprocess.Popen(
         [sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     ) as parent:
@@ -161,6 +166,7 @@ def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> 
         (tmp_path / "trace").mkdir()
         (tmp_path / "trace" / "broker-0-0.frames").write_bytes(b"x")
         (tmp_path / "disks" / "broker-0").mkdir(parents=True)
+
         agent = AgentService("run")
         assert await agent.prepare(str(tmp_path), "marker") == str(tmp_path)
         assert await agent.files_to_fetch() == ()
@@ -184,10 +190,12 @@ def test_agent_on_another_machine_sends_its_files_and_leaves_nothing(tmp_path: P
         (directory / "trace" / "broker-0-0.frames").write_bytes(b"0123456789")
         (directory / "disks").mkdir()
         (directory / "disks" / "orders-0.log").write_bytes(b"not to be fetched")
+
         assert await agent.files_to_fetch() == (("trace/broker-0-0.frames", 10),)
         assert await agent.read_piece("trace/broker-0-0.frames", 4) == b"456789"
         with pytest.raises(ValueError, match="outside"):
             await agent.read_piece("../../etc/passwd", 0)
+
         await agent.clean_up()
         assert not directory.exists()
 

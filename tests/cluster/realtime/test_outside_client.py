@@ -149,6 +149,7 @@ def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path:
         await asyncio.to_thread(answered.wait)
         await lab.processes["p0"].stop()
         await serve(lab, "p1", incarnation=1)
+
         restarted.set()
         assert await asked > 0
         assert lab.processes["p1"].status().records_produced > 0
@@ -220,6 +221,7 @@ def test_listeners_file_is_readable_only_by_its_owner_from_the_first_moment(tmp_
     left = tmp_path / f".{FILE_NAME}.unfinished"
     left.write_text("open to all")
     left.chmod(0o666)
+
     directory = {SERVER: ProcessAddress(process_id="p", host="127.0.0.1", port=1)}
     written = listeners(directory)
     write_listeners(tmp_path, written)

@@ -48,12 +48,14 @@ def test_paused_node_keeps_its_connections_open_and_silent(
         server, client = lab.node("p0", SERVER), lab.node(client_process, CLIENT)
         old = connect(client)
         await beat(old)
+
         process.pause_node(SERVER)
         new = connect(client)
         waiting = [asyncio.ensure_future(beat(old, 1)), asyncio.ensure_future(beat(new, 2))]
         await settle()
         assert server.served == [0]
         assert (old.is_open, new.is_open, new.is_closed) == (True, False, False)
+
         process.resume_node(SERVER)
         assert await asyncio.gather(*waiting) == [HeartbeatResponse()] * 2
         assert server.served == [0, 1, 2]
@@ -99,6 +101,7 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
         host.serve(lambda request: story.append(f"served {type(request.envelope.body).__name__}"))
         host.spawn(sleeper(), name="sleeper")
         await asyncio.sleep(0)
+
         process.pause_node(SERVER)
         connection.send(
             HeartbeatRequest(group_id="g", generation_id=1, member_id="m"),
@@ -110,6 +113,7 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
         host.after(5 * MS, story.append, "a timer fired")
         await settle()
         assert story == []
+
         process.resume_node(SERVER)
         await settle()
         assert story == ["a timer fired", "the sleeper woke", "served HeartbeatRequest"]
@@ -144,14 +148,17 @@ def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_fram
         host.spawn(sleeper(), name="sleeper")
         selector = Selector(sources=(CLIENT,), destinations=(SERVER,))
         process.set_link_rules([LinkRule(rule_id="cut", selector=selector, effect=Cut())])
+        # The cut holds the request of `early`. Then the node pauses, and the cut ends. The request
+        # of `late` arrives during the pause.
         for connection in (early, late):
             connection.send(heartbeat(), timeout_us=SECOND_US, on_response=lambda _: None)
             await settle()
             if connection is early:
                 process.pause_node(SERVER)
                 process.set_link_rules(())
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # the sleeper's timer comes due
         assert story == []
+
         process.resume_node(SERVER)
         await settle()
         # Requests 0 and 1 are the two beats above; 2 is of `early`, 3 of `late`.
@@ -238,10 +245,12 @@ def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> N
         process.pause_node(SERVER)
         new = connect(client)
         await settle()
+
         process.crash_node(SERVER)
         await closed(old)
         await closed(new)
         assert client.host.now_us() < 5 * SECOND_US  # so no timeout of 10 s ended them
+
         with pytest.raises(SimulationError, match="broker-0 is not alive"):
             process.resume_node(SERVER)
         successor = lab.node("p0", SERVER, incarnation=1)
@@ -261,7 +270,8 @@ def test_paused_node_has_flushed_its_trace_and_writes_no_row(tmp_path: Path) -> 
         connection = connect(client)
         await beat(connection)
         waiting = asyncio.ensure_future(beat(connection, 1))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the request is sent
+
         process.pause_node(CLIENT)
         rows = lab.rows(CLIENT)
         assert rows[-1].kind == TraceKind.REQUEST_SENT
@@ -300,12 +310,14 @@ def test_node_in_shutdown_serves_until_it_has_finished_and_then_disconnects(
         await beat(connection)
         with pytest.raises(SimulationError, match="shutting down already"):
             await process.shut_down_node(SERVER)
+
         finish(server)
         assert await stopping is True
         await closed(connection)
         with pytest.raises(Disconnected):
             await beat(connect(client))
         assert lab.kinds(SERVER)[-1] == TraceKind.NODE_STOPPED
+
         successor = lab.node("p0", SERVER, incarnation=1)
         await beat(connect(client), 9)
         assert successor.served == [9]
@@ -324,6 +336,7 @@ def test_node_killed_during_its_shutdown_is_reported_to_the_driver(
         server = lab.node("p0", SERVER)
         stopping = asyncio.ensure_future(process.shut_down_node(SERVER))
         await asked_to_stop(server)
+        # A crash or stop must end a paused node, too.
         process.pause_node(SERVER)
         if end == "crash":
             process.crash_node(SERVER)

@@ -63,7 +63,9 @@ def test_connection_to_a_node_that_is_down_is_refused_at_once(tmp_path: Path, kn
             lab.push()
         with pytest.raises(Disconnected):
             await beat(connect(client))
-        client.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
+
+        client.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))  # the host is alive
+        # No timeout of 10 s was needed.
         assert client.host.now_us() < 5 * SECOND_US
 
     in_lab(tmp_path, body)
@@ -139,12 +141,13 @@ def test_node_restarted_in_another_process_is_reached_there(
         if forgotten:
             del lab.directory[SERVER]
             lab.push()
+
         successor = lab.node("p2", SERVER, incarnation=1)
         assert old.is_closed, "moved by the directory, without waiting for the socket"
         new = connect(client)
         await beat(new, 7)
         assert successor.served == [7]
-        await lab.processes["p0"].stop()
+        await lab.processes["p0"].stop()  # the late end of the old links
         await beat(new, 8)
 
     in_lab(tmp_path, body)
@@ -165,12 +168,14 @@ def test_node_crashed_alone_resets_its_connections_and_spares_its_neighbours(
         connection, spared = connect(client), connect(client, OTHER)
         await beat(connection)
         await beat(spared)
+
         lab.processes["p0"].crash_node(SERVER)
         await closed(connection)
         await beat(spared, 5)
         assert neighbour.served == [0, 5]
         with pytest.raises(Disconnected):
             await beat(connect(client))
+
         successor = lab.node("p0", SERVER, incarnation=1)
         await beat(connect(client), 9)
         assert successor.served == [9]
@@ -215,6 +220,7 @@ def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         host.spawn(polite(), name="never began")
         host.after(0, said_goodbye.append, "a timer fired")
+
         process.crash_node(CLIENT)
         for act in (
             lambda: host.after(0, print),
@@ -228,8 +234,10 @@ def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
                 act()
         with pytest.raises(HostDead):
             await host.sleep(0)
+
         await beat(connect(lab.node("p0", OTHER)), 3)
         assert server.served == [1, 3]
+        # Only the first task's `finally` block ran. Its request was refused, which is no failure.
         assert said_goodbye == ["tried"]
         assert process.failures == []
 
@@ -269,6 +277,7 @@ def test_failure_inside_a_node_is_traced_and_reaches_the_process(
                     timeout_us=SECOND_US,
                     on_response=lambda _: None,
                 )
+
         (failure,) = await waiting
         assert failure.text.startswith("broker-0: ")
         assert "ZeroDivisionError: planted" in failure.text
@@ -318,8 +327,10 @@ def test_row_of_a_message_is_in_the_file_before_the_message_arrives(
             server.host.reply(request.request_id, HeartbeatResponse())
 
         server.host.serve(look)
+
         for number in range(5):
             await beat(connection, number)
+        # The first row is that of the beat before `look` served.
         assert seen == [2, 3, 4, 5, 6]
 
     in_lab(tmp_path, body)
@@ -334,6 +345,7 @@ def test_refused_caller_is_logged_and_traced(tmp_path: Path) -> None:
         server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
         with pytest.raises(Disconnected):
             await beat(connect(client))
+        # The listener still serves others.
         neighbour = lab.node("p0", OTHER)
         await beat(connect(neighbour), 4)
         assert server.served == [4]
@@ -380,6 +392,7 @@ def test_cancelled_host_timer_does_not_fire_and_sleeps_end_in_order(tmp_path: Pa
         await host.sleep(5_000)
         assert host.now_us() - started_us >= 5_000
         assert fired == ["first", "second"]
+        # A sleep can be cancelled, too.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(host.sleep(60 * SECOND_US), 0.001)
 

@@ -282,11 +282,13 @@ def test_link_that_ends_is_reported_once_at_both_ends_after_the_last_frame() -> 
         await pair.b.until(lambda: len(pair.b.frames) == 1)
         pair.b.transport.send(pair.to_a, frame(0))
         await pair.a.until(lambda: len(pair.a.frames) == 1)
+
         for number in range(1, 50):
             pair.b.transport.send(pair.to_a, frame(number))
         await pair.b.transport.close()
         await pair.a.until(lambda: bool(pair.a.lost))
         assert pair.a.story == ["frame"] * 50 + ["lost"]
+        # Each later attempt to reach the dead process is reported anew.
         pair.a.transport.send(pair.to_b, frame(1))
         await pair.a.until(lambda: len(pair.a.lost) == 2)
 
@@ -325,6 +327,7 @@ def test_frame_sent_while_a_peer_is_reported_lost_uses_the_next_pair_of_links() 
         await pair.b.until(lambda: len(pair.b.frames) == 1)
         pair.b.transport.send(pair.to_a, frame(1))
         await pair.a.until(lambda: len(pair.a.frames) == 1)
+
         lost = pair.b.on_lost
 
         def on_lost(process_id: str, nodes: tuple[NodeName, ...]) -> None:
@@ -332,11 +335,13 @@ def test_frame_sent_while_a_peer_is_reported_lost_uses_the_next_pair_of_links() 
             pair.b.transport.send(pair.to_a, frame(2))
 
         pair.b.transport.events = replace(pair.b.transport.events, on_peer_lost=on_lost)
+
         _, writer = await asyncio.open_connection(pair.to_b.host, pair.to_b.port)
         writer.write(hello(caller="a"))
         await pair.a.until(lambda: len(pair.a.frames) == 2)
         pair.b.transport.send(pair.to_a, frame(3))
         await pair.a.until(lambda: len(pair.a.frames) == 3)
+        # Each side took the other as lost exactly once.
         assert pair.b.lost == ["a"]
         assert pair.a.lost == ["b"]
         writer.close()
@@ -368,10 +373,12 @@ def test_waiting_frames_are_handled_after_due_timers() -> None:
         pair.a.transport.send(pair.to_b, frame(0))
         await pair.b.until(lambda: len(pair.b.frames) == 1)
         loop = asyncio.get_running_loop()
+
         due = loop.time() + 0.001
         loop.call_at(due, pair.b.story.append, "timer")
         pair.a.transport.send(pair.to_b, frame(1))
         await asyncio.sleep(0)
+        # No await: the loop cannot run, and both become due behind it.
         while loop.time() <= due:
             pass
         await pair.b.until(lambda: len(pair.b.frames) == 2)

@@ -93,6 +93,7 @@ def test_codec_without_its_library_is_refused_with_the_available_ones(
     with pytest.raises(SimulationError, match=r"expected one of 0 \(none\), 1 \(gzip\), got 4"):
         require_codec(CompressionType.ZSTD)
     require_codec(CompressionType.GZIP)
+
     (error,) = errors(
         experiment(
             cluster={

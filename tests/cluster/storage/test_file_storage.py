@@ -45,6 +45,7 @@ def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_reports_it(tmp_path
     log.append(batch(base_offset=0))
     log.append(batch(base_offset=1))
     content = (tmp_path / LOG).read_bytes()
+    # The frames of both batches are equally long.
     frame_size = len(content) // 2
     for cut in range(len(content)):
         (tmp_path / LOG).write_bytes(content[:cut])
@@ -52,6 +53,7 @@ def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_reports_it(tmp_path
         torn = storage.log(PARTITION)
         whole_batches, torn_bytes = divmod(cut, frame_size)
         assert len(torn) == whole_batches
+
         expected = LogRecovery(
             partition=PARTITION,
             log_end_offset=Offset(whole_batches),
@@ -60,8 +62,10 @@ def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_reports_it(tmp_path
             cause=RecoveryCause.TORN_TAIL,
         )
         assert storage.take_recoveries() == ((expected,) if torn_bytes else ())
+
         torn.append(batch("new", base_offset=whole_batches))
         storage.close()
+
         reopened = FileStorage(tmp_path)
         assert reopened.log(PARTITION).batch(whole_batches) == batch(
             "new", base_offset=whole_batches
@@ -75,9 +79,11 @@ def test_file_log_damaged_below_its_flush_mark_lowers_the_mark(tmp_path: Path) -
     for offset in range(3):
         log.append(batch(base_offset=offset))
     log.flush()
+
     content = bytearray((tmp_path / LOG).read_bytes())
     content[len(content) // 2] ^= 1  # a bit of the second of three batches
     (tmp_path / LOG).write_bytes(bytes(content))
+
     damaged = FileStorage(tmp_path).log(PARTITION)
     assert (len(damaged), damaged.flushed_length) == (1, 1)
     damaged.append(batch(base_offset=1))
@@ -93,8 +99,10 @@ def test_file_log_shorter_than_its_flush_mark_lowers_the_mark(tmp_path: Path) ->
     size = (tmp_path / LOG).stat().st_size
     log.append(batch(base_offset=1))
     log.write_back()
+
     with (tmp_path / LOG).open("r+b") as file:
         file.truncate(size)
+
     shorter = FileStorage(tmp_path).log(PARTITION)
     assert shorter.flushed_length == 1
     shorter.append(batch("new", base_offset=1))
@@ -120,9 +128,11 @@ def test_file_log_on_a_full_disk_keeps_its_whole_batches(tmp_path: Path) -> None
     disk = FullDisk()
     log = FileStorage(tmp_path, disk).log(PARTITION)
     log.append(batch(base_offset=0))
+
     disk.room = 20  # fewer bytes than a batch has
     with pytest.raises(OSError, match="No space left"):
         log.append(batch(base_offset=1))
+
     disk.room = 10_000
     log.append(batch("smaller", base_offset=1))
     storage = FileStorage(tmp_path)
@@ -185,7 +195,7 @@ def test_file_log_equals_the_log_in_memory(
         else:
             memory.truncate(min(step, len(memory)))
             log.truncate(min(step, len(log)))
-        log.close()
+        log.close()  # each step opens the log anew
     log = FileStorage(directory).log(PARTITION)
     assert [log.batch(i) for i in range(len(log))] == [memory.batch(i) for i in range(len(memory))]
 

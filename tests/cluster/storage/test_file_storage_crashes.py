@@ -42,6 +42,7 @@ def test_crash_points_leave_a_prefix_and_a_disk_that_can_be_written(tmp_path: Pa
 
 def mark_moves_before_its_data(patch: pytest.MonkeyPatch) -> None:
     def flush(log: FileLogStorage) -> None:
+        # The real method syncs the data first.
         log._mark.move(log._positions[-1], sync=True)
         log._flushed_length = len(log)
 
@@ -91,6 +92,7 @@ def damaged_batches_are_skipped(patch: pytest.MonkeyPatch) -> None:
 
     def read_on(content: bytes) -> LogContent:
         log = parse_log(content)
+        # A good frame may begin at any later byte.
         for start in range(log.end + 1, len(content)):
             rest = parse_log(content[start:])
             if rest.batches:

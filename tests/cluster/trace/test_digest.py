@@ -35,13 +35,14 @@ def test_trail_has_one_mark_for_each_full_second() -> None:
 
 
 def test_thinned_trail_of_a_long_run_has_correct_marks() -> None:
-    """A mark covers the rows before a multiple of the step, however often it was thinned."""
+    """A mark covers all rows before its time, however often marks were dropped."""
     long = trail_of([index * SECOND for index in range(200)])
     step, *marks = long.split()
 
     assert len(marks) <= MAX_MARKS
     assert step == "8s"
-    # The other run has the same rows up to 16 s and then ends: no later mark differs.
+    # The other run has the same rows up to 16 s and then ends. Its last mark, at 16 s, equals that
+    # of the long run. No later mark can be compared, so the end is open.
     begin, end = parted_between(long, trail_of([i * SECOND for i in range(17)])) or (None, None)
     assert (begin, end) == (16 * SECOND, None)
 
@@ -59,6 +60,7 @@ def test_two_runs_part_between_the_times_that_their_trails_give(
     longer = times + [max(times) + each for each in more]
     bounds = parted_between(trail_of(times), trail_of(longer, other_at=parts_at))
 
+    # None: the rows differ only behind the last mark that both trails have.
     if bounds is not None:
         begin_us, end_us = bounds
         assert begin_us <= parts_at
@@ -71,9 +73,9 @@ def test_equal_trails_give_no_parting_time() -> None:
 
 
 def test_digest_without_messages_equals_that_of_a_run_without_message_tracing() -> None:
-    """A run with message tracing can then be compared with one without.
+    """EventsOnly drops the rows of messages and numbers the others of each node anew.
 
-    EventsOnly drops the rows of messages and numbers the others of each node anew.
+    A run with message tracing then has the rows of one without, and so the same digest.
     """
     seen: list[TraceRow] = []
     events_only = EventsOnly(seen.append)

@@ -77,7 +77,7 @@ def test_frame_file_cut_anywhere_loses_only_the_torn_frame_and_counts_it(tmp_pat
     """`kill -9` may interrupt a write at any byte."""
     rows = [row(i, seq=i) for i in range(3)]
     content = written(tmp_path / "whole", rows).read_bytes()
-    frame = len(content) // 3
+    frame = len(content) // 3  # the three frames are equally long
     for cut in range(len(content) + 1):
         path = tmp_path / "cut"
         path.write_bytes(content[:cut])
@@ -93,7 +93,7 @@ def test_frame_file_with_garbage_inside_is_refused_by_name(tmp_path: Path) -> No
     (tmp_path / "bad").write_bytes(bytes(content))
     with pytest.raises(TraceFileCorrupt, match="bad"):
         read_frames(tmp_path / "bad")
-    (tmp_path / "huge").write_bytes(b"\xff" * 64)
+    (tmp_path / "huge").write_bytes(b"\xff" * 64)  # a frame of nearly 4 GiB, says its length
     with pytest.raises(TraceFileCorrupt, match="huge"):
         read_frames(tmp_path / "huge")
 
@@ -136,11 +136,13 @@ def test_parquet_round_trip_keeps_every_value_and_the_declared_types(tmp_path: P
             incarnation=0,
         )
     )
+
     path = tmp_path / "events" / "trace.parquet"
     with ParquetTraceWriter(path, rows_per_chunk=4) as writer:
         for trace_row in rows:
             writer(trace_row)
         assert not path.exists(), "readers must never see half a file"
+
     assert list(read_parquet(path)) == rows
     assert writer.rows_written == 11
     schema = pq.read_schema(path)

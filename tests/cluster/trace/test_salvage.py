@@ -29,7 +29,7 @@ def test_rows_of_all_nodes_are_merged_and_a_torn_last_frame_is_left_out(tmp_path
 
     assert found == Salvage(rows=3, files=2, damaged=())
     assert [each.time_us for each in read_parquet(parquet)] == [1, 2, 5]
-    assert torn.exists()
+    assert torn.exists()  # the frame files are kept
 
 
 def test_damaged_file_is_read_up_to_its_damage_and_named(tmp_path: Path) -> None:

@@ -39,14 +39,18 @@ def test_tail_returns_each_row_once_when_it_is_old_enough(tmp_path: Path) -> Non
     """
     tail, file = TraceTail(tmp_path), writer(tmp_path)
     assert tail.poll(0) == ()
+
     file.write(row(1, seq=0))
     file.write(row(2 * SECOND_US, seq=1))
     file.flush()
+
     assert times(tail.poll(1 + WATERMARK_LAG_US)) == [1]
     assert tail.poll(2 * SECOND_US + WATERMARK_LAG_US - 1) == ()
     assert times(tail.poll(2 * SECOND_US + WATERMARK_LAG_US)) == [2 * SECOND_US]
+
     assert tail.poll(100 * SECOND_US) == ()
     assert tail.late_rows == 0
+    # Without a lag, rows are returned at once.
     assert len(TraceTail(tmp_path, lag_us=0).poll(2 * SECOND_US)) == 2
 
 
@@ -87,9 +91,11 @@ def test_tail_drops_and_counts_rows_behind_its_watermark(tmp_path: Path) -> None
     punctual.write(row(5 * SECOND_US))
     punctual.flush()
     assert times(tail.poll(20 * SECOND_US)) == [5 * SECOND_US]
+
     for seq, time_us in enumerate((4 * SECOND_US, 19 * SECOND_US, 19 * SECOND_US + 1)):
         stopped.write(row(time_us, node="broker-1", seq=seq))
     stopped.flush()
+
     assert times(tail.poll(30 * SECOND_US)) == [19 * SECOND_US + 1]
     assert tail.late_rows == 2
 
@@ -106,6 +112,8 @@ def test_tail_yields_the_rows_of_the_finished_run_in_the_same_order(
     tail = TraceTail(tmp_path)
     seen: list[TraceRow] = []
     now_us = 0
+
+    # Nodes write at random times. Their buffers are flushed often, the tail is polled less often.
     for _ in range(400):
         now_us += rng.randrange(50_000)
         node = rng.choice(nodes)
@@ -116,9 +124,11 @@ def test_tail_yields_the_rows_of_the_finished_run_in_the_same_order(
                 file.flush()
         if rng.random() < 0.2:
             seen.extend(tail.poll(now_us))
+
     for file in files.values():
         file.close()
     seen.extend(tail.poll(now_us + WATERMARK_LAG_US))
+
     complete = [read_frames(frames_path(tmp_path, node, 0)).rows for node in nodes]
     assert seen == list(merge_rows(complete))
     assert tail.late_rows == 0

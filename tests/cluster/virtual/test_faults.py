@@ -92,9 +92,11 @@ def test_every_node_has_a_state_in_the_status() -> None:
             CONSUMER: NodeState.PAUSED,
             **dict.fromkeys(CONSUMERS[1:], NodeState.UP),
         }
+
         assert status.brokers_alive == {0: False, 1: True, 2: True}
         assert [group.coordinator for group in status.groups["g"]] == [2]
         assert list(status.members) == list(CONSUMERS[1:])
+
         await runtime.pause(BROKERS[2])
         assert (await runtime.status()).nodes[BROKERS[2]] is NodeState.PAUSED
         await runtime.sleep(SECOND_US)
@@ -159,6 +161,7 @@ def test_a_power_loss_truncates_the_disk_to_flushed_data_a_crash_does_not() -> N
         broker: [row.time_us for row in run.rows_of(broker, TraceKind.APPEND_STARTED)]
         for broker in (BROKER, OTHER)
     }
+    # At the flush all earlier batches were on the disk; the machine lost the later ones.
     flushed = [time_us for time_us in append_times_us[BROKER] if time_us < 500 * MS]
     assert sizes[OTHER] == len(append_times_us[OTHER])
     assert sizes[BROKER] == len(flushed) > 0
@@ -195,6 +198,7 @@ def test_a_controlled_shutdown_ends_with_the_node_and_its_peers_learn_it_at_once
         await runtime.sleep(SECOND_US)
         hit = await runtime.shut_down(BROKER)
         assert hit.node == BROKER
+        # SlowToStop needs 0.5 s.
         await runtime.sleep(500 * MS - 1)
         assert (await runtime.status()).nodes[BROKER] is NodeState.STOPPING
         await runtime.sleep(1)
@@ -209,6 +213,7 @@ def test_a_controlled_shutdown_ends_with_the_node_and_its_peers_learn_it_at_once
     # SlowToStop needs 0.5 s from its request at 1 s, and serves meanwhile.
     assert (first[-1].kind, first[-1].time_us) == (TraceKind.NODE_STOPPED, 1_500 * MS)
     assert [row for row in first if row.time_us > SECOND_US + 100 * MS]
+
     failed = [
         row
         for row in run.rows
@@ -296,7 +301,9 @@ def test_a_paused_node_writes_no_row_until_it_is_resumed() -> None:
     paused = order.index(("driver", TraceKind.NODE_PAUSED))
     assert order[paused + 1] == ("driver", TraceKind.NODE_RESUMED)
     assert [row.peer for row in run.rows if row.node == "driver"] == [BROKER, BROKER]
+
     assert len([node for node, _ in order[paused:] if node == BROKER]) > 10  # it works again
+
     errors = {row.error for row in run.rows if row.kind == TraceKind.REQUEST_FAILED}
     assert errors == {"TIMED_OUT"}
 
@@ -386,8 +393,11 @@ def test_reset_links_counts_each_connection_once() -> None:
         assert counts == [4, 0, 0]
         await runtime.sleep(1)
         failed = [row for row in run.rows if row.kind == TraceKind.REQUEST_FAILED][before:]
+        # Requests in flight, if there were any.
         assert {row.error for row in failed} <= {"DISCONNECTED"}
+
         await runtime.sleep(SECOND_US)
+        # The consumers have connected again; each connection matches twice here.
         assert await runtime.reset_links((BROKER, *CONSUMERS), (*CONSUMERS, *BROKERS)) == 4
         assert await runtime.reset_links((), BROKERS) == 0
 
@@ -411,6 +421,7 @@ def test_a_run_may_end_after_any_fault(recwarn: pytest.WarningsRecorder) -> None
     stopped = {row.node for row in run.rows if row.kind == TraceKind.NODE_STOPPED}
     assert stopped == alive
     assert run.runtime.failures() == ()
+
     rows = len(run.rows)
     run.runtime.run(run.runtime.sleep(60 * SECOND_US))
     run.runtime.run(run.runtime.stop())
@@ -478,10 +489,12 @@ def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
         other = next(broker_id for broker_id in range(3) if broker_id != first)
         await runtime.ask_as_admin(move_leader, partition, BrokerId(other))
         assert (await runtime.status()).partitions[partition].leader == other
+
         # The session of this cluster's brokers is 2 s.
         await runtime.crash(NodeName(f"broker-{other}"))
         await runtime.sleep(5 * SECOND_US)
         assert (await runtime.status()).partitions[partition].leader != other
+
         await runtime.restart(NodeName(f"broker-{other}"))
         await runtime.sleep(5 * SECOND_US)
         await runtime.ask_as_admin(elect_preferred_leaders, None)

@@ -34,6 +34,7 @@ from tests.support.harness.virtual_hosts import HostLab
 
 NODES = (A, B, C)
 PURPOSES = ("coordinator", "client")
+# Timeouts of opening a connection and of a request.
 SETUP_US = 20_000
 TIMEOUT_US = 30_000
 SETTLED_US = 1_000_000
@@ -118,6 +119,7 @@ class World:
     """Three nodes, each of them client and server."""
 
     def __init__(self) -> None:
+        # Latencies of 100 to 300 us; every fifth frame takes up to 2 ms more.
         model = LinkModel(base_us=100, jitter_us=200, tail_us=2_000, tail_one_in=5)
         self.lab = HostLab(model)
         self.incarnations = dict.fromkeys(NODES, -1)
@@ -209,12 +211,14 @@ class World:
         assert not host.is_paused
         name = _name_asked(request.envelope.body)
         number = int(name.rpartition(" ")[2])  # the name is "parked 7" or "at once 7"
+
         asked = self.asked[number]
         asked.served += 1
         connection = asked.connection
         assert isinstance(connection, ClientConnection)
         key = (request.peer, connection.connection_id, host.incarnation)
         self.served.setdefault(key, []).append(number)
+
         answer: AnyResponse = MetadataResponse(topics=(MetadataResponseTopic(name=name),))
         if isinstance(request.envelope.body, FindCoordinatorRequest):
             answer = FindCoordinatorResponse(coordinators=(Coordinator(key=name),))
@@ -372,13 +376,16 @@ def test_after_healing_a_connection_works_or_is_closed_at_both_ends(steps: list[
     ]
     world.wait(SETTLED_US)
     assert all(probe is not None and len(probe.outcomes) == 1 for probe in probes)
+
     for host, connection in world.connections:
         server = world.hosts[connection.peer]
         end = ConnectionEnd(host.name, connection.connection_id, is_client=False)
         server_has_connection = server.endpoint.purpose_of(end) is not None
         client_has_connection = host.alive and connection.is_open
         assert server_has_connection == client_has_connection, connection.connection_id
+        # A live client's connection is never half open.
         assert connection.is_open or connection.is_closed or not host.alive
+
     for host in world.hosts.values():
         assert not host.is_paused
         host.set_link_rules(())  # drops the gate if no frame waits in it

@@ -48,7 +48,7 @@ def test_exception_of_a_check_leaves_the_run() -> None:
     def refuse() -> None:
         raise InvariantViolation("name", "evidence")
 
-    loop.check_every(1, refuse)
+    loop.check_every(1, refuse)  # after every callback
     loop.post_at(1, int)
     loop.post_at(2, int)
     with pytest.raises(InvariantViolation, match="name: evidence"):

@@ -1,6 +1,8 @@
 """Link rules and resets on virtual hosts: their effects at both ends of a connection.
 
-A frame takes LATENCY_US in each direction: `run_for(2 * LATENCY_US)` is a round trip.
+A frame takes LATENCY_US in each direction: `run_for(2 * LATENCY_US)` is a round trip. The server
+answers each heartbeat at once, except those of `parked_groups`, which wait for `release()`. A
+test names a request by its group. `lab.set_rules()` without a rule is the healing.
 """
 
 import pytest
@@ -17,6 +19,7 @@ from tests.support.harness.virtual_hosts import LATENCY_US, EchoServer, HostLab,
 
 SERVER = NodeName("broker-0")
 CLIENT = NodeName("client")
+# Timeouts of opening a connection and of a request.
 SETUP_US = 10_000
 TIMEOUT_US = 50_000
 
@@ -101,9 +104,11 @@ def test_a_cut_is_silent_and_at_healing_all_frames_arrive_in_order() -> None:
         client.send(world.connection, group)
     world.server.release()
     lab.run_for(TIMEOUT_US // 2)
+
     assert world.server.served_groups == ["parked"]
     assert client.outcomes == []
     assert world.connection.is_open
+
     lab.set_rules()
     lab.run_for(0)
     # Request "in flight" waited at the server's end, so it needs no further latency.
@@ -124,6 +129,7 @@ def test_requests_of_a_connection_that_timed_out_in_a_cut_are_never_served() -> 
     client.send(world.connection, "lost", timeout_us=1_000)
     lab.run_for(1_000)
     assert client.outcomes == [("lost", "RequestTimedOut")]
+
     after = client.connect()
     client.send(after, "after")
     lab.set_rules()
@@ -146,6 +152,7 @@ def test_a_new_connection_hangs_in_a_cut_until_its_setup_timeout() -> None:
     world.lab.run_for(1)
     assert connection.is_closed
     assert world.client.outcomes == [("g", "Disconnected")]
+
     world.lab.set_rules()
     world.lab.run_for(10 * LATENCY_US)
     assert world.server.served == []
@@ -162,6 +169,7 @@ def test_a_cut_of_the_way_back_holds_the_answers_of_served_requests() -> None:
     assert world.server.served_groups == ["a"]
     # The answer is held, and so is the acceptance of the new connection.
     assert (client.outcomes, opening.is_open) == ([], False)
+
     lab.set_rules()
     lab.run_for(LATENCY_US)
     assert client.outcomes == [("a", "ok")]
@@ -175,6 +183,7 @@ def test_a_cut_of_one_direction_does_not_touch_the_other() -> None:
     parked = client.connect("other")
     client.send(parked, "parked")
     lab.run_for(4 * LATENCY_US)
+
     world.cut(both_ways=False)
     client.send(world.connection, "a")
     world.server.release()
@@ -211,6 +220,7 @@ def test_a_successor_never_sees_the_held_frames_of_its_predecessor() -> None:
     world.cut()  # once more, for the new host: a runtime gives the rules to each new host
     lab.set_rules()
     lab.run_for(0)
+
     connection = client.connect()
     client.send(connection, "new")
     lab.run_for(4 * LATENCY_US)
@@ -221,6 +231,7 @@ def test_a_successor_never_sees_the_held_frames_of_its_predecessor() -> None:
 def test_a_request_to_a_process_whose_death_was_not_reported_is_answered_by_a_reset() -> None:
     """After a cut a client may still use a connection that no process has any more."""
     world = World()
+    # The kernel's report of the death is lost.
     world.lab.lose = lambda frame: isinstance(frame, ResetFrame)
     world.server.host.crash()
     world.client.send(world.connection, "g")
@@ -233,10 +244,12 @@ def test_the_answer_to_a_client_whose_death_was_not_reported_ends_the_connection
     world = World("p")
     world.client.send(world.connection, "p")
     world.lab.run_for(LATENCY_US)
+    # The client dies with a request at the server, and the kernel's report of its death is lost.
     world.lab.lose = lambda frame: isinstance(frame, ResetFrame)
     world.client.host.crash()
     world.server.release()
     world.lab.run_for(2 * LATENCY_US)
+    # The server has no connection to reset.
     assert world.server.host.reset_links((CLIENT,), ()) == ()
 
 
@@ -276,6 +289,7 @@ def test_a_rule_for_an_api_holds_it_and_later_frames_of_its_connection() -> None
     client.send(connections[1], "find 1", find)
     lab.run_for(10 * LATENCY_US)
     assert client.outcomes == [("find 0", "ok"), ("find 1", "ok")]
+
     lab.set_rules()
     lab.run_for(2 * LATENCY_US)
     assert client.outcomes[2:] == [("heartbeat 0", "ok"), ("behind", "ok")]
@@ -334,6 +348,7 @@ def test_a_reset_passes_a_cut_and_drops_its_held_frames() -> None:
     world.server.host.reset_links((CLIENT,), ())
     lab.run_for(0)
     assert client.outcomes == [("held", "Disconnected")]
+
     lab.set_rules()
     frames = len(lab.frames)
     lab.run_for(10 * LATENCY_US)
@@ -352,6 +367,7 @@ def test_a_host_that_dies_drops_the_frames_in_its_gate(effect: LinkEffect) -> No
     lab.set_rules()
     lab.run_for(1_000)
     assert world.server.served == []
+    # The server has no connection to reset: it has learnt of the death.
     assert world.server.host.reset_links((CLIENT,), ()) == ()
     assert lab.failures == []
 
@@ -406,6 +422,7 @@ def test_request_is_carried_out_and_its_response_lost_with_the_connection() -> N
     assert world.connection.is_closed
     (lost,) = [row for row in lab.rows if row.kind == TraceKind.RESPONSE_LOST]
     assert (lost.node, lost.peer, lost.api, lost.error) == (SERVER, CLIENT, "Heartbeat", "NONE")
+
     again = client.connect()
     client.send(again, "b")
     lab.run_for(4 * LATENCY_US)

@@ -200,11 +200,15 @@ def test_the_standard_library_runs_on_the_loop() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.25):
                 await event.wait()
+
         items.append(round(loop.time(), 6))
+
         await event.wait()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(loop.create_future(), 2)
+
         items.append(await asyncio.gather(asyncio.sleep(1, "a"), asyncio.sleep(0, "b")))
+
         await task
         items.append(loop.time())
         return items
@@ -246,8 +250,10 @@ def test_discard_removes_only_the_ready_steps_of_one_context() -> None:
 
     tasks = [loop.create_task(step(label), context=contexts[label]) for label in contexts]
     loop.run_until_us(1)  # both tasks sleep; their cancellation makes a step ready for each
+
     for task in tasks:
         task.cancel()
+
     loop.discard(contexts["dead"])
     loop.run_until_us(2_000_000)
     assert seen == ["alive cleaned up"]

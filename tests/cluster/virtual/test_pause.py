@@ -20,6 +20,7 @@ from tests.support.harness.virtual_hosts import LATENCY_US, EchoServer, HostLab,
 
 SERVER = NodeName("broker-0")
 CLIENT = NodeName("client")
+# Timeouts of opening a connection and of a request.
 SETUP_US = 10_000
 TIMEOUT_US = 50_000
 
@@ -60,6 +61,7 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     late.send("b")
     lab.run_for(1)
     assert [(group, what) for group, _, what in calls.outcomes] == [("a", "RequestTimedOut")]
+
     lab.run_for(LATENCY_US)  # request "b" reaches the paused server
     server.host.resume()
     lab.run_for(LATENCY_US)
@@ -100,6 +102,7 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     host, client = lab.host(SERVER), lab.host(CLIENT)
     seen: list[str] = []
     host.serve(lambda request: seen.append(f"request on {request.envelope.correlation_id}"))
+
     connections = [Calls(lab, client, purpose) for purpose in ("x", "y")]
     lab.run_for(2 * LATENCY_US)
 
@@ -118,15 +121,18 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     host.after(300, seen.append, "timer 300")
     doomed = host.after(250, seen.append, "cancelled meanwhile")
     host.after(100, first)
-    host.after(5_000, seen.append, "timer 5000")
+    host.after(5_000, seen.append, "timer 5000")  # not due at the resume
     connections[1].send("g")  # gets correlation id 0 and arrives first
     lab.run_for(10)
     connections[0].send("g")
+
     host.pause()
     lab.run_for(3_000)
     assert seen == []
+
     host.resume()
     lab.run_for(0)
+
     # Timers come first, by their due time. The sleeper's timer, due at 200, only wakes its task,
     # which takes its step behind the timers. The requests come last, by their arrival.
     assert seen == [
@@ -194,6 +200,7 @@ def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> 
     host.pause()
     lab.run_for(1_000)
     assert (fired, server.served) == ([], [])
+
     host.resume()
     lab.run_for(0)
     assert fired == [lab.loop.now_us()]
@@ -214,6 +221,7 @@ def test_a_paused_host_can_be_killed() -> None:
     server.host.pause()
     calls.send("a")
     waiting = Calls(lab, client)
+
     lab.run_for(500)
     server.host.crash()
     assert not server.host.is_paused
@@ -221,6 +229,7 @@ def test_a_paused_host_can_be_killed() -> None:
     assert calls.connection.is_closed
     assert waiting.connection.is_closed
     assert [what for _, _, what in calls.outcomes] == ["Disconnected"]
+    # A resume of the dead host has no effect.
     server.host.resume()
     lab.run_for(1_000)
     assert (fired, server.served, lab.failures) == ([], [], [])
@@ -233,14 +242,17 @@ def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
     calls = Calls(lab, client)
     calls.send("p")
     lab.run_for(4 * LATENCY_US)
+    # The timer that answers "p" comes due during the pause; the rules change during it, too.
     server.host.after(10, server.release)
     server.host.pause()
     lab.set_rules(rule(Cut(), sources=(SERVER,), destinations=(CLIENT,)))
     lab.run_for(1_000)
     server.host.resume()
     lab.run_for(1_000)
+    # The timer fired, and the answer is held by the cut.
     assert server.parked == []
     assert calls.outcomes == []
+
     server.host.pause()
     lab.set_rules()
     lab.run_for(1_000)
@@ -268,14 +280,17 @@ def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
     lab.run_for(LATENCY_US // 2)
     lab.set_rules(rule(Cut(), sources=(CLIENT,), destinations=(SERVER,)))
     lab.run_for(LATENCY_US)
+
     host.pause()
     lab.set_rules()
     calls.send("after the cut")
     lab.run_for(1_000)
     host.resume()
     lab.run_for(0)
+
     # Request 1 waits, because the server has not answered request 0 of the same connection.
     assert seen == ["sleeper", "request 0"]
+
     host.crash()
     lab.run_for(LATENCY_US)
     assert [what for _, _, what in calls.outcomes] == ["Disconnected"] * 2
@@ -290,8 +305,10 @@ def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(stopped: str) -> 
     calls = Calls(lab, client)
     lab.run_for(2 * LATENCY_US)
     calls.send("a")
+
     hosts[NodeName(stopped)].pause()
     lab.run_for(3 * LATENCY_US)
+
     assert len(client.reset_links((SERVER,), ())) == 1
     assert len(server.host.reset_links((CLIENT,), ())) == 1
     lab.run_for(LATENCY_US)

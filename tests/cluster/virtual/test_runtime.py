@@ -75,6 +75,7 @@ def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
         assert [group.coordinator for group in status.groups["g"]] == [1, 2]
         await run.runtime.sleep(SECOND_US)
         appended_and_found.append(len(run.rows_of(BROKER, TraceKind.APPEND_STARTED)))
+
         await run.runtime.restart(BROKER)
         status = await run.runtime.status()
         # A fake broker reports the number of batches on its disk as a generation.
@@ -92,6 +93,7 @@ def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
     assert max(row.time_us for row in first) <= SECOND_US
     assert min(row.time_us for row in second) == 2 * SECOND_US
     assert len(second) > MANY
+    # A consumer noticed the crash.
     assert run.rows_of(CONSUMER, TraceKind.REQUEST_FAILED)
 
 
@@ -169,7 +171,7 @@ def test_a_timer_due_at_the_instant_of_the_crash_does_not_wake_its_task() -> Non
     bystander.after(50, lambda: seen.append("bystander"))
     lab.run_for(1_000)
     assert seen == ["bystander"]
-    host.dispose()
+    host.dispose()  # ends the dead host's task, so that Python does not warn
 
 
 def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
@@ -212,6 +214,7 @@ def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
     host.spawn(waiter(), name="waiter")
     host.after(10 * LATENCY_US, step)
     host.after(10 * LATENCY_US, lambda: seen.append("another timer"))
+
     lab.run_for(20 * LATENCY_US)
     assert seen == ["refused"] * 11  # each call in the loop
     assert lab.failures == []
@@ -479,6 +482,7 @@ def test_a_link_is_fifo_and_its_latencies_follow_the_model() -> None:
     assert min(latencies) >= 100
     assert max(latencies) < 100 + 50 + 1_000
     assert 400 < sum(latency >= 150 for latency in latencies) < 600  # about a tenth of 5,000
+
     # A frame in each microsecond: only the order of the link keeps late frames in line.
     link = Link(model, stream(3, "link"), cross_rack=False)
     arrivals = [link.draw_arrival_us(now_us) for now_us in range(1_000)]
@@ -491,13 +495,14 @@ def test_every_frame_takes_two_draws_whatever_happens_to_it() -> None:
     without = Link(LinkModel(tail_one_in=0), stream(5, "link"), cross_rack=False)
     far_apart = range(0, 10_000_000, 100_000)
     differences = [with_tail.draw_arrival_us(t) - without.draw_arrival_us(t) for t in far_apart]
-    assert min(differences) >= 0
+    assert min(differences) >= 0  # a frame of `with_tail` is never earlier
     assert 0 < max(differences) < 9  # the tail is all that differs
 
 
 def test_frames_to_another_rack_take_longer() -> None:
     """A link between racks adds `cross_rack_us`, whose default is 0."""
     spec = fake_spec()
+    # Without jitter and tail, only the rack makes a difference.
     near, far = (
         Link(LinkModel(jitter_us=0, tail_us=0, cross_rack_us=700), stream(1, "l"), cross_rack=far)
         for far in (False, True)
@@ -548,15 +553,18 @@ def test_a_drifting_clock_shows_other_times_and_fires_timers_accordingly() -> No
     lab.run_for(SECOND_US)
     clock.set_drift(100_000)
     assert host.now_us() == SECOND_US
+
     fired: list[tuple[int, int]] = []
     host.after(1_100_000, lambda: fired.append((lab.loop.now_us(), host.now_us())))
     lab.run_for(5 * SECOND_US)
     # With 10 % gain, 1.1 s of the node's clock are 1 s of the run, from 1 s on.
     assert fired == [(2 * SECOND_US, 2_100_000)]
+
     clock.set_drift(0)
     before_us = host.now_us()
     lab.run_for(SECOND_US)
     assert host.now_us() == before_us + SECOND_US
+
     with pytest.raises(ValueError, match="does not advance"):
         clock.set_drift(-1_000_000)
 

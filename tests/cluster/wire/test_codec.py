@@ -185,7 +185,7 @@ def expected_of(fields: tuple[WireField, ...], message: Any, version: int) -> di
     """Return the values that a client of this version must read in an answer."""
     expected: dict[str, Any] = {}
     for field in fields:
-        # kafka-python makes sets of these, under names of its own.
+        # kafka-python reads authorized operations as sets, under names of its own.
         if field.is_in(version) and not field.name.endswith("authorized_operations"):
             is_plain = isinstance(message, dict)
             # `absent` is written for a field that our message lacks.

@@ -119,6 +119,7 @@ def test_api_versions_lists_the_offered_ones_and_answers_newer_versions_in_v0(
             (api.value, offered.oldest, offered.newest) for api, offered in OFFERED.items()
         ]
         for version in (3, 99):
+            # The body of a newer version is unknown to the broker, which does not read it.
             raw = await connection.ask(18, version, b"\x00\x05tags?")
             refused = ApiVersionsResponse.decode(raw, version=0)
             assert refused.error_code == 35
@@ -137,6 +138,7 @@ def test_api_versions_lists_the_offered_ones_and_answers_newer_versions_in_v0(
         (b"\x7f\xff\xff\xff", "socket.request.max.bytes"),
         (b"\xff\xff\xff\xff", "got a size of -1"),
         (b"\x00\x00\x00\x00", "expected 8 bytes at 0, got 0"),
+        # A frame's size (10 bytes); API, version, correlation id; and a null client id.
         (b"\x00\x00\x00\x0a\x00\x11\x00\x01\x00\x00\x00\x01\xff\xff", "a SASL handshake"),
         (b"\x00\x00\x00\x0a\x00\x4b\x00\x00\x00\x00\x00\x01\xff\xff", "got API (75)"),
         (b"\x00\x00\x00\x0a\x00\x01\x00\x0c\x00\x00\x00\x01\xff\xff", "v4 to v11, got v12"),
@@ -182,8 +184,10 @@ def test_requests_of_one_connection_are_answered_in_order_and_acks_0_is_not(
         connection.send_request(0, 8, produce_request("t", "a", acks=0), correlation_id=2)
         connection.send_request(0, 8, produce_request("t", "b"), correlation_id=3)
         connection.send_request(1, 11, fetch_request("t"), correlation_id=4)
+
         answers = [await connection.answer() for _ in range(3)]
         assert [correlation_id for correlation_id, _ in answers] == [1, 3, 4]
+
         empty, produced, fetched = (body for _, body in answers)
         assert FetchResponse.decode(empty, version=11).responses[0].partitions[0].records == b""
         (topic,) = ProduceResponse.decode(produced, version=8).responses
@@ -220,12 +224,15 @@ def test_damaged_batch_is_refused_and_the_others_are_stored(tmp_path: Path) -> N
     async def story(cluster: ListeningCluster) -> None:
         await with_topic(cluster)
         connection = await cluster.connect()
+        # The last byte belongs to the records, so that the CRC is wrong.
         damaged = produce_request("t", "a")[:-1] + b"?"
         (topic,) = ProduceResponse.decode(await connection.ask(0, 8, damaged), version=8).responses
         assert [partition.error_code for partition in topic.partition_responses] == [2]
+
         old = produce_request("t", "a")[2:]  # without transactional_id
         (topic,) = ProduceResponse.decode(await connection.ask(0, 2, old), version=2).responses
         assert [partition.error_code for partition in topic.partition_responses] == [35]
+
         answer = await connection.ask(0, 8, produce_request("t", "a"))
         (topic,) = ProduceResponse.decode(answer, version=8).responses
         assert topic.partition_responses[0].base_offset == 0
@@ -270,6 +277,7 @@ def test_metadata_creates_a_topic_only_if_client_and_broker_allow_it(tmp_path: P
         assert await topic("il/legal", may_create=True) == (17, 0)
         while await topic("new", may_create=True) != (0, 3):
             await asyncio.sleep(0.01)
+
         raw = await connection.ask(3, 4, metadata_request("new"))
         answer = MetadataResponse.decode(raw, version=4)
         (broker,) = answer.brokers
@@ -285,6 +293,7 @@ def test_describe_configs_names_the_source_of_a_value(tmp_path: Path) -> None:
     async def story(cluster: ListeningCluster) -> None:
         await with_topic(cluster)
         connection = await cluster.connect()
+        # One resource: a topic (2) with the name "t", and null for all its configs.
         resource = b"\x00\x00\x00\x01\x02\x00\x01t\xff\xff\xff\xff"
         raw = await connection.ask(32, 1, resource + b"\x00")
         (result,) = DescribeConfigsResponse.decode(raw, version=1).results
@@ -304,7 +313,7 @@ def test_connection_above_max_connections_waits_for_a_free_place(tmp_path: Path)
         second.send_request(18, 0)
         assert await second.is_silent()
         first.close()
-        assert (await second.answer())[0] == 1
+        assert (await second.answer())[0] == 1  # the correlation id of its request
 
     ListeningCluster(tmp_path, max_connections=1).play(story)
 
@@ -367,6 +376,7 @@ def test_crash_ends_connections_and_the_next_incarnation_listens_on_the_same_por
         await cluster.runtime.crash(BROKER)
         assert await connection.ended()
         assert cluster.bootstrap == ""
+
         await cluster.runtime.restart(BROKER)
         assert cluster.bootstrap == before
         assert await (await cluster.connect()).ask(18, 0)
@@ -380,11 +390,13 @@ def test_paused_broker_is_silent_and_answers_after_its_resume(tmp_path: Path) ->
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
         assert await connection.ask(18, 0)
+
         await cluster.runtime.pause(BROKER)
         connection.send_request(18, 0, correlation_id=2)
         late = await cluster.connect()
         late.send_request(18, 0, correlation_id=3)
         assert await connection.is_silent()
+
         await cluster.runtime.resume(BROKER)
         assert (await connection.answer())[0] == 2
         assert (await late.answer())[0] == 3

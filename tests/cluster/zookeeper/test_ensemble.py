@@ -174,6 +174,7 @@ def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
                     shown = len(await children(client, "/consumers"))
                     assert shown >= seen
                     seen = shown
+                # A client that loses its connection tries the other server.
                 await lab.runtime.reset_links([NodeName("client-0")], lab.servers)
                 await lab.runtime.sleep(SECOND * 5 // 4)
             await connected(lab, client)
@@ -189,6 +190,7 @@ def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
             for row in lab.of(TraceKind.ZOOKEEPER_CLIENT_STATE)
             if row.node == "client-0" and "SyncConnected" in (row.detail or "")
         ]
+        # A refused try has no SyncConnected.
         refused += len(tries) - len(successes)
     assert refused > 4
 
@@ -206,6 +208,7 @@ def test_session_outlives_its_connection_and_its_server() -> None:
         await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
         await lab.runtime.crash(server)
         await lab.runtime.sleep(RECONNECT_US)
+        # Much longer than the session timeout.
         await lab.runtime.sleep(15 * SECOND)
         assert client.handle.is_connected
         assert client.handle.session_id == session_id
@@ -229,12 +232,14 @@ def test_death_of_a_client_is_noticed_after_four_to_eight_seconds() -> None:
             await connected(lab, witness)
             await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
             await children(witness, "/consumers", watch=True)
+            # `wait_us` moves the death within a tick.
             await lab.runtime.sleep(4 * SECOND + wait_us)
             died_us = lab.runtime.now_us()
             await lab.runtime.crash(NodeName("client-0"))
-            await lab.runtime.sleep(4 * SECOND - SECOND // 100)
+
+            await lab.runtime.sleep(4 * SECOND - SECOND // 100)  # 10 ms before the earliest end
             assert witness.events == []
-            await lab.runtime.sleep(4 * SECOND + SECOND // 50)
+            await lab.runtime.sleep(4 * SECOND + SECOND // 50)  # 10 ms after the latest one
             assert await children(witness, "/consumers") == ()
             (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED)
             assert 4 * SECOND <= expired.time_us - died_us <= 8 * SECOND
@@ -375,6 +380,7 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
         await lab.runtime.sleep(3 * SECOND)
         await lab.runtime.crash(leader)
         await lab.serving(2)
+
         leads_us = lab.runtime.now_us()
         witness = lab.client(1, survivors)
         await connected(lab, witness)
@@ -382,6 +388,7 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
         assert await children(witness, "/consumers") == ("mine",)
         await lab.runtime.sleep(3 * SECOND)
         assert await children(witness, "/consumers") == ()
+        # The old leader would have ended the session within 8 s (ZK-10).
         assert lab.runtime.now_us() - died_us > 8 * SECOND
 
     run_ensemble(scenario, 3)
@@ -439,6 +446,7 @@ def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
         assert outcomes == []
         await lab.runtime.sleep(17 * SECOND)
         assert outcomes == [KeeperError.ConnectionLoss]
+
         await connected(lab, other)
         await other.call(CreateRequest(path="/consumers/kept"))
         await lab.heal()

@@ -1,4 +1,8 @@
-"""Deadlines of sessions at the leader."""
+"""Deadlines of sessions at the leader.
+
+Each packet of a client moves the deadline of its session. ZK-... in brackets are rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md.
+"""
 
 import pytest
 from hypothesis import given
@@ -31,7 +35,7 @@ def test_session_ends_at_a_tick_six_to_eight_seconds_after_its_last_packet(
 
 @given(st.lists(st.integers(0, 20_000_000), min_size=1))
 def test_deadline_never_decreases_and_is_always_a_whole_tick(heard_us: list[int]) -> None:
-    """A late touch (from a follower) must not shorten a session."""
+    """A touch with an earlier time (a follower sends them late) must not shorten a session."""
     tracker = SessionTracker(TICK_US)
     tracker.add(SESSION, TIMEOUT_US, 0)
     last = 0
@@ -41,6 +45,7 @@ def test_deadline_never_decreases_and_is_always_a_whole_tick(heard_us: list[int]
         assert deadline_us >= last
         assert deadline_us % TICK_US == 0
         last = deadline_us
+    # Only the latest packet counts.
     assert last == ((max(0, *heard_us) + TIMEOUT_US) // TICK_US + 1) * TICK_US
 
 

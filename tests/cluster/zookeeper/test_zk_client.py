@@ -123,6 +123,7 @@ def test_operation_that_meets_a_connection_loss_is_tried_again_when_connected() 
         lab.hosts[NodeName("client-0")].spawn(write(), name="write")
         await lab.runtime.sleep(20 * SECOND)
         assert done == []
+
         began_us = lab.runtime.now_us()
         await lab.runtime.restart(zookeeper_name(1))
         await lab.runtime.sleep(2 * SECOND)
@@ -221,7 +222,7 @@ def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
             seen.append((await watcher.read(path)).data)
 
         await watcher.subscribe_data_changes("/brokers", listener)
-        await lab.rule(Slow(delay_us=SECOND), ["client-0"], lab.servers)
+        await lab.rule(Slow(delay_us=SECOND), ["client-0"], lab.servers)  # its reads arrive late
         for data in ("1", "2", "3"):
             await writer.write("/brokers", data)
         await lab.runtime.sleep(10 * SECOND)

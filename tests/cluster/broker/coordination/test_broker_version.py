@@ -42,12 +42,15 @@ def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
     joined = static_member_refusal(envelope(join_group(instance="i"), version=5))
     assert isinstance(joined, JoinGroupResponse)
     assert (joined.error_code, joined.member_id, joined.generation_id) == (error, "", -1)
+
     synced = static_member_refusal(envelope(sync_group("m", 1, instance="i")))
     assert isinstance(synced, SyncGroupResponse)
     assert synced.error_code is error
+
     alive = static_member_refusal(envelope(heartbeat("m", 1, instance="i")))
     assert isinstance(alive, HeartbeatResponse)
     assert alive.error_code is error
+
     committed = static_member_refusal(
         envelope(offset_commit({("t", 0): 1, ("u", 2): 3}, "m", 1, instance="i"))
     )
@@ -57,6 +60,7 @@ def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
         for topic in committed.topics
         for entry in topic.partitions
     ] == [("t", 0, error), ("u", 2, error)]
+
     leaving = MemberIdentity(member_id="m", group_instance_id="i")
     assert static_member_refusal(envelope(leave_group(leaving))) is None
 

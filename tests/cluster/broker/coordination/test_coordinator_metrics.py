@@ -68,6 +68,7 @@ def test_gauges_count_the_group_at_its_coordinator() -> None:
     after = first_group_row(run, TraceKind.GROUP_LOADED).node
     assert before != after
     first, last = samples(run, before)[0], samples(run, after)[-1]
+
     # The group has twelve members and twelve partitions. Each member has a session timer, which
     # counts as a waiting operation.
     for sample in (first, last):
@@ -122,6 +123,7 @@ def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> N
         if row.kind == TraceKind.LOAD_SCHEDULED
         and (row.node, row.partition) == (load.node, load.partition)
     ]
+
     took_ms = (load.time_us - scheduled[-1].time_us) / 1_000
     sample = next(
         json.loads(row.detail or "{}")
@@ -130,6 +132,7 @@ def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> N
     )
     assert sample["partition-load-time-max"] >= took_ms > 0
     assert sample["partition-load-time-avg"] <= sample["partition-load-time-max"]
+
     without_loads = CoordinatorMetrics(
         HostLab().host("broker-0"), CoordinatorHarness().coordinator, interval_us=0
     )

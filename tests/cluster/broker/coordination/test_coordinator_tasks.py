@@ -246,6 +246,7 @@ def test_offset_expiry_waits_for_the_loads_before_it() -> None:
         return expire(now_us)
 
     lab.coordinator.expire_offsets = expire_offsets  # type: ignore[method-assign]  # recorded
+
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
     lab.lab.run_for(450_000)
@@ -358,6 +359,7 @@ def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
     lab.lead(0, epoch=1)
     lab.lab.run_for(6_000)
     assert lab.coordinator.is_loading(0)
+    # The log is cleaned now, in the middle of the load.
     log.update_high_watermark(log.log_end_offset)
     compaction = Compaction(
         log,
@@ -371,9 +373,11 @@ def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
         pass
     assert compaction.apply() is not None
     lab.lab.run_for(1_000_000)
+
     detail = json.loads(lab.row(TraceKind.LOAD_COMPLETED).detail or "{}")
     assert detail["groups"] == 20
     assert detail["records"] < 20_000
+
     whole = TaskLab()
     whole.partition(0, commit_records=20_000)
     whole.lead(0, epoch=1)

@@ -96,6 +96,7 @@ def test_metadata_lists_live_brokers_and_leaders() -> None:
         topics = {topic.name: topic for topic in answer.topics}
         assert topics[CONSUMER_OFFSETS].is_internal
         assert [p.leader_id for p in topics[ORDERS].partitions] == [0, 1, 2]
+
         await lab.kill(2)
         await lab.until(lambda status: status.brokers_fenced[2])  # type: ignore[index]  # a BrokerId
         await lab.seconds(1)

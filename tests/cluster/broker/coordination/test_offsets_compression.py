@@ -26,6 +26,12 @@ COORDINATOR = partition_for(GROUP, 3)
 """The group's offsets partition, and the broker that leads it: partition n begins on broker n."""
 PARTITION = offsets_partition(COORDINATOR)
 NEXT = BrokerId((COORDINATOR + 1) % 3)
+OTHER = next(
+    name
+    for name in (f"other-{number}" for number in range(99))
+    if partition_for(name, 3) == COORDINATOR
+)
+"""A second group in the offsets partition of GROUP."""
 
 
 @pytest.mark.parametrize("codec", list(CompressionType))
@@ -62,13 +68,16 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
         assert isinstance(joined, JoinGroupResponse)
         assignment = sync_group(first.member_id, 1, {first.member_id: b"mine"})
         assert isinstance(await lab.client.call(COORDINATOR, assignment), SyncGroupResponse)
+
         for offset in range(1, 60):
             answer = await lab.client.commit(COORDINATOR, OTHER, offset, partitions=(0, 1, 2))
             assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
         await lab.seconds(2)  # several intervals of the cleaner, 0.5 s each
+
         log = lab.storages[broker_name(NEXT)].log(PARTITION)
         assert {log.batch(index).compression for index in range(len(log))} == {codec}
         assert lab.events(TraceKind.LOG_CLEANED, broker_name(NEXT))
+
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
         fetched = await lab.client.call(NEXT, offset_fetch((ORDERS, 1), group_id=OTHER))
@@ -79,15 +88,6 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
         assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"mine")
 
     BrokerLab(cluster).run(story)
-
-
-# Another group of the same offsets partition.
-OTHER = next(
-    name
-    for name in (f"other-{number}" for number in range(99))
-    if partition_for(name, 3) == COORDINATOR
-)
-"""A second group in the offsets partition of GROUP."""
 
 
 def test_preloaded_log_is_compressed_and_a_load_reads_fewer_bytes() -> None:

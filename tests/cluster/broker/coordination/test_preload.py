@@ -62,8 +62,10 @@ def test_preload_writes_only_to_an_empty_disk_of_a_replica() -> None:
     preload(storage, BrokerId(0), cluster)
     length = len(storage.log(offsets_partition(1)))
     assert length == 13  # 1,234 records in batches of 100
+
     preload(storage, BrokerId(0), cluster)
     assert len(storage.log(offsets_partition(1))) == length
+
     other_disk = MemoryStorage()
     preload(other_disk, BrokerId(9), cluster)
     assert len(other_disk.log(offsets_partition(1))) == 0

@@ -97,6 +97,7 @@ def test_append_without_a_replica_fails_on_the_broker(record: Record) -> None:
         MetadataCache(num_offsets_partitions=3),
         ControllerChannel(host, (cluster.controllers[0].name,), "alter-partition"),
     )
+
     completed: list[AppendCompleted] = []
     appends = CoordinatorAppends(host, cluster, replicas, completed.append)
     appends.append(Append(append_id=AppendId(1), partition=0, records=(record,)))
@@ -145,11 +146,13 @@ def test_unreadable_record_fails_every_load_of_its_partition(refuses: bool) -> N
         partition = str(offsets_partition(COORDINATOR))
         (row,) = [row for row in lab.events(kind) if row.partition == partition]
         assert row.cause_text == "unknown group value version 99"  # the unreadable record's
+
         answer = await lab.client.commit(COORDINATOR, GROUP, 7)
         error = answer.topics[0].partitions[0].error_code
         assert error is (ErrorCode.NOT_COORDINATOR if refuses else ErrorCode.NONE)
         coordinator = await lab.client.find_coordinator(0, GROUP)
         assert coordinator.node_id == COORDINATOR
+
         await lab.runtime.ask_as_admin(
             move_leader, offsets_partition(COORDINATOR), BrokerId((COORDINATOR + 1) % 3)
         )

@@ -137,16 +137,19 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
     begun_us = cluster.lab.loop.now_us()
-    assert cluster.produce(seconds=1) is None
+    assert cluster.produce(seconds=1) is None  # broker 2 is still in the ISR
     cluster.lab.run_for(8_000_000)
     assert cluster.isr() == (0, 1)
+
     (change,) = [
         row
         for row in cluster.lab.rows
         if row.kind == TraceKind.ISR_CHANGED and row.partition == str(P0)
     ]
     assert 3_500_000 <= change.time_us - begun_us <= 7_000_000
+    # The ISR of two acknowledges a record without broker 2.
     assert isinstance(cluster.produce(seconds=1), ProduceResponse)
+
     cluster.lab.lose = lambda _frame: False
     cluster.lab.run_for(8_000_000)
     assert sorted(cluster.isr()) == [0, 1, 2]
@@ -194,6 +197,7 @@ def test_leader_that_cannot_reach_the_controller_never_shrinks_its_isr() -> None
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_alter_partition
     assert cluster.produce(seconds=40) is None
+
     assert cluster.isr() == (0, 1, 2)
     # The leader repeats the request, because the dropped one timed out after 30 s.
     assert len(cluster.alter_partition_requests()) >= 2
@@ -207,6 +211,7 @@ def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
     """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
+    # Broker 2 now lags in two partitions, each of which gets a record.
     cluster.produce(seconds=0)
     cluster.produce(seconds=9, topic=CONSUMER_OFFSETS)
     messages = [

@@ -100,11 +100,13 @@ def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> No
         cleaned = lab.events(TraceKind.LOG_CLEANED)
         assert sorted({row.node for row in cleaned}) == [broker_name(i) for i in range(3)]
         assert {row.partition for row in cleaned} == {str(PARTITION)}
+
         counts = detail(cleaned[0])
         assert counts["records"] == 1
         assert counts["removed_records"] >= 15  # a segment of 2,000 bytes has more commits
         # The row's offset is the end of the cleaned part, which begins at 0.
         assert (cleaned[0].offset or 0) == counts["records"] + counts["removed_records"]
+
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
         assert loaded(lab, NEXT)["records"] < 60 - counts["removed_records"] + 2
@@ -150,17 +152,21 @@ def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
         await commit(lab, 5)
         await lab.kill(NEXT)
         await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 2)
+
         await commit(lab, 80)
         await lab.seconds(3)
         assert lab.events(TraceKind.LOG_CLEANED, broker_name(COORDINATOR))
+
         await lab.restart(NEXT)
         await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 3)
         copy = lab.storages[broker_name(NEXT)].log(PARTITION)
         assert len(copy) < 60  # of 85 batches, one for each commit
         assert copy.batch(len(copy) - 1).next_offset == 85  # 5 commits, then 80
+
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
         assert await committed(lab, NEXT) == 80
+
         await commit(lab, 3, at=NEXT)
         await lab.runtime.ask_as_admin(move_leader, PARTITION, OTHER)
         await lab.seconds(1)
@@ -182,11 +188,13 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
         content = lab.storages[name].read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         first_dirty = decode_offset_checkpoint(content or b"")[PARTITION]
         assert first_dirty > 15  # one segment or more is clean
+
         before = len(lab.events(TraceKind.LOG_CLEANED, name))
         await lab.kill(OTHER)
         await lab.restart(OTHER)
         await lab.seconds(15)
         assert len(lab.events(TraceKind.LOG_CLEANED, name)) == before
+
         await lab.runtime.ask_as_admin(move_leader, PARTITION, OTHER)
         await lab.seconds(1)
         assert await committed(lab, OTHER) == 60

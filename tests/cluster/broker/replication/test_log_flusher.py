@@ -164,6 +164,7 @@ def test_flush_by_number_of_messages_delays_the_flush_by_time() -> None:
     lab = FlusherLab(config)
     lab.seconds(35)
     lab.append(lab.orders)
+
     lab.append(lab.orders)
     assert lab.orders.recovery_point == 2  # flushed by the number of messages
     lab.seconds(1)

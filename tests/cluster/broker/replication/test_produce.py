@@ -62,11 +62,13 @@ def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
             (batch,) = decode_batches(recorded.data)
             answer = await lab.client.produce_batch(0, batch)
             assert answer.error_code is ErrorCode.NONE
+
         for broker_id in range(3):
             await lab.kill(broker_id)
         for broker_id in range(3):
             await lab.restart(broker_id)
         await lab.seconds(15)
+
         leader = (await lab.runtime.status()).partitions[P0].leader
         fetched = await lab.client.fetch(leader)
         assert [encode_batch(batch)[BROKERS_HEADER_BYTES:] for batch in fetched.records] == [
@@ -165,6 +167,7 @@ def test_duplicate_is_acknowledged_like_the_first_append() -> None:
             host.spawn(keep(name, client.produce_batch(0, batch)), name=name)
             await lab.seconds(0.1)
         assert answers == []
+
         for broker_id in (1, 2):
             await lab.runtime.resume(broker_name(BrokerId(broker_id)))
         await lab.seconds(1)
@@ -173,6 +176,7 @@ def test_duplicate_is_acknowledged_like_the_first_append() -> None:
             "next": 2,
             "again": 0,
         }
+
         late = await lab.client.produce_batch(0, produced("a", "b"))
         assert (late.error_code, late.base_offset) == (ErrorCode.NONE, 0)
         assert values_of(await lab.client.fetch(0)) == [b"a", b"b", b"c"]
@@ -198,17 +202,20 @@ def test_next_leader_recognises_batches_sent_to_the_last_one(has_power_loss: boo
         status = await lab.until(lambda status: status.partitions[P0].leader not in (-1, 0))
         leader = status.partitions[P0].leader
         await lab.seconds(1)
+
         again = await lab.client.produce_batch(leader, produced("a", "b"))
         assert (again.error_code, again.base_offset) == (ErrorCode.NONE, 0)
         gap = await lab.client.produce_batch(leader, produced("x", sequence=3))
         assert gap.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         await lab.client.produce_batch(leader, produced("c", sequence=2))
+
         await lab.restart(0)
         await lab.until(lambda status: len(status.partitions[P0].isr) == 3)
         for broker_id in (1, 2):
             await lab.kill(broker_id)
         await lab.until(lambda status: status.partitions[P0].leader == 0)
         await lab.seconds(1)
+
         retried = await lab.client.produce_batch(0, produced("c", sequence=2), acks=1)
         assert (retried.error_code, retried.base_offset) == (ErrorCode.NONE, 2)
         assert values_of(await lab.client.fetch(0)) == [b"a", b"b", b"c"]
@@ -231,7 +238,7 @@ def test_expired_producer_may_continue_with_any_sequence() -> None:
         gap = produced("b", sequence=9)
         refused = await lab.client.produce_batch(0, gap)
         assert refused.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        await lab.seconds(4)
+        await lab.seconds(4)  # the expiry of 2 s, and a check
         assert (await lab.client.produce_batch(0, gap)).base_offset == 1
 
     BrokerLab(with_settings(config=config)).run(story)
@@ -260,6 +267,7 @@ def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
 
         for broker_id in (0, 1, 2, 0, 1, 2):
             await ask(broker_id)
+
         await lab.kill(1)
         await lab.restart(1)
         await lab.runtime.crash(lab.controller)
@@ -294,6 +302,7 @@ def test_repeated_append_completes_with_the_first_one() -> None:
     wait("first", 1)
     wait("second", 2)
     wait("first again", 1)
+
     partition.fetch(
         FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=1),
         replica_id=1,

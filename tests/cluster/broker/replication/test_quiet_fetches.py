@@ -220,6 +220,7 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
         now_us += rng.choice((1_000, 20_000, LAG_MAX_US // 3))
         index = rng.randrange(PARTITIONS)
         follower = rng.choice(followers)
+        # Half of the events are Fetches; a new leader epoch or a restart is rare.
         act = rng.random()
         if act < 0.25:
             for leader in (quiet, plain):
@@ -250,6 +251,7 @@ def test_quiet_partition_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> N
     leader, follower = Leader(QuietFetches), Follower(B, 101)
     for now_us in (1, 2):  # two Fetches with equal positions and no records: all become quiet
         leader.reader.read(follower.request(leader), now_us)
+    # A follower's Fetch calls `fetch_nothing` for each partition that it reads.
     read_partitions: list[int] = []
     fetch_nothing = Partition.fetch_nothing
 
@@ -260,6 +262,7 @@ def test_quiet_partition_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Partition, "fetch_nothing", record_and_fetch)
     leader.reader.read(follower.request(leader), 3)
     assert read_partitions == []
+
     leader.append(4, now_us=4)
     leader.reader.read(follower.request(leader), 5)
     assert read_partitions == [4]

@@ -72,11 +72,13 @@ def test_flushed_records_of_a_single_replica_survive_a_power_loss(
     async def story(lab: BrokerLab) -> None:
         for value in (b"a", b"b"):
             assert (await lab.client.produce(0, value)).error_code is ErrorCode.NONE
+
         await lose_power(lab, 0)
         await lab.until(lambda status: status.partitions[P0].leader == NO_BROKER)
         await lab.restart(0)
         await lab.until(lambda status: status.partitions[P0].leader == 0)
         await lab.seconds(1)
+
         assert values_of(await lab.client.fetch(0)) == kept
         assert (await lab.client.produce(0, b"new")).base_offset == len(kept)
 
@@ -114,11 +116,13 @@ def test_high_watermark_checkpoint_beyond_the_log_end_is_lowered() -> None:
         content = disk.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT) or b""
         assert decode_offset_checkpoint(content)[P0] == 2
         assert len(disk.log(P0)) == 0
+
         await lab.seconds(6)
         content = disk.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT) or b""
         # The high watermark is lowered to the log's end, 0. The restarted broker has not followed a
         # leader yet: it cannot register before its old session ends.
         assert decode_offset_checkpoint(content)[P0] == 0
+
         await lab.until(lambda status: status.partitions[P0].leader == 1)
         await lab.until(lambda status: set(status.partitions[P0].isr) == ALL)
         await lab.seconds(6)
@@ -147,6 +151,7 @@ def test_torn_tail_of_a_file_is_traced_and_logged(tmp_path: Path) -> None:
     FileStorage(tmp_path).log(P0).append(batch("a"))
     path = tmp_path / f"{P0}.log"
     path.write_bytes(path.read_bytes() + b"torn")
+
     lab = HostLab()
     host = lab.host("broker-0", incarnation=1)
     host.storage = FileStorage(tmp_path)

@@ -140,9 +140,11 @@ def test_partition_with_an_error_is_left_out_and_delays_no_other(
     lab.follow(0)
     lab.run_for(300 * MS)
     assert [indexes for _, indexes in lab.fetches] == [(0,)]
+
     lab.follow(1)
     lab.run_for(TRIPS_US)
     assert [indexes for _, indexes in lab.fetches] == [(0,), (1,)]
+
     lab.wrong = ()
     lab.run_for(2_000 * MS)
     first_us = lab.fetches[0][0]

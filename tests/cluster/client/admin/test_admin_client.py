@@ -68,7 +68,7 @@ def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 
 
 def test_groups_of_every_broker_are_listed_with_their_state_and_broker() -> None:
-    """A broker lists only the groups that it coordinates, so every broker is asked (GA-list).
+    """A broker lists only the groups that it coordinates, so every broker is asked.
 
     The state filter ignores case. The type "consumer" is that of KIP-848, which no group here has.
     """

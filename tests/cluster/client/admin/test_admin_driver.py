@@ -128,6 +128,7 @@ def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> 
     lab.brokers[0].answer(DescribeGroupsRequest, *[None] * 9)
     loading = answer(OTHER, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[1].answer(DescribeGroupsRequest, loading, answer(OTHER))
+
     silent, other = describe(lab, GROUP, OTHER, timeout_ms=3_000).values()
     assert state(other) == "Empty"
     assert isinstance(silent, GaveUp)
@@ -145,6 +146,7 @@ def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabM
     lab.brokers[0].answer(ListGroupsRequest, ListGroupsResponse(groups=listed))
     loading = ListGroupsResponse(groups=listed, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[1].answer(ListGroupsRequest, *[loading] * 50)  # more than fit into 2 s
+
     admin = AdminClient(lab.client_host("admin-0"), lab.cluster, timeout_ms=2_000)
     listings = lab.hosts.run(admin.list_groups())
     assert [group.broker for group in listings.groups] == [0, 1]

@@ -108,7 +108,7 @@ def test_preferred_leaders_of_all_partitions_are_elected_on_request() -> None:
 
     async def story(lab: BrokerLab) -> None:
         await lab.runtime.shut_down(broker_name(0))
-        await lab.seconds(6)
+        await lab.seconds(6)  # the shutdown ends
         await lab.restart(0)
         await lab.until(lambda status: len(status.partitions[P0].isr) == 3)
         assert leader(await lab.runtime.status(), P0) == 1
@@ -127,7 +127,7 @@ def test_election_of_a_replica_that_is_down_names_the_partition_and_kafkas_error
 
     async def story(lab: BrokerLab) -> str:
         await lab.runtime.shut_down(broker_name(0))
-        await lab.seconds(6)
+        await lab.seconds(6)  # the shutdown ends
         with pytest.raises(ElectionFailed) as failed:
             await lab.runtime.ask_as_admin(elect_preferred_leaders, None)
         with pytest.raises(ElectionFailed, match="orders-0: PREFERRED_LEADER_NOT_AVAILABLE"):

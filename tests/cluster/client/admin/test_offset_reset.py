@@ -1,4 +1,8 @@
-"""The plan of a reset: the new offset of each partition, and impossible resets."""
+"""The plan of a reset: the new offset of each partition, and impossible resets.
+
+`plan_reset(target, bounds, committed)` takes the committed offsets of the group. A row of the plan
+has `asked_for` only if the target is outside of the log: then it is the offset of the target.
+"""
 
 import pytest
 

@@ -112,13 +112,16 @@ def test_empty_group_can_be_reset_then_deleted() -> None:
         await all_members_leave(lab)
         reset = partial(reset_offsets, group_id=GROUP, topics=(TOPIC,))
         delete = partial(delete_offsets, group_id=GROUP, topics=(TOPIC,))
+
         moved = await lab.runtime.ask_as_admin(partial(reset, to="latest"))
         assert set(moved.values()) == {"NONE"}
         committed = await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP)
         assert {str(partition) for partition in committed} == set(moved)
+
         gone = await lab.runtime.ask_as_admin(delete)
         assert gone == moved
         assert await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP) == {}
+
         await lab.runtime.ask_as_admin(partial(reset, to="earliest"))
         assert await lab.runtime.ask_as_admin(partial(delete_group, group_id=GROUP)) == {}
         assert GROUP not in (await lab.runtime.status()).groups

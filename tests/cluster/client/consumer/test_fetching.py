@@ -137,10 +137,12 @@ def test_fetch_from_the_wrong_leader_refreshes_metadata_and_continues_at_the_rig
     lab = make_lab(2)
     node = lab.consumer(commit_interval_ms=None)
     lab.run_for(SECOND)
+
     asked = sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers)
     lab.brokers[0].answer(FetchRequest, *[fetch_error(code)] * 2)  # for two Fetches
     lab.leader, lab.leader_epoch, lab.high_watermark = 1, 1, 4
     lab.run_for(2 * SECOND)
+
     assert sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers) > asked
     assert member_status(node).records_consumed == 8
     request = lab.brokers[1].of_type(FetchRequest)[-1]
@@ -158,6 +160,7 @@ def test_fetch_continues_at_the_next_leader_after_a_death(make_lab: LabMaker) ->
     lab.high_watermark = 3
     node = lab.consumer()
     lab.run_for(2 * SECOND)
+
     lab.brokers[0].host.crash()
     lab.run_for(3 * SECOND)
     lab.leader, lab.leader_epoch, lab.high_watermark = 1, 1, 4
@@ -239,6 +242,7 @@ def test_pause_is_no_processing(make_lab: LabMaker) -> None:
     lab.high_watermark = 10
     lab.consumer(process_us=100 * MS)
     lab.run_for(900 * MS)
+
     lab.clients[0].pause()
     lab.run_for(5 * SECOND)
     lab.clients[0].resume()

@@ -58,6 +58,7 @@ def play(spec: ClusterSpec, *, crash_coordinator: bool, after_us: int) -> Story:
             victim = next(
                 name for name, member in story.before.members.items() if member.member_id == leader
             )
+
         story.hit_at_us = runtime.now_us()
         await runtime.crash(victim)
         await runtime.sleep(after_us)
@@ -218,8 +219,10 @@ def test_positions_after_the_rejoin_are_the_committed_offsets(member_crash: Stor
     reset = [row for row in member_crash.since_hit("position_reset")]
     assert {row.cause for row in reset} == {"committed"}
     assert len(reset) == 12
+
     (dead_name,) = set(member_crash.before.members) - set(member_crash.after.members)
     owned_by_the_dead = {str(p) for p in member_crash.before.members[dead_name].assigned}
+
     committed: dict[str | None, int] = {}
     processed: dict[str | None, int] = {}
     for row in member_crash.rows:

@@ -124,8 +124,10 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
         heartbeat_error(ErrorCode.UNKNOWN_MEMBER_ID),
         heartbeat_error(ErrorCode.FENCED_INSTANCE_ID),
     )
+
     node = lab.consumer(commit_interval_ms=None)
     lab.run_for(10 * SECOND)
+
     (parked,) = broker.unanswered
     broker.host.reply(parked.request_id, heartbeat_error(ErrorCode.ILLEGAL_GENERATION))
     lab.run_for(SECOND)
@@ -171,6 +173,7 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
     assert isinstance(leave, LeaveGroupRequest)
     assert leave.members[0].reason == "consumer poll timeout has expired"
     assert lab.of_kind("partitions_lost") == [], "the application is still busy"
+
     lab.run_for(5 * SECOND)
     assert len(lab.of_kind("partitions_lost")) == 1
     assert {row.member for row in lab.of_kind("records_consumed")[:2]} == {"m-1"}

@@ -230,12 +230,13 @@ def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: 
     (CL-08).
     """
     lab = make_lab(2)
-    lab.leader = 1
+    lab.leader = 1  # so that broker 0 gets no Fetch, only requests of the group
     broker = lab.brokers[0]
     broker.answer(SyncGroupRequest, None)
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
     lab.consumer()
     lab.run_for(4 * SECOND)
+    # The heartbeat was answered after 3 s; now the SyncGroup fails, too.
     (parked,) = broker.unanswered
     broker.host.reply(
         parked.request_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
@@ -307,11 +308,13 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
     lab.run_for(SECOND)
     lab.high_watermark = 5
     lab.run_for(SECOND)
+
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     lab.run_for(3 * SECOND)
     assert lab.committed == {0: 5, 1: 5}
     last_commit = last_position(broker.requests, OffsetCommitRequest)
     assert last_commit < last_position(broker.requests, JoinGroupRequest)
+
     (revoked,) = lab.of_kind("partitions_revoked")
     assert (revoked.member, revoked.generation) == ("m-1", 1)
     rejoined = joins_of(broker.requests)[-1]
@@ -329,6 +332,7 @@ def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMake
     lab.run_for(SECOND)
     lab.high_watermark = 3
     lab.run_for(SECOND)
+
     node.close()
     lab.run_for(5 * SECOND)
     (leave,) = lab.brokers[0].of_type(LeaveGroupRequest)
@@ -336,6 +340,7 @@ def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMake
     assert [member.member_id for member in leave.members] == ["m-1"]
     assert lab.committed == {0: 3, 1: 3}
     assert member_status(node).assigned == ()
+
     requests_after_close = len(lab.brokers[0].requests)
     lab.run_for(10 * SECOND)
     assert len(lab.brokers[0].requests) == requests_after_close

@@ -138,9 +138,11 @@ def test_commit_while_rebalancing_fails_without_being_sent(make_lab: LabMaker) -
         commit_interval_ms=None,
     )
     lab.run_for(SECOND)
+    # The member learns of a rebalance, and its JoinGroup stays without an answer.
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     broker.answer(JoinGroupRequest, None)
     lab.run_for(4 * SECOND)
+
     commits = len(broker.of_type(OffsetCommitRequest))
     assert member_status(node).state == "PREPARING_REBALANCE"
     lab.run_for(SECOND)
@@ -157,6 +159,7 @@ def test_sync_commit_before_revocation_is_retried_until_it_is_acknowledged(
     lab.run_for(SECOND)
     lab.high_watermark = 2
     lab.run_for(SECOND)
+
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     broker.answer(
         OffsetCommitRequest,
@@ -164,6 +167,7 @@ def test_sync_commit_before_revocation_is_retried_until_it_is_acknowledged(
         commit_error(ErrorCode.NOT_COORDINATOR),
     )
     lab.run_for(4 * SECOND)
+
     assert len(lab.of_kind("commit_failed")) == 4 * 2  # four failures of two partitions
     assert lab.committed == {0: 2, 1: 2}
     (revoked,) = lab.of_kind("partitions_revoked")
@@ -180,6 +184,7 @@ def test_fenced_sync_commit_does_not_delay_the_rejoin(make_lab: LabMaker) -> Non
     broker.answer(HeartbeatRequest, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     broker.answer(OffsetCommitRequest, commit_error(ErrorCode.UNKNOWN_MEMBER_ID))
     lab.run_for(4 * SECOND)
+
     joins = broker.of_type(JoinGroupRequest)
     # UNKNOWN_MEMBER_ID has dropped the id m-1, so the member joins twice once more.
     assert [join.member_id for join in joins if isinstance(join, JoinGroupRequest)][2:] == [

@@ -73,15 +73,18 @@ def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMake
     sent = [type(each) for each in broker.requests if isinstance(each, kinds)]
     assert sent[:7] == [*kinds, *kinds[1:]]  # two transactions of one producer
     assert broker.of_type(OffsetCommitRequest) == []
+
     (init,) = broker.of_type(InitProducerIdRequest)
     assert init == InitProducerIdRequest(
         transactional_id="consumer-g-0", transaction_timeout_ms=TIMEOUT_MS
     )
+
     commit = broker.of_type(TxnOffsetCommitRequest)[-1]
     assert isinstance(commit, TxnOffsetCommitRequest)
     assert (commit.producer_id, commit.producer_epoch, commit.group_id) == (7, 0, GROUP)
     assert (commit.member_id, commit.generation_id) == ("m-1", 1)
     assert lab.committed == {0: 4, 1: 4}
+
     rows = lab.of_kind("offsets_committed")[-2:]
     assert [(row.partition, row.offset, row.peer, row.member, row.generation) for row in rows] == [
         ("t-0", 4, "broker-0", "m-1", 1),
@@ -225,6 +228,7 @@ def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker)
     lab.run_for(2 * SECOND)
     lab.high_watermark = 9
     lab.run_for(SECOND // 20)  # records are processed, and not yet committed
+
     done: list[bool] = []
     node.shut_down(lambda: done.append(True))
     lab.run_for(5 * SECOND)

@@ -51,6 +51,7 @@ def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> N
     lab.consumer(only("broker-1"))
     lab.run_for(2 * SECOND)
     assert len(lab.brokers[2].of_type(JoinGroupRequest)) >= 1
+
     lab.brokers[1].host.crash()
     lab.brokers[2].host.crash()
     lab.coordinator = 0
@@ -77,9 +78,11 @@ def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     ]
     idle, leader = opened
     assert (idle, leader) == ("broker-2", "broker-1")
+
     not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
     lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
     lab.run_for(5 * SECOND)
+
     doubt = lab.of_kind("coordinator_unknown")[0]
     found = lab.of_kind("coordinator_found")[1]
     assert found.cause == idle

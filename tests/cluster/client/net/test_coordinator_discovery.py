@@ -104,12 +104,15 @@ def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
     node = lab.consumer()
     lab.run_for(2 * SECOND)
     before = member_status(node)
+
     lab.brokers[2].host.crash()
     killed_us = lab.hosts.loop.now_us()
     dead_s = 8
     lab.run_for(dead_s * SECOND)
+
     unknown = [row for row in lab.of_kind("coordinator_unknown") if row.time_us > killed_us]
     assert unknown[0].time_us - killed_us < 50 * MS
+
     found = [row for row in lab.of_kind("coordinator_found") if row.time_us > killed_us]
     assert {row.peer for row in found} == {"broker-2"}
     assert "broker-2" not in {row.cause for row in found}
@@ -143,6 +146,7 @@ def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab:
     lab.brokers[1].host.crash()
     lab.run_for(100 * MS)
     consumed = member_status(node).records_consumed
+    # A new record in each partition, every 200 ms.
     for _ in range(20):
         lab.high_watermark += 1
         lab.run_for(200 * MS)
@@ -210,13 +214,16 @@ def test_lookup_sent_to_a_silent_broker_is_cleared(make_lab: LabMaker) -> None:
     lab.leader = 1
     lab.consumer(commit_interval_ms=None)
     lab.run_for(2 * SECOND)
+
     lab.leader, lab.leader_epoch = 0, 1
     lab.brokers[1].answer(FetchRequest, fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     lab.run_for(2 * SECOND)
+
     lab.brokers[1].host.pause()
     not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
     lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
     lab.run_for(5 * SECOND)
+
     (doubt,) = lab.of_kind("coordinator_unknown")
     asked = next(
         row

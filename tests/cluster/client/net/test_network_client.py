@@ -124,6 +124,7 @@ def test_reconnect_backoff_of_a_refusing_node_grows_to_its_maximum() -> None:
             times.append(lab.loop.now_us())
             network.try_connect(SERVERS[0], GENERAL)
         lab.run_for(5_000)
+
     waits = [later - earlier for earlier, later in pairwise(times)]
     assert 40_000 <= waits[0] <= 65_000
     assert 80_000 <= waits[1] <= 125_000
@@ -140,12 +141,14 @@ def test_reconnect_backoff_is_reset_by_an_open_connection() -> None:
         lab.run_for(1_100_000)
         network.try_connect(SERVERS[0], GENERAL)
     lab.run_for(1_100_000)
+
     server = lab.host(SERVERS[0])
     EchoServer(server)
     assert ask(network, SERVERS[0]).error is None
     lab.run_for(10_000)
+
     server.crash()
-    lab.run_for(200)
+    lab.run_for(200)  # the end of the connection arrives
     assert network.is_unavailable(SERVERS[0], GENERAL)
     lab.run_for(60_000)  # the first backoff of 50 ms, and a fifth of it
     assert not network.is_unavailable(SERVERS[0], GENERAL)

@@ -48,6 +48,7 @@ def test_retrying_repeats_only_retriable_errors_until_the_deadline(retriable: bo
         waits = [later - earlier for earlier, later in pairwise(attempts)]
         assert 80_000 <= waits[0] <= 120_000
         assert 160_000 <= waits[1] <= 240_000
+        # The last attempt is made at the deadline.
         assert attempts[-1] == 3_000_000
     else:
         assert attempts == [0]

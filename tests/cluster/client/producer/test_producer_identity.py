@@ -103,8 +103,10 @@ def test_batch_that_is_given_up_raises_the_epoch(make_lab: LabMaker) -> None:
     lab.producer(10.0, IDEMPOTENT)
     lab.run_for(SECOND)
     before = len(sent(lab))
+
     lab.brokers[0].answer(ProduceRequest, error(0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     lab.run_for(SECOND)
+
     (failed,) = lab.of_kind("produce_failed")
     assert failed.error == "OUT_OF_ORDER_SEQUENCE_NUMBER"
     after = sent(lab)[before + 1 :]

@@ -57,11 +57,13 @@ def test_round_robin_sorts_by_the_java_hash_and_skips_threads_of_other_topics() 
 
     The partitions are what is sorted. Member `a` does not consume `u`, so `b` gets both of `u`.
     """
+    # Java's own values; the second is the lowest that a hash can have.
     assert [java_hash(text) for text in ("hello", "polygenelubricants", "")] == [
         99_162_322,
         -2_147_483_648,
         0,
     ]
+
     both = view({"a": {"t": 1}, "b": {"t": 1, "u": 1}}, {"t": 2, "u": 2})
 
     assert shares("roundrobin", both) == {"a": ["t-0"], "b": ["t-1", "u-0", "u-1"]}

@@ -1,4 +1,8 @@
-"""Commits to Kafka that fail, and the number of attempts of each part of a consumer."""
+"""Commits to Kafka that fail, and the number of attempts of each part of a consumer.
+
+Three parts commit: a thread at an interval, R3, which is the step of a rebalance that stops the
+fetchers, and the shutdown. ZK-65 is a rule of docs/kafka/ZOOKEEPER_CONSUMER.md.
+"""
 
 import pytest
 
@@ -30,7 +34,7 @@ def test_automatic_commit_is_tried_six_times_and_the_others_once(
         await lab.rule(Cut(), [member_name(0)], brokers, apis=("OffsetCommit",))
         if by_shutdown:
             await lab.runtime.shut_down(member_name(0))
-        await lab.runtime.sleep(35 * SECOND)
+        await lab.runtime.sleep(35 * SECOND)  # the interval of 20 s, and six tries
 
     lab = GroupLab(1, 1, config=KAFKA).run(scenario)
 

@@ -159,9 +159,11 @@ def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
         await lab.runtime.shut_down(member_name(0))
         await lab.runtime.sleep(3 * SECOND)
         await visitor.create(claimed, "g_c1-0", ephemeral=True)
+
         lab.joined_us = lab.runtime.now_us()
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(3 * SECOND)
+
         closed = []
         visitor.close(lambda: closed.append(True))
         await lab.runtime.sleep(3 * SECOND)
@@ -201,6 +203,7 @@ def test_member_that_cannot_register_continues_until_queued_events_rebalance() -
         visitor = lab.visitor()
         content = json.dumps({"version": 1, "subscription": {}, "pattern": "static"})
         await visitor.create("/consumers/g/ids/g_c1", content, ephemeral=True)
+
         await lab.heal()
         lab.settled_us = lab.runtime.now_us()
         await lab.runtime.sleep(30 * SECOND)

@@ -127,6 +127,7 @@ def test_commit_of_the_old_session_sets_the_position_back_in_the_new_one() -> No
             if not detail.get("data", "").isdecimal():
                 continue
             offset = int(detail["data"])
+            # Back in a session, the member stores a lower offset than the one that is stored.
             rewinds += row.time_us >= lab.settled_us and offset < stored.get(path, 0)
             stored[path] = offset
     assert rewinds > 0
@@ -164,6 +165,7 @@ def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living()
             owners[path] = (detail["session"], detail["data"])
         elif path in owners:
             session, _thread = owners.pop(path)
+            # Back in a session, the member deletes a claim of another session.
             deleted_of_others += row.time_us > lab.settled_us and session != detail["session"]
     assert deleted_of_others > 0
 
@@ -213,6 +215,7 @@ def test_dual_commit_stores_in_both_and_fetches_the_maximum() -> None:
         if store == "zookeeper":
             assert (partition, offset, "kafka") in stores
     assert {store for _partition, _offset, store in stores} == {"kafka", "zookeeper"}
+
     positions = [
         row.offset
         for row in lab.of(TraceKind.POSITION_RESET, node=member_name(1))
@@ -272,6 +275,7 @@ def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> No
     disagreement_us = []
     for seed in range(2):
         lab = GroupLab(6, 16, late_from=5, servers=3, seed=seed).run(scenario)
+        # When each member first read a list with the newcomer.
         first_with_six: dict[str, int] = {}
         for row in lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.joined_us):
             if len(detail_of(row)["members"]) == 6:
@@ -298,12 +302,15 @@ def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
         await lab.rule(Clog(), lab.servers, [member_name(0)], apis=("Delete",))
         await lab.runtime.start_node(member_name(2))
         await lab.runtime.sleep(3 * SECOND)
+
         await lab.rule(Slow(delay_us=SECOND), lab.servers, [member_name(0)])
         await lab.runtime.sleep(15 * SECOND)
         await lab.heal()
         await lab.runtime.sleep(30 * SECOND)
+
         status = await lab.status()
         idle.extend(name for name, member in status.items() if member.state != "STABLE")
+        # The unrelated event: now member 1 gets partitions again.
         await lab.runtime.shut_down(member_name(2))
         await lab.runtime.sleep(10 * SECOND)
         await lab.settled(lab.names[:2])

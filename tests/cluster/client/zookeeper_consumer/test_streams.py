@@ -1,4 +1,9 @@
-"""The queue between fetchers and streams, and the offset that a commit covers."""
+"""The queue between fetchers and streams, and the offset that a commit covers.
+
+A chunk is the records of one Fetch of a partition, from a first to a last offset. A fetcher puts it
+into the queue of a stream, which the application iterates. Docstrings quote the rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md with their ids, such as ZK-34.
+"""
 
 from cluster.client.zookeeper_consumer.streams import (
     Chunk,
@@ -30,6 +35,7 @@ def test_queue_holds_two_chunks_beside_the_one_being_iterated() -> None:
         host.spawn(fetch(), name="fetch")
         await lab.runtime.sleep(SECOND)
         assert put == [0, 1]
+
         chunk = await queue.take()
         await lab.runtime.sleep(SECOND)
         assert chunk is not None
@@ -55,6 +61,7 @@ def test_commit_covers_the_record_that_is_being_processed() -> None:
     for row in lab.processed():
         assert row.offset is not None
         processed.append((row.time_us, row.offset))
+    # Commits of a record, offset - 1, that was not processed by then.
     in_hand = [
         row.offset
         for row in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED)

@@ -103,7 +103,7 @@ def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registrati
     standing: list[int] = []
     lab = GroupLab(members, 4, late_from=members - 1, topics=2, topic_filter=BOTH).run(scenario)
 
-    # Members, topics, brokers, partitions. `static` are the reads of a join without a filter.
+    # Members, topics, brokers, partitions. `static`: reads of a join without a filter.
     c, t, b, p = members, 2, 1, 8
     static = c * (c + t + 3 * b + 9) + p + 1 + t
     # The start reads the topics before the registration, and sets their watch at its end.
