@@ -7,6 +7,7 @@ from protocol.trace import TraceRow
 _SKIPPED = frozenset({"pid", "seq"})
 """Keys of details that a reader of the evidence does not need."""
 _ITEMS_SHOWN = 6
+"""Most items of a list in a text; the number of the others follows."""
 
 
 def describe_row(row: TraceRow) -> str:

@@ -49,8 +49,8 @@ class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
 class JournalEntry(msgspec.Struct, kw_only=True):
     """One fault of the plan, and its outcome.
 
-    - `planned_at_us`: planned time, counted from the run's start; None before the steady state,
-      from which the plan's times count.
+    - `planned_at_us`: planned time, counted from the run's start. The plan's times count from the
+      steady state, so that this time is None until the steady state is reached.
     - `in_force_from_us`, `in_force_until_us`: period in which all affected nodes had the fault. It
       begins when the injection has returned, and ends when the healing begins.
     - `healed_at_us`: None if the fault is in force, was not injected, or is momentary.

@@ -109,6 +109,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     - `exit_code`: follows from outcome and verdict. If a closed pipe interrupted the run, it is
       130, although the command itself then exits with 141.
     - `faults`: the journal. `steady_at_us`: None if the steady state was never reached.
+    - `rows_seen`: number of trace rows that the checkers got.
     - `time_scale`: the run's clock was this many times as fast as real time. So work of the
       hardware took this many times as long on the run's clock as in real time.
     """

@@ -65,6 +65,7 @@ def test_tables_of_large_runs_equal_those_of_small_ones(
     Several runs share a partition, and code that relies on that (`LONG_WORK`) must keep them apart.
     The first run, whose folder has the tables of all, has a name that reads as a pattern.
     """
+    # Now every run counts as large, so that a FileStore stores the tables.
     monkeypatch.setattr(tables, "SHORT_WORK_ROWS", 0)
     copies = _copied(analysed, ("pause", *analysed.directories), tmp_path)
 

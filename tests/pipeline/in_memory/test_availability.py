@@ -1,4 +1,8 @@
-"""Processing gaps of traces short enough to be measured by hand."""
+"""Processing gaps of traces short enough to be measured by hand.
+
+A processing gap is a time in which no member worked on a record of the partition. A member traces a
+batch when its work on the batch ends; the work began `work_us` earlier.
+"""
 
 import pytest
 
@@ -6,6 +10,7 @@ from pipeline.in_memory.availability import availability_of
 from pipeline.in_memory.trace import Trace
 from tests.support.builders.trace_builder import parse_trace
 
+# The run is steady from 1 s and ends at 20 s; the fault is at 5 s.
 CRASH = """
 1 run run_stage stage=steady
 20 run run_stage stage=stopping
@@ -22,7 +27,7 @@ def gap(text: str) -> tuple[int, int | None, int | None]:
 
 
 def batch(at_s: float, offset: int, work_us: int, consumer: str = "consumer-a") -> str:
-    """Return a batch of eight records."""
+    """Return the line of a batch of eight records that ended at `at_s`, after `work_us` of work."""
     return (
         f"{at_s} {consumer} records_consumed group=g member=a-1 partition=t-0 "
         f"offset={offset} count=8 last={offset + 7} work_us={work_us}\n"
@@ -30,17 +35,23 @@ def batch(at_s: float, offset: int, work_us: int, consumer: str = "consumer-a") 
 
 
 def test_processing_gap_ends_with_the_start_of_the_next_batch() -> None:
+    """The batch of 9 s took 3 s of work, so it began at 6 s: the gap is 4 s to 6 s."""
     trace = batch(4, 0, 500_000) + batch(9, 8, 3_000_000) + batch(10, 16, 500_000)
     assert gap(trace) == (4_000_000, 6_000_000, 2_000_000)
 
 
 def test_partition_that_is_always_processed_has_no_gap() -> None:
+    """Work goes on from 4 s to 7 s, and from 7 s to 9 s: the gap at 7 s has no length."""
     trace = batch(4, 0, 500_000) + batch(7, 8, 3_000_000) + batch(9, 16, 2_000_000)
     assert gap(trace) == (7_000_000, 7_000_000, 0)
 
 
 @pytest.mark.parametrize("first_work_us", [200_000, 2_000_000])
 def test_later_of_two_members_may_have_begun_earlier(first_work_us: int) -> None:
+    """The batch of 10 s took 4.5 s, so it began at 5.5 s: before the batch of 8 s, in both cases.
+
+    Only the end of a batch is traced, so the last row may be the first to end the gap.
+    """
     trace = (
         batch(4, 0, 500_000) + batch(8, 8, first_work_us) + batch(10, 16, 4_500_000, "consumer-b")
     )

@@ -63,7 +63,7 @@ def test_wait_counts_as_a_whole_once_it_reaches_a_second(
     """Records produced at 4 s wait until they are processed.
 
     Waits shorter than a second are usual, because a member polls in intervals; a longer wait
-    counts from its begin, and not only its part beyond the first second.
+    counts from its beginning, and not only its part beyond the first second.
     """
     found = partition(f"""
     3 producer-0 records_produced partition=t-0 offset=0 count=5

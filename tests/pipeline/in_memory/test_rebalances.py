@@ -3,7 +3,7 @@
 A live view reads the log while the run goes on; after the run, the table `rebalances` has the same
 rebalances. A rebalance is cut short if it ends without a stored assignment: the next one begins,
 the group's last member leaves, or the coordinator dies. The length of a rebalance is the time from
-its begin to the stored assignment.
+its beginning to the stored assignment.
 """
 
 from pipeline.in_memory.rebalances import Rebalance, RebalanceLog, rebalances_of

@@ -40,7 +40,8 @@ def commit(error: str, commits: int, consumer: str = "c-0", fault: str | None = 
 
 
 # One crash of broker-2 at 10 s with four members: three noticed it, c-1 rejoined, c-3 noticed
-# nothing. The last commit has no fault: it precedes the crash.
+# nothing. The last commit has no fault: it precedes the crash. `broker_phase` and `client_phase`
+# take the lengths of the phases in microseconds; here only their presence matters.
 TABLES: dict[str, list[Row]] = {
     "faults": [fault_row()],
     "broker_phases": [broker_phase(7 * S, 1, 1, 1)],

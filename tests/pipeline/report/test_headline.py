@@ -1,4 +1,9 @@
-"""The first screen: its answers for each kind of run, and its four figures."""
+"""The first screen: its answers for each kind of run, and its four figures.
+
+A function `page_...` returns the first screens of one kind of run as text. The last test compares
+all these texts with words/first_screens.txt, which a person has reviewed. Its docstring says what
+the text must make clear.
+"""
 
 import re
 from collections.abc import Mapping
@@ -41,6 +46,7 @@ IDLE = CheckReport(check="processing", outcome=CheckOutcome.NOTHING_SEEN)
 def _failover(facts: RunFacts) -> ReportInput:
     """Return a crash whose failover took 8 s and was felt by two members."""
     tables: Mapping[str, Any] = {
+        # Microseconds of detect, publish, load wait, load; of notice, rediscover, accept.
         "broker_phases": [broker_phase(7_790_000, 30_000, 5_000, 5_000)],
         "client_phases": [
             client_phase("consumer-readers-0", 1_000, 7_900_000, 2_000),
@@ -65,6 +71,7 @@ def _screens(*firsts: Headline) -> str:
             figures = [figure.value, figure.unit, figure.label, figure.note]
             lines.append(f"{' | '.join(filter(None, figures))} ({figure.tone})")
         for question, answer in first.answers:
+            # Paragraphs become lines, and all tags but <b> disappear.
             text = re.sub(r"<(?!/?b>)[^>]*>", "", re.sub(r"</p> ?<p>", "\n  ", answer))
             lines += [question, f"  {text.replace(chr(160), ' ').strip()}"]
         lines.append("")

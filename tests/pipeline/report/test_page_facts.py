@@ -23,6 +23,7 @@ RUNS = (*RECIPES, *SCHEDULES)
 READ = ("interrupted", "violated", "transactions")
 """Runs whose words are kept: together they have every section, and most kinds of sentence."""
 SEVERAL = ("overlap", "violated")
+"""Runs of the page that compares runs."""
 
 
 @pytest.mark.parametrize("run", RUNS)

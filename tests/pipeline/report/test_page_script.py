@@ -53,6 +53,7 @@ def _picked(name: str) -> Chart:
 
 
 def _sections(_run: ReportInput) -> Section:
+    """Return three lanes above a tall text, so that the page can scroll."""
     tall = Paragraph(html="<p>text</p>" * 60)
     charts = (small_chart(), _picked("lane-one"), _picked("lane-other"))
     return Section(id="lanes", title="Lanes", parts=(*charts, tall))
@@ -254,7 +255,11 @@ WIDE = TextTable(
 def test_rows_of_a_block_are_beside_each_other_on_a_phone(
     browser: Browser, tmp_path: Path, screen: Screen, beside: bool
 ) -> None:
-    """Eleven columns do not fit: a reader would scroll, and lose sight of the row's name."""
+    """Eleven columns do not fit: a reader would scroll, and lose sight of the row's name.
+
+    So a phone shows the two rows of the first block as two columns under one name, with the
+    table's headings as names of the lines. The third row is a block of its own.
+    """
 
     def only(_run: ReportInput) -> Section:
         return Section(id="costs", title="Costs", parts=(WIDE,))
@@ -264,7 +269,8 @@ def test_rows_of_a_block_are_beside_each_other_on_a_phone(
         fits = seen.page.locator("#costs .scroll").evaluate(
             "each => each.scrollWidth <= each.clientWidth"
         )
-        assert fits or not beside
+        assert fits or not beside  # only on a phone the table must fit
+        # Cells of one line have the same distance from the top.
         tops = seen.page.locator("#costs tbody tr").evaluate_all(
             "rows => rows.map(row => row.cells[3].getBoundingClientRect().top)"
         )

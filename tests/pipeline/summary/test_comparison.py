@@ -82,15 +82,15 @@ def test_full_comparison_has_every_figure_and_counts_zeros() -> None:
 def test_range_has_its_unit_once_if_both_ends_share_it() -> None:
     """Two ranges must fit side by side in 80 columns."""
 
-    def render_line(*values: int) -> str:
+    def printed(*values: int) -> str:
         cell = cell_of(values, "us", 0)
         assert cell is not None
         return range_text(cell, "us")
 
-    assert render_line(7 * S, 8 * S, 9 * S) == "8.00 s (7.00 to 9.00 s)"
-    assert render_line(0, 20 * MS, 2 * S) == "20 ms (0 to 2.00 s)"
-    assert render_line(850, 20 * MS, 2 * S) == "20 ms (850 us to 2.00 s)"
-    assert render_line(8 * S, 8 * S) == "8.00 s"
+    assert printed(7 * S, 8 * S, 9 * S) == "8.00 s (7.00 to 9.00 s)"
+    assert printed(0, 20 * MS, 2 * S) == "20 ms (0 to 2.00 s)"
+    assert printed(850, 20 * MS, 2 * S) == "20 ms (850 us to 2.00 s)"
+    assert printed(8 * S, 8 * S) == "8.00 s"
 
 
 def test_faults_are_aligned_by_kind_and_order() -> None:

@@ -98,7 +98,7 @@ def test_cost_has_the_mark_if_a_machine_was_away() -> None:
     # `*` is the mark of a disturbed figure.
     (cost,) = deploys_of((rollout(ready=40),), replace(felt(), disturbed=True))
     assert deploy_text(cost).endswith("6.00 s) *")
-    (first, *_) = better_texts("a", cost, "b", of_costs(waited_us=0, longest_wait_us=0))
+    (first, *_) = better_texts("a", cost, "b", deploy_cost(waited_us=0, longest_wait_us=0))
     assert first == (
         "records waited, all partitions: b is better, 0 against 800.00 s *; "
         "for each replaced member 0 against 20.00 s *"
@@ -123,7 +123,7 @@ def test_group_that_was_deployed_twice_has_no_cost_of_one_deploy() -> None:
     assert deploys_of((rollout(ready=40),), None) == ()
 
 
-def of_costs(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own words
+def deploy_cost(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own words
     """Return the cost of a deploy of 40 members; 800 s of waiting records by default."""
     fields: dict[str, Any] = {
         "group": "readers",
@@ -142,8 +142,8 @@ def of_costs(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own words
 
 def test_cheaper_deploy_is_named_with_the_difference() -> None:
     """Deploy a has less waiting, deploy b (of static members) fewer rebalances: both are named."""
-    static = of_costs(rebalances=0, waited_us=8_000 * S, longest_wait_us=36 * S)
-    assert better_texts("a", of_costs(), "b", static) == (
+    static = deploy_cost(rebalances=0, waited_us=8_000 * S, longest_wait_us=36 * S)
+    assert better_texts("a", deploy_cost(), "b", static) == (
         "records waited, all partitions: a is better, 800.00 s against 8000.00 s (10 times less); "
         "for each replaced member 20.00 s against 200.00 s",
         "records waited, worst partition: a is better, 6.00 s against 36.00 s (6.0 times less)",
@@ -153,12 +153,12 @@ def test_cheaper_deploy_is_named_with_the_difference() -> None:
 
 def test_reason_names_what_partitions_waited_for() -> None:
     """Figures alone do not say why the deploy without rebalances makes records wait longer."""
-    moving = of_costs(moved=180, partitions=200)
+    moving = deploy_cost(moved=180, partitions=200)
     assert reason_text("a", moving) == (
         "In a 20 rebalances gave 180 of 200 partitions to other members: a partition waited only "
         "while a rebalance went on"
     )
-    static = of_costs(rebalances=0, partitions=200)
+    static = deploy_cost(rebalances=0, partitions=200)
     assert reason_text("b", static) == (
         "In b there was no rebalance, and no partition got another owner: each partition of a "
         "replaced member waited until the member's successor was ready"
@@ -167,16 +167,16 @@ def test_reason_names_what_partitions_waited_for() -> None:
 
 def test_deploys_of_nearly_equal_cost_count_as_equal() -> None:
     """810 s are about 1 % more than 800 s, which is no difference between two runs."""
-    other = of_costs(waited_us=810 * S)
-    assert better_texts("a", of_costs(), "b", other)[0] == (
+    other = deploy_cost(waited_us=810 * S)
+    assert better_texts("a", deploy_cost(), "b", other)[0] == (
         "records waited, all partitions: no difference, 800.00 s"
     )
 
 
 def test_without_waiting_records_the_time_without_an_owner_decides() -> None:
     """Without traffic no record waits, but a partition without an owner is a cost all the same."""
-    one = of_costs(waited_us=0, longest_wait_us=0)
-    other = of_costs(waited_us=0, longest_wait_us=0, unowned_us=60 * S)
+    one = deploy_cost(waited_us=0, longest_wait_us=0)
+    other = deploy_cost(waited_us=0, longest_wait_us=0, unowned_us=60 * S)
     assert better_texts("a", one, "b", other)[0] == (
         "no owner, all partitions: b is better, 60.00 s against 600.00 s (10 times less); "
         "for each replaced member 1.50 s against 15.00 s"
@@ -185,6 +185,7 @@ def test_without_waiting_records_the_time_without_an_owner_decides() -> None:
 
 def test_typical_cost_of_several_runs_has_the_median_of_each_figure() -> None:
     """Each figure has its own median: here the costs with more rebalances have less waiting."""
-    costs = [of_costs(rebalances=number, waited_us=-number * S) for number in (1, 5, 9)]
+    # Negative waits, so that their order is the reverse of that of the rebalances.
+    costs = [deploy_cost(rebalances=number, waited_us=-number * S) for number in (1, 5, 9)]
     typical = typical_cost(costs)
     assert (typical.rebalances, typical.waited_us) == (5, -5 * S)

@@ -13,6 +13,7 @@ from tests.support.random_worlds.random_trace import random_run
 def test_summary_of_rows_equals_that_of_their_files(tmp_path: Path) -> None:
     """A player of many seeds has the rows in memory, and needs no files."""
     rows = random_run(2)
+    # Several files, and a clock error in the manifest: both ways must read the run alike.
     directory = write_run(tmp_path / "talk" / "1", rows, files=3, clock_error_us=250)
     found = summarize_rows(
         list(reversed(rows)), run="talk/1", directory=directory, clock_error_us=250

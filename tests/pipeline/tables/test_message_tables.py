@@ -30,8 +30,7 @@ def test_group_states_follow_the_group_on_each_coordinator(analysed: AnalysedRun
     found: dict[object, list[object]] = {}
     for row in sorted(rows, key=lambda row: row["from_us"]):
         assert (row["group"], row["partition"]) == ("g", "__consumer_offsets-0")
-        place = (row["broker"], row["incarnation"])
-        # `place`: the broker and its incarnation, counted from 0.
+        place = (row["broker"], row["incarnation"])  # incarnations count from 0
         found.setdefault(place, []).append([row[column] for column in columns])
     assert found == {
         ("broker-1", 0): [

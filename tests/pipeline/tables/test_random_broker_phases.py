@@ -1,7 +1,9 @@
 """Spark's table `broker_phases` equals its oracle in plain Python (`pipeline.in_memory`).
 
-The runs are random ones and a few real ones. Each test also makes sure that the rows of the random
-runs have the cases that its docstring names.
+The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
+by row, and returns the rows of the random runs; the columns `_KEY` identify a row. The assertions
+after it make sure that the random runs have the cases that the docstring names. A number such as 3
+in them has no other meaning than "more than a few".
 """
 
 import pytest
@@ -18,7 +20,7 @@ _KEY = ("fault", "partition")
 def test_broker_phases_of_random_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Cases: a missing phase, the old leader elected again, a fault with several targets."""
+    """Cases: a missing phase, the old leader elected again, a partition with several groups."""
     rows = check_table(random_runs, "broker_phases", broker_phases_of, _KEY)
     assert len(rows) > 40
     missing = [row for row in rows if row["active_us"] is None or row["applied_us"] is None]

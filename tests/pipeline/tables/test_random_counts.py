@@ -48,7 +48,7 @@ def test_commits_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRu
 
 
 def test_requests_of_coordination_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """A row counts one client's requests of one kind that are close in time: some count several."""
+    """A row counts one client's requests of one API in a tenth of a second; some count several."""
     key = ("group", "consumer", "incarnation", "api", "from_us")
     rows = check_table(random_runs, "coordinator_requests", coordinator_requests_of, key)
     assert {row["api"] for row in rows} >= {"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit"}
@@ -87,6 +87,7 @@ def test_bad_rows_of_a_damaged_trace_equal_the_oracle(analysed: AnalysedRuns) ->
     found = read_table(directory, "bad_rows")
     key = ("time_us", "node", "incarnation", "seq", "kind")
     assert differences(expected, found, key) == []
-    assert len({row["reason"] for row in found}) == 6  # each reason that the lab knows
+    # Each reason: one of five required columns is missing, or the kind is unknown.
+    assert len({row["reason"] for row in found}) == 6
     (run,) = read_table(directory, "runs")
     assert run["events"] == len(written) - len(found)

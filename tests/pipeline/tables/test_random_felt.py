@@ -1,7 +1,8 @@
 """Spark's tables `felt_partitions` and `felt_groups` equal their oracles in plain Python.
 
-The runs are random ones and a few real ones. Each test also makes sure that the rows of the random
-runs have the cases that its docstring names.
+The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
+by row, and returns the rows of the random runs; its last argument names the columns that identify a
+row. The assertions after it make sure that the random runs have the cases that the docstring names.
 """
 
 import pytest

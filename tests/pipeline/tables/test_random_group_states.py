@@ -1,7 +1,9 @@
 """Spark's table `group_states` equals its oracle in plain Python (`pipeline.in_memory`).
 
-The runs are random ones and a few real ones. Each test also makes sure that the rows of the random
-runs have the cases that its docstring names.
+The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
+by row, and returns the rows of the random runs; the columns `_KEY` identify a row. The assertions
+after it make sure that the random runs have the cases that the docstring names. A number such as 3
+in them has no other meaning than "more than a few".
 """
 
 import pytest

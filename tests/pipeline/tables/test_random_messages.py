@@ -1,7 +1,9 @@
 """Spark's table `messages` equals its oracle in plain Python (`pipeline.in_memory`).
 
-The runs are random ones and a few real ones. Each test also makes sure that the rows of the random
-runs have the cases that its docstring names.
+The runs are random ones and a few real ones. `check_table` compares the two tables of each run, row
+by row, and returns the rows of the random runs; the columns `_KEY` identify a row. The assertions
+after it make sure that the random runs have the cases that the docstring names. A number such as 3
+in them has no other meaning than "more than a few".
 """
 
 import pytest
@@ -18,7 +20,7 @@ _KEY = ("fault", "api", "from_node", "to_node", "group", "sent_us", "correlation
 
 
 def test_messages_of_random_runs_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Answers are lost, connections are counted anew, clocks disagree, incarnations end."""
+    """Answers are lost, correlation ids start again, clocks disagree, incarnations end."""
     rows = check_table(random_runs, "messages", messages_of, _KEY)
     assert len(rows) > 1_000
     for column in ("received_us", "answered_us", "ended_us", "named", "member"):

@@ -8,7 +8,6 @@ from tests.support.random_worlds.random_trace import random_run
 from tests.support.random_worlds.random_zookeeper import random_zookeeper_run
 
 _NEVER_RANDOM = {
-    # Of no table: their absence has no effect.
     TraceKind.RESPONSE_LOST,
     TraceKind.ZOOKEEPER_EVENT_RECEIVED,
     TraceKind.REQUEST_WAITING,
@@ -38,6 +37,7 @@ _NEVER_RANDOM = {
     TraceKind.VIOLATION,
     TraceKind.TASK_FAILED,
 }
+"""Kinds that no random trace has. No table reads them, so that their absence has no effect."""
 
 
 def test_random_run_of_one_seed_is_reproducible() -> None:

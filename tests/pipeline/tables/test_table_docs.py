@@ -37,7 +37,7 @@ def test_tables_page_lists_every_column_with_its_type() -> None:
 
 @pytest.mark.parametrize("run", ["crash", "empty"])
 def test_written_tables_have_their_columns(analysed: AnalysedRuns, run: str) -> None:
-    """A run without rows has them, too."""
+    """The tables of a run without rows (`empty`) have all columns, too."""
     for name in TABLE_NAMES:
         written = pq.read_table(analysed.directories[run] / "tables" / name).schema
         assert written.names == list(TABLE_COLUMNS[name]), name
@@ -51,7 +51,7 @@ def test_written_tables_have_their_columns(analysed: AnalysedRuns, run: str) -> 
 def test_version_of_the_tables_is_raised_with_their_columns() -> None:
     """Otherwise a report of a run analysed before an update reads missing columns.
 
-    If this fails: raise TABLES_VERSION, and write here what it stands for.
+    If this fails: raise TABLES_VERSION, and write the new version and digest of the columns here.
     """
     columns = hashlib.sha256(repr(_documented()).encode()).hexdigest()[:12]
     assert (TABLES_VERSION, columns) == (7, "521cdc1f438b")

@@ -1,4 +1,10 @@
-"""Each broker has one colour in all lanes; shades distinguish the generations."""
+"""Each broker has one colour in all lanes; its variants distinguish the generations.
+
+`cells` returns columns of a chart's data, which have names of one letter: `r` is the row, `w` the
+colour of the coordinator, `m` the member, `g` the generation, `c` the fill of a bar. Builders make
+table rows, with times in seconds: `tenure(broker, leader epoch, begin, end)`, `state(name, begin,
+end)` and `owned(partition, member, begin, end)`, the last two with broker-2 as coordinator.
+"""
 
 from pipeline.report.charts.chart import SERIES, soft
 from pipeline.report.lanes.broker_fills import broker_fill, broker_fills
@@ -48,7 +54,10 @@ def test_broker_has_one_colour_in_all_lanes() -> None:
 
 
 def test_generations_of_one_coordinator_are_shades_of_its_colour() -> None:
-    """Two generations differ, and both visibly belong to the same coordinator."""
+    """Two generations differ, and both visibly belong to the same coordinator.
+
+    The variants are the plain colour, the colour with a pattern, and the pale colour.
+    """
     looks = [broker_fill(0, shade) for shade in range(3)]
     assert len(set(looks)) == 3
     assert looks[0] == SERIES[0]
@@ -57,7 +66,10 @@ def test_generations_of_one_coordinator_are_shades_of_its_colour() -> None:
 
 
 def test_brokers_have_none_of_the_colours_of_rebalances_and_faults() -> None:
-    """Orange is reserved for rebalances and faults."""
+    """Orange (`SERIES[1]`, and with a pattern hatch-2) is reserved for rebalances and faults.
+
+    The first 12 brokers have different fills: 5 colours in up to 3 variants.
+    """
     for at in range(12):
         assert not {SERIES[1], "url(#hatch-2)"} & {broker_fill(at)}
     assert len({broker_fill(at) for at in range(12)}) == 12

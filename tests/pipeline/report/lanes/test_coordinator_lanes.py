@@ -133,6 +133,7 @@ def test_coordinator_lane_of_a_crash_shows_the_time_without_a_coordinator_and_th
         (OFFSETS_2, "broker-0 · leader epoch 1 · loaded in 5 ms", 19.08, 60.0, 0, "run end"),
     ]
     assert cells(chart, "vacant", "a", "b", "d") == [(11.25, 19.08, "7.83 s")]
+    # The builder's load reads 265 records, and waited 1.2 ms for the loads before it.
     assert cells(chart, "loads", "r", "a", "b", "n") == [(OFFSETS_2, 19.075, 19.08, 265)]
     assert cells(chart, "loads", "g") == [("1.2 ms",)]
     assert cells(chart, "twice", "r") == []

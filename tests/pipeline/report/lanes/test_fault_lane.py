@@ -1,4 +1,8 @@
-"""The fault lane, and the bands behind all lanes: accidents do not look like faults of the plan."""
+"""The fault lane, and the bands behind all lanes: accidents do not look like faults of the plan.
+
+An accident is no fault of the plan: a machine was lost or disturbed. In the data of a bar, `x` is 1
+for an accident, `l` the long label, `s` the short one.
+"""
 
 from pipeline.report.lanes.faults import faults_lane
 from pipeline.report.lanes.marks import fault_bands
@@ -6,7 +10,6 @@ from pipeline.report.report_input import ReportInput
 from results_schema.journal import JournalEntry
 from tests.support.builders.report_inputs import journal_entry, report_input, run_facts
 
-S = 1_000_000
 NOTE = "machine 10.0.0.3 was disturbed from 24.1 to 36.3 s"
 ACCIDENT = journal_entry(
     fault_id="machine-0",
@@ -36,11 +39,15 @@ def test_bar_of_an_accident_has_its_own_label_and_style() -> None:
     assert away["l"] == f"by accident: {NOTE}"
     assert away["s"] == "accident"
     assert lane.table is not None
+    # Column 1 of the table is the kind of the fault.
     assert [row[1] for row in lane.table.rows] == ["crash", "machine_disturbed"]
 
 
 def test_band_of_an_accident_is_grey() -> None:
-    """Two layers draw the bands; a run without accidents has one, as before."""
+    """A layer in grey (muted) draws the bands of accidents, one in orange (warn) those of the plan.
+
+    A run without accidents has only the latter.
+    """
     lanes = [faults_lane(run_with(*faults)) for faults in ((journal_entry(),), (ACCIDENT,))]
     fills = [
         [layer["mark"]["fill"] for layer in lane.spec.to_dict()["layer"] if _is_band(layer)]

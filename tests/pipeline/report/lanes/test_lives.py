@@ -43,6 +43,7 @@ def stop(place: str, at: int, down: int | None) -> dict[str, Any]:
 
     Units: seconds.
     """
+    # `down and ...`: None stays None.
     return {"place": place, "stopped_at_us": at * S, "down_at_us": down and down * S}
 
 
