@@ -90,6 +90,7 @@ def analyze(
     runs = find_run_files(run_dirs)
     if not runs:
         return ()
+
     parts = _Parts(progress)
     parts.begin("starting Spark")
     if spark is not None:

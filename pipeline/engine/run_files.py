@@ -60,6 +60,7 @@ def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
             raise RunNameClash(
                 f"{files_by_run[name].directory} and {directory} are both called {name}"
             )
+
         events: list[Path] = []
         unreadable: list[str] = []
         rows = 0
@@ -70,6 +71,7 @@ def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
             else:
                 events.append(path)
                 rows += rows_or_reason
+
         files_by_run[name] = RunFiles(
             run=name,
             directory=directory,
@@ -85,10 +87,12 @@ def _inspect(path: Path) -> int | str:
     # While a file is written, its name has another suffix.
     if path.suffix != ".parquet":
         return "not finished, or no Parquet file"
+
     try:
         metadata = pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:
         return f"not a whole Parquet file ({str(error).splitlines()[0]})"
+
     schema = metadata.schema.to_arrow_schema()
     missing = [name for name in REQUIRED if name not in schema.names]
     if missing:

@@ -137,6 +137,7 @@ def spark_session(
     if isinstance(java, JavaProblem):
         raise JavaMissing(java)
     remove_abandoned(Path(tempfile.gettempdir()), f"{TEMP_PREFIX}*")
+
     with tempfile.TemporaryDirectory(prefix=TEMP_PREFIX, ignore_cleanup_errors=True) as temp:
         mark_as_owned(Path(temp))
         settings = _settings(master or LOCAL_MASTER, name, Path(temp), short_work=short_work)
@@ -181,6 +182,7 @@ def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[s
     tuning = _SHORT_LIVED_JVM if local and short_work else ""
     logging = temp / "log4j2.properties"
     logging.write_text(_QUIET_LOGGING)
+
     settings = {
         "spark.master": master,
         "spark.app.name": name,
@@ -201,6 +203,7 @@ def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[s
             "spark.driver.host": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(LOCAL_SHUFFLE_PARTITIONS),
         }
+
     if not short_work:
         settings |= LONG_WORK
         if local:

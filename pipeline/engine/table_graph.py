@@ -53,6 +53,7 @@ def compute(
                     inputs = [done[name] for name in step.inputs]
                     running[pool.submit(run, step, inputs)] = step
                 waiting = [step for step in waiting if step not in ready]
+
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     done[running.pop(future).name] = future.result()

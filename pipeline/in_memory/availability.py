@@ -42,6 +42,7 @@ def availability_of(trace: Trace) -> list[TableRow]:
     members = _commit_gaps(trace)
     partitions = _processing_gaps(trace)
     tenures = coordinator_tenures_of(trace)
+
     table = []
     for failover in failovers_of(trace):
         of_group = [tenure for tenure in tenures if tenure["partition"] == failover.partition]
@@ -53,6 +54,7 @@ def availability_of(trace: Trace) -> list[TableRow]:
             if group == failover.group:
                 longest = _longest_around(trace, failover, gaps)
                 gaps_of_fault.append(("partition", partition, longest))
+
         for kind, subject, gap in gaps_of_fault:
             if gap is not None:
                 table.append(
@@ -165,6 +167,7 @@ def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     commits: dict[tuple[str, str], dict[int, str | None]] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED):
         commits.setdefault((str(row.group), row.node), {})[row.time_us] = row.peer
+
     commit_attempts: dict[tuple[str, str], list[int]] = {}
     for row in trace.of(
         TraceKind.REQUEST_SENT, TraceKind.COMMIT_FAILED, TraceKind.COORDINATOR_UNKNOWN
@@ -172,6 +175,7 @@ def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
         if row.kind != TraceKind.REQUEST_SENT or row.api in _COMMIT_APIS:
             member = (str(row.group), row.node)
             commit_attempts.setdefault(member, []).append(row.time_us)
+
     gaps_by_member = {}
     for member, acknowledged in commits.items():
         last_us = max(acknowledged)

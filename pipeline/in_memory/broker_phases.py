@@ -34,6 +34,7 @@ def broker_phases_of(trace: Trace) -> list[TableRow]:
         old_leader = leaders.get(partition)
         if row.peer:  # the elected leader; without one, the partition has no leader now
             leaders[partition] = row.peer
+
         possible_causes = [
             fault
             for fault in faults

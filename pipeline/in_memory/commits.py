@@ -18,6 +18,7 @@ def commits_of(trace: Trace) -> list[TableRow]:
         error = row.error or "NONE"
         if outcomes.get(commit, "NONE") == "NONE":
             outcomes[commit] = error
+
     faults = faults_of(trace)
     table: dict[tuple[object, ...], TableRow] = {}
     for (time_us, group, consumer, _, coordinator), error in outcomes.items():

@@ -155,6 +155,7 @@ def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
         next_offset = (row.offset or 0) + int(detail_of(row)["count"])
         step = (row.time_us, False, next_offset, None)
         produced.setdefault(str(row.partition), []).append(step)
+
     levels_by_place = {}
     for place, rows in consumed.items():
         processed = [
@@ -250,6 +251,7 @@ def _sent_away(trace: Trace) -> list[str]:
     for row in trace.of(*MEMBER_KINDS):
         member, life = (row.group, row.member), (row.node, row.incarnation)
         lives[member] = max(life, lives.get(member, life))
+
     faults, start_us = faults_of(trace), _start_us(trace)
     groups = []
     for row in trace.of(TraceKind.MEMBER_REMOVED):

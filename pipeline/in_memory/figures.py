@@ -56,6 +56,7 @@ def figures_of(trace: Trace) -> list[TableRow]:
     for name, subject in _GAPS.items():
         rows = [row for row in available if row["subject_kind"] == subject]
         measured.append(("gap", name, "gap_us", rows))
+
     table = []
     for fault in faults_of(trace):
         for chain, name, column, rows in measured:

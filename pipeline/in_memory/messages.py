@@ -120,6 +120,7 @@ def _windows(trace: Trace) -> list[tuple[TableRow, int, int]]:
     effects = [(row["fault"], row["active_us"]) for row in broker_phases_of(trace)]
     effects += [(row["fault"], row["accepted_us"]) for row in client_phases_of(trace)]
     effects += [(row["fault"], row["stable_us"]) for row in rebalances_of(trace)]
+
     windows = []
     for fault in faults:
         injected_us = fault["injected_us"]

@@ -41,6 +41,7 @@ def ownership_of(trace: Trace) -> list[TableRow]:
                 continue
             _end(trace, owned, consumer, incarnation)
             until_us = trace.end_us if owned["to_us"] is None else owned["to_us"]
+
             whole = Span(from_us=owned["from_us"], to_us=until_us)
             owned["length_us"] = until_us - owned["from_us"]
             owned["paused_us"] = length_us(within(trace.pauses(consumer), whole))

@@ -36,6 +36,7 @@ def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
     later_intervals: dict[tuple[str, str], list[TableRow]] = {}
     for row in reversed(owners):
         later_intervals.setdefault((row["group"], row["partition"]), []).append(row)
+
     table = []
     for first in owners:
         later = later_intervals[first["group"], first["partition"]]
@@ -45,6 +46,7 @@ def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
                 break  # intervals that begin even later do not overlap either
             if first["consumer"] == second["consumer"]:
                 continue
+
             ends = [owner["to_us"] for owner in (first, second) if owner["to_us"] is not None]
             from_us, until_us = second["from_us"], min(ends, default=trace.end_us)
             if from_us >= until_us:

@@ -33,12 +33,14 @@ def processing_of(trace: Trace) -> list[TableRow]:
                 "repeated": 0,
             },
         )
+
         counts["records"] += len(offsets)
         counts["first_offset"] = min(counts["first_offset"], offsets[0])
         counts["last_offset"] = max(counts["last_offset"], offsets[-1])
         counts["last_us"] = row.time_us
         counts["repeated"] += sum((group, partition, offset) in processed for offset in offsets)
         processed.update((group, partition, offset) for offset in offsets)
+
     shared = _shared_offsets(trace)
     return [row | {"shared": len(shared.get(key, ()))} for key, row in table.items()]
 

@@ -45,6 +45,7 @@ def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
     several = len({run.manifest.experiment for run in runs}) > 1
     runtimes = len({run.manifest.runtime for run in runs}) > 1
     settings = _settings_by_run(runs)
+
     names = []
     for place, run in enumerate(runs):
         parts = [run.manifest.experiment] if several else []
@@ -53,6 +54,7 @@ def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
         names.append(", ".join(parts) or run.manifest.experiment)
     if len(runs) > MAX_COLUMNS or len(set(names)) == len(names):
         return tuple(names)
+
     manifests = [run.manifest for run in runs]
     # Each of these three is added only to names that are still equal after the one before.
     for parts_of_runs in (

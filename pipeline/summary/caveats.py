@@ -49,6 +49,7 @@ def _two_owners(summary: RunSummary) -> list[str]:
     worst = max(overlaps, key=lambda owners: owners.longest_us)
     others = len({owners.group for owners in overlaps}) - 1
     partitions = max(owners.partitions for owners in overlaps if owners.group == worst.group)
+
     length = f"for {duration_text(worst.longest_us)}{MARK if worst.disturbed else ''}"
     if partitions == 1:
         owned = f"two members owned a partition of {worst.group} at once {length}"

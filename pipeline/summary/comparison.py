@@ -140,6 +140,7 @@ def compare_runs(
             f"{len(summaries)} runs have {len(titles)} names and {len(given_verdicts)} verdicts: "
             "one each is needed"
         )
+
     places_by_title: dict[str, list[int]] = {}
     for place, title in enumerate(titles):
         places_by_title.setdefault(title, []).append(place)
@@ -147,6 +148,7 @@ def compare_runs(
         Column(title=title, runs=tuple(summaries[place].run for place in places))
         for title, places in places_by_title.items()
     )
+
     table = _Table(summaries, tuple(map(tuple, places_by_title.values())), in_full)
     all_rows = (*table.fault_rows(), *table.run_rows(given_verdicts))
     return Comparison(columns=columns, rows=tuple(row for row in all_rows if any(row.cells)))
@@ -282,6 +284,7 @@ class _Table:
             as_zero = self.in_full and measure.if_zero and known
             if not as_zero and not any(spread.says_something for spread in known):
                 continue
+
             statistics: tuple[tuple[Statistic, Callable[[Spread], int | None]], ...] = (
                 ("p50", lambda spread: spread.p50),
                 ("p90", lambda spread: spread.p90),
@@ -303,10 +306,12 @@ class _Table:
                     bounds=bounds,
                     disturbed=disturbed,
                 )
+
             missing = [None if spread is None else spread.missing for spread in spreads]
             if measure.is_time and any(missing):
                 never = f"{measure.name}: never"
                 yield self._row(None, "felt", never, "count", missing, disturbed=disturbed)
+
         for name, count_of in _FELT_COUNTS:
             counts = [None if group is None else count_of(group) for group in groups]
             yield self._row(None, "felt", name, "count", counts, disturbed=disturbed)
@@ -393,6 +398,7 @@ def _matched_faults(
     # No kind occurs in two runs.
     if len(summaries) > 1 and all(sum(map(bool, runs)) == 1 for runs in by_kind.values()):
         by_kind = {"fault": [list(summary.faults) for summary in summaries]}
+
     matched: dict[str, tuple[tuple[FaultSummary, ...], ...]] = {}
     for kind, runs in by_kind.items():
         most = max(len(faults) for faults in runs)

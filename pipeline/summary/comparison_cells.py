@@ -54,11 +54,13 @@ def cell_of(values: Sequence[int | None], unit: Unit, bound_us: int) -> Cell | N
         return None
     median, low, high = middle(known), known[0], known[-1]
     missing = len(values) - len(known)
+
     text = _value_text(median, unit, bound_us)
     if low != high:
         text += f" ({_value_text(low, unit, bound_us)} to {_value_text(high, unit, bound_us)})"
     if missing:
         text += f", {missing} of {len(values)} without"
+
     return Cell(
         text=text,
         median=median,

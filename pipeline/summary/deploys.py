@@ -278,15 +278,18 @@ def _comparison(
         better, cheaper, dearer = second_title, second, first
     else:
         better, cheaper, dearer = first_title, first, second
+
     low, high = measure.value_of(cheaper), measure.value_of(dearer)
     less, more = measure.text(cheaper), measure.text(dearer)
     if high <= low * _CLOSE:
         return f"{measure.name}: no difference, {less}"
+
     factor = ""
     if low:
         times = high / low
         decimals = 0 if times >= _ROUND_TIMES else 1
         factor = f" ({times:.{decimals}f} times less)"
+
     less_each, more_each = measure.text_per_member(cheaper), measure.text_per_member(dearer)
     per_member = ""
     if less_each is not None and more_each is not None:

@@ -138,6 +138,7 @@ def leaving_texts(fault: FaultSummary) -> Iterator[str]:
         members = fault.told_by_old
         yield f"the old coordinator itself told {members} of them that it still was theirs"
         return
+
     notice, wait = fault.distribution("notice"), fault.distribution("longest wait")
     if notice is None or wait is None or notice.maximum is None or wait.maximum is None:
         return
@@ -178,9 +179,11 @@ def _course_text(rebalances: Rebalances, fault: FaultSummary) -> str:
         after_us = rebalances.first_us - fault.healed_us
         healed = f"{duration_text(after_us)} after it was healed"
         when += ", while it was in force" if after_us < 0 else f", {healed}"
+
     old, new = rebalances.generations
     reached = "no new generation" if new is None else f"generation {old} to {new}"
     where = coordinator_with_epoch(rebalances.broker, rebalances.leader_epoch)
+
     parts = [f"{when}, at {where}: {reached}"]
     if rebalances.longest_us is not None:
         longest = "" if rebalances.count == 1 else "at most "

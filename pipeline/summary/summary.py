@@ -43,12 +43,14 @@ def summarize_runs(
         bad.setdefault(row["run"], {})[row["reason"]] = row["count"]
     known = {row["run"]: row for row in aggregates["known_runs"]}
     disturbances = {files.run: disturbances_of(files.directory) for files in runs}
+
     faults = _faults(aggregates, clock_errors_us, disturbances)
     coordinators = coordinators_at_once(aggregates)
     owners = owners_at_once(aggregates)
     processed = processing_of_groups(aggregates)
     errors = commit_errors_by_run(aggregates)
     felt = felt_by_run(aggregates)
+
     return tuple(
         RunSummary(
             run=files.run,
@@ -99,6 +101,7 @@ def _faults(
     members: dict[FaultKey, list[AggregateRow]] = {}
     for row in aggregates["member_counts"]:
         members.setdefault((row["run"], row["fault"]), []).append(row)
+
     in_order = sorted(
         aggregates["known_faults"], key=lambda row: (row["run"], row["injected_us"], row["fault"])
     )

@@ -48,9 +48,12 @@ def _member_counts(trace: Trace) -> list[TableRow]:
         about = {"fault": row["fault"], "noticed_by": row["noticed_by"], "timeouts": timeouts}
         zeros = {"members": 0, "kept": 0, "kept_id": 0, "told": 0}
         counts = counted.setdefault(tuple(about.values()), about | zeros)
+
+        # As in Spark, a comparison with an unknown id or generation is false.
         kept_id = row["member_id"] is not None and row["member_id"] == row["member_id_after"]
         has_generation = row["generation"] is not None
         kept = kept_id and has_generation and row["generation"] == row["generation_after"]
+
         counts["members"] += 1
         counts["kept_id"] += kept_id
         counts["kept"] += kept

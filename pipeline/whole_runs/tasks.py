@@ -75,6 +75,7 @@ def analyze_by_run(
         except BaseException:
             stop_jobs([future], context, tag)
             raise
+
     summaries = []
     for run in runs:
         result = results[run.run]

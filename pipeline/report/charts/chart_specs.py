@@ -112,6 +112,7 @@ def compiled(chart: Chart) -> Spec:
     spec["config"]["view"].pop("continuousHeight", None)
     spec.setdefault("autosize", {"type": "fit-x", "contains": "padding"})
     spec.setdefault("padding", 0)
+
     try:
         vega: Spec = vlc.vegalite_to_vega(spec)
     except ValueError as error:

@@ -79,10 +79,12 @@ def _fault_lines(
         }
         if "p50" not in by_statistic or "max" not in by_statistic:
             continue
+
         middle_y, bottom = top + _HEADER_HEIGHT / 2, top + _HEADER_HEIGHT
         heading = {"mark": "figure", "y": middle_y, "top": top, "bottom": bottom, "text": name}
         data.append({**heading, PICKED: fault})
         top = bottom
+
         pairs = zip(by_statistic["p50"].cells, by_statistic["max"].cells, strict=True)
         for title, (middle, longest) in zip(titles, pairs, strict=True):
             line = _line(title, name, middle, longest, top, values)

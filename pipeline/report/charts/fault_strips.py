@@ -120,6 +120,7 @@ def _note(measure: Measure, rows: Sequence[Row], subject: str) -> str:
     without = [row for row in rows if row[measure.column] is None]
     if not without:
         return ""
+
     all_lack_it = len(without) == len(rows)
     if measure.chain == "client":
         begins = _BEGINS.get(measure.name)
@@ -135,5 +136,6 @@ def _note(measure: Measure, rows: Sequence[Row], subject: str) -> str:
         if unended:
             notes.append(f"{len(unended):,} did not get there")
         return ", ".join(notes)
+
     number = counted(len(without), subject) if all_lack_it else f"{len(without):,}"
     return f"{number} never again" if measure.chain == "gap" else f"{number} not in this run"

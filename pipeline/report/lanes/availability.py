@@ -102,6 +102,7 @@ def availability_lane(run: ReportInput) -> Chart | None:
         return None
     if len({_subject(row) for row in rows}) > MAX_ROWS:
         return _counts(run, rows)
+
     seen = [row for row in rows if row["gap_us"] != 0]  # a bar without length would not be visible
     if not seen:
         return None
@@ -109,6 +110,7 @@ def availability_lane(run: ReportInput) -> Chart | None:
     shown = _without_repeats(seen)
     # The longest first.
     shown.sort(key=lambda row: row["before_us"] - end_of(run, row["after_us"]))
+
     prefix = common_prefix(row["subject"] for row in seen if row["subject_kind"] == MEMBER)
     kinds = {KINDS[row["subject_kind"]] for row in seen}
     fills = {kind: fill for kind, fill in _FILLS.items() if kind in kinds}
@@ -134,6 +136,8 @@ def _without_repeats(rows: Sequence[Row]) -> list[Row]:
     for row in rows:
         gap = _subject(row), row["before_us"], row["after_us"]
         rows_by_gap.setdefault(gap, []).append(row)
+
+    # One row for each gap, which names all its leaders.
     gaps = []
     for repeats in rows_by_gap.values():
         first, others = repeats[0], len(repeats) - 1

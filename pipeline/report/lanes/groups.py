@@ -103,6 +103,7 @@ def groups_lane(run: ReportInput) -> Chart | None:
             "counts twice, one without a coordinator not at all.",
             table=table,
         )
+
     alone = f"In which state its coordinator had the group {groups[0]}; a row is one broker."
     names = in_number_order({group_and_broker(row) for row in rows})
     return LANE.draw(

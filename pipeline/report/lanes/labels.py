@@ -25,9 +25,11 @@ def common_prefix(members: Iterable[str]) -> str:
     names = sorted(set(members))
     if not names or not all(name.startswith(ROLE) for name in names):
         return ""
+
     words = [name.removeprefix(ROLE).split("-")[:-1] for name in names]  # without the number
     if not all(words):
         return ""
+
     shared = 0
     for words_at_place in zip(*words, strict=False):
         if len(set(words_at_place)) > 1:

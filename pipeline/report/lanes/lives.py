@@ -79,6 +79,7 @@ def lives_lane(run: ReportInput) -> Chart | None:
     rows = lives_of(entries, run.end_us)
     if not rows:
         return None
+
     places = in_number_order({row["place"] for row in rows})
     shown = places[:MAX_MEMBERS]
     data = [
@@ -86,6 +87,7 @@ def lives_lane(run: ReportInput) -> Chart | None:
         for row in rows
         if row["place"] in shown
     ]
+
     fills = {part: fill for part, fill in FILLS.items() if any(row["part"] == part for row in rows)}
     groups = list(dict.fromkeys(group for entry in entries for group in entry.blast_radius.groups))
     lives = LANE.marks("lives", rows_y(shown, without=_members_prefix(groups)))
@@ -146,6 +148,7 @@ def _row(place: str, part: str, life: int, from_us: int, to_us: int) -> dict[str
 def _events(entry: JournalEntry) -> Iterable[_Event]:
     """Yield the events of a rollout (`stopped`, `replaced`) or of a scaling (`acts`)."""
     resolved = entry.resolved
+    # Of a rollout: members that it stopped, then their successors.
     for stop in _mappings(resolved.get("stopped")):
         place = stop["place"]
         yield _Event(stop["stopped_at_us"], place, STOPPING)
@@ -160,6 +163,8 @@ def _events(entry: JournalEntry) -> Iterable[_Event]:
         ):
             if at_us is not None:
                 yield _Event(at_us, place, part)
+
+    # Of a scaling.
     for act in _mappings(resolved.get("acts")):
         yield _Event(act["at_us"], act["place"], AFTER if act["act"] == "start" else AWAY)
 

@@ -126,10 +126,12 @@ def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
     between_lines = [row for row in rows if row["from_node"] in lines and row["to_node"] in lines]
     shown = sorted(between_lines, key=_begin)[:MAX_MESSAGES]
     drawn.left_out = len(rows) - len(shown)
+
     for row in shown:
         _add(drawn, row)
         if row["repeats"] == 1:  # a repeated request has its text inside its bar
             words.append(_word(row))
+
     _set_rows(drawn.repeats)
     drawn.words = place_words(words)
     return drawn
@@ -147,6 +149,7 @@ def _nodes(rows: Sequence[Row]) -> list[str]:
             remarkable, total = exchanges.get(node, (0, 0))
             is_remarkable = row["outcome"] != SUCCESS or _family(row) == MEMBERSHIP
             exchanges[node] = remarkable + is_remarkable, total + 1
+
     servers = [
         node
         for role in _SERVERS
@@ -154,39 +157,44 @@ def _nodes(rows: Sequence[Row]) -> list[str]:
     ]
     known_servers = set(servers)
     clients = in_number_order(node for node in exchanges if node not in known_servers)
+
     by_interest = sorted(clients, key=lambda node: (-exchanges[node][0], -exchanges[node][1]))
     shown_clients = set(by_interest[: max(2, MAX_NODES - len(servers))])
     return [*servers[:MAX_NODES], *(node for node in clients if node in shown_clients)]
 
 
 def _add(drawn: Diagram, row: Row) -> None:
-    """Add the lines of one exchange.
-
-    1. The request travels from the client to the server.
-    2. It waits at the server.
-    3. The answer travels back.
-    4. If no answer reaches the client, the client waits from its request to its timeout.
-    """
+    """Add the lines of one exchange: its messages, its waits, its failure, its repeats."""
     cells = _message_cells(row)
     sent, received = row["sent_us"], row["received_us"]
     answered, ended = row["answered_us"], row["ended_us"]
     client, server = row["from_node"], row["to_node"]
+
+    # 1. The request travels from the client to the server.
     if sent is not None and received is not None:
         _add_leg(drawn, sent, received, client, server, cells, "request")
     elif sent is not None and unanswered(row):
         _add_stub(drawn, sent, client, server, cells)
+
+    # 2. It waits at the server.
     if received is not None and answered is not None and answered > received:
         drawn.waits.append(_line(received, answered, server, server, cells, SERVED))
-    if answered is not None and unanswered(row):  # the answer was sent, and was lost on its way
+
+    # 3. The answer travels back, or is lost on its way.
+    if answered is not None and unanswered(row):
         _add_stub(drawn, answered, server, client, cells)
     elif answered is not None and ended is not None:
         _add_leg(drawn, answered, ended, server, client, cells, "answer")
+
+    # 4. If no answer reached the client, it waited from its request to its timeout.
     if sent is not None and ended is not None and (answered is None or unanswered(row)):
         drawn.waits.append(_line(sent, ended, client, client, cells, UNANSWERED))
+
     if row["outcome"] != SUCCESS:
         failed_us = ended if ended is not None else _begin(row)
         mark = {"r": client, "a": axis_seconds(failed_us), "k": int(failed(row))}
         drawn.failures.append({**cells, **mark})
+
     if row["repeats"] > 1:
         last = row["last_ended_us"] if row["last_ended_us"] is not None else ended
         begin = _begin(row)

@@ -138,16 +138,19 @@ def ownership_detail(run: ReportInput) -> Chart | None:
         room -= len(partition.intervals)
         if room >= 0:
             pickable_names.add(partition.name)
+
     known = [partition for partition in owned if partition.name in pickable_names]
     names, data = gantt(run, known, limit=MAX_PICKED)
     chunks = [known[start : start + ROWS_AT_ONCE] for start in range(0, len(known), ROWS_AT_ONCE)]
     remarkable = {partition.name for partition in by_interest[:ROWS_AT_ONCE]}
     number_rows(data, names, chunks, remarkable)
+
     members = in_number_order({str(datum["m"]) for datum in data["owners"]})
     ranges = [f"{index + 1}: {_title(chunk)}" for index, chunk in enumerate(chunks)]
     # The first option is shown first: with overlaps, the partitions that have them.
     has_overlaps = any(partition.overlaps for partition in owned)
     options = (_REMARKABLE, *ranges) if has_overlaps else (*ranges, _REMARKABLE)
+
     prefix = _prefix(owned)
     picks = (
         Pick(param=_ROWS_PICK, label="Partitions", options=options),

@@ -81,9 +81,11 @@ def by_partition(run: ReportInput) -> list[Owned]:
             name = row["partition"] if alone else f"{row['group']} \u00b7 {row['partition']}"
             owned[key] = Owned(group=row["group"], name=name)
         owned[key].intervals.append(row)
+
     for row in run.tables.rows("ownership_overlaps"):
         if (row["group"], row["partition"]) in owned:
             owned[row["group"], row["partition"]].overlaps.append(row)
+
     by_name = {partition.name: partition for partition in owned.values()}
     return [by_name[name] for name in in_number_order(by_name)]
 
@@ -166,6 +168,7 @@ def number_rows(
     chunk_of = {
         partition.name: index for index, chunk in enumerate(chunks, 1) for partition in chunk
     }
+
     places: dict[Cell, dict[Cell, int]] = {}
     every_datum = (*data["owners"], *data["twice"])
     for datum in sorted(every_datum, key=lambda datum: order[str(datum["r"])]):
@@ -188,6 +191,7 @@ def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
         for row in partition.intervals:
             changes.setdefault(row["from_us"], []).append((index, 1))
             changes.setdefault(end_of(run, row["to_us"]), []).append((index, -1))
+
     owners: dict[int, int] = {}
     with_one = without = with_several = 0
     times, counts = [], []

@@ -113,6 +113,7 @@ def rebalances_lane(run: ReportInput) -> Chart | None:
             more="",
             table=table,
         )
+
     groups = {row["group"] for row in rows}
     alone = f" A row is a coordinator of the group {', '.join(groups)}."
     return LANE.draw(
@@ -164,6 +165,7 @@ def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[
     """
     ends = _ends(run, rows)
     prefix = common_prefix(row["consumer"] for row in rows if row["consumer"] is not None)
+
     parts = []
     for row in rows:
         end_us = ends[_key(row)]
@@ -207,6 +209,7 @@ def _ends(run: ReportInput, rows: Sequence[Row]) -> dict[tuple[str, str, int], i
     """
     tenure_ends = _tenure_ends(run)
     partitions = {row["group"]: row["partition"] for row in run.tables.rows("groups")}
+
     ends: dict[tuple[str, str, int], int] = {}
     next_starts: dict[tuple[str, str], int] = {}
     for row in sorted(rows, key=lambda row: -row["started_us"]):  # the last one first

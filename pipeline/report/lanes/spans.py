@@ -73,6 +73,8 @@ def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int
             changes[first] = changes.get(first, 0) + 1
             changes[last] = changes.get(last, 0) - 1
     changes.setdefault(to_us, 0)
+
+    # Sum up the changes, from the first time to the last.
     times, counts, count = [], [], 0
     for time_us in sorted(changes):
         count += changes[time_us]
@@ -96,6 +98,7 @@ def join_steps(*series: Steps) -> Steps:
             while following < len(steps.times_us) and steps.times_us[following] <= time_us:
                 positions[index] = following
                 following += 1
+
         counts.append(
             tuple(
                 count
@@ -114,6 +117,7 @@ def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
     """
     if len(steps.times_us) <= limit:
         return steps
+
     begin, end = steps.times_us[0], steps.times_us[-1]
     kept_per_part = 2 + 2 * len(steps.counts[0])  # first and last; lowest and highest of each count
     parts = max(1, limit // kept_per_part)
@@ -121,6 +125,7 @@ def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
     for index, time_us in enumerate(steps.times_us):
         part = min(parts - 1, (time_us - begin) * parts // max(1, end - begin))
         indexes_of_parts.setdefault(part, []).append(index)
+
     kept_indexes: set[int] = set()
     for indexes in indexes_of_parts.values():
         kept_indexes.update((indexes[0], indexes[-1]))
@@ -128,6 +133,7 @@ def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
             # The part's steps, from the lowest to the highest value of this count.
             ranked = sorted(indexes, key=[count[which] for count in steps.counts].__getitem__)
             kept_indexes.update((ranked[0], ranked[-1]))
+
     order = sorted(kept_indexes)
     return Steps(
         tuple(steps.times_us[index] for index in order),

@@ -48,6 +48,7 @@ def felt_section(run: ReportInput) -> Section | None:
     if felt.disturbed:
         footnotes = disturbance_texts(run.summary)
         parts += [Paragraph(html=render_line("words", "plain", note)) for note in footnotes]
+
     partitions = sorted(run.tables.rows("felt_partitions"), key=_worst_first)
     if partitions:
         parts.append(_by_partition(partitions))

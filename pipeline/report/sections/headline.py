@@ -151,6 +151,8 @@ def _notices(run: ReportInput) -> Iterator[str]:
             yield f"The trace ends early, at {end} of the run's clock."
         case "completed" if facts.verdict is Verdict.PASS and (caveats := caveats_of(summary)):
             yield f"{pass_text(_WORD_OF_VERDICT[facts.verdict][0], caveats)}."
+
+    # What holds whatever the status.
     for disturbance in disturbance_texts(summary):
         yield f"{disturbance}."
     if not summary.events:

@@ -73,6 +73,7 @@ def phases_section(run: ReportInput) -> Section | None:
     faults = list(rows_of_faults(run))
     if not faults:
         return None
+
     settings = Settings(run.facts.settings)
     parts: list[Part] = [definitions()]
     footnotes = disturbance_texts(run.summary)
@@ -80,12 +81,14 @@ def phases_section(run: ReportInput) -> Section | None:
         parts += overview(run.summary.faults)
     if any(figures.disturbed for fault in run.summary.faults for _, figures in fault.measures):
         parts += [Paragraph(html=render_line("words", "plain", note)) for note in footnotes]
+
     if len(faults) <= MAX_IN_FULL:
         axis = axis_over(strip for rows in faults for strip in _all_strips(rows))
         for rows in faults:
             parts += _fault_parts(rows, axis, settings)
     else:
         parts += _picked_parts(_pickable(faults))
+
     lead = _LEAD
     if (error_us := run.summary.clock_error_us) > 0:
         lead += f" Grey: shorter than the error of the clocks, {duration_text(error_us)}."
@@ -101,6 +104,8 @@ def _all_strips(rows: FaultRows) -> list[Strip]:
 def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator[Part]:
     """Yield everything about one fault: words, the order of phases, both chains, the gaps."""
     fault = rows.fault
+
+    # In words.
     yield Paragraph(html=render_line("words", "fault_heading", fault))
     chains = (
         broker_sentence(fault, rows.broker, settings),
@@ -108,6 +113,8 @@ def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator
         gap_sentence(fault, rows.gap),
     )
     yield Paragraph(html=render_line("chains", "told", *chains))
+
+    # As pictures.
     data = order_rows(rows)
     if data:
         yield Chart(
@@ -125,6 +132,7 @@ def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator
     gap = _chain_chart(rows, "gap", axis)
     if gap is not None:
         yield gap
+
     lines = [noticed_text(fault), *leaving_texts(fault), kept_text(fault)]
     if any(lines):
         yield Paragraph(html=render_line("words", "items", lines))

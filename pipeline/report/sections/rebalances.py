@@ -41,6 +41,7 @@ def rebalances_section(run: ReportInput) -> Section | None:
     if not rows and not run.summary.faults:
         return None
     after = [row for row in rows if row["fault"] is not None]  # not those at the groups' start
+
     parts: list[Part] = []
     if run.summary.faults and not after:
         parts.append(Paragraph(html=render_line("rebalances", "no_rebalance")))
@@ -49,6 +50,7 @@ def rebalances_section(run: ReportInput) -> Section | None:
         shown = [fault for fault in run.summary.faults if fault.rebalances or fault.members]
         lines = [(fault, list(_lines(fault, grouped=grouped))) for fault in shown[:MAX_FAULTS]]
         parts.append(Paragraph(html=render_line("rebalances", "after_faults", lines)))
+
     chart = _chart(after)
     if chart is not None:
         parts.append(chart)

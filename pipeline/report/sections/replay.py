@@ -50,6 +50,7 @@ def _parts(facts: RunFacts) -> Iterator[Part]:
         name, description = other_runtime
         command = manifest.replay.replace(own_option, f"--runtime {name}")
         yield Paragraph(html=render_block("replay", "elsewhere", description, command))
+
     yield TextTable(headings=("what", "value"), rows=tuple(_provenance(facts)))
     if facts.experiment_yaml:
         yield Paragraph(html=render_block("replay", "file", manifest, facts.experiment_yaml))

@@ -231,6 +231,7 @@ def _lost_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
         interval = tables.settings.of_group(episode.group, "heartbeat.interval.ms")
         first_us = min(row["unknown_us"] for row in rows)
         yield _step(first_us, lane, "sent_away", names, errors, interval)
+
     answers = _unknown_members(episode, tables)
     if len({row["from_node"] for row in answers}) > 1:
         first = min(answers, key=lambda row: (row["ended_us"], row["from_node"]))
@@ -258,12 +259,15 @@ def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     end_us = episode.to_us
     if end_us is None:
         return
+
+    # By the way in which they lost it: the owners.
     ended: dict[str, list[str]] = {}
     for row in episode.rows:
         for side in ("first", "second"):
             for owned in owned_by(row, tables, side):
                 if owned["to_us"] == row["to_us"]:
                     ended.setdefault(owned["ended_by"], []).append(owned["consumer"])
+
     answers = [row for row in _unknown_members(episode, tables) if row["ended_us"] == end_us]
     for how, consumers in sorted(ended.items()):
         names, answer = in_number_order(set(consumers)), next(iter(answers), None)

@@ -151,6 +151,7 @@ def _gaps(side: GroupSide, from_us: int, until_us: int) -> Iterator[int]:
     for row in side.rows("ownership"):
         to_us = side.end_us if row["to_us"] is None else row["to_us"]
         spans_by_partition.setdefault(row["partition"], []).append((row["from_us"], to_us))
+
     for spans in spans_by_partition.values():
         owned_until_us, gap_us = from_us, 0
         for start_us, end_us in sorted(spans):

@@ -94,6 +94,7 @@ def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
             yield _row(option, "measured", series, members, count, says)
         members, count = list(counts.items())[-1]
         yield _row(option, "label", series, members, count, "")
+
     for cost in costs:
         for series, count in counts_of(cost).items():
             says = f"{cost.side.heading}, {cost.change.members} members: {count:,} {series}"

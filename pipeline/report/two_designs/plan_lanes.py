@@ -99,6 +99,7 @@ def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
         for row in _lane_rows(pair[0], pair)[0]
         if row["mark"] == "span"
     }
+
     charts = []
     for place, (design, about) in enumerate(_ABOUT.items()):
         rows: list[Row] = []
@@ -163,10 +164,12 @@ def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
     """
     ends = [other.settled_us for other in pair if other.settled_us is not None]
     to_s = max(ends, default=_SECOND) / _SECOND + _AFTER_S
+
     side, at_us = cost.side, cost.change.at_us
     members = _shown_members(cost)
     rows: list[Row] = [{"mark": "span", "lane": 0.0, "from": -_BEFORE_S, "to": to_s}]
     marks = _views(cost) if side.design == "zookeeper" else _assignments(cost)
+
     for place, consumer in enumerate(members):
         lane = place * _ROW_HEIGHT + _ROW_HEIGHT / 2
         common = {"lane": lane, "top": lane - 7, "bottom": lane + 7}  # a bar is 14 pixels high
@@ -174,6 +177,7 @@ def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
         for row in (*_empty_bars(cost, consumer), *marks):
             if row["consumer"] != consumer:
                 continue
+
             from_s = (row["from_us"] - at_us) / _SECOND
             end_s = (row["to_us"] - at_us) / _SECOND
             if end_s < -_BEFORE_S or from_s > to_s:
@@ -261,6 +265,7 @@ def _views(cost: Cost) -> list[Row]:
         ),
         key=lambda row: row["view_us"] or row["started_us"],
     )
+
     colours: dict[tuple[str, ...], str] = {}  # by view
     marks: list[Row] = []
     for row in rows:
@@ -273,6 +278,7 @@ def _views(cost: Cost) -> list[Row]:
         fill = _FILLS.get(outcome, MUTED)
         bar = {"mark": "attempt", "from_us": row["started_us"], "to_us": ended_us, "fill": fill}
         marks.append({**common, **bar})
+
         if row["view_us"] is not None:
             view = tuple(row["view"])
             colour = colours.setdefault(view, SERIES[len(colours) % len(SERIES)])
@@ -291,6 +297,7 @@ def _views(cost: Cost) -> list[Row]:
                     "says": text,
                 }
             )
+
         if row["gave_up"] is not None:
             says = f"{row['consumer']} gave up ({row['gave_up']})"
             marks.append(
@@ -307,6 +314,7 @@ def _assignments(cost: Cost) -> list[Row]:
         if cost.change.covers(row["from_us"]) and row["generation"] is not None:
             key = row["generation"], row["consumer"]
             starts[key] = min(row["from_us"], starts.get(key, row["from_us"]))
+
     generations = sorted({generation for generation, _ in starts})
     for (generation, consumer), at_us in sorted(starts.items()):
         size = sum(other == generation for other, _ in starts)

@@ -132,6 +132,7 @@ class GroupSide:
             hit_members = {*row["nodes"], *row["from_nodes"], *row["to_nodes"]} & all_members
             if hit_members and not hit_members & members_of_group:
                 continue
+
             gone = len(hit_members) if row["kind"] in _ENDS_MEMBERS else 0
             kind: ChangeKind = "death" if gone == 1 else "other"
             yield row["injected_us"], kind, _fault_label(row, hit_members), -gone

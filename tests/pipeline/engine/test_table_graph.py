@@ -186,6 +186,7 @@ def test_interrupted_analysis_leaves_no_jvm_and_no_files(
     temp = tmp_path / "temp"
     temp.mkdir()
     before = sorted(path.name for path in run.iterdir())
+
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED, str(run), str(whole_run_rows)],
         cwd=tmp_path,

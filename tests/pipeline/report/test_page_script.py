@@ -93,6 +93,7 @@ def test_drag_in_a_lane_zooms_to_the_selected_range(page: Page) -> None:
     page.mouse.up()
     from_s, to_s = shown_range(page)
     assert 30 < from_s < to_s < 59  # the drag was in the right half of the lane
+
     page.go_back()
     page.wait_for_function("window.coordlab.range()[0] === 0")
     assert shown_range(page) == WHOLE
@@ -117,6 +118,7 @@ def test_wheel_alone_scrolls_and_zooms_only_with_a_key(page: Page) -> None:
     page.mouse.wheel(0, -300)
     page.wait_for_function("window.coordlab.range()[1] < 60")
     page.keyboard.up("Control")
+
     zoomed = shown_range(page)
     before = page.evaluate("scrollY")
     page.mouse.wheel(0, 40)

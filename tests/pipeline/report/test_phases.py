@@ -232,6 +232,7 @@ def test_median_and_slowest_of_each_chain_are_drawn_from_the_fault_on() -> None:
         client=rows["client_phases"],
         gap=[],
     )
+
     data = order_rows(fault)
     titles = [row["title"] for row in data if "title" in row]
     assert titles == [
@@ -239,6 +240,7 @@ def test_median_and_slowest_of_each_chain_are_drawn_from_the_fault_on() -> None:
         "client chain: c-5, the median of 12: 7.90 s",
         "client chain: c-11, the slowest: 7.91 s",
     ]
+
     lowest_y = max(row["y"] for row in data)  # the last chain is drawn at the bottom
     slowest = [row for row in data if row["y"] == lowest_y]
     assert [row["phase"] for row in slowest] == ["notice", "rediscover", "accept"]
@@ -270,10 +272,12 @@ def test_many_faults_share_charts_with_one_selection_and_an_overview() -> None:
     for name in names:
         for table, found in tables(name).items():
             rows.setdefault(table, []).extend(found)
+
     shown = charts(built(*(fault_summary(rows, fault=name) for name in names), rows=rows).parts)
     assert set(shown) == {"phases-overview", "phases-broker", "phases-client", "phases-gap"}
     picks = {chart.picks for name, chart in shown.items() if name != "phases-overview"}
     assert len(picks) == 1, "one selection applies to all three charts"
+
     overview = shown["phases-overview"]
     assert overview.table is not None
     assert len(overview.table.rows) == 200

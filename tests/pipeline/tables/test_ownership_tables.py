@@ -325,16 +325,20 @@ def test_summary_of_a_split_brain_has_both_sides(analysed: AnalysedRuns) -> None
     [coordinators] = summary.coordinators
     assert (coordinators.older.broker, coordinators.older.heartbeats) == ("broker-2", 2)
     assert (coordinators.newer.broker, coordinators.newer.commits) == ("broker-0", 1)
+
     [owners] = summary.owners
     assert (owners.first_consumers, owners.second_consumers) == (("c-1",), ("c-2",))
     assert owners.first_coordinator == ("broker-2", 0)
     assert owners.second_coordinator == ("broker-0", 1)
     assert (owners.to_us, owners.healed_us, owners.records_both) == (63 * S, 59_900_000, 10)
+
     [processing] = summary.processing
     assert processing.records == 5 + 4 + 30 + 31  # c-0, c-3, c-1, c-2: the table `processing`
     assert processing.repeated == 2 + 30  # by c-3 and by c-2
+
     errors = [(row.error, row.commits, row.members) for row in summary.commit_errors]
     assert errors == [("REQUEST_TIMED_OUT", 2, 1), ("COORDINATOR_NOT_AVAILABLE", 1, 1)]
+
     fault = analysed.fault("split", "cut-0")
     assert [rebalance.words for rebalance in fault.rebalances] == [
         "1 rebalance: join of c-2",

@@ -36,15 +36,21 @@ def test_broker_has_one_colour_in_all_lanes() -> None:
     assert coordinator is not None
     assert states is not None
     assert owners is not None
+
+    # The coordinator lane: by the scale of its legend.
     scales = {
         scale["name"]: dict(zip(scale["domain"], scale["range"], strict=True))
         for scale in compiled_without_warnings(coordinator)["scales"]
         if scale["name"] == "fill"
     }
     assert scales["fill"] == {broker: soft(fill) for broker, fill in fills.items()}
+
+    # The group lane: by the colour in each row.
     assert set(cells(states, "states", "r", "w")) == {
         (f"readers · {broker}", fill) for broker, fill in fills.items()
     }
+
+    # The ownership lane: by the fill of each bar.
     by_member = {
         (member, generation): fill for member, generation, fill in cells(owners, "owners", *"mgc")
     }

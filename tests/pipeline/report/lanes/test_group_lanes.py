@@ -63,16 +63,19 @@ def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None
         state("Stable", 55, None, group="group-7", broker="broker-1"),
     ]
     run = report_input(tables={"group_states": states})
+
     chart, one = groups_lane(run), group_detail(run)
     assert chart is not None
     assert one is not None
     compiled_without_warnings(chart)
     compiled_without_warnings(one)
+
     counts = cells(chart, "counts", "k", "a", "n")
     at_10 = {kind: number for kind, time_s, number in counts if time_s == 10.0}
     assert at_10 == {"Stable": 1_000, "PreparingRebalance": 0, "Empty": 0}
     # A count for each state and time of a change, and not for each of the 1,000 groups.
     assert len(chart.data["counts"]) < 5_000
+
     (pick,) = one.picks
     assert pick.options[0] == "group-7", "where most happened comes first"
     assert len(pick.options) == 1_000

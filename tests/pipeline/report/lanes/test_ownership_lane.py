@@ -63,6 +63,7 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     chart = ownership_lane(run)
     assert chart is not None
     vega = compiled_without_warnings(chart)
+
     zero, one, six = sorted(rows(chart, "owners"), key=lambda owner: str(owner["m"]))
     assert (zero["r"], zero["a"], zero["b"]) == ("orders-0", 6.0, 93.2)
     assert six["r"] != zero["r"], "the second owner has a row of its own"
@@ -70,6 +71,8 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     assert (one["r"], one["b"]) == ("orders-1", 60.0), "still owned when the run ended"
     assert six["c"] != zero["c"], "another generation, another fill"
     assert one["c"] == zero["c"]
+
+    # The bar of the overlap.
     ((row, a, b, who, how, text),) = cells(chart, "twice", "r", "a", "b", "w", "e", "l")
     assert (row, a, b) == (six["r"], 64.08, 93.2)
     assert who == "consumer-0 and consumer-6"
@@ -78,6 +81,8 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
         == "generation 1 by broker-2 in leader epoch 0; generation 2 by broker-0 in leader epoch 1"
     )
     assert text == "two owners 29.12 s"
+
+    # The names of the rows, and the table beneath.
     domain = next(scale for scale in vega["scales"] if scale["name"] == "y")["domain"]
     assert domain == ["orders-0", six["r"], "orders-1"]
     assert chart.table is not None
@@ -115,6 +120,7 @@ def test_ownership_lane_of_many_partitions_counts_those_with_one_owner_none_and_
     counts_at: dict[float, dict[str, int]] = {}
     for time_s, kind, number in cells(chart, "counts", "a", "k", "n"):
         counts_at.setdefault(time_s, {})[kind] = number
+
     once, no_owner, twice = ownership.ONCE, ownership.NO_OWNER, ownership.TWICE
     assert counts_at[0.0] == {once: 0, no_owner: 0, twice: 0}
     assert counts_at[6.0] == {once: 100, no_owner: 0, twice: 0}

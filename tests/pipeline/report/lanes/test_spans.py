@@ -30,6 +30,7 @@ def test_slots_of_overlapping_intervals_never_share_a_row() -> None:
         for _ in range(rng.randrange(1, 20)):
             start = rng.randrange(100)
             intervals.append((start, start + rng.randrange(1, 40)))
+
         taken = slots(intervals)
         for index, (start, end) in enumerate(intervals):
             for earlier in range(index):
@@ -79,6 +80,7 @@ def test_thinned_steps_keep_the_highest_and_lowest_peak() -> None:
     counts[12_345] = 1_000
     counts[777] = -1
     steps = Steps(tuple(range(20_000)), tuple((count,) for count in counts))
+
     few = thinned(steps, 400)
     assert len(few.times_us) <= 400
     assert (1_000,) in few.counts
