@@ -1,8 +1,12 @@
 """The table `broker_phases` in plain Python: how each fault moved each offsets partition.
 
-`pipeline.tables.broker_phases` computes the same with Spark. Four phases follow one another: detect
-(from the fault to the election of a leader), publish (until the elected broker became leader), load
-wait (until it began to load the partition), load (until it is the active coordinator).
+`pipeline.tables.broker_phases` computes the same with Spark. Four phases follow one another:
+
+1. detect: from the fault to the election of a leader;
+2. publish: until the elected broker became leader;
+3. load wait: until this broker began to load the partition;
+4. load: until it is the active coordinator.
+
 The election of a partition's leader belongs to the latest fault before the election that named the
 partition or hit its old leader. Of several elections of one fault, the first that found a leader
 counts.

@@ -1,13 +1,17 @@
 """The table `client_phases` in plain Python: how each member got over each fault.
 
-A member that loses its coordinator goes through three phases: it marks the coordinator unknown
-(notice), it is told the new coordinator (rediscover), it has its first success there (accept).
+A member that loses its coordinator goes through three phases:
+
+1. notice: from the fault until the member marks its coordinator unknown;
+2. rediscover: until an answer names the new coordinator;
+3. accept: until the member's first success at the new coordinator.
+
 docs/TABLES.md has the exact rules; `pipeline.tables.client_phases` computes the same with Spark.
 
-A `Failover` is a pair of a fault and a group: `move` is the row of `broker_phases` about the move
-of the coordinator (None if the fault moved none), `old_leader` and `new_leader` are the brokers
-before and after it. In rows of COORDINATOR_FOUND, `peer` is the named broker and `cause` the asked
-one; in rows about requests, `cause` is the purpose of the connection.
+A `Failover` is a pair of a fault and a group. Its `move` is the row of `broker_phases` about the
+move of the coordinator, None if the fault moved none. `old_leader` and `new_leader` are the brokers
+before and after the move. In rows of COORDINATOR_FOUND, `peer` is the named broker and `cause` the
+asked one; in rows about requests, `cause` is the purpose of the connection.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,8 +1,9 @@
 """The table `coordinator_tenures` in plain Python: the coordinators of each offsets partition.
 
-A tenure is the time in which a broker is the active coordinator of the groups of one partition of
-`__consumer_offsets`: from the end of the load to the unload, or to the end of its process. A cut is
-a time in which a fault of the network separated the broker from others.
+A tenure is the time in which a broker is the active coordinator of one partition of
+`__consumer_offsets`, and so of the groups in it. It begins when the broker has loaded the
+partition, and ends with the unload or with the broker's process. A cut is a time in which a fault
+of the network separated the broker from others.
 `pipeline.tables.coordinator_tenures` computes the same with Spark.
 """
 

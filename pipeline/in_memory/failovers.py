@@ -68,9 +68,9 @@ def failovers_of(trace: Trace) -> list[Failover]:
                 for other, other_affects_group in later_faults
                 if other_affects_group and other["injected_us"] > fault_us
             ]
-            # The newest tenure that began before the fault: the one with the highest leader epoch,
-            # not the latest start, because a deposed leader may finish its load later than its
-            # successor.
+            # The newest tenure that began before the fault is the one with the highest leader
+            # epoch. It need not be the one that started last: a deposed leader may finish its load
+            # later than its successor.
             newest = max(
                 (tenure for tenure in group_tenures if tenure["start_us"] <= fault_us),
                 key=lambda tenure: (tenure["leader_epoch"], tenure["start_us"]),

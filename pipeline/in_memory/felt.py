@@ -147,9 +147,12 @@ def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
         consumed.setdefault((str(row.group), str(row.partition)), []).append(row)
     for place in _owners(trace):
         consumed.setdefault(place, [])
-    # A step is a batch, as a tuple: the time, True if the batch was processed (False: produced),
-    # the offset behind its last record, and the beginning of the work on it. Of two steps at one
-    # moment, sorting puts the produced batch (False) first.
+    # A step is a batch, as a tuple of four:
+    # - its time;
+    # - True if the batch was processed, False if it was produced;
+    # - the offset behind its last record;
+    # - the beginning of the work on it, None if it was produced.
+    # Of two steps at one moment, sorting puts the produced batch (False) first.
     produced: dict[str, list[tuple[int, bool, int, int | None]]] = {}
     for row in trace.of(TraceKind.RECORDS_PRODUCED):
         next_offset = (row.offset or 0) + int(detail_of(row)["count"])

@@ -1,9 +1,13 @@
 """The table `figures` in plain Python: percentiles (nearest rank) over rows of other tables.
 
-A measure belongs to one of three chains: the broker chain (phases of each offsets partition), the
-client chain (phases of each member), and `gap` (longest time without service). Its subjects are the
-partitions, members or groups of one fault. `pipeline.tables.figure_table` computes the same with
-Spark.
+A measure belongs to one of three chains:
+
+- the broker chain: phases of each offsets partition;
+- the client chain: phases of each member;
+- `gap`: longest time without service.
+
+The subjects of a measure are the partitions, members or groups that one fault concerned.
+`pipeline.tables.figure_table` computes the same with Spark.
 """
 
 from pipeline.in_memory.availability import availability_of

@@ -1,12 +1,13 @@
 """The table `messages` in plain Python: requests and answers around each fault.
 
-An exchange is a request and its answer. A trace has up to four rows about it: the client wrote that
-it sent the request and that the answer came (or failed), the server that it received the request
-and that it answered. Successive equal exchanges are one row of the table, and of a fault with very
-many rows only the most interesting ones are kept. docs/TABLES.md has the rules;
-`pipeline.tables.messages` computes the same with Spark. Listed exchanges are those about
-coordination and control: Produce is not listed, and Fetch only if it goes to a controller, from
-which brokers fetch metadata.
+An exchange is a request and its answer. A trace has up to four rows about an exchange. Two are the
+client's: it sent the request; the answer came, or the request failed. Two are the server's: it
+received the request; it answered.
+
+Successive equal exchanges are one row of the table. If a fault has very many rows, only the most
+interesting ones are kept. docs/TABLES.md has the rules; `pipeline.tables.messages` computes the
+same with Spark. Listed exchanges are those about coordination and control: Produce is not listed,
+and Fetch only if it goes to a controller, from which brokers fetch metadata.
 """
 
 from collections.abc import Sequence

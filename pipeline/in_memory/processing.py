@@ -1,8 +1,8 @@
 """The table `processing` in plain Python: the records that each member processed.
 
-A record is repeated if a member of its group has processed it before, and shared if two owners of
-the partition processed it while both owned the partition. `pipeline.tables.processing` computes the
-same with Spark.
+A record is repeated if a member of its group has processed it before. It is shared if two members
+processed it while both owned its partition. `pipeline.tables.processing` computes the same with
+Spark.
 """
 
 from itertools import permutations

@@ -26,10 +26,13 @@ def commit_gaps(events: DataFrame) -> DataFrame:
 
     Output grain: one row per run, group, consumer and acknowledged commit; a commit of several
     partitions is one row.
-    Columns: `run`, `group`, `subject` (the consumer's node); in microseconds on the run's clock
-    `before_us` (this commit), `after_us` (the next commit), `pending_us` (after the last commit,
-    the first of: a commit requested, a commit failed, the coordinator marked unknown);
-    `after_peer` (the broker that acknowledged the next commit).
+    Columns:
+    - `run`, `group`, `subject` (the consumer's node);
+    - `before_us`, `after_us`: this commit and the next one, microseconds on the run's clock;
+    - `pending_us`: after the last commit, the first moment at which the consumer requested a
+      commit, a commit failed, or the consumer marked its coordinator unknown;
+    - `after_peer`: the broker that acknowledged the next commit.
+
     Nulls: `after_us` and `after_peer` of the last commit; `pending_us` of all others, and of the
     last commit if none of the three followed.
     """
@@ -101,8 +104,8 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         .groupBy(*key)
         .agg(F.min("produced_us").alias("waiting_us"))
     )
-    # The earliest beginning of work among all later batches, not only the next one: if two members
-    # work at once, the one that finishes later may have begun earlier.
+    # The earliest beginning of work among all later batches. The next batch alone is not enough: if
+    # two members work at once, the one that finishes later may have begun earlier.
     later = Window.partitionBy(*key).orderBy("before_us").rowsBetween(1, Window.unboundedFollowing)
     next_begun = F.min("begun_us").over(later)
     # After the last batch, `greatest` would leave the null out and return `before_us`.

@@ -18,10 +18,14 @@ _PARTITION = ("run", "group", "partition")
 def batches(events: DataFrame) -> DataFrame:
     """List the batches that members processed.
 
-    Output grain: one row per run, group, partition and batch processed by any member. Columns:
-    `run`, `group`, `partition`, `consumer` (node), `first`, `last` (offsets), `records`,
-    `begun_us`, `at_us` (work on the batch began and ended, microseconds on the run's clock),
-    `incarnation` and `seq` of the event (they order events of one node at one moment). Nulls: none.
+    Output grain: one row per run, group, partition and batch processed by any member.
+    Columns:
+    - `run`, `group`, `partition`, `consumer` (node);
+    - `first`, `last` (offsets), `records` (their number);
+    - `begun_us`, `at_us`: work on the batch began and ended, microseconds on the run's clock;
+    - `incarnation` and `seq` of the event, which order events of one node at one moment.
+
+    Nulls: none.
     """
     last = F.coalesce("span.last", "offset")
     return (
@@ -90,10 +94,13 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
     per processing of a repeated record (`repeated_records`). Output grain: one row per pair of
     overlapping intervals and offset that both members processed during the overlap; a pair without
     a common offset has one row.
-    Columns: `run`, `group`, `partition`, `from_us`, `to_us` (bounds of the overlap), `ends_us`
-    (`to_us`, or the run's end), `first`, `second` (structs of the two intervals, in the order of
-    their beginnings), `offset`. Nulls: `to_us` if both members still owned the partition when the
-    run ended; `offset` if they processed none in common.
+    Columns:
+    - `run`, `group`, `partition`, `offset`;
+    - `from_us`, `to_us`: bounds of the overlap; `ends_us`: `to_us`, or the run's end;
+    - `first`, `second`: structs of the two intervals, in the order of their beginnings.
+
+    Nulls: `to_us` if both members still owned the partition when the run ended; `offset` if they
+    processed none in common.
     """
     ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
     # Every interval, as the first of a pair; renamed, the same rows are the second.

@@ -90,8 +90,9 @@ def moment_link(
 ) -> Markup:
     """Return a link to a moment or a span in the lanes; `text` None: the time is its text.
 
-    `<a href="#<lane>" data-from=".." data-to="..">`: the page zooms to the span, marks it in every
-    chart on the time axis, and scrolls to the chart with the id `lane` (None: no scrolling).
+    The link is `<a href="#<lane>" data-from=".." data-to="..">`. The page's script zooms to the
+    span and marks it in every chart on the time axis. It then scrolls to the chart with the id
+    `lane`; None: no scrolling.
     """
     to = from_us if to_us is None else to_us
     shown = text or (

@@ -230,8 +230,10 @@ class FaultSummary:
     def rows(self, chain: Chain) -> tuple[tuple[str, ...], ...]:
         """Return the lines of a chain to print: the measure's name, then the cells of HEADER.
 
-        Measures that do not concern the fault are left out: a step that no member needed (join), a
-        count or gap that is 0 for all, and every phase of a failover if no coordinator moved.
+        Measures that do not concern the fault are left out:
+        - a step that no member needed, such as a join;
+        - a count or gap that is 0 for all;
+        - every phase of a failover, if no coordinator moved.
         """
         return tuple(
             (f"{measure.name}{distribution.mark}", *distribution.cells(is_time=measure.is_time))

@@ -2,9 +2,11 @@
 
 A gap is a time without service. It is open (`after_us` null) if it lasted until the run's end, and
 then `pending_us` is the moment at which the subject first missed something. A row of `failovers` is
-a pair of a fault and a group: `moved` if the fault moved the group's coordinator, `later`: the
-coordinators after the move and when each became active, `until_us`: the next fault of the group, or
-the run's end.
+a pair of a fault and a group:
+
+- `moved`: the fault moved the group's coordinator;
+- `later`: the coordinators after the move, and when each became active;
+- `until_us`: the next fault of the group, or the run's end.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -28,9 +30,9 @@ def availability(
 
     The kinds of subjects, and their gaps:
     - `member`: the time without an acknowledged commit. If the fault moved the coordinator, the gap
-      reaches from the last commit acknowledged before the fault to the first one that a later
-      coordinator (of the new epoch or of a newer one) acknowledged after its load. Otherwise it is
-      the longest such time around or after the fault.
+      begins with the last commit acknowledged before the fault. It ends with the first one that a
+      later coordinator (of the new epoch or of a newer one) acknowledged after its load. If the
+      coordinator did not move, the gap is the longest such time around or after the fault.
     - `partition` (of a data topic, per group): the longest time around or after the fault in which
       no member of the group worked on a record of the partition.
     - `group`: the longest time after the fault in which no broker was the group's active

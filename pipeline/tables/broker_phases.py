@@ -1,8 +1,11 @@
 """The table `broker_phases`: the broker chain of a failover, per offsets partition.
 
-The broker chain is four phases that follow one another: detect (from the fault to the controller's
-decision), publish (until the elected broker became leader), load wait (until it began to load the
-partition), load (until it is the active coordinator).
+The broker chain is four phases that follow one another:
+
+1. detect: from the fault to the controller's decision, the election of a leader;
+2. publish: until the elected broker became leader;
+3. load wait: until this broker began to load the partition;
+4. load: until it is the active coordinator.
 """
 
 from pyspark.sql import Column, DataFrame, Window

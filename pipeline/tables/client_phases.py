@@ -1,10 +1,13 @@
 """The table `client_phases`: the client chain of a failover, per member.
 
-The client chain is three phases that follow one another: notice (from the fault until the member
-marks its coordinator unknown), rediscover (until an answer names the newest coordinator), accept
-(until the member's first success there). An exchange is a request with its answer. In rows of
-COORDINATOR_FOUND, `peer` is the named broker and `cause` the asked one. Numbers such as BEHAVIOUR
-2.0 name sections of docs/kafka/BEHAVIOUR.md.
+The client chain is three phases that follow one another:
+
+1. notice: from the fault until the member marks its coordinator unknown;
+2. rediscover: until an answer names the newest coordinator;
+3. accept: until the member's first success at this coordinator.
+
+An exchange is a request with its answer. In rows of COORDINATOR_FOUND, `peer` is the named broker
+and `cause` the asked one. Numbers such as BEHAVIOUR 2.0 name sections of docs/kafka/BEHAVIOUR.md.
 """
 
 from pyspark.sql import Column, DataFrame, Window

@@ -18,9 +18,9 @@ def group_failovers(
     - `affected`: the fault names the group, or moved its partition;
     - `moved`: the partition got a leader in a new epoch;
     - `old_leader`; `coordinator`: the broker of the newest epoch;
-    - `later`: structs of every `broker` that coordinated the group in the newest epoch or a later
-      one, and of `start_us`: when its load was complete (the moment of the election if the trace
-      lacks the elected leader's load);
+    - `later`: a struct for each broker that coordinated the group in the newest epoch or a later
+      one: `broker`, and `start_us`, when its load was complete (if the trace lacks the elected
+      leader's load: the moment of the election);
     - `fault_us`, `decided_us`, `active_us` in microseconds on the run's clock;
     - `until_us`: moment of the next fault, later than this one, that affects the same group, or the
       run's end.

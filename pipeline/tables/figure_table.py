@@ -19,13 +19,17 @@ def figures(
     Input grain: `faults`; `broker_phases`; `client_phases`; `availability`. Output grain: one row
     per run, fault and measure of `figures.MEASURES` that has a subject: an offsets partition that
     moved, a member, or a subject of `availability`.
-    Columns: `run`, `fault`, `kind` (of the fault), `chain` (broker | client | gap), `measure`,
-    `is_time` (true: microseconds; false: a count); `samples`: subjects that have a value,
-    `missing`: those that have none; `p50`, `p90`, `p99`, `max`: microseconds or counts, as
-    `is_time` says; `from_us`, `to_us`: the time that these values describe, in microseconds on the
-    run's clock: from the fault to the active coordinator (broker) or to the member's acceptance
-    (client), or the gap itself, the earliest to the latest over the subjects. Where that end did
-    not come, and for members that joined, it is the next fault or the run's end.
+    Columns:
+    - `run`, `fault`, `kind` (of the fault), `chain` (broker | client | gap), `measure`;
+    - `is_time` (true: microseconds; false: a count);
+    - `samples`: subjects that have a value, `missing`: those that have none;
+    - `p50`, `p90`, `p99`, `max`: microseconds or counts, as `is_time` says;
+    - `from_us`, `to_us`: the time that these values describe, in microseconds on the run's clock,
+      from the earliest beginning to the latest end over the subjects. In the broker chain, it lasts
+      from the fault to the active coordinator; in the client chain, from the fault to the member's
+      acceptance; otherwise it is the gap itself. Where that end did not come, and for members that
+      joined, the end is the next fault or the run's end.
+
     Nulls: `kind` if the run did not record it; `p50` to `max` without samples; `p90` of fewer than
     10 samples and `p99` of fewer than 100, because no sample can be expected above them.
     """

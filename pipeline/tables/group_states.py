@@ -34,13 +34,17 @@ def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataF
     end, the run's end. If two coordinators have the group at once, their intervals overlap.
     Input grain: one row per event; `groups`; `runs`. Output grain: one row per run, group, broker,
     incarnation and interval in which that coordinator had the group in one state.
-    Columns: `run`, `group`, `partition` (its offsets partition), `broker` (the coordinator),
-    `incarnation`, `leader_epoch` in which it served the partition; `state` (Empty |
-    PreparingRebalance | CompletingRebalance | Stable | Dead), `generation` of the group at that
-    time (in PreparingRebalance the generation that ended), `members` when the interval began,
-    `cause`: the coordinator's reason for entering the state; `from_us`, `to_us` in microseconds on
-    the run's clock; `length_us`: microseconds, up to the run's end if the state lasted so long. An
-    interval of Dead has no length, because the coordinator forgets the group at once.
+    Columns:
+    - `run`, `group`, `partition` (its offsets partition), `broker` (the coordinator),
+      `incarnation`, `leader_epoch` in which the broker served the partition;
+    - `state`: Empty, PreparingRebalance, CompletingRebalance, Stable or Dead;
+    - `generation` of the group at that time; in PreparingRebalance, the generation that ended;
+    - `members` when the interval began;
+    - `cause`: the coordinator's reason for entering the state;
+    - `from_us`, `to_us` in microseconds on the run's clock;
+    - `length_us`: microseconds, up to the run's end if the state lasted so long. An interval of
+      Dead has no length, because the coordinator forgets the group at once.
+
     Nulls: `partition` if the run names no offsets partition; `leader_epoch` if the trace lacks the
     coordinator's load; `members` if the trace lacks the members that were loaded; `cause` of a
     loaded state; `to_us` if the state still lasted when the run ended.

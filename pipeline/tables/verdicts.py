@@ -17,11 +17,14 @@ def verdicts(documents: DataFrame) -> DataFrame:
 
     Input grain: one row per run and JSON file (`run_documents.read_documents`). Output grain: one
     row per run and check; one row without a check for a run of which no check is known.
-    Columns: `run`, `check` (fencing ...), `outcome` of the check (pass | violated | inconclusive |
-    nothing_seen), `findings`: their number, which may be more than the file lists, `note`: what the
-    check could not judge;
-    `verdict` of the run (pass | violated | unknown), `runtime` (virtual | ray), `seed`,
-    `experiment`.
+    Columns:
+    - `run`, `check` (fencing ...);
+    - `outcome` of the check (pass | violated | inconclusive | nothing_seen);
+    - `findings`: their number, which may be more than the file lists;
+    - `note`: what the check could not judge;
+    - `verdict` of the run (pass | violated | unknown), `runtime` (virtual | local | ray), `seed`,
+      `experiment`.
+
     Nulls: `check`, `outcome`, `findings`, `note` if the run was interrupted before its checks, or
     its results file is missing or incomplete; `verdict` in these cases, unless the file has it;
     `runtime`, `seed`, `experiment` without a complete manifest. A run without either file has no

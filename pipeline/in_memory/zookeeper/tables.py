@@ -1,9 +1,14 @@
 """The tables of ZooKeeper, and `offset_rewinds`, in plain Python.
 
-An attempt is a consumer's attempt to rebalance: it gives its partitions up, reads a *view* (the
-members of its group), computes its plan (its own share of the partitions), and claims each of these
-by an ephemeral znode. A claim conflicts while another member still has the partition's znode. The
-ensemble is ZooKeeper's servers. A transaction (txn) is a change of their data; its zxid is its
+In an attempt to rebalance, a consumer does four steps:
+
+1. It gives its partitions up.
+2. It reads a *view*: the members of its group.
+3. It computes its plan: its own share of the partitions.
+4. It claims each partition of the plan by an ephemeral znode. A claim conflicts while another
+   member still has the partition's znode.
+
+The ensemble is ZooKeeper's servers. A transaction (txn) is a change of their data; its zxid is its
 number in the order of all changes. `pipeline.tables.zookeeper` computes the same with Spark.
 """
 

@@ -1,11 +1,14 @@
 """The picture of the phases in their order: both chains on one linear axis from the fault on.
 
-A linear axis shows which phase took the time. (The strips of the same section, a row of dots per
-phase, have a logarithmic axis: there every phase is visible, but a long one looks as short as the
-others.) A line is one subject: of the broker chain an offsets partition (phases from the fault to
-the active new coordinator), of the client chain a member (phases until the new coordinator accepted
-it). The picture has the median subject of each chain, and the slowest. Phases are never added up
-over subjects. A path is the phases of one subject: `steps` has the name, begin and end of each.
+A linear axis shows which phase took the time. The other charts of the section, strips with a row of
+dots for each phase, have a logarithmic axis: there every phase is visible, but a long one looks as
+short as the others.
+
+A line is one subject. The subjects of the broker chain are offsets partitions, with the phases from
+the fault to the active new coordinator. Those of the client chain are members, with the phases
+until the new coordinator accepted them. The picture has the median subject of each chain, and the
+slowest. Phases are never added up over subjects. A path is the phases of one subject: `steps` has
+the name, begin and end of each.
 """
 
 from collections.abc import Sequence
@@ -137,8 +140,8 @@ def order_chart(data: str, lines: int) -> alt.TopLevelMixin:
         axis=alt.Axis(labelFlush=True, format="~f"),
     )
     y = alt.Y("y:Q", scale=y_scale, axis=None)
-    # Expressions that Vega evaluates in the page, where the width of the picture is known: the
-    # length of a bar, the text inside it, the room behind the last bar, the text there.
+    # Vega evaluates these expressions in the page, where the width of the picture is known. They
+    # are the length of a bar, the text inside it, the room behind the last bar, the text there.
     pixels = "(scale('x', datum.to) - scale('x', datum.from))"
     inside = f"{pixels} > {_SHOWN_INSIDE} ? datum.says : ''"
     room = f"width - scale('x', datum.end) > {_SHOWN_INSIDE}"

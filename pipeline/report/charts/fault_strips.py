@@ -3,9 +3,11 @@
 Data: `broker_phases`, `client_phases` and `availability` for the dots; the run's summary for the
 figures, so that page and terminal print the same numbers.
 
-A strip is one measure of one fault. Each measure belongs to a chain: `broker` (phases of an offsets
-partition from the fault to its new active coordinator), `client` (phases of a member until that
-coordinator accepted it), or `gap` (times without service of a member, data partition or group).
+A strip is one measure of one fault. Each measure belongs to a chain:
+
+- `broker`: phases of an offsets partition, from the fault to its new active coordinator;
+- `client`: phases of a member, until that coordinator accepted it;
+- `gap`: times without service of a member, data partition or group.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,8 +25,8 @@ _PHASES = frozenset(
 )
 """Measures with a strip; other measures are only in the tables of figures."""
 _BEGINS = {"rediscover": "unknown_us", "accept": "named_us"}
-"""Column with the beginning of a phase, for members without a value for the phase: if the column is
-empty, the member did not need the phase; otherwise the phase did not end."""
+"""Column with the beginning of a phase. If a member has no value for the phase, this column tells
+why: empty, the member did not need the phase; otherwise the phase began and did not end."""
 _SUBJECTS = {"broker": ("partition", "partition"), "client": ("consumer", "member")}
 """Of the chains `broker` and `client`: the column with the subject's name, and the word for it."""
 

@@ -2,8 +2,8 @@
 
 - Felt effect: one that the clients of the cluster noticed, such as a commit gap.
 - Commit gap: the time from one acknowledged commit of a member to its next one.
-- Disturbed: said of a figure in whose time a machine of the Ray cluster was lost or did not answer,
-  although no fault was planned for it ("away by accident").
+- Disturbed: a figure is disturbed if a machine was away by accident in the figure's time. The
+  machine (of the Ray cluster) was lost or did not answer, although no fault was planned for it.
 - Measure: a time after a fault, for each of its subjects: members, partitions or groups. The worst
   fault of a measure is the fault after which that time was longest.
 """
@@ -247,8 +247,8 @@ def _kept_ids(run: ReportInput) -> Iterator[Figure]:
     concerned = [fault for fault in run.summary.faults if fault.members]
     if not concerned:
         return
-    # Of several faults the worst case: the largest number of members that one of them concerned,
-    # and the smallest number that kept their ids after one of them, which may be another fault.
+    # Several faults give the worst case: the largest number of members that a fault concerned, and
+    # the smallest number that kept their ids. The two numbers may come from different faults.
     members = max(fault.members for fault in concerned)
     rebalanced = any(fault.rebalances for fault in concerned)
     members_kept = min(

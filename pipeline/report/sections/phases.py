@@ -1,9 +1,9 @@
 """The section `phases`: for each fault both chains of phases, and the times without service.
 
-A chain is a series of phases: the broker chain from the fault to the new coordinator, the client
-chain from the fault to the first commit there. The chains overlap in time, so the page shows them
-side by side and never adds them up. A strip shows one phase as dots on a time axis, which all
-strips of the section share, so that the reader can compare faults.
+A chain is a series of phases that begins with the fault. The broker chain ends when the new
+coordinator is active, the client chain with a member's first success there. The chains overlap in
+time, so the page shows them side by side and never adds them up. A strip shows one phase as dots on
+a time axis. All strips of the section share this axis, so that the reader can compare faults.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,9 @@
 """A sentence for each chain of a fault: the longest phases, and the settings that decide them.
 
-A chain is a series of phases after a fault: the broker chain of an offsets partition leads to its
-new coordinator, the client chain of a member to its first success there. The sentence is about the
-median subject (partition or member): half of the subjects were faster.
+A chain is a series of phases after a fault. The broker chain of an offsets partition leads to the
+partition's new coordinator; the client chain of a member leads to the member's first success at
+this coordinator. The sentence is about the median subject (partition or member): half of the
+subjects were faster.
 The phases of one subject follow one another, so each is a share of the subject's whole time. Phases
 of different subjects, or of different chains, cannot be compared in this way. Pure functions over
 rows of `broker_phases`, `client_phases` and `availability`.

@@ -1,7 +1,7 @@
 """The picture of a change's cost as the group grows: quadratic on ZooKeeper, linear otherwise.
 
-Both axes are logarithmic. Dots are changes of the runs, rings are measurements of Kafka 1.1.1, and
-dashed lines are the law of the reads: the number that follows from the sizes (`measured`).
+Both axes are logarithmic. Dots are changes of the runs. Rings are measurements of Kafka 1.1.1.
+Dashed lines are the law of the reads: their number as a formula of the sizes (`measured`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,8 +40,8 @@ _LAW_NAMES: tuple[tuple[Literal["left", "right"], int, int], ...] = (
     ("left", 8, 14),
     ("right", -6, -10),
 )
-"""Alignment and distance from the line, in pixels, of the names of the first two laws: below the
-first line to its right, above the second to its left."""
+"""Alignment of the names of the first two laws, and their distance from the line in pixels. The
+first name is to the right of its line and below it, the second to the left and above."""
 _LAW_TEXT = alt.ExprRef(f"width < {_WIDE} ? '' : datum.text")
 _MAX_POINTS = 40
 """Limit of the points of one law's line."""

@@ -200,8 +200,10 @@ def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
 def _shown_members(cost: Cost) -> tuple[str, ...]:
     """Return the members that have a lane.
 
-    Of more than MAX_LANES: first those with an attempt that did not end with `done`, then
-    newcomers (members that owned no partition before the change), then the first of the others.
+    If there are more than MAX_LANES, they are chosen in this order:
+    1. members with an attempt that did not end with `done`;
+    2. newcomers: members that owned no partition before the change;
+    3. the others, by their numbers.
     """
     consumers = cost.side.consumers
     if len(consumers) <= MAX_LANES:

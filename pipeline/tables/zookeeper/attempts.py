@@ -1,8 +1,12 @@
 """The table `zookeeper_attempts`: each attempt of a consumer, with its view, plan and outcome.
 
-In an attempt to rebalance, a consumer releases its partitions, reads a view (the members of its
-group), computes its plan (its share of the partitions), and claims each of them. A claim conflicts
-while another member still owns the partition.
+In an attempt to rebalance, a consumer does four steps:
+
+1. It releases its partitions.
+2. It reads a view: the members of its group.
+3. It computes its plan: its share of the partitions.
+4. It claims each partition of the plan. A claim conflicts while another member still owns the
+   partition.
 """
 
 from pyspark.sql import Column, DataFrame, Window

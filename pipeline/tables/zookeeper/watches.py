@@ -15,11 +15,15 @@ def zookeeper_watches(
 
     Input grain: one row per event; one row per transaction; one row per consumer. Output grain: one
     row per run and event that a server sent to a client.
-    Columns: `run`, `server`, `incarnation` of the server, `group`, `consumer` (the client's node),
-    `type` as ZooKeeper names it, `path` that was watched, `zxid`: last transaction that the server
-    had applied; in microseconds of the run's clock `changed_us`: the first server applied that
-    transaction, `fired_us`: this server sent the event, `attempt_us`: the consumer's next attempt
-    began; `lag_us`: time from `changed_us` to `fired_us`.
+    Columns:
+    - `run`, `server`, `incarnation` of the server, `group`, `consumer` (the client's node);
+    - `type` as ZooKeeper names it, `path` that was watched;
+    - `zxid`: last transaction that the server had applied;
+    - moments in microseconds of the run's clock: `changed_us`: the first server applied that
+      transaction; `fired_us`: this server sent the event; `attempt_us`: the consumer's next attempt
+      began;
+    - `lag_us`: time from `changed_us` to `fired_us`.
+
     Nulls: `group` if the client never began to rebalance; `changed_us`, `lag_us` if the trace lacks
     the transaction; `attempt_us` if no attempt followed.
     """

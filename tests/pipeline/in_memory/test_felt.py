@@ -1,12 +1,20 @@
 """Felt effects (what a group's users notice of a run) of traces that can be counted by hand.
 
 A line of a trace is: seconds, node, kind, columns; `partitions=t-0,` is a list of one. Each run is
-steady from 1 s and ends at 20 s; figures count this time only. Of a partition, `unowned_us` is the
-time without an owner, `waited_us` the time in which records waited and no member worked on any, the
-lag is the number of records produced and not processed yet, and `repeated` counts records that were
-processed before. Of a group, `moved` counts partitions that got another owner, `came_back` those
-that returned to an earlier one, `sent_away` members that were removed although they ran and could
-be reached.
+steady from 1 s and ends at 20 s; figures count this time only.
+
+Figures of a partition:
+
+- `unowned_us`: time without an owner
+- `waited_us`: time in which records waited and no member worked on any
+- lag: number of records produced and not processed yet
+- `repeated`: number of records that were processed before
+
+Figures of a group:
+
+- `moved`: number of partitions that got another owner
+- `came_back`: number of partitions that returned to an earlier owner
+- `sent_away`: number of members that were removed although they ran and could be reached
 """
 
 import pytest

@@ -4,8 +4,13 @@ A strip must be right about 0, the error between clocks, and missing values, and
 A place is a position on the axis from 0 to 1. `bound_us` is the error between clocks: a time below
 it is not known. The note counts the members without a time, by reason.
 
-Marks of a strip: its `name`, a line from the shortest to the longest time (`range`), a `dot` per
-member (or a `bar` per number of members), percentiles (`p50`, `p90`) and the longest time (`max`).
+Marks of a strip:
+
+- `name`: its name and figures
+- `range`: a line from the shortest to the longest time
+- `dot`: one for each member; of many members, `bar`: the number of members in a part of the axis
+- `p50`, `p90`, `max`: percentiles and the longest time
+- `band`: the times below the error between clocks
 """
 
 from collections import Counter

@@ -1,10 +1,12 @@
 """The tables group_states, messages, verdicts and figures against traces worked out by hand.
 
 The stories are the traces `traces/talk.txt` and `traces/crash.txt`, with times in seconds; `crowd`
-is made by a function. `analysed.table(run, name, columns)` returns a table's rows by the values of
-these columns. In `talk` broker-1 coordinates group g until 40 s and broker-2 after it; the fault
-crash-0 at 20 s kills c-1. Of an exchange, `named` is the coordinator that an answer names,
-`repeats` the number of equal exchanges that the row stands for, `purpose` the use of the
+is made by a function. In `talk` broker-1 coordinates group g until 40 s and broker-2 after it; the
+fault crash-0 at 20 s kills c-1.
+
+`analysed.table(run, name, columns)` returns a table's rows by the values of these columns. Columns
+of an exchange (a request with its answer) are `named`, the coordinator that the answer names;
+`repeats`, the number of equal exchanges that the row stands for; `purpose`, the use of the
 connection.
 """
 

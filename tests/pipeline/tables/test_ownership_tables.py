@@ -123,7 +123,7 @@ def test_ownership_overlap_that_never_ends_lasts_to_the_end_of_the_run(
     """c-4 and c-5 own t-7 from 36 s to the run's end at 40 s: one row without an end.
 
     They are assigned in the same microsecond, and yet are one pair, not two. c-0 and d-0 also own
-    t-0 at once, but d-0 belongs to another group, so that is no overlap.
+    t-0 at once. That is no overlap, because d-0 belongs to another group.
     """
     rows = analysed.table("stuck", "ownership_overlaps", "partition")
     columns = ("first_consumer", "second_consumer", "to_us", "length_us", "records_both")

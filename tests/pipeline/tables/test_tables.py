@@ -41,8 +41,9 @@ def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: AnalysedRu
     """Of three elections after the fault, only the election of `broker-0` ends the phase `detect`.
 
     The election of 12.001 s elects no leader. That of 35 s is later than the first new leader.
-    Each phase is the difference of two moments: detect = decided - fault, publish = applied -
-    decided, load wait = load_started - applied, load = active - load_started.
+    Each phase is the difference of two moments:
+    detect = decided - fault, publish = applied - decided,
+    load wait = load_started - applied, load = active - load_started.
     """
     rows = analysed.table("crash", "broker_phases", "fault", "partition")
     row = rows.pop(("f1", P2))
@@ -180,8 +181,8 @@ def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) ->
 def test_availability_of_a_crash_per_member_partition_and_group(analysed: AnalysedRuns) -> None:
     """An acknowledgement in flight at the kill ends no gap; a gap without an end has no length.
 
-    The acknowledgement that consumer-0 received at 12.001 s was on its way at the kill (12 s): the
-    gap begins there and ends with the first commit at the new coordinator, at 19.9 s.
+    The acknowledgement that consumer-0 received at 12.001 s was on its way at the kill (12 s). The
+    gap begins at 12.001 s and ends with the first commit at the new coordinator, at 19.9 s.
     """
     rows = analysed.table("crash", "availability", "subject_kind", "subject")
     assert _rows(rows, "gap_us", "before_us", "after_us") == {

@@ -1,11 +1,16 @@
 """The fault lane and the coordinator lanes: overlaps and gaps as bars.
 
-`cells` returns columns of a chart's data, which have names of one letter: `r` is the row, `a` and
-`b` are begin and end in seconds, `d` is the length, `l` the label, `p` the part of a fault, `c` the
-commits, `x` the reason of an end, `n` the records read, `g` a waiting time. Runs are steady from 6
-s and end at 60 s. A lane is one chart of the report's time line; `journal_entry` makes the fault
-crash-0, which kills broker-2 from 11.25 s to 36.25 s. `tenure(broker, leader epoch, begin, end)` is
-the time in which a broker coordinates __consumer_offsets-2, `load` the load before it.
+A lane is one chart of the report's time line. `cells` returns columns of a chart's data, which have
+names of one letter:
+
+- `r`: row; `a`, `b`: begin and end in seconds; `d`: length; `l`: label
+- `p`: part of a fault
+- of a tenure, `c`: commits; `x`: reason of its end
+- of a load, `n`: records read; `g`: time that it waited
+
+Runs are steady from 6 s and end at 60 s. `journal_entry` makes the fault crash-0, which kills
+broker-2 from 11.25 s to 36.25 s. `tenure(broker, leader epoch, begin, end)` is the time in which a
+broker coordinates __consumer_offsets-2, `load` the load before it.
 """
 
 from pipeline.report.lanes import coordinators

@@ -1,9 +1,13 @@
 """Lanes of group states, rebalances and availability: a row for each of few, counts of many.
 
-`cells` returns columns of a chart's data, which have names of one letter: `r` is the row, `a` and
-`b` are begin and end in seconds, `k` the kind, `l` the label, `n` a number, `p` the group by which
-the reader picks rows, `t` a length, `f` a fault, `y` why a leader was missing. Runs last 60 s.
-Builders make rows of the group `readers`: `state(name, begin, end)` on broker-2,
+`cells` returns columns of a chart's data, which have names of one letter:
+
+- `r`: row; `a`, `b`: begin and end in seconds; `k`: kind; `l`: label; `n`: number
+- `p`: group by which the reader picks rows
+- `t`: length of a rebalance
+- of a gap, `f`: fault; `y`: what happened to the partition's leader
+
+Runs last 60 s. Builders make rows of the group `readers`: `state(name, begin, end)` on broker-2,
 `rebalance(started, joined, stable)`, and `gap(kind, subject, last success before, first one after)`
 around the fault crash-0. An end of None means that the run ended first. A detail chart shows the
 rows that a reader picks.

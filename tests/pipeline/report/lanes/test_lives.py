@@ -1,10 +1,15 @@
 """The lane of lives: the incarnations in each member's place, from an operation's journal.
 
-A place is a member's position in its group, such as `m-0`; a rollout stops the process there and
+A place is a member's position in its group, such as `m-0`. A rollout stops the process there and
 starts a successor, which is the place's next life. `parts` returns (part, life, from, to) in
-seconds of a run of 60 s. A part is BEFORE (the former version works), STOPPING, AWAY (the place has
-no process), STARTING (not ready yet), AFTER (the new version is ready) or BACK (the former version
-is ready again).
+seconds of a run of 60 s. The parts:
+
+- BEFORE: the former version works
+- STOPPING: the process was told to stop, and has not ended
+- AWAY: the place has no process
+- STARTING: the successor is not ready yet
+- AFTER: the new version is ready
+- BACK: the former version is ready again
 """
 
 from typing import Any

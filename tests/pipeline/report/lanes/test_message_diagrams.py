@@ -1,11 +1,17 @@
 """Message diagrams: exchanges as lines, failures as crosses, repeats as one bar.
 
-`cells` returns columns of a chart's data, which have names of one letter: `r` is the node on whose
-line a mark is, `q` the node at the other end, `a` and `b` are begin and end in seconds, `t` a text,
-`z` the zoom from which it is shown, `k` 1 for a failure. `message` makes an exchange that takes 1
-ms in each direction. `legs` are the lines of requests and answers, `waits` bars, `stubs` the short
-lines of messages that did not arrive, `words` the texts. The fault is crash-0, from 11.25 to 36.25
-s.
+A chart's data are `legs` (lines of requests and answers), `waits` (bars), `stubs` (short lines of
+messages that did not arrive), `failures` (marks) and `words` (texts). `cells` returns columns of
+such data, which have names of one letter:
+
+- `r`: node on whose line a mark is; `q`: node at the other end of a leg
+- `a`, `b`: begin and end in seconds
+- `v`: direction of a stub
+- `t`: text; `z`: zoom from which it is shown
+- `k`: 1 for a failure
+
+`message` makes an exchange that takes 1 ms in each direction. The fault is crash-0, from 11.25 to
+36.25 s.
 """
 
 import pytest

@@ -1,12 +1,17 @@
 """The ownership lane: the owners, and members that owned a partition at the same time.
 
-`rows` and `cells` return the data of a chart, whose columns have names of one letter: `r` is the
-row, `a` and `b` are begin and end in seconds, `m` the member, `w` and `e` the coordinator and its
-leader epoch, `c` the fill, `h` the range of partitions that a reader picks, `t` 1 for remarkable
-rows, `q` the row's number among the rows of its member. Runs last 60 s if no event is later. The
-lane is a chart of all partitions; its detail is a chart of the rows that the reader picks.
-`owned(partition, member, begin, end)` is an interval of ownership assigned by broker-2 in
-generation 1 and leader epoch 0; an end of None means that the run ended first.
+The lane is a chart of all partitions; its detail is a chart of the rows that the reader picks.
+`rows` and `cells` return the data of a chart, whose columns have names of one letter:
+
+- `r`: row; `a`, `b`: begin and end in seconds
+- `m`: member; `w`, `e`: coordinator and its leader epoch; `c`: fill
+- `h`: range of partitions that a reader picks
+- `t`: 1 for remarkable rows, which are shown first
+- `q`: number of the row among the rows of its member
+
+Runs last 60 s if no event is later. `owned(partition, member, begin, end)` is an interval of
+ownership assigned by broker-2 in generation 1 and leader epoch 0; an end of None means that the run
+ended first.
 """
 
 from pipeline.report.charts.chart import Chart
@@ -137,7 +142,6 @@ def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
     _, detail = _lane_and_rows({"ownership": intervals, "ownership_overlaps": [overlap]})
     assert detail.picks[0].options[0].startswith("0: two owners")
     top = [owner for owner in rows(detail, "owners") if owner["t"]]
-    # `t` is 1 for the rows that are shown first.
     assert any(str(owner["r"]).startswith("orders-999") for owner in top)
     # The partition with two owners has two rows.
     assert len({owner["r"] for owner in top}) <= ownership.ROWS_AT_ONCE + 1
