@@ -76,8 +76,10 @@ def test_coordinator_crash_with_seed_7_passes_and_judges_every_check_that_applie
     results = played.play()
 
     assert (results.verdict, results.exit_code, results.reasons) == (Verdict.PASS, 0, ())
-    # Checks without a judgement: the old leader is dead, so no append has an older epoch; all
-    # replicas are in sync before healing; no administrator gives an order.
+    # Three checks had nothing to judge:
+    # - fencing: the old leader is dead, so it appends nothing in an ended epoch;
+    # - recovery: all replicas are in sync before healing;
+    # - administration: no administrator gives an order.
     assert {
         report.check for report in results.checks if report.outcome is not CheckOutcome.PASS
     } == {"administration", "fencing", "recovery"}
@@ -85,20 +87,28 @@ def test_coordinator_crash_with_seed_7_passes_and_judges_every_check_that_applie
     assert fault.outcome is FaultOutcome.HIT
     fired_us = fault.fired_at_us or 0
     (fenced,) = played.of_kind(TraceKind.BROKER_FENCED, fired_us)[:1]
+    # The controller fences a broker 9 s after its last heartbeat, which was up to 2 s old.
     assert 7_000_000 <= fenced.time_us - fired_us <= 9_500_000
     assert played.of_kind(TraceKind.REBALANCE_STARTED, fired_us) == []
+    # Although fencing judged nothing, it saw the appends that the next leader must have.
     assert report_of(results, "fencing").seen["acknowledged_before_a_later_epoch"] > 50
+    # Each of the 12 members fetched its offsets at least once.
     assert report_of(results, "durable_commits").seen["fetches_judged"] >= 12
 
 
 def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
-    """Without the guard the leader acknowledges a record that only its own log has, then dies."""
+    """Without the guard the leader acknowledges a record that only its own log has, then dies.
+
+    The test kills the leader itself, at the trace row of an acknowledgement. So the experiment has
+    no faults of its own.
+    """
     played = Played(*SMALL, "cluster.guards.high_watermark_gate=false", "faults=[]")
     killed: list[str] = []
 
     def kill_on_acknowledgement(row: TraceRow) -> None:
-        late = row.time_us > 12_000_000 and not killed  # after the group's first commits
-        if late and row.kind == TraceKind.APPEND_COMPLETED and row.error in {None, "NONE"}:
+        # 12 s: the group has committed by then.
+        is_due = row.time_us > 12_000_000 and not killed
+        if is_due and row.kind == TraceKind.APPEND_COMPLETED and row.error in {None, "NONE"}:
             killed.append(row.node)
             played.runtime.crash_now(NodeName(row.node))
 
@@ -134,7 +144,10 @@ def test_death_at_the_acknowledgement_loses_nothing_with_the_guard() -> None:
 
 
 def test_acknowledged_commit_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the coordinator answers, and keeps the older offset of one partition."""
+    """Planted bug: the coordinator acknowledges a commit, and keeps the older offset.
+
+    It does so for one partition only, so that the finding must name this partition.
+    """
     remember = GroupOffsets.append_succeeded
 
     def forget(self: GroupOffsets, partition: TopicPartition, stored: CommittedOffset) -> bool:
@@ -157,7 +170,8 @@ def test_acknowledged_commit_that_is_forgotten_is_found(monkeypatch: pytest.Monk
 def test_load_without_records_is_found_by_two_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the new coordinator's load reads nothing (BEHAVIOUR 6.6 f).
 
-    The new coordinator does not know the members, so they must rejoin; it has lost their offsets.
+    The new coordinator does not know the members, so they must rejoin (needless_rebalance). Nor
+    does it know their committed offsets (durable_commits).
     """
 
     def load_nothing(

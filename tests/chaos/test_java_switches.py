@@ -1,9 +1,9 @@
 """Effects of the Java coordinator's switches on whole runs in virtual time.
 
 The coordinator follows Kafka's Scala coordinator; a switch gives it one trait of Kafka's Java
-coordinator. CUT isolates the coordinator of the group readers from the cluster for 30 s, but not
-from the members. Sections such as 6.4 [J] are those of docs/kafka/BEHAVIOUR.md; [J] marks the Java
-coordinator.
+coordinator. CUT isolates the coordinator of the group readers from the controller and the other
+brokers for 30 s, but not from the members. Sections such as 6.4 [J] are those of
+docs/kafka/BEHAVIOUR.md; [J] marks the Java coordinator.
 """
 
 import pytest
@@ -14,16 +14,21 @@ from results_schema.results import Verdict
 from tests.support.builders.experiments import experiment
 from tests.support.worlds.planted import CUT, Played, play, readers
 
-CUT_S = 30
+CUT_S = 30  # the duration of CUT
 SECOND_US = 1_000_000
 
 
 def split(faults: list[object] | None = None, **java: bool) -> Experiment:
-    """Return the plan of split_brain_ownership, smaller, and a second group that commits.
+    """Return a small experiment with the cut of split_brain_ownership and a second group.
 
-    Both groups are in the one partition of `__consumer_offsets`. Readers only send heartbeats; a
-    third one joins on the other side of the cut.
+    1. The groups readers and writers are in the one partition of `__consumer_offsets`, so they have
+       the same coordinator.
+    2. Readers only send heartbeats; writers also commit.
+    3. During the cut a third reader joins the new coordinator.
+
+    `java`: the switches that are on.
     """
+    # This reader knows only the brokers on the other side of the cut.
     other_side = {
         "at": "12s",
         "members": 1,
@@ -63,30 +68,33 @@ def cut_us(played: Played) -> int:
 
 
 def gone_s(played: Played) -> dict[str, float]:
-    """Return the time after the cut at which each reader of the old coordinator left it."""
+    """Return for each reader how many seconds after the cut it left the old coordinator."""
     gone: dict[str, float] = {}
     for row in played.rows:
         if row.kind == TraceKind.COORDINATOR_UNKNOWN and row.group == "readers":
             after_us = row.time_us - cut_us(played)
-            if after_us > 0 and row.peer == "broker-0":
+            if after_us > 0 and row.peer == "broker-0":  # the old coordinator
                 gone.setdefault(row.node, after_us / SECOND_US)
     return gone
 
 
 @pytest.mark.slow
 def test_members_leave_a_cut_coordinator_once_it_has_uncommitted_writes() -> None:
-    """Their heartbeats wait for another group's commit, so no partition has two owners (6.4 [J]).
+    """With the switch, readers' heartbeats wait for the writers' commit, which fails (6.4 [J]).
 
-    Without the switch they are answered from memory during the whole cut, and every partition has
-    two owners.
+    The readers then look for another coordinator before it gives their partitions to the third
+    reader. Without the switch, the cut coordinator answers heartbeats from memory during the whole
+    cut, and every partition has two owners.
     """
     scala, java = play(split()), play(split(heartbeats_wait_for_writes=True))
     assert (scala.violated, java.violated) == ([], [])
     assert java.results.verdict is Verdict.PASS
+
+    # Without the switch the readers stay until the cut ends. The topic has two partitions.
     assert all(CUT_S < after_s < CUT_S + 3 for after_s in gone_s(scala).values())
-    # The topic has two partitions.
     assert scala.report("ownership").measured["overlapping_partitions"] == 2
-    # A heartbeat interval of 2 s, and 5 s of waiting.
+
+    # With the switch: up to 2 s until the next heartbeat, then 5 s of waiting.
     assert sorted(gone_s(java)) == ["consumer-readers-0", "consumer-readers-1"]
     assert all(5 <= after_s <= 8 for after_s in gone_s(java).values())
     assert java.report("ownership").measured["overlaps"] == 0
@@ -95,9 +103,11 @@ def test_members_leave_a_cut_coordinator_once_it_has_uncommitted_writes() -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["crash", "cut", "pause", "leadership_move"])
 def test_no_check_has_a_finding_with_every_switch_on(fault: str) -> None:
-    """A commit that is applied after its timeout is neither lost nor of another generation.
+    """With the switches, a commit may be applied after its request has timed out.
 
-    The cuts and pauses are shorter or longer than an election.
+    The checks must not take it for a lost commit, nor for a commit of another generation. Of the
+    two cuts (or pauses), the one of 7 s ends before the controller fences the broker, which takes
+    up to 9 s. The one of 15 s ends after it.
     """
     base: dict[str, object] = {
         "at": "2s",

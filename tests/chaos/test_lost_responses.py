@@ -1,4 +1,7 @@
-"""Single lost responses, and nodes that never return, in one run of a cluster."""
+"""Single lost responses, and nodes that never return, in one run of a cluster.
+
+The comments in the schedule file give the order of the faults.
+"""
 
 from pathlib import Path
 
@@ -15,7 +18,11 @@ LOST_AT_US = 30_000_000
 
 @pytest.mark.slow
 def test_requests_are_carried_out_once_and_repeated_and_other_requests_pass() -> None:
-    """Three faults lose one response each; the end waits only for the smaller cluster."""
+    """Each of three faults loses exactly one response: the repeated request is answered.
+
+    At its end the run waits for a steady state of the remaining nodes. It does not wait for the
+    broker and the member that never return.
+    """
     rows: list[TraceRow] = []
     run = play(load_experiment(str(SCHEDULE)).experiment, 1, observers=(rows.append,))
 
@@ -26,8 +33,12 @@ def test_requests_are_carried_out_once_and_repeated_and_other_requests_pass() ->
         ("AlterPartition", "NONE"),
     ]
     assert (run.result, run.faults_missed) == (PlayResult.PASS, 0)
+
+    # The first two nodes are lost. The third one is crashed twice and starts again each time.
     started = [row.node for row in rows if row.kind == TraceKind.NODE_STARTED]
     assert started.count("broker-3") == started.count("consumer-readers-2") == 1
     assert started.count("consumer-readers-1") == 3
+
+    # The run ends soon after the last loss.
     assert run.steady_us is not None
     assert run.virtual_us - run.steady_us < LOST_AT_US + 15_000_000

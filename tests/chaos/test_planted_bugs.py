@@ -1,7 +1,10 @@
 """Bugs planted in the real code, run on the virtual cluster: the checkers must find each.
 
-The same runs without a bug must have no finding. Bugs of the log, of loads and of acknowledgements
-that a crash uncovers are in test_coordinator_crash.
+The same runs without a bug must have no finding. A bug is planted by patching code, or by switching
+off a guard (a check of Kafka's). `small` has three brokers and the group readers: two members that
+commit every 200 ms. CUT isolates their coordinator, broker 0, from the cluster, but not from them.
+BEHAVIOUR is docs/kafka/BEHAVIOUR.md. More planted bugs, which a crash of the coordinator uncovers,
+are in test_coordinator_crash.
 """
 
 from collections.abc import Mapping
@@ -85,6 +88,7 @@ LATE_ON_THE_OTHER_SIDE: list[object] = [
         },
     }
 ]
+"""A third member that joins during CUT. It reaches only the brokers that are not isolated."""
 
 
 # -- without a bug -------------------------------------------------------------------------------
@@ -100,7 +104,11 @@ def test_runs_without_a_bug_pass_every_check(fault: dict[str, object]) -> None:
 
 
 def test_split_brain_of_ownership_passes_and_is_measured() -> None:
-    """Two sets of owners exist from a session after the load until after healing."""
+    """Every partition has two owners from one session after the load until after healing.
+
+    Then the new coordinator has removed the two members that still send heartbeats to the old one,
+    and has given their partitions to the third member.
+    """
     played = play(
         small(CUT, group=readers(commit_interval_ms=None, late_members=LATE_ON_THE_OTHER_SIDE))
     )
@@ -113,7 +121,10 @@ def test_split_brain_of_ownership_passes_and_is_measured() -> None:
 
 
 def test_resumed_member_passes_and_its_overlap_is_measured() -> None:
-    """A resumed member owns its partitions until its first heartbeat is answered."""
+    """The group gives the paused member's partitions to others when its session ends.
+
+    The member itself owns them until it has resumed and its first heartbeat is answered.
+    """
     played = play(small(PAUSE_MEMBER, group=NO_COMMITS))
 
     assert (played.results.reasons, played.violated) == ((), [])
@@ -124,7 +135,7 @@ def test_resumed_member_passes_and_its_overlap_is_measured() -> None:
 
 
 def test_commits_on_both_sides_of_a_split_are_found_by_fencing_and_durable_commits() -> None:
-    """Guard off: each side acknowledges records that the other will never have."""
+    """Guard off: each side of the cut acknowledges records that the other will never have."""
     group = readers(late_members=LATE_ON_THE_OTHER_SIDE)
 
     guarded = play(small(CUT, group=group))
@@ -176,7 +187,7 @@ class GenerousAssignor(RangeAssignor):
 def test_assignor_that_shares_a_partition_is_found_by_generations_and_ownership(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No fault is needed, and none excuses it."""
+    """The run has no fault, which could excuse two owners of a partition for a while."""
     monkeypatch.setitem(ASSIGNORS, "range", GenerousAssignor())
 
     played = play(small(after_faults="2s"))
@@ -187,7 +198,10 @@ def test_assignor_that_shares_a_partition_is_found_by_generations_and_ownership(
 
 
 def test_generation_without_an_increment_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: a join phase that completes in the generation in which it began."""
+    """Planted bug: a join phase that completes in the generation in which it began.
+
+    The late member at 1 s causes the second join phase.
+    """
     begin = Group.init_next_generation
 
     def begin_again(
@@ -199,7 +213,7 @@ def test_generation_without_an_increment_is_found(monkeypatch: pytest.MonkeyPatc
         cause_text: str | None = None,
     ) -> None:
         if self.generation_id > 0:
-            self.generation_id -= 1
+            self.generation_id -= 1  # `begin` adds 1
         begin(self, now_us=now_us, cause=cause, cause_text=cause_text, trace=trace)
 
     monkeypatch.setattr(Group, "init_next_generation", begin_again)
@@ -212,7 +226,13 @@ def test_generation_without_an_increment_is_found(monkeypatch: pytest.MonkeyPatc
 
 
 def test_commit_of_an_ended_generation_is_found() -> None:
-    """Guard off: a static member is paused during a rebalance, and then commits as before."""
+    """Guard off: a static member is paused during a rebalance, and then commits as before.
+
+    1. The late member joins at 4 s. The paused member does not rejoin.
+    2. After the rebalance timeout (max.poll.interval.ms, 4 s) generation 2 starts. The paused
+       member stays in the group, because only the end of its session removes a static member.
+    3. The member resumes and commits in generation 1.
+    """
     group = readers(
         config={"group.instance.id": "reader-{index}", "max.poll.interval.ms": 4_000},
         late_members=[{"at": "4s", "members": 1}],
@@ -247,6 +267,9 @@ def test_loaded_members_without_a_full_session_are_found(monkeypatch: pytest.Mon
     assert "had loaded the group" in played.report("ownership").findings[0].summary
 
 
+_HEARTBEAT_ANSWERED = Heartbeat._answered  # the original: a test replaces the method
+
+
 def take_for_an_answer(
     self: Heartbeat, answer: RequestFuture[HeartbeatResponse], sent: Generation
 ) -> None:
@@ -257,15 +280,13 @@ def take_for_an_answer(
     _HEARTBEAT_ANSWERED(self, answer, sent)
 
 
-_HEARTBEAT_ANSWERED = Heartbeat._answered
-
-
 def test_zombie_without_an_error_is_found_by_ownership_and_liveness(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The resumed member takes errors for success: it keeps partitions that it no longer owns.
+    """A zombie is a member that its coordinator has removed, and that goes on as an owner.
 
-    Its coordinator does not know it any more.
+    While the member is paused its session ends. After the pause it takes UNKNOWN_MEMBER_ID for a
+    success, so it never rejoins.
     """
     monkeypatch.setattr(Heartbeat, "_answered", take_for_an_answer)
 
@@ -299,7 +320,10 @@ def test_member_that_stays_with_a_former_coordinator_is_found(
 def test_members_that_a_new_coordinator_does_not_have_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the load reads nothing (BEHAVIOUR 6.6 f); a graceful move shows it, too."""
+    """Planted bug: the load reads nothing (BEHAVIOUR 6.6 f).
+
+    A crash is not needed to show it: here the leadership moves gracefully.
+    """
 
     def load_nothing(
         self: GroupCoordinator, partition: int, batches: tuple[RecordBatch, ...]
@@ -320,13 +344,18 @@ def test_members_that_a_new_coordinator_does_not_have_are_found(
 def test_acknowledgement_of_a_truncated_append_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: appends that wait for replicas outlast the leadership of their broker.
+    """Planted bug: appends that wait for replicas go on waiting when their broker loses leadership.
 
-    When the broker leads again, other records have the offsets of these appends, and the high
-    watermark passes the offsets.
+    1. The leader is isolated, and its appends wait. Another broker becomes the leader.
+    2. After the cut the first leader truncates these appends from its log.
+    3. The second leader crashes, and the first one leads again. Other records have the offsets of
+       the truncated appends by now.
+    4. The high watermark passes these offsets, and the truncated appends are acknowledged.
     """
     isolated = {**CUT, "duration": "12s"}
-    crash = {**CRASH, "at": "17s"}  # of the second leader: the first one is next in order
+    # This crash hits the second leader. The next one in the order of replicas is the first leader.
+    crash = {**CRASH, "at": "17s"}
+    # Appends must still wait when the first broker leads again, so they may wait for long.
     slow: dict[str, object] = {
         "offsets.commit.timeout.ms": 60_000,
         "broker.session.timeout.ms": 3_000,
@@ -340,7 +369,7 @@ def test_acknowledgement_of_a_truncated_append_is_found(
         while waiting:
             error = partition.check_acknowledged(waiting[0].required_offset)
             if error is None or error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                return
+                return  # the bug: the original completes the appends with NOT_LEADER_OR_FOLLOWER
             delayed = waiting.popleft()
             delayed.is_done = True
             delayed.on_completed(error)
@@ -362,7 +391,8 @@ def test_static_member_whose_acknowledged_id_is_not_stored_is_found(
 ) -> None:
     """Planted bug: a Stable group gives a static member a new id, but stores the old id.
 
-    The next coordinator loads the old id and fences the member for good.
+    1. A member crashes and starts again. The coordinator gives it a new id.
+    2. The coordinator crashes. The next one loads the old id, so it fences the member for good.
     """
     restart: dict[str, object] = {
         "at": "2s",
@@ -384,6 +414,7 @@ def test_static_member_whose_acknowledged_id_is_not_stored_is_found(
         turn: Turn, group: Group, group_instance_id: str, old_id: str, new_id: str
     ) -> Member:
         if group.state is GroupState.STABLE:
+            # Build the record now, with the old id; the coordinator's own call then returns it.
             assignments = {m.member_id: m.assignment for m in group.members.values()}
             stored = group_record(group, assignments, turn.now_ms, turn.versions)
             monkeypatch.setattr(static_member, "group_record", lambda *_: stored)
@@ -397,7 +428,10 @@ def test_static_member_whose_acknowledged_id_is_not_stored_is_found(
 def test_member_that_is_refused_for_good_is_found_before_the_steady_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: a group without a limit refuses its second member; nothing else is proven."""
+    """Planted bug: the coordinator refuses the second member, as if the group were full.
+
+    The run never reaches its steady state, so it injects no fault, and only liveness can judge.
+    """
 
     def accept_one(group: Group, member_id: str, group_max_size: int) -> bool:
         del group_max_size
@@ -413,7 +447,12 @@ def test_member_that_is_refused_for_good_is_found_before_the_steady_state(
 
 
 def test_member_that_is_never_expired_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: a session ends and no member is removed; a later join phase removes it."""
+    """Planted bug: the end of a session removes no member.
+
+    The crashed member returns after 25 s under a new id, and its join starts a rebalance. The old
+    id is removed at the end of this join phase, after 12 s (max.poll.interval.ms). Before that, the
+    old id must have a finding.
+    """
     dead: dict[str, object] = {
         "at": "2s",
         "fault": "crash",
@@ -452,7 +491,7 @@ def hasty(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
 
 
 def test_commit_before_processing_is_found_when_the_member_dies_in_between() -> None:
-    """At most once: the committed records are never processed."""
+    """The next owner starts from the committed offset, so the records below are never processed."""
     processed: dict[str, int] = {}
     killed: list[str] = []
 
@@ -460,6 +499,7 @@ def test_commit_before_processing_is_found_when_the_member_dies_in_between() -> 
         if row.kind == TraceKind.RECORDS_CONSUMED:
             processed[row.partition or ""] = detail_of(row)["last"] + 1
             return
+        # The committed offset is beyond the last processed record.
         early = (row.offset or 0) > processed.get(row.partition or "", 0)
         steady = row.time_us > 6_000_000
         if row.kind == TraceKind.OFFSETS_COMMITTED and early and steady and not killed:
@@ -479,7 +519,7 @@ def test_commit_before_processing_is_found_when_the_member_dies_in_between() -> 
 
 
 def test_records_that_the_client_drops_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: one fetched batch in many never reaches the application."""
+    """Planted bug: the 50th fetched batch never reaches the application."""
     collect = Fetcher.collect
     collected = 0
 
@@ -500,7 +540,10 @@ def test_records_that_the_client_drops_are_found(monkeypatch: pytest.MonkeyPatch
 def test_reset_to_latest_after_a_loss_of_offsets_is_found_as_a_reset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the load forgets offsets; the clients then skip records."""
+    """Planted bug: the load forgets offsets; the clients then skip records.
+
+    Without a committed offset a client starts at the end of the log (auto.offset.reset: latest).
+    """
 
     def load_nothing(
         self: GroupCoordinator, partition: int, batches: tuple[RecordBatch, ...]

@@ -1,9 +1,13 @@
 """The experiments that compare a group on ZooKeeper with a group that has a coordinator.
 
-The group `old` is on ZooKeeper, the group `new` has a coordinator. The two groups read the same
-topic and suffer the same faults. A zombie is a member that still processes records of a partition
-that another member owns by now. A view is the list of members from which a consumer computes its
-share of the partitions. Ids such as ZK-92 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
+The group `old` is on ZooKeeper: its members claim partitions by creating owner nodes there. The
+group `new` has a coordinator. The two groups read the same topic and suffer the same faults. An
+attempt is one try of an old member to own its share: release, compute, claim. A zombie is a member
+that still processes records of a partition that another member owns by now. A view is the list of
+members from which a consumer computes its share of the partitions.
+
+Ids such as ZK-92 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. The files in experiments/ have the
+plan of each run.
 """
 
 import json
@@ -36,7 +40,7 @@ def injected_us(run: VirtualRun) -> int:
     )
 
 
-def of(run: VirtualRun, kind: TraceKind, group: str | None = None) -> list[TraceRow]:
+def since_fault(run: VirtualRun, kind: TraceKind, group: str | None = None) -> list[TraceRow]:
     """Return the rows of a kind from the first fault on, of one group or of all."""
     since_us = injected_us(run)
     return [
@@ -46,7 +50,7 @@ def of(run: VirtualRun, kind: TraceKind, group: str | None = None) -> list[Trace
     ]
 
 
-def of_all(run: VirtualRun, kind: TraceKind) -> list[TraceRow]:
+def of_whole_run(run: VirtualRun, kind: TraceKind) -> list[TraceRow]:
     """Return the rows of a kind of the whole run."""
     return [row for row in run.rows if row.kind == kind]
 
@@ -59,12 +63,12 @@ def detail_of_row(row: TraceRow) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["herd_effect", "zookeeper_restart", "zookeeper_zombie"])
 def test_experiment_passes_what_is_promised(name: str) -> None:
-    """Effects of the old design that break no promise are measured, and are no violation."""
+    """Double processing and conflicts are effects of the old design: measured, no violation."""
     assert played(name).results.verdict == "pass"
 
 
 def test_same_seed_is_the_same_run() -> None:
-    """The shortest experiment is played again.
+    """The shortest experiment is played twice in this process.
 
     tests/architecture/test_determinism.py compares runs of three processes.
     """
@@ -77,22 +81,26 @@ def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
     """Double processing lasts from the takeover to the end of the cut (ZK-92, ZK-66)."""
     run = played("zookeeper_zombie")
     cut_us = injected_us(run)
-    (expired,) = of(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
-    # The session of 6 s, with its deadline at a tick of 2 s.
+    (expired,) = since_fault(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
+    # A session of 6 s ends 4 to 8 s after the cut, because ZooKeeper looks every 2 s (tickTime).
     assert 4 * SECOND <= expired.time_us - cut_us <= 8 * SECOND
+
+    # Both process: from 1 s after the end of the session to the end of the cut (20 s).
     zombie = "consumer-old-1"
     during = [
         row
-        for row in of(run, TraceKind.RECORDS_CONSUMED, "old")
+        for row in since_fault(run, TraceKind.RECORDS_CONSUMED, "old")
         if expired.time_us + SECOND < row.time_us < cut_us + 20 * SECOND
     ]
     processed_by_two = {row.partition for row in during if row.node == zombie} & {
         row.partition for row in during if row.node != zombie
     }
-    assert len(processed_by_two) == 4  # the zombie's share
+    assert len(processed_by_two) == 4  # the zombie's share: 16 partitions, 4 members
+
+    # Only the zombie's commits set an offset back.
     stored: dict[str | None, int] = {}
     went_back = []
-    for row in of(run, TraceKind.ZOOKEEPER_OFFSET_COMMITTED, "old"):
+    for row in since_fault(run, TraceKind.ZOOKEEPER_OFFSET_COMMITTED, "old"):
         if row.offset is not None:
             if row.offset < stored.get(row.partition, 0):
                 went_back.append(row.node)
@@ -107,40 +115,50 @@ def test_coordinator_refuses_the_commits_of_a_member_that_goes_on_processing() -
     """
     run = played("zookeeper_zombie")
     committed: dict[str | None, int] = {}
-    for row in of(run, TraceKind.COMMIT_STORED, "new"):
+    for row in since_fault(run, TraceKind.COMMIT_STORED, "new"):
         if row.offset is not None:
             assert row.offset >= committed.get(row.partition, 0)
             committed[row.partition] = row.offset
+
+    # The member is cut off for 20 s and is removed after 6 s.
     processed_while_cut_off = [
         row
-        for row in of(run, TraceKind.RECORDS_CONSUMED, "new")
+        for row in since_fault(run, TraceKind.RECORDS_CONSUMED, "new")
         if row.node == "consumer-new-1"
         and 10 * SECOND < row.time_us - injected_us(run) < 20 * SECOND
     ]
     assert processed_while_cut_off != []
-    assert of(run, TraceKind.COMMIT_FAILED, "new") != []
+    assert since_fault(run, TraceKind.COMMIT_FAILED, "new") != []
 
 
 def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
-    """No member can take over a dead member's partitions until its session ends (ZK-49, ZK-50)."""
+    """Until a dead member's session ends, nobody can claim its partitions (ZK-49, ZK-50).
+
+    Each attempt to claim them is a conflict, and fails. A new member replaces the dead one at once,
+    which does not help.
+    """
     run = played("zookeeper_restart")
-    (expired,) = of(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
-    attempts = [detail_of_row(row) for row in of(run, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, "old")]
-    conflicts = of(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")
+    (expired,) = since_fault(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
+    attempts = [
+        detail_of_row(row) for row in since_fault(run, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, "old")
+    ]
+    conflicts = since_fault(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")
     before = [row for row in conflicts if row.time_us < expired.time_us]
+    # An owner is a consumer id; its last part begins with the name of the node.
     owners = {str(detail_of_row(row)["owner"]).rpartition("_")[2][:14] for row in before}
 
     assert "consumer-old-1" in owners
     assert sum(not attempt["done"] for attempt in attempts) >= 2
-    generations = {row.generation for row in of(run, TraceKind.GENERATION_STARTED, "new")}
-    assert len(generations) <= 3  # the replacement, and the killed one that comes back
+    generations = {row.generation for row in since_fault(run, TraceKind.GENERATION_STARTED, "new")}
+    # A generation each for the replacement and for the killed member when it comes back.
+    assert len(generations) <= 3
 
 
 def test_join_on_zookeeper_notifies_all_members_at_once() -> None:
-    """Herd effect: every consumer wakes for every change: C - 1 notifications (ZK-29).
+    """Herd effect: every other consumer is notified of every change (ZK-29).
 
-    In the calm case the old design hears of a change sooner: a push within tens of ms, where a
-    member of the new group waits for its next heartbeat (ZK-80).
+    Where nothing is slow, members of the old group hear of a change sooner: ZooKeeper notifies them
+    within tens of ms. A member of the new group waits for its next heartbeat (ZK-80).
     """
     run = played("herd_effect")
     joined_us = next(
@@ -148,36 +166,32 @@ def test_join_on_zookeeper_notifies_all_members_at_once() -> None:
         for row in run.rows
         if row.kind == TraceKind.NODE_STARTED and row.node == "consumer-old-7"
     )
-    woken = {
-        row.peer
-        for row in run.rows
-        if row.kind == TraceKind.ZOOKEEPER_WATCH_FIRED
-        and joined_us <= row.time_us < joined_us + SECOND
-    }
 
-    assert woken == {f"consumer-old-{index}" for index in range(7)}
-    heard = [row for row in of_all(run, TraceKind.ZOOKEEPER_WATCH_FIRED) if row.peer in woken]
-    registered_us = min(row.time_us for row in heard if row.time_us >= joined_us)
-    assert all(
-        row.time_us - registered_us < SECOND // 10
-        for row in heard
+    # Old group: all seven other members are notified within 100 ms.
+    notifications = [
+        row
+        for row in of_whole_run(run, TraceKind.ZOOKEEPER_WATCH_FIRED)
         if joined_us <= row.time_us < joined_us + SECOND
-    )
+    ]
+    assert {row.peer for row in notifications} == {f"consumer-old-{index}" for index in range(7)}
+    first_us = min(row.time_us for row in notifications)
+    assert all(row.time_us - first_us < SECOND // 10 for row in notifications)
+
+    # New group: heartbeat.interval.ms is 2 s, so within 4 s each member has heard of the rebalance.
     rejoined = {
         row.node
-        for row in of_all(run, TraceKind.REQUEST_SENT)
+        for row in of_whole_run(run, TraceKind.REQUEST_SENT)
         if row.api == "JoinGroup"
         and row.node.startswith("consumer-new-")
         and joined_us <= row.time_us < joined_us + 4 * SECOND
     }
-    # heartbeat.interval.ms is 3 s: by then each member has heard of the rebalance.
     assert rejoined == {f"consumer-new-{index}" for index in range(8)}
 
 
 def views_of(run: VirtualRun) -> dict[str, list[tuple[int, tuple[str, ...]]]]:
     """Return the time and the members of each view that a member of the old group computed from."""
     views: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
-    for row in of(run, TraceKind.ZOOKEEPER_VIEW, "old"):
+    for row in since_fault(run, TraceKind.ZOOKEEPER_VIEW, "old"):
         views.setdefault(row.node, []).append((row.time_us, tuple(detail_of_row(row)["members"])))
     return views
 
@@ -185,14 +199,16 @@ def views_of(run: VirtualRun) -> dict[str, list[tuple[int, tuple[str, ...]]]]:
 def test_members_at_different_servers_see_different_groups_and_agree_in_the_end() -> None:
     """Members at the quick servers compute three times before those at the slow one (ZK-71, ZK-95).
 
-    In the end all compute from the same members, without an operator's help.
+    A ninth member joins while the leader's messages reach zookeeper-1 late by 400 ms. In the end
+    all members compute from the same view, without an operator's help.
     """
     run = played("zookeeper_split_view")
     assert run.results.verdict == "pass"
-    # The leader's messages reach zookeeper-1 late by 400 ms.
+
+    # The slow server notifies its members 400 ms later than the other servers do.
     # Consumer -> the server that first notified it, and the time.
     notified: dict[str | None, tuple[str, int]] = {}
-    for row in of(run, TraceKind.ZOOKEEPER_WATCH_FIRED):
+    for row in since_fault(run, TraceKind.ZOOKEEPER_WATCH_FIRED):
         notified.setdefault(row.peer, (row.node, row.time_us))
     old_members = [notified[f"consumer-old-{index}"] for index in range(8)]
     first_us = min(time_us for _, time_us in old_members)
@@ -203,6 +219,7 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
     # 400 ms, and up to 100 ms for everything else
     assert all(SECOND * 2 // 5 <= delay_us <= SECOND // 2 for delay_us in delays_us)
 
+    # The quick members compute several times before the first slow one does.
     views = views_of(run)
     slow_computed_us = min(views[str(name)][0][0] for name in slow)
     newcomer = "consumer-old-8"
@@ -215,26 +232,31 @@ def test_members_at_different_servers_see_different_groups_and_agree_in_the_end(
     # The quick members saw the group without the newcomer (8 members) and with it (9).
     assert {len(members) for computed in before for members in computed} == {8, 9}
     assert slow_computed_us - first_us > 5 * SECOND
+
+    # Afterwards all have the same view. The new group needed one generation.
     last_members = {member_views[-1][1] for member_views in views.values()}
     assert len(last_members) == 1
-    assert len(of(run, TraceKind.GENERATION_STARTED, "new")) == 1
+    assert len(since_fault(run, TraceKind.GENERATION_STARTED, "new")) == 1
 
 
 def test_split_views_cost_conflicts_and_a_member_that_gives_up() -> None:
-    """A member that starts gives up, and is started again (ZK-38).
+    """Members with different views claim the same partitions, and one gives up (ZK-38, ZK-96).
 
-    A partition never has two owner nodes; the members' claims conflict instead (ZK-96).
+    A partition never has two owner nodes: the second claim is a conflict. The newcomer gives up
+    while it starts, and its program starts it again.
     """
     run = played("zookeeper_split_view")
-    conflicts = of(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")
-    gave_up = [detail_of_row(row)["during"] for row in of(run, TraceKind.ZOOKEEPER_GAVE_UP, "old")]
+    conflicts = since_fault(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")
+    gave_up = [
+        detail_of_row(row)["during"] for row in since_fault(run, TraceKind.ZOOKEEPER_GAVE_UP, "old")
+    ]
     done = [
         row
-        for row in of(run, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, "old")
+        for row in since_fault(run, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, "old")
         if detail_of_row(row)["done"]
     ]
 
-    # Kafka 1.1.1 itself had 34 conflicts, and settled after 40.5 s.
+    # In the measured run Kafka 1.1.1 had 34 conflicts, and its last attempt ended after 40.5 s.
     assert len(conflicts) >= 30
     assert "starting" in gave_up
     assert 20 * SECOND <= done[-1].time_us - injected_us(run) <= 45 * SECOND
@@ -250,14 +272,16 @@ def test_release_that_goes_on_in_the_next_session_deletes_owner_nodes_of_the_liv
     """
     run = played("zookeeper_late_release")
     assert run.results.verdict == "pass"
-    (expired,) = of(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
+    (expired,) = since_fault(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
     old_session = detail_of_row(expired)["session"]
     creators: dict[str, str] = {}
     deleted: list[tuple[int, str, str]] = []  # time, session that deletes, session that created
+    # Each server traces each transaction that it applies. A zxid numbers a transaction; the row has
+    # it as its offset. So a zxid that is not new was traced by another server before.
     zxid = 0
     for row in run.rows:
         if row.kind != TraceKind.ZOOKEEPER_TXN_APPLIED or (row.offset or 0) <= zxid:
-            continue  # another server has applied it before
+            continue
         zxid = row.offset or 0
         txn = detail_of_row(row)
         if txn["op"] == "create" and "/owners/" in txn["path"]:
@@ -265,11 +289,12 @@ def test_release_that_goes_on_in_the_next_session_deletes_owner_nodes_of_the_liv
         elif txn["op"] == "delete" and creators.get(txn["path"], txn["session"]) != txn["session"]:
             deleted.append((row.time_us, txn["session"], creators[txn["path"]]))
 
-    # A member that has lost a node may in turn delete that of the next owner by its own release.
-    # Here only the deletions of the first session count.
+    # A member that has lost its owner node may release later, and then delete the next owner's. So
+    # only the deletions of the first session count here.
     first_deleter = deleted[0][1]
     deletion_times_us = [time_us for time_us, session, _ in deleted if session == first_deleter]
     assert len(deletion_times_us) >= 10
     assert deletion_times_us[-1] - deletion_times_us[0] < SECOND // 2
+    # Neither the deleting session nor an owner's session is the ended one of the slow member.
     assert old_session not in {first_deleter, *(owner for _, _, owner in deleted)}
-    assert of(run, TraceKind.ZOOKEEPER_GAVE_UP, "old") != []
+    assert since_fault(run, TraceKind.ZOOKEEPER_GAVE_UP, "old") != []

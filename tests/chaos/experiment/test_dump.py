@@ -52,7 +52,11 @@ def test_text_of_each_shipped_experiment_loads_as_the_shipped_one(
 
 
 def test_late_members_keep_defaults_that_their_group_does_not_have() -> None:
-    """Late members inherit from their group: a default that differs must be written."""
+    """Late members inherit from their group.
+
+    Here enable.auto.commit is true (the default) for the late member and false for the group. If
+    the text omitted this default, the late member would inherit false.
+    """
     made = experiment(
         groups={
             "readers": {

@@ -53,7 +53,7 @@ def test_cluster_has_the_offsets_topic_and_equal_members() -> None:
 
 
 def test_cluster_with_transactions_has_their_topic() -> None:
-    """Each member has a transactional id; the topic comes from the brokers' settings."""
+    """`__transaction_state` comes from the brokers' settings, and the members are transactional."""
     spec = to_cluster_spec(
         experiment(
             cluster={
@@ -107,9 +107,10 @@ def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
 
 
 def test_preloaded_log_is_in_the_groups_own_partition() -> None:
-    """A large log makes the group's failover slow only in the group's own partition.
+    """`offsets_log` puts commit records into `__consumer_offsets` before the run.
 
-    A coordinator that loads an unreadable log fails: experiments need this failure, too.
+    They make a failover slow only if they are in the partition that the group's coordinator loads.
+    With `unreadable` the load fails; experiments need this failure, too.
     """
     preload = {"group": "readers", "commit_records": 1_000, "unreadable": True}
     spec = to_cluster_spec(experiment(offsets_log=[preload]))
@@ -119,9 +120,9 @@ def test_preloaded_log_is_in_the_groups_own_partition() -> None:
 
 
 def test_plan_is_in_time_order_with_ends_before_beginnings() -> None:
-    """At 8 s broker 0 returns before broker 1 is crashed, so that never two are down.
+    """At 8 s broker 0 returns before broker 1 is crashed, so that two are never down together.
 
-    The number in a fault's id is its place in the file, so that crash-1 comes first here.
+    The number in a fault's id is its place in the file. So crash-1 comes before crash-0 here.
     """
     plan = plan_of(
         experiment(

@@ -1,7 +1,8 @@
 """The JSON Schema of experiment files: valid, published as generated, equal to `validate`.
 
 Editors check a file by the schema while a person writes it; `coordlab validate` checks it again. A
-document is the content of such a file, CRASH that of the shipped experiment `coordinator_crash`.
+document is the content of such a file. CRASH is the document of the shipped experiment
+`coordinator_crash`.
 """
 
 import random
@@ -32,6 +33,7 @@ from tests.support.builders.experiments import experiment
 
 PUBLISHED = Path(__file__).resolve().parents[3] / "docs" / FILE_NAME
 MUTATIONS = 150
+"""Random changes of documents that `test_schema_and_validate_agree_on_random_mutations` tries."""
 
 Loads = Callable[[object], bool]
 
@@ -144,7 +146,7 @@ def test_schema_accepts_every_shipped_experiment() -> None:
     ],
 )
 def test_schema_refuses_invalid_documents(path: str, value: object, loads: Loads) -> None:
-    """`validate` refuses each of them, too: the editor must show an error."""
+    """`validate` refuses each of them, too, so the editor must show an error."""
     document = changed(CRASH, path, value)
 
     assert refused(document)
@@ -169,7 +171,7 @@ def test_schema_refuses_invalid_documents(path: str, value: object, loads: Loads
     ids=lambda fault: str(fault["fault"]),
 )
 def test_schema_has_the_arguments_of_each_fault(fault: dict[str, Any], loads: Loads) -> None:
-    """A fault has two ends or a target, may have a duration or not, and has its own arguments."""
+    """Each of these faults lacks what its kind needs, or has what its kind does not allow."""
     document = changed(CRASH, "faults", [{"at": "5s", **fault}])
 
     assert refused(document)
@@ -184,10 +186,10 @@ CRASH: dict[str, Any] = yaml.safe_load(
 
 
 def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
-    """Return a document with one place changed.
+    """Return a copy of the document with one place changed.
 
-    Names of Kafka's settings have dots. So a step of the path is a key that exists, or else all of
-    the rest.
+    Dots separate the steps of a path. But names of Kafka's settings have dots, too. So if no
+    existing key begins the rest of the path, the whole rest is the last step.
     """
     changed_document = deepcopy(document)
     holder: Any = changed_document
@@ -245,7 +247,9 @@ def places(value: object) -> Iterator[tuple[Any, Any]]:
 def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
     """The schema accepts each document that `validate` accepts, and refuses each wrong shape.
 
-    It may accept a mistake that only the whole file shows: an undefined group, too many replicas.
+    A shape is wrong if one place alone shows the mistake: an unknown key, a wrong type, a number
+    out of range. The schema may accept a mistake that only the whole file shows: an undefined
+    group, too many replicas.
     """
     rng = random.Random(5)  # any constant: the mutations are the same in each run of the test
     documents = [*shipped(), *(changed(CRASH, "faults", [fault]) for fault in ONE_OF_EACH)]
@@ -325,15 +329,17 @@ def test_every_fault_occurs_in_the_mutated_documents() -> None:
 def test_pattern_of_a_target_accepts_exactly_valid_targets(name: str) -> None:
     """Both the pattern and `check_target` accept a target, with spaces and without."""
     syntax = TARGET_KINDS[name].syntax
+    # A valid target: each placeholder of the syntax is replaced by an example.
     written = syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-1")
     written = written.replace("<id>", "1").replace("<index>", "1").replace("<number>", "1")
     written = written.replace("<target>", "broker(1)").replace("<client id>", "reader-1")
-    # Any text is a client id.
+    # "?" is a valid client id, but no valid argument of another kind of target.
     no_target = "" if "<client id>" in syntax else "?"
     pattern = {"type": "string", "pattern": f"^({target_pattern(syntax)})$"}
     group = {"members": 2, "topics": ["orders"]}
     groups = {"readers": group, "old": group | {"coordination": "zookeeper"}}
     spaced = written.replace("(", " ( ").replace(",", " ,  ")
+
     for valid in (written, spaced):
         made = experiment(groups=groups, cluster={"brokers": 3, "machines": 2})
         assert check_target(valid, made) is None

@@ -70,7 +70,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 
 def problems(file: str, *overrides: str) -> tuple[Problem, ...]:
-    """Return the problems for which the file with its overrides is refused."""
+    """Load a file that must be refused, and return its problems."""
     with pytest.raises(ExperimentError) as caught:
         load_experiment(file, overrides)
     return caught.value.problems
@@ -139,6 +139,7 @@ def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
         ("at: 5s", 'at: "5s\\n"', "faults[0].at", "us, ms, s, m or h", "`5s"),
         ("[orders]", "orders", "groups.readers.topics", "a list", "`orders`"),
         ("[orders]", "[]", "groups.readers.topics", "a list of at least 1", "an empty list"),
+        # \u0665 is the Arabic digit 5, which Python's int() would accept.
         ("at: 5s", "at: \u0665s", "faults[0].at", "us, ms, s, m or h", "`\u0665s`"),
         ("brokers: 3", "brokers: 101", "cluster.brokers", ">= 1 and <= 100", "101 (int)"),
         ("members: 2", "members: 10001", "groups.readers.members", "<= 10000", "10001 (int)"),
@@ -154,7 +155,7 @@ def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
 def test_invalid_value_is_reported_with_the_expected_and_the_given_one(
     write: Write, before: str, after: str, path: str, expected: str, found: str
 ) -> None:
-    """Path, expectation and value are compared by a part of their text."""
+    """`path`, `expected` and `found` are parts of the texts that the problem has."""
     problem = only_problem(write(VALID.replace(before, after)))
 
     assert problem.path.endswith(path)
@@ -169,7 +170,7 @@ def test_invalid_value_is_reported_with_the_expected_and_the_given_one(
 def test_duration_without_unit_is_a_near_miss_in_seconds(
     write: Write, written: str, near_miss: str | None
 ) -> None:
-    """The suggestion is a whole number with a unit."""
+    """A duration needs a whole number and a unit, so the suggestion for 2.5 is 2500ms."""
     assert only_problem(write(VALID.replace("at: 5s", f"at: {written}"))).near_miss == near_miss
 
 
@@ -212,7 +213,7 @@ def test_value_that_would_break_the_cluster_is_an_error(
 
 
 def test_target_in_a_file_without_groups_names_their_absence(write: Write) -> None:
-    """The error does not offer an empty list of choices."""
+    """VALID's fault needs a group. The error does not offer an empty list of groups."""
     content = VALID[: VALID.index("groups:")] + "groups: {}\n" + VALID[VALID.index("producers:") :]
 
     assert only_problem(write(content)).expected == "a group, but the file has none"
@@ -228,7 +229,7 @@ def test_misspelt_choice_has_a_near_miss(write: Write) -> None:
 
 
 def test_several_problems_are_reported_together_in_the_files_order(write: Write) -> None:
-    """The paths and lines are in the order of the file."""
+    """The problems are reported by line, whichever check found them."""
     changed = VALID.replace("brokers: 3", "brokers: x").replace("at: 5s", "att: 5s")
     found = problems(write(changed.replace("records_per_second: 10", "records_per_second: 0")))
 
@@ -316,7 +317,7 @@ def test_several_problems_are_reported_together_in_the_files_order(write: Write)
 def test_contradicting_parts_are_errors(
     write: Write, before: str, after: str, path: str, message: str, near_miss: str | None
 ) -> None:
-    """Each value has the right type, but is wrong or contradicts another part of the file."""
+    """Each value has the right type, but names nothing, or contradicts another part of the file."""
     problem = only_problem(write(VALID.replace(before, after)))
 
     assert problem.path == path
@@ -325,6 +326,7 @@ def test_contradicting_parts_are_errors(
     assert problem.line is not None
 
 
+# Late members start at a time of the plan: two at 15 s and one at 20 s.
 LATE_MEMBERS = """\
     members: 2
     late_members:
@@ -378,7 +380,7 @@ def test_problem_of_the_group_is_not_repeated_for_its_late_members(write: Write)
 
 
 def test_override_reaches_a_setting_of_late_members(write: Write) -> None:
-    """An index may have brackets or a dot. Only the fifth member has the new setting."""
+    """An index of a list is written `[1]` or `.1`. Only the fifth member has the new setting."""
     for place in ("late_members[1]", "late_members.1"):
         loaded = load_experiment(
             write(with_late_members()), [f"groups.readers.{place}.config.session.timeout.ms=9000"]
@@ -413,7 +415,7 @@ def test_static_members_with_one_instance_id_are_an_error_with_a_hint(
 
 
 def test_late_members_with_one_instance_id_are_reported_at_their_place(write: Write) -> None:
-    """The group has no instance id; its first two late members have the id `late`."""
+    """The group has no instance id; the two late members of 15 s have the same id, `late`."""
     setting = "bootstrap.servers: [broker-1]\n          group.instance.id: late"
     content = with_late_members().replace('bootstrap.servers: [broker-1, "broker-2:9092"]', setting)
     problem = only_problem(write(content))
@@ -424,7 +426,7 @@ def test_late_members_with_one_instance_id_are_reported_at_their_place(write: Wr
 
 
 def test_static_members_and_late_ones_have_their_own_index(write: Write) -> None:
-    """The indices of late members continue those of the others: no two share an id."""
+    """The indices of late members follow those of the first members, so no two share an id."""
     setting = "session.timeout.ms: 45000\n      group.instance.id: reader-{index}"
     content = with_late_members().replace("session.timeout.ms: 45000", setting)
 
@@ -444,22 +446,25 @@ def test_static_members_and_late_ones_have_their_own_index(write: Write) -> None
         ("cluster.links.base_us=-1", "cluster.links.base_us"),
     ],
 )
-def test_storage_model_with_a_zero_interval_is_an_error(
+def test_negative_delay_or_zero_interval_is_an_error(
     write: Write, override: str, path: str
 ) -> None:
-    """Intervals and delays must not be negative, and the interval of checks not 0."""
+    """Delays must be at least 0; the interval of checks must be at least 1."""
     assert only_problem(write(VALID), override).path == path
 
 
 def test_storage_model_is_passed_to_the_cluster(write: Write) -> None:
-    """Data younger than `write_back_ms` may be lost in a power loss."""
+    """`cluster.storage` models the disk: a power loss may lose data younger than write_back_ms."""
     loaded = load_experiment(write(VALID), ["cluster.storage.write_back_ms=5000"])
 
     assert to_cluster_spec(loaded.experiment).storage.write_back_ms == 5_000
 
 
 def test_bad_override_in_ends_and_arguments_of_a_fault_names_the_override(write: Write) -> None:
-    """The problem names `--var` in place of file and line."""
+    """The problem names `--var` in place of file and line.
+
+    The list `to` has two elements, so `to[2]` does not exist.
+    """
     content = VALID.replace("crash", "cut").replace(
         "target: coordinator-of(readers)",
         "from: coordinator-of(readers)\n    to: [controller, brokers]",
@@ -586,7 +591,7 @@ def test_override_of_an_unknown_path_is_an_error(
 
 @pytest.mark.parametrize("value", ["[" * 3_000, "&a [*a]", "2026-13-45", "{"])
 def test_override_that_is_no_yaml_is_reported_as_text(write: Write, value: str) -> None:
-    """A shell may have split the value or removed its quotes."""
+    """A shell may have split the value or removed its quotes, so the problem shows what arrived."""
     problem = only_problem(write(VALID), f"cluster.brokers={value}")
 
     assert problem.path == "cluster.brokers"
@@ -594,7 +599,7 @@ def test_override_that_is_no_yaml_is_reported_as_text(write: Write, value: str) 
 
 
 def test_target_with_a_comma_between_braces_needs_quotes(write: Write) -> None:
-    """YAML ends the target at the comma, and reads `0)` as a key."""
+    """Inside `{...}` YAML ends the target at the comma, and reads `0)` as the next key."""
     value = "faults[0]={at: 1s, fault: crash, target: member(readers, 0)}"
 
     assert "needs quotes" in only_problem(write(VALID), value).message
@@ -609,7 +614,7 @@ def test_override_beyond_a_list_names_the_valid_indices(write: Write) -> None:
 
 
 def test_override_with_a_wrong_value_is_reported_as_an_override(write: Write) -> None:
-    """Both a wrong type and a contradiction to the file name the override."""
+    """A wrong type names the override, and so does a value that contradicts the file."""
     wrong_type = only_problem(write(VALID), "cluster.brokers=many")
     contradiction = only_problem(write(VALID), "topics.orders.replication.factor=7")
 
@@ -663,6 +668,7 @@ def test_own_experiments_folder_has_precedence(write: Write, tmp_path: Path) -> 
     assert find_experiment("coordinator_crash") == own
 
 
+# The texts after "# Try:" and after "#     " in the lines that follow it.
 SUGGESTION = re.compile(r"^# (?:Try:|    ) (--var .*?)(?:  +\(.*)?$", re.MULTILINE)
 """A comment of an experiment that suggests overrides; two spaces precede its explanation."""
 QUOTED = re.compile(r'"[^"]*"')
@@ -683,7 +689,7 @@ def test_suggested_commands_of_an_experiment_can_be_pasted_and_run(
 
 
 UNWISE_ON_PURPOSE = {"machine_crash": ["cluster.config.unclean.leader.election.enable"]}
-"""By experiment, the paths whose warnings belong to what the experiment shows."""
+"""By experiment, the paths of unwise settings: the experiment shows their effect."""
 
 
 def test_every_shipped_experiment_is_valid_and_without_warning() -> None:
@@ -720,7 +726,7 @@ def test_every_shipped_experiment_is_valid_and_without_warning() -> None:
 
 
 def test_override_by_the_end_of_a_path_suggests_the_path(write: Write) -> None:
-    """Users type the setting alone, as Kafka's documentation names it."""
+    """Users type `--var` with the setting alone, as Kafka's documentation names it."""
     (unknown,) = problems(write(VALID), "broker.session.timeout.ms=9000")
     assert unknown.near_miss == "cluster.config.broker.session.timeout.ms"
     (unknown,) = problems(write(VALID), "session.timeout.ms=9000")
@@ -728,7 +734,7 @@ def test_override_by_the_end_of_a_path_suggests_the_path(write: Write) -> None:
 
 
 def test_override_by_the_end_of_no_path_suggests_none(write: Write) -> None:
-    """An unknown name has no suggestion."""
+    """No path of an experiment ends with this name."""
     (unknown,) = problems(write(VALID), "no.such.setting.ms=9000")
     assert unknown.near_miss is None
 
@@ -763,20 +769,26 @@ def test_bad_value_hides_no_problem_of_another_place(write: Write) -> None:
 def test_stand_in_for_a_bad_value_has_no_problem_of_its_own(
     write: Write, old: str, new: str, path: str
 ) -> None:
-    """The loader replaces a bad value by a valid stand-in, to check the rest of the file."""
+    """The loader replaces a bad value by a valid stand-in, to check the rest of the file.
+
+    The rest may contradict the stand-in, which the user did not write. No such problem is reported.
+    """
     assert old in VALID
     assert only_problem(write(VALID.replace(old, new))).path == path
 
 
 def test_existing_file_of_a_known_name_is_suggested(write: Write) -> None:
-    """The working directory has no such file, but an experiment has the name before `.yaml`."""
+    """The working directory has no coordinator_crash.yaml, but an experiment has the name."""
     write(VALID)
     assert only_problem("coordinator_crash.yaml").near_miss == "coordinator_crash"
 
 
 @pytest.mark.parametrize("value", ["", " "])
 def test_override_without_a_value_is_refused(write: Write, value: str) -> None:
-    """YAML reads an empty value as null, which would turn commits off; `null` is accepted."""
+    """YAML reads an empty value as null, which would turn commits off without the user's will.
+
+    A written `null` is accepted.
+    """
     key = "groups.readers.commit_interval_ms"
     problem = only_problem(write(VALID), f"{key}={value}")
     assert (problem.file, problem.path, problem.message) == ("--var", key, "has no value")

@@ -1,4 +1,4 @@
-"""Notes on an experiment's figures, about its defaults."""
+"""Notes: what the defaults of an experiment mean for its figures. A note is no warning."""
 
 import json
 
@@ -12,7 +12,7 @@ WORK = "groups.orders-readers.process_us=1000"
 
 
 def test_members_without_processing_time_have_a_note() -> None:
-    """The note applies to any plan."""
+    """By default members process a record in no time, so figures such as the lag are too good."""
     (note,) = load_experiment("coordinator_crash").notes
     assert note.startswith("members of orders-readers do no work (process_us: 0)")
     assert "no rebalance waits for a busy member and nothing lags" in note

@@ -1,4 +1,7 @@
-"""The walk over the structs of an experiment: their fields, values and defaults."""
+"""The walk over the structs of an experiment: their fields, values and defaults.
+
+Each section of an experiment file is read into a struct, and each key into a field.
+"""
 
 import msgspec
 
@@ -16,7 +19,7 @@ from tests.support.builders.experiments import experiment
 
 
 def test_field_has_its_key_default_description_and_struct() -> None:
-    """Schema, pages, the text of a file and the report's settings are generated from them."""
+    """From fields the lab generates the JSON Schema, pages, experiment files and the report."""
     fields = {field.name: field for field in fields_of(GroupDefinition)}
 
     timeout = {field.key: field for field in fields_of(ConsumerConfig)}["session.timeout.ms"]
@@ -36,8 +39,8 @@ def test_required_field_is_never_at_its_default() -> None:
     assert not version.is_default(msgspec.NODEFAULT)
 
 
-def test_structs_of_an_experiment_have_the_place_of_each() -> None:
-    """The outer ones are first; a place is a path of fields, keys and indices."""
+def test_each_struct_of_an_experiment_is_found_with_its_place() -> None:
+    """Outer structs come before inner ones. A place is a path of fields, keys and indices."""
     places = {place: type(struct) for place, struct in structs_in(experiment())}
 
     assert next(iter(places)) == ()
@@ -58,7 +61,10 @@ def test_struct_types_are_found_inside_options_lists_and_mappings() -> None:
 
 
 def test_plain_values_omit_those_equal_to_their_default() -> None:
-    """`experiment_text` writes the plain values; an omitted field is read back as its default."""
+    """`experiment_text` writes the plain values: dicts and lists without the values at defaults.
+
+    An omitted field is read back as its default.
+    """
     made = experiment()
     plain = without_defaults(made)
 

@@ -3,9 +3,10 @@
 Each is a request of Kafka's AdminClient, here called an order. Its answer is an error per group or
 per partition.
 
-`Injecting(fault)` injects and heals the faults of a small experiment; `run.runtime.acts` has each
-call that changes the cluster, as text. The group is readers, coordinated by broker-0. A miss is a
-fault that hit nothing.
+`Injecting(fault)` injects and heals the faults of a small experiment on a runtime without nodes.
+`run.runtime.acts` has each call that changes the cluster, as text; `run.runtime.admin_answer` is
+the cluster's answer to an order. The group is readers, coordinated by broker-0. A miss is a fault
+that hit nothing.
 """
 
 from typing import Any
@@ -53,9 +54,9 @@ def test_order_applies_to_the_group_of_the_named_coordinator(
 
 @pytest.mark.parametrize("name", ORDERS)
 def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
-    """The coordinator's other groups are unchanged.
+    """The coordinator's other groups are unchanged, and a healing has nothing to undo.
 
-    Only `remove_members` ends members; Kafka refuses to delete a group that has some.
+    Only `remove_members` ends members, because Kafka refuses to delete a group that has members.
     """
     run = Injecting(order(name))
 
@@ -93,9 +94,9 @@ def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
 def test_refused_or_unanswered_order_is_a_miss(
     answer: dict[str, str] | Exception, reason: str, error: str
 ) -> None:
-    """The journal has a sentence, the row the name of the error.
+    """The journal has a sentence, and the trace row the name of the error.
 
-    The runtime's answer has an error for each partition.
+    An answer is an exception for the whole order, or an error for each partition.
     """
     run = Injecting(order("delete_group"))
     run.runtime.admin_answer = answer
@@ -107,7 +108,7 @@ def test_refused_or_unanswered_order_is_a_miss(
 
 
 def test_partly_refused_order_names_the_refused_part() -> None:
-    """One partition's offset was deleted; the order was carried out, and names the other."""
+    """The offset of orders-0 was deleted, so the fault hit; the journal names orders-1."""
     run = Injecting(order("delete_offsets"))
     run.runtime.admin_answer = {"orders-0": "NONE", "orders-1": "GROUP_SUBSCRIBED_TO_TOPIC"}
 

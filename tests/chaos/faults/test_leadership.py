@@ -36,9 +36,9 @@ def led_by(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> Part
 
 
 def test_leadership_moves_to_the_next_in_sync_replica_that_is_up() -> None:
-    """The order of the replicas decides, from the leader on, so that a plan has one meaning.
+    """The first such replica after the leader is chosen, so that a plan has one meaning.
 
-    After leader 1 comes 2, which is paused, and then 0.
+    The replicas are 0, 1 and 2. After leader 1 comes 2, which is paused, and then 0.
     """
     run = Injecting(move("leader-of(orders-1)"))
     run.runtime.partitions[TopicPartition("orders", 1)] = led_by(1, (0, 1, 2), (0, 1, 2))
@@ -61,7 +61,10 @@ def test_leadership_moves_to_the_replica_of_the_file() -> None:
 
 
 def test_moved_leadership_is_momentary_and_affects_only_its_partition() -> None:
-    """A rebalance of another group of that broker would still count as needless."""
+    """The move excuses a rebalance of readers only, not of another group of the same broker.
+
+    The broker goes on, so nothing is in force, and healing does nothing.
+    """
     run = Injecting(move())
 
     entry = run.inject()
@@ -97,7 +100,7 @@ def test_moved_leadership_is_momentary_and_affects_only_its_partition() -> None:
 def test_leadership_that_cannot_move_is_a_miss(
     status: PartitionStatus, to: int | None, reason: str
 ) -> None:
-    """The controller gets no request that it would refuse."""
+    """The injector knows this from the status, so it sends no request."""
     args = {} if to is None else {"to": f"broker({to})"}
     run = Injecting(move("leader-of(orders-1)", **args))
     run.runtime.partitions[TopicPartition("orders", 1)] = status
@@ -120,7 +123,10 @@ def test_election_without_a_controller_is_a_miss_at_once(fault: dict[str, Any]) 
 
 @pytest.mark.parametrize("error", [ElectionFailed("orders-1: X"), TimeoutError("no answer")])
 def test_election_that_the_cluster_refuses_is_a_miss(error: Exception) -> None:
-    """The leader moved before the request, or no controller answers: no failure of the tool."""
+    """The leadership may have moved just before the request, or no controller may answer.
+
+    Neither is a failure of the tool.
+    """
     run = Injecting(move())
     run.runtime.admin_answer = error
 
@@ -131,7 +137,7 @@ def test_election_that_the_cluster_refuses_is_a_miss(error: Exception) -> None:
 
 
 def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
-    """Partitions led by their preferred leader are not hit."""
+    """Partitions that their preferred leader leads already are not hit (__consumer_offsets-0)."""
     run = Injecting(elect("all-topic-partitions"))
     run.runtime.partitions[TopicPartition("orders", 0)] = led_by(0, (2, 0, 1), (0, 1, 2))
     run.runtime.partitions[TopicPartition("orders", 1)] = led_by(2, (1, 2, 0), (2, 1))
@@ -146,7 +152,7 @@ def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
 
 
 def test_preferred_election_of_one_partition_requests_that_one() -> None:
-    """`leader-of(...)` and `coordinator-of(...)` name a partition."""
+    """`leader-of(...)` names a partition, and so does `coordinator-of(...)`: the group's own."""
     run = Injecting(elect("leader-of(orders-0)"))
     run.runtime.partitions[TopicPartition("orders", 0)] = led_by(0, (2, 0, 1), (0, 1, 2))
 

@@ -1,12 +1,14 @@
 """Faults of links: the separated nodes, the rules, and their order.
 
-A fault in both directions has two rules: `there`, for frames from the end `from` to the end `to`,
-and `back`, for the other direction.
+A fault of links has two ends: the nodes of `from` and the nodes of `to`. A rule tells the network
+what to do with the frames that its selector matches. A fault in both directions has two rules:
+`there`, for frames from the end `from` to the end `to`, and `back`, for the other direction.
 
-`Injecting(fault)` injects and heals the faults of a small experiment; `run.runtime.acts` has each
-call that changes the cluster, as text, and `run.runtime.rules` the rules in force. Broker 0 leads
-every partition and coordinates readers, which has two members. A miss is a fault that hit nothing.
-The blast radius is the groups and partitions that a fault may affect.
+`Injecting(fault)` injects and heals the faults of a small experiment on a runtime without nodes.
+`run.runtime.acts` has each call that changes the cluster, as text, and `run.runtime.rules` the
+rules in force. Broker 0 leads every partition and coordinates readers, which has two members. A
+miss is a fault that hit nothing. The blast radius is the groups and partitions that a fault may
+affect.
 """
 
 from typing import Any
@@ -41,7 +43,7 @@ def names(*nodes: str) -> tuple[NodeName, ...]:
 
 
 def test_coordinator_is_cut_from_the_controller_and_all_other_brokers() -> None:
-    """A node is never cut from itself: `brokers` means the others."""
+    """A node is never cut from itself, so `brokers` here means the other two brokers."""
     run = Injecting(fault("cut", "coordinator-of(readers)", ["controller", "brokers"]))
 
     entry = run.inject()
@@ -83,10 +85,10 @@ def test_one_way_cut_holds_only_frames_of_that_direction() -> None:
         ("slow", {"delay": "1s", "jitter": "50ms"}, Slow(delay_us=1_000_000, jitter_us=50_000)),
     ],
 )
-def test_rule_holds_delays_or_loses_frames_as_the_fault_asks(
+def test_rule_holds_or_delays_frames_as_the_fault_asks(
     kind: str, args: dict[str, str], effect: LinkEffect
 ) -> None:
-    """Each of the two rules has the effect; `apis` limits them to requests of some APIs."""
+    """Each of the two rules has the effect; `apis` limits the rules to requests of these APIs."""
     run = Injecting(fault(kind, "broker(1)", "broker(2)", apis=["Fetch"], **args))
 
     run.inject()
@@ -96,9 +98,10 @@ def test_rule_holds_delays_or_loses_frames_as_the_fault_asks(
 
 
 def test_rules_of_several_faults_apply_together_in_order_of_injection() -> None:
-    """The first rule that holds a frame decides, so that the order must be the same in each run.
+    """The first rule that holds a frame decides, so the order must be the same in each run.
 
-    Healing one fault keeps the rules of the others.
+    Healing one fault keeps the rules of the others. The number in a rule is the fault's place in
+    the file; here the second fault is injected first.
     """
     run = Injecting(
         fault("slow", "broker(1)", "broker(2)", delay="1s"),
@@ -119,7 +122,7 @@ def test_rules_of_several_faults_apply_together_in_order_of_injection() -> None:
 
 
 def test_reset_closes_connections_of_the_named_purposes_and_is_momentary() -> None:
-    """A reset leaves no rule, so that its healing has nothing to undo."""
+    """A reset closes connections once and leaves no rule, so healing has nothing to undo."""
     run = Injecting(
         {
             "at": "1s",
@@ -142,9 +145,10 @@ def test_reset_closes_connections_of_the_named_purposes_and_is_momentary() -> No
 
 
 def test_reset_of_no_connection_is_a_miss() -> None:
-    """Nothing was broken: such a run proves nothing.
+    """Nothing was broken, so such a run proves nothing.
 
-    Every injection is traced before it is carried out; only then the reset finds no connection.
+    An injection is traced before it is carried out. Here it finds no connection, so a second row
+    corrects the first.
     """
     run = Injecting({"at": "1s", "fault": "reset", "from": "broker(0)", "to": "broker(1)"})
     run.runtime.open_connections = 0
@@ -211,7 +215,7 @@ def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
 def test_members_survive_unless_a_link_of_theirs_is_affected(
     source: object, destination: object, survive: bool
 ) -> None:
-    """A rebalance counts as needless only if every member can reach the coordinator."""
+    """A rebalance counts as needless only if `members_survive`: no link of a member is affected."""
     run = Injecting(fault("cut", source, destination))
 
     run.inject()
@@ -234,7 +238,7 @@ def test_blast_radius_of_a_broker_that_leads_nothing_is_empty() -> None:
 
 
 def test_blast_radius_of_a_controller_is_that_of_the_other_end() -> None:
-    """The controller leads no partition: the nodes cut from it may be affected."""
+    """The controller leads no partition itself, but the nodes cut off from it may be affected."""
     run = Injecting(fault("cut", "controller", "broker(0)"))
 
     radius = run.inject().blast_radius
@@ -244,7 +248,10 @@ def test_blast_radius_of_a_controller_is_that_of_the_other_end() -> None:
 
 
 def test_response_loss_is_a_rule_for_each_direction() -> None:
-    """The server may be at either end; the rule selects only responses."""
+    """The server may be at either end, so both rules lose responses.
+
+    `responses` is the number of responses to lose, `errors` the error codes that they have.
+    """
     run = Injecting(
         fault(
             "response_loss",

@@ -1,8 +1,9 @@
 """Faults of machines: all nodes of a machine end together, and return together.
 
-`run = injecting(fault, ...)` is a cluster without processes: `run.inject(1)` injects the second
-fault, `run.heal(1)` undoes it, and `run.runtime.acts` has each call that changes the cluster, as
-text. Rules are those of the links between nodes. A miss is a fault that hit nothing.
+A machine is a set of nodes that the experiment file puts together. `run = injecting(fault, ...)` is
+a cluster without processes: `run.inject(1)` injects the second fault, `run.heal(1)` undoes it, and
+`run.runtime.acts` has each call that changes the cluster, as text. A rule tells the network what to
+do with the frames between some nodes. A miss is a fault that hit nothing.
 """
 
 from typing import Any
@@ -49,9 +50,10 @@ def injecting(*faults: dict[str, Any]) -> Injecting:
 
 
 def test_lost_machine_is_cut_off_and_then_all_its_nodes_end() -> None:
-    """Without power no kernel closes the connections, so that the links are cut first.
+    """Without power no kernel closes the connections, so the links are cut first.
 
-    Coordinator and members are on the machine, and end at the same moment.
+    Otherwise peers would learn of the end at once. The coordinator and the members are on the
+    machine.
     """
     run = injecting({"fault": "machine_loss", "target": "machine-of(coordinator-of(readers))"})
 
@@ -82,7 +84,10 @@ def test_lost_machine_returns_with_or_without_its_disks(disk: str, act: str) -> 
 
 
 def test_node_that_another_fault_stopped_returns_with_its_machine() -> None:
-    """Healing the crash cannot start a process on a lost machine."""
+    """The broker crashes, then its machine is lost, and then the crash is healed.
+
+    Healing the crash cannot start a process on a lost machine, so it leaves this to the machine.
+    """
     run = injecting(
         {"fault": "crash", "target": "broker(0)"},
         {"fault": "machine_loss", "target": "machine(0)"},
@@ -141,7 +146,7 @@ def test_resumed_machine_resumes_the_nodes_that_are_still_paused() -> None:
 
 
 def test_broker_whose_machine_is_paused_during_its_shutdown_is_restarted() -> None:
-    """The shutdown's duration ends while the machine is paused, and the restart must wait.
+    """The restart that heals the shutdown must wait until the broker is down.
 
     1. The broker is paused in the middle of its shutdown.
     2. The machine resumes, and the shutdown continues.
@@ -152,7 +157,7 @@ def test_broker_whose_machine_is_paused_during_its_shutdown_is_restarted() -> No
         {"fault": "machine_pause", "target": "machine(2)"},
     )
     shutdown = run.plan[0]
-    run.runtime.stopping_takes_us = None
+    run.runtime.stopping_takes_us = None  # the test ends the shutdown itself, below
 
     run.inject(0)
     run.inject(1)
@@ -172,7 +177,7 @@ def test_broker_whose_machine_is_paused_during_its_shutdown_is_restarted() -> No
 
 
 def test_shutdown_that_is_healed_on_a_paused_machine_is_waited_for() -> None:
-    """At the end of a run every fault is undone, in whatever state its node is."""
+    """At the end of a run the machine is resumed first, so that the shutdown can end."""
     run = injecting(
         {"fault": "controlled_shutdown", "target": "broker(2)"},
         {"fault": "machine_pause", "target": "machine(2)"},
@@ -189,7 +194,7 @@ def test_shutdown_that_is_healed_on_a_paused_machine_is_waited_for() -> None:
 
 @pytest.mark.parametrize(("direction", "ways"), [("both_ways", 2), ("one_way", 1)])
 def test_machine_is_cut_off_in_both_directions_or_in_one(direction: str, ways: int) -> None:
-    """Nodes of the machine still reach each other."""
+    """There is a rule per direction. Nodes of the machine still reach each other."""
     run = injecting(
         {"fault": "machine_cut", "target": "machine(0)", "args": {"direction": direction}}
     )
@@ -235,7 +240,7 @@ def test_file_without_machines_is_refused() -> None:
 
 @pytest.mark.parametrize("target", ["machine(1)", "machine-of(controller)"])
 def test_disk_of_the_only_controller_cannot_be_lost(target: str) -> None:
-    """Without it the cluster could never recover."""
+    """Machine 1 has the only controller. Without its disk the cluster could never recover."""
     fault = {"fault": "machine_loss", "target": target, "args": {"disk": "empty"}}
 
     (problem,) = errors(on_machines(fault))
@@ -245,7 +250,10 @@ def test_disk_of_the_only_controller_cannot_be_lost(target: str) -> None:
 
 
 def test_role_on_the_controllers_machine_is_a_miss() -> None:
-    """The machine of a role is known only when the fault fires."""
+    """`any-broker` becomes a broker only at the injection, so the loader cannot refuse it.
+
+    Only broker-1 is up, and the only controller is on the same machine.
+    """
     run = injecting(
         {"fault": "machine_loss", "target": "machine-of(any-broker)", "args": {"disk": "empty"}}
     )
@@ -279,7 +287,7 @@ def test_machines_must_list_existing_nodes_once(machines: list[list[str]], messa
 @pytest.mark.parametrize("fault", ["machine_loss", "machine_pause", "machine_cut"])
 @pytest.mark.parametrize("machine", [0, 1, 2])
 def test_group_survives_each_fault_of_each_machine(fault: str, machine: int) -> None:
-    """In virtual time, with coordinator, controller, members or a producer on it."""
+    """The three machines together have all nodes: coordinator, controller, members, a producer."""
     made = quick_experiment(
         cluster={"brokers": 3, "config": QUICK_BROKERS, "machines": 3},
         faults=[
@@ -303,10 +311,10 @@ def test_group_survives_each_fault_of_each_machine(fault: str, machine: int) -> 
 def test_machine_crash_loses_acknowledged_commits_only_without_a_second_machine(
     min_isr: int, verdict: Verdict, durable: CheckOutcome
 ) -> None:
-    """Records that only the dying machine has are lost; with min.insync.replicas 2 there are none.
+    """With min.insync.replicas 1 a broker alone in the ISR acknowledges commits, then is lost.
 
-    The machine is first cut off, so that its broker is soon alone in the ISR. faults[1] is the loss
-    of the machine.
+    With 2 it acknowledges none alone. faults[0] cuts the broker off from the other brokers, so that
+    it is soon alone in the ISR; faults[1] is the loss of its machine.
     """
     made = load_experiment(
         "machine_crash",

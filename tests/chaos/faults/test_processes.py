@@ -1,8 +1,10 @@
 """Faults of processes: the acts on the node, and its return.
 
-`Injecting(fault, ...)` injects and heals the faults of a small experiment; `run.runtime.acts` has
-each call that changes the cluster, as text. Brokers are 0 to 2, and broker 0 leads every partition.
-`stopping_takes_us` is the duration of a controlled shutdown; None: it never ends.
+`Injecting(fault, ...)` injects and heals the faults of a small experiment on a runtime without
+nodes. `run.runtime.acts` has each call that changes the cluster, as text, and `run.runtime.rules`
+the rules of the links in force. Brokers are 0 to 2, and broker 0 leads every partition.
+`stopping_takes_us` is the duration of a controlled shutdown; None: it never ends. A miss is a fault
+that hit nothing.
 """
 
 import pytest
@@ -50,7 +52,7 @@ S = 1_000_000
 def test_fault_of_a_process_is_injected_and_undone(
     fault: str, target: str, acts: list[str]
 ) -> None:
-    """The journal has one entry for the injection and the healing of a fault."""
+    """A crash is undone by a restart, a pause by resuming. A power loss cuts the links first."""
     run = Injecting({"at": "1s", "fault": fault, "target": target})
 
     assert run.inject().outcome is FaultOutcome.HIT
@@ -70,7 +72,7 @@ def test_disk_can_be_lost_with_the_process(fault: str) -> None:
 
 
 def test_machine_without_power_is_cut_off_from_all_nodes() -> None:
-    """Its kernel cannot notify the peers: their connections must not end."""
+    """Its kernel cannot close connections, so at the peers the connections stay open."""
     run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
 
     run.inject()
@@ -83,7 +85,7 @@ def test_machine_without_power_is_cut_off_from_all_nodes() -> None:
 
 
 def test_failed_power_loss_leaves_no_rule() -> None:
-    """The cut precedes the failed power loss, so that the healing must remove its rules."""
+    """The cut comes before the power loss, which fails. So healing must remove the cut's rules."""
     run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
     run.runtime.power_fails_with = OSError("no such process")
 
@@ -149,7 +151,7 @@ def test_controlled_shutdown_that_never_ends_is_killed_and_reported() -> None:
 
 
 def test_fault_that_the_runtime_cannot_inject_is_a_failure_of_the_tool() -> None:
-    """The fault is not missed, because it had a target; and it says nothing about Kafka."""
+    """A fault without a target would be a miss. This one has a target, so the tool has failed."""
     run = Injecting({"at": "1s", "fault": "crash", "target": "broker(2)"})
     run.runtime.crash_fails_with = OSError("no such process")
 

@@ -1,4 +1,9 @@
-"""The experiment `rolling_bounce`: its callbacks and ownership changes, for any seed."""
+"""The experiment `rolling_bounce`: its callbacks and ownership changes, for any seed.
+
+Six members leave and join again, one after the other. A callback tells a member's application which
+partitions the member was assigned, or which were revoked. A partition is handed out when it gets
+another owner.
+"""
 
 import pytest
 
@@ -8,7 +13,7 @@ from tests.support.worlds.acceptance import play_virtual
 from tests.support.worlds.rolling_bounce import rolling_bounce_of
 
 LONGEST_US = 4_000_000
-"""A heartbeat interval, the start of a consumer, and slow messages."""
+"""Limit of one change: a heartbeat interval, the start of a consumer, and slow messages."""
 
 
 @pytest.mark.slow

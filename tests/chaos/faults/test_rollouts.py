@@ -1,8 +1,9 @@
 """Rollouts and scalings: the stops and starts of members, and the results of a run.
 
-A rollout replaces the members of a group by successors. A place is the node name of a member; the
-spare places 4 and 5 are empty at first. `lost` has places that the operation left empty, `joined`
-extra places that it filled. With surge a successor takes a free place, not its predecessor's.
+A rollout replaces the members of a group by successors, a scaling changes their number. A place is
+the node name of a member; the spare places 4 and 5 are empty at first. `lost` has places that the
+operation left empty, `joined` extra places that it filled. With surge a successor takes a free
+place, not its predecessor's. The first tests drive an operation alone, on a fake cluster.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,8 @@ PLACES = tuple(NodeName(f"consumer-readers-{index}") for index in range(6))
 class Cluster:
     """Members that stop and start on request, on a clock that the test moves.
 
-    Units: `stopping_takes_us` is the duration of a SIGTERM; None: it never ends.
+    `acts` has the time in seconds, the act ("term", "kill" or "start") and the index of the member.
+    Units: `stopping_takes_us` is the time from SIGTERM to the end; None: the member never ends.
     """
 
     states: dict[NodeName, NodeState]
@@ -89,7 +91,7 @@ class Cluster:
 
 
 def of_four(**changes: Any) -> Cluster:  # noqa: ANN401 - a test's own words
-    """Four members that are up, and two spare places."""
+    """Return a cluster with four members that are up, and two spare places."""
     states = dict.fromkeys(PLACES[:4], NodeState.UP) | dict.fromkeys(
         PLACES[4:], NodeState.NOT_STARTED
     )
@@ -109,6 +111,7 @@ async def _drive(work: Rollout | Scaling, cluster: Cluster, until_us: int | None
 def drive(work: Rollout | Scaling, cluster: Cluster, *, until_us: int | None = None) -> None:
     """Drive the operation to its end, or until the next step is after `until_us`."""
     coroutine = _drive(work, cluster, until_us)
+    # The fake cluster never suspends, so one `send` runs the coroutine to its end.
     with pytest.raises(StopIteration):
         coroutine.send(None)
 
@@ -119,7 +122,10 @@ def rollout(
     spare: Sequence[NodeName] = (),
     **changes: Any,  # noqa: ANN401
 ) -> Rollout:
-    """A rollout over four members, one after the other, each back after 5 s."""
+    """Return a rollout over four members, the last first; each successor starts 5 s after a stop.
+
+    `changes` replace fields of the orders: the rules of the rollout.
+    """
     orders = Orders(
         max_unavailable=1,
         max_surge=len(spare),
@@ -149,6 +155,7 @@ def with_changes(orders: Orders, changes: dict[str, Any]) -> Orders:
 
 
 def test_members_are_replaced_one_after_the_other_the_last_first() -> None:
+    """Only one member is missing at a time (`max_unavailable` is 1)."""
     cluster, deploy = of_four(), rollout()
     drive(deploy, cluster)
     assert deploy.outcome is Outcome.COMPLETED
@@ -162,6 +169,7 @@ def test_members_are_replaced_one_after_the_other_the_last_first() -> None:
 
 
 def test_at_most_the_allowed_number_is_missing_and_batches_wait_for_each_other() -> None:
+    """A batch has `max_unavailable` members: two stop together, then their successors start."""
     cluster = of_four()
     drive(rollout(max_unavailable=2, in_batches=True), cluster)
     assert [who for _, what, who in cluster.acts if what == "term"] == list("3210")
@@ -170,6 +178,7 @@ def test_at_most_the_allowed_number_is_missing_and_batches_wait_for_each_other()
 
 
 def test_with_surge_a_successor_is_up_before_its_predecessor_stops() -> None:
+    """Five members are up for some time, and never fewer than four."""
     cluster = of_four()
     deploy = rollout(max_unavailable=0, spare=PLACES[4:5])
     drive(deploy, cluster)
@@ -184,7 +193,8 @@ def test_with_surge_a_successor_is_up_before_its_predecessor_stops() -> None:
 def test_member_replaced_in_an_extra_place_stays_expected_there() -> None:
     """An earlier rollout with surge left a member in PLACES[4]; this rollout replaces it there.
 
-    The run must go on to expect a member there. Otherwise it waits in vain for this member's end.
+    The place must remain in `joined`. Otherwise the run would expect the place to be empty at its
+    end, and would wait in vain.
     """
     cluster = of_four()
     cluster.states |= {PLACES[0]: NodeState.DOWN, PLACES[4]: NodeState.UP}
@@ -197,6 +207,7 @@ def test_member_replaced_in_an_extra_place_stays_expected_there() -> None:
 
 
 def test_member_that_does_not_stop_is_killed_after_its_grace_period() -> None:
+    """SIGTERM at 0 s, SIGKILL at 10 s, and the successor starts 5 s after that."""
     cluster = of_four(stopping_takes_us=None)
     deploy = rollout(grace_us=10 * S)
     drive(deploy, cluster)
@@ -208,22 +219,23 @@ def test_member_that_does_not_stop_is_killed_after_its_grace_period() -> None:
 def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_another: bool) -> None:
     """Two rollouts of one group: the other's successor starts between two steps of this one.
 
-    This rollout never sees the place empty, and must not wait for that.
+    So this rollout never sees the place empty, and must not wait until it does. In the second case
+    the other rollout, not this one, has asked the member to stop.
     """
     cluster = of_four(stopping_takes_us=None)
     if asked_by_another:
         cluster.states[PLACES[3]] = NodeState.STOPPING
     deploy = rollout(grace_us=10 * S)
     drive(deploy, cluster, until_us=9 * S if asked_by_another else 10 * S)
-    cluster.states[PLACES[3]] = NodeState.UP
+    cluster.states[PLACES[3]] = NodeState.UP  # the other rollout's successor
     cluster.stopping_takes_us = 0
 
     drive(deploy, cluster)
 
     assert deploy.outcome is Outcome.COMPLETED
     assert [each.place for each in deploy.done] == list(PLACES[3::-1])
-    of_the_first = [what for _, what, who in cluster.acts if who == "3"]
-    assert of_the_first == ([] if asked_by_another else ["term", "kill"])
+    acts_on_first = [what for _, what, who in cluster.acts if who == "3"]
+    assert acts_on_first == ([] if asked_by_another else ["term", "kill"])
 
 
 def test_kill_needs_no_orderly_stop() -> None:
@@ -248,7 +260,10 @@ def test_readiness_of_each_successor_has_its_own_time() -> None:
 
 
 def test_interrupted_rollout_restores_the_size_of_its_group() -> None:
-    """A member that stops, or is down, is missing; a successor in a spare place is not."""
+    """`places_to_fill` has a place for each member that is missing at the interruption.
+
+    A member that stops or is down is missing, unless its successor is up in a spare place.
+    """
     for spare, until, filled in (
         ((), 2, (PLACES[3],)),  # the first is down
         ((), 7, (PLACES[2],)),  # its successor is up, the second is down
@@ -263,6 +278,10 @@ def test_interrupted_rollout_restores_the_size_of_its_group() -> None:
 
 
 def test_interrupted_roll_back_counts_members_that_were_not_replaced() -> None:
+    """The second successor never starts, so after 60 s the rollout is rolled back.
+
+    72 s is in the middle of that. The filled places must give the group four members again.
+    """
     cluster, deploy = of_four(), rollout(broken_from=1, rolls_back=True)
     drive(deploy, cluster, until_us=72 * S)
     assert deploy.replaced
@@ -271,6 +290,7 @@ def test_interrupted_roll_back_counts_members_that_were_not_replaced() -> None:
 
 
 def test_broken_version_stops_at_its_deadline_with_the_stopped_members_down() -> None:
+    """The first successor starts; the second never does (`broken_from` counts from 0)."""
     cluster, deploy = of_four(), rollout(broken_from=1)
     drive(deploy, cluster)
     assert deploy.outcome is Outcome.HUNG
@@ -284,7 +304,10 @@ def test_broken_version_stops_at_its_deadline_with_the_stopped_members_down() ->
 
 
 def test_rollout_without_a_free_place_for_its_surge_stops_at_its_deadline() -> None:
-    """A scaling may have used the spare places: without a deadline the run would never end."""
+    """No member may stop before its successor is up, and no spare place is free for a successor.
+
+    Another operation may have used the spare places. Without a deadline the run would never end.
+    """
     cluster, deploy = of_four(), rollout(max_unavailable=0)
     drive(deploy, cluster)
     assert deploy.outcome is Outcome.HUNG
@@ -302,6 +325,7 @@ def test_rollout_that_waits_for_a_member_that_stays_down_is_rolled_back() -> Non
 
 
 def test_rolled_back_rollout_of_a_broken_version_leaves_all_members_up() -> None:
+    """After the deadline member 2 starts again in the old version, and member 3 is replaced by it."""
     cluster, deploy = of_four(), rollout(broken_from=1, rolls_back=True)
     drive(deploy, cluster)
     assert deploy.outcome is Outcome.ROLLED_BACK
@@ -316,6 +340,7 @@ def test_rolled_back_rollout_of_a_broken_version_leaves_all_members_up() -> None
 
 
 def scaling(to: int, **changes: Any) -> Scaling:  # noqa: ANN401
+    """Return a scaling by one member every 10 s; `changes` replace its fields."""
     fields: dict[str, Any] = {
         "to": to,
         "step_size": 1,
@@ -345,7 +370,10 @@ def test_group_is_scaled_up_to_its_spare_places() -> None:
 
 
 def test_superseded_scaling_starts_and_stops_no_more_members() -> None:
-    """The scaling still kills the member that has not stopped after its grace period."""
+    """A later scaling of the group supersedes this one.
+
+    This one still kills the member that it asked to stop, once the grace period is over.
+    """
     cluster, work = of_four(stopping_takes_us=None), scaling(0)
     drive(work, cluster, until_us=5 * S)
     work.is_superseded = True
@@ -395,6 +423,7 @@ def test_run_with_a_rollout_passes_and_its_journal_has_each_replacement() -> Non
 
 
 def test_dynamic_members_rebalance_for_each_other_and_static_ones_do_not() -> None:
+    """A static member keeps its assignment over a restart, so generation 1 is the only one."""
     dynamic = play_virtual(act("rollout", start_up="1s"), seed=3)
     static = play_virtual(act("rollout", start_up="1s", instance="reader-{index}"), seed=3)
     assert generations(dynamic) >= 3
@@ -411,6 +440,7 @@ def test_rollout_past_its_deadline_is_undone_at_the_end() -> None:
 
 
 def test_scaled_group_is_live_with_its_present_members() -> None:
+    """At its end the run expects the scaled number of members, not the number in the file."""
     for experiment, started in (
         (act("scale", to=1), []),
         (act("scale", to=3, spare=1), ["consumer-readers-2"]),
@@ -423,7 +453,10 @@ def test_scaled_group_is_live_with_its_present_members() -> None:
 
 
 def test_place_of_a_late_member_is_reserved_for_the_plan() -> None:
-    """Otherwise the plan would start a member that is up: a failure of the lab."""
+    """The scaling must not start a member in the place of the late member.
+
+    Otherwise the plan would later start a member that is up, which is a failure of the lab.
+    """
     made = act("scale", to=3, spare=1)
     late = LateMembersDefinition(at="6s", members=1)
     group = msgspec.structs.replace(made.groups["readers"], late_members=(late,))
@@ -455,6 +488,7 @@ def test_place_of_a_late_member_is_reserved_for_the_plan() -> None:
 def test_operation_that_can_replace_no_member_is_refused(
     fault: str, args: dict[str, object], problem: str
 ) -> None:
+    """The loader reports the problem before the run."""
     made = quick_experiment(
         faults=[{"at": "1s", "fault": fault, "target": "members(readers)", "args": args}]
     )

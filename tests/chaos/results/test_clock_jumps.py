@@ -1,4 +1,7 @@
-"""A wall clock that jumps changes only the times in a run's manifest."""
+"""A wall clock that jumps changes only the times in a run's manifest.
+
+The rest of a run in virtual time reads no wall clock. On Ray, nodes read a RunClock instead.
+"""
 
 import json
 import time
@@ -30,7 +33,7 @@ def jumping(step: timedelta) -> Iterator[datetime]:
 def jump_clock(monkeypatch: pytest.MonkeyPatch, step: timedelta) -> None:
     """Let every reading of the wall clock differ by `step` from the last.
 
-    The manifest reads it by `_now`, other code by the functions of `time`.
+    The code that writes the manifest calls `_now`; other code calls the functions of `time`.
     """
     moments = jumping(step)
     monkeypatch.setattr(run_directory, "_now", lambda: next(moments))
@@ -53,7 +56,7 @@ def test_run_with_a_jumping_wall_clock_is_the_same_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Trace, journal and results are equal to the byte; `list` shows it as completed."""
+    """Trace (by its digest), journal and results are equal; `list` shows the run as completed."""
     expected = play(tmp_path / "steady")
     with monkeypatch.context() as jumps:
         jump_clock(jumps, step)
@@ -74,14 +77,16 @@ def test_run_clock_advances_steadily_while_the_wall_clock_jumps(
 ) -> None:
     """A RunClock, which nodes on Ray read, reads the machine's wall clock once, at its start.
 
-    After that the RunClock adds the monotonic time, here 1.5 s.
+    After that it adds the monotonic time since the start, here 1.5 s.
     """
     monotonic_ns = 5_000_000_000
     monkeypatch.setattr(time, "monotonic_ns", lambda: monotonic_ns)
     clock = RunClock.starting_now()
     wall_us: Callable[[], int] = clock.wall_us
     began_us = wall_us()
+
     jump_clock(monkeypatch, -HOUR)
     monotonic_ns += 1_500_000_000
+
     assert clock.now_us() == 1_500_000
     assert wall_us() == began_us + 1_500_000

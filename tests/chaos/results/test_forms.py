@@ -40,7 +40,7 @@ def test_manifest_without_a_form_is_read_as_the_first(tmp_path: Path) -> None:
 
 
 def test_run_of_a_later_form_is_refused_with_form_and_writer(tmp_path: Path) -> None:
-    """A later form may have data that this version would silently drop."""
+    """The later form may have data that this version would silently ignore."""
     folder = write_manifest(
         tmp_path / "small" / "a", **RUN, format=7, versions={"coordlab": "0.9.0"}
     )
@@ -53,14 +53,14 @@ def test_run_of_a_later_form_is_refused_with_form_and_writer(tmp_path: Path) -> 
 
 
 def test_run_of_a_later_form_with_other_fields_is_refused_for_its_form(tmp_path: Path) -> None:
-    """The form is read before the fields: a missing field would hide the reason."""
+    """The form is read before the fields. Otherwise the message would name a missing field."""
     folder = write_manifest(tmp_path / "small" / "a", format=2, everything="else")
     with pytest.raises(NotARun, match="was written in form 2, this version reads form 1"):
         PastRun(folder)
 
 
 def test_other_runs_are_listed_beside_one_of_a_later_form(tmp_path: Path) -> None:
-    """One run of another version must not hide the rest."""
+    """A run of another version must not hide the runs that can be read."""
     write_manifest(tmp_path / "small" / "a", **RUN)
     write_manifest(tmp_path / "small" / "b", **RUN, format=7)
     assert [past.path.name for past in list_runs(tmp_path)] == ["a"]

@@ -1,7 +1,10 @@
 """Runs on a disk that is full or fills: they heal, stop, report, and remain readable.
 
-A run first allocates a reserve, a file of 4 MB. When the disk is full, the run deletes the reserve,
-which makes room for the end of the trace and for the documents (manifest, journal, results).
+A run first allocates a reserve, a file of 4 MB. When the disk is full, the run deletes the reserve.
+This makes room for the end of the trace and for the documents (manifest, journal, results). The
+trace is written to a file with the suffix `.unfinished`, which is renamed at the end.
+
+Exit codes: 254: no run began; 255: the tool failed, so the run says nothing about Kafka.
 """
 
 import errno
@@ -57,7 +60,10 @@ PlayOn = Callable[[int, int], tuple[int, PastRun]]
 
 @pytest.fixture
 def play_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayOn:
-    """Run with a disk of this room and reserve; the trace is written every 1,000 rows."""
+    """Return a function that plays RUN on a SmallDisk, and returns the exit code and the run.
+
+    The trace is written every 1,000 rows, so that the disk fills in the middle of the run.
+    """
 
     def play(room: int, reserve: int) -> tuple[int, PastRun]:
         disk = SmallDisk(room, reserve)
@@ -78,12 +84,13 @@ def play_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayOn:
 def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
     play_on: PlayOn, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The reserve has room for the rows of healing and stopping."""
+    """Room for 60 kB: the disk fills early. The reserve has room for the rows of the end."""
     code, past = play_on(60_000, 10_000_000)
 
     output = capsys.readouterr()
     assert code == 255
     assert "PASS" not in output.out
+
     (sentence,) = output.err.splitlines()
     assert sentence.startswith("The run could not be recorded: ")
     assert "part-00000.parquet.unfinished cannot be written: No space left on device" in sentence
@@ -97,9 +104,9 @@ def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
 def test_disk_without_room_for_the_end_of_a_trace_keeps_the_documents(
     play_on: PlayOn, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Half a Parquet file is unreadable: it is deleted, and the message names no rows.
+    """The reserve has 10 bytes only, so the Parquet file cannot be completed.
 
-    The reserve has 10 bytes only.
+    An incomplete Parquet file is unreadable, so it is deleted, and the message names no rows.
     """
     code, past = play_on(60_000, 10)
 
@@ -129,11 +136,15 @@ def check_reported_as_unknown(
 def test_disk_that_is_full_from_the_start_begins_no_run(
     error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The reserve cannot be allocated: no directory remains, and `latest` is unchanged."""
+    """The reserve cannot be allocated: no directory remains, and `latest` is unchanged.
+
+    The errors mean: no space left, quota exceeded, file too large.
+    """
 
     def full(_file: int, _offset: int, _size: int) -> None:
         raise OSError(error, os.strerror(error))
 
+    # A first run, before the disk is full.
     assert run_cli([*RUN, "--runs", str(tmp_path)]) == 0
     (before,) = list_runs(tmp_path)
     capsys.readouterr()
@@ -153,9 +164,9 @@ def test_disk_that_is_full_from_the_start_begins_no_run(
 def test_file_or_folder_in_the_way_begins_no_run(
     in_the_way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file is where a folder is needed, or the reverse.
+    """A file is where a folder is needed, or a folder where the link `latest` is needed.
 
-    Missing permissions would not stop root, who may run the tests.
+    The test does not take permissions away, because root, who may run the tests, needs none.
     """
     path = tmp_path / in_the_way
     if path.name == "latest":
@@ -174,7 +185,7 @@ def test_file_or_folder_in_the_way_begins_no_run(
 
 @pytest.fixture
 def small_tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mount a tmpfs of a size; skip the test where this is not permitted."""
+    """Return a function that mounts a tmpfs of a size; it skips the test if it may not mount."""
     with ExitStack() as mounted:
         yield lambda size: mounted.enter_context(small_disk(tmp_path / f"tmpfs-{size}", size))
 
@@ -196,7 +207,7 @@ def test_read_only_folder_begins_no_run(
 def test_small_tmpfs_begins_no_run(
     size: str, small_tmpfs: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A container may have such a small volume."""
+    """A container may have a volume that is smaller than the reserve."""
     folder = small_tmpfs(size)
     code = run_cli([*RUN, "--runs", str(folder)])
     output = capsys.readouterr()
@@ -212,7 +223,7 @@ def test_tmpfs_that_fills_ends_a_run_with_255_and_leaves_a_trace(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The freed reserve has room for the end of the trace and the documents."""
+    """As above, on a real file system, which is a little larger than the reserve."""
     monkeypatch.setattr(
         ParquetTraceWriter,
         "__init__",

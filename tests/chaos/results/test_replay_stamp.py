@@ -1,4 +1,8 @@
-"""The stamp of a replay file: the code and Python that reproduce the run."""
+"""The stamp of a replay file: the code and Python that reproduce the run.
+
+The code version is a hash over the source files of the packages that a node runs. A replay file is
+an experiment with the seed of a run that is to be repeated.
+"""
 
 import subprocess
 import sys
@@ -16,12 +20,12 @@ STAMP = ReplayStamp(
 
 
 def test_stamp_of_this_code_and_python_has_no_difference() -> None:
-    """So a file that was just written can be replayed."""
+    """A replay file that was just written can be replayed."""
     assert differences(STAMP) == ()
 
 
 def test_other_code_and_other_python_are_both_named() -> None:
-    """Each alone may change a run; the commit shows where the old code is."""
+    """Other code may change a run, and so may another Python. The commit says where the code is."""
     other = ReplayStamp(
         seed=7, code="0f", commit="a" * 40, python="3.99", result="pass", digest="12"
     )
@@ -34,7 +38,10 @@ def test_other_code_and_other_python_are_both_named() -> None:
 
 
 def test_code_version_is_equal_in_another_process_and_folder() -> None:
-    """It must not depend on the folder, the order of a directory or the process."""
+    """The version must depend on the code only, not on the process or the working directory.
+
+    `-O` makes Python ignore asserts: the version is still equal.
+    """
     program = "from chaos.results.replay_stamp import code_version; print(code_version())"
     completed = subprocess.run(
         [sys.executable, "-O", "-c", f"import sys; sys.path.insert(0, {ROOT!r}); {program}"],
@@ -50,7 +57,7 @@ def test_code_version_is_equal_in_another_process_and_folder() -> None:
 def test_code_version_changes_with_the_text_and_the_name_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A renamed file changes the version as an edited one does; a file that is no code does not."""
+    """An edited, added or renamed file changes the version; a file that is no code does not."""
     folder = tmp_path / "somewhere"
     folder.mkdir()
     monkeypatch.setattr(replay_stamp, "_folder_of", lambda package: folder)
@@ -72,4 +79,4 @@ def test_code_version_changes_with_the_text_and_the_name_of_a_file(
         code_version.cache_clear()
         assert code_version() not in earlier_versions
     finally:
-        code_version.cache_clear()
+        code_version.cache_clear()  # the next test needs the version of the real code

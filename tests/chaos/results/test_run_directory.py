@@ -35,7 +35,10 @@ def create(root: Path) -> RunDirectory:
 
 
 def test_concurrent_runs_get_directories_of_their_own(tmp_path: Path) -> None:
-    """Two runs must not touch each other's files; Hadoop, which reads them, refuses colons."""
+    """Runs that begin in the same moment must not write into one directory.
+
+    The name is a time without colons, because Hadoop, which reads the files, refuses colons.
+    """
     paths = [create(tmp_path).path for _ in range(5)]
 
     assert len(set(paths)) == 5
@@ -44,7 +47,11 @@ def test_concurrent_runs_get_directories_of_their_own(tmp_path: Path) -> None:
 
 
 def test_manifest_has_all_that_reproduces_the_run(tmp_path: Path) -> None:
-    """Experiment, plan, seed and runtime; settings that the file omits have their defaults."""
+    """The manifest has experiment, plan, seed and runtime.
+
+    Settings that the experiment file omits are in the manifest with their defaults, because later
+    versions may have other defaults.
+    """
     run = create(tmp_path)
 
     manifest = open_run(run.path).manifest
@@ -110,7 +117,7 @@ def test_journal_is_on_disk_after_every_change(tmp_path: Path) -> None:
 def test_list_skips_the_latest_link_and_other_files(tmp_path: Path) -> None:
     """`latest` links to the last run, which would otherwise be listed twice.
 
-    A damaged journal is no reason to leave out a run.
+    The second run has a damaged journal and is listed all the same. `notes` is no run.
     """
     first, second = create(tmp_path), create(tmp_path)
     (tmp_path / "small" / "notes").mkdir()

@@ -1,9 +1,9 @@
 """The first difference of two traces: the row, the nodes, and the steps before it.
 
-`parting` compares all rows. `story_parting` compares steps only: rows that change the course of a
-run, such as an election, without their times. Both return the first difference, a parting: `one`
-and `other` are the rows of the two traces from the difference on, `nodes` has the first different
-row of each node.
+The first difference is called a parting. `parting` compares all rows and returns None if there is
+no difference. `story_parting` compares steps only: rows that change the course of a run, such as an
+election, without their times. In a result, `one` and `other` are the rows of the two traces from
+the difference on; `nodes` has the first different row of each node.
 """
 
 from msgspec.structs import replace
@@ -22,11 +22,12 @@ STEADY = TraceRow("a", 0, 0, 0, "driver", 0, "run_stage", detail='{"stage":"stea
 
 
 def row(time_us: int, node: str, kind: TraceKind = TraceKind.HIGH_WATERMARK) -> TraceRow:
+    """Return a row, by default of a kind that is no step."""
     return TraceRow("a", time_us, time_us, 0, node, 0, kind.value, partition="orders-0")
 
 
 def test_traces_that_differ_in_run_and_row_numbers_are_equal() -> None:
-    """The id of a run is no event; row numbers differ if only one of the runs traced messages."""
+    """Two runs never have the same id, and row numbers differ if only one run traced messages."""
     one = [row(1, "x"), row(2, "y")]
     other = [replace(same_row, run="b", seq=9) for same_row in one]
 
@@ -47,7 +48,7 @@ def test_first_different_row_is_reported_with_its_context() -> None:
 
 
 def test_shorter_trace_differs_at_its_end() -> None:
-    """The shorter trace has no next rows, and its node has no row beside the other's."""
+    """The shorter trace has no rows after the difference, so its node has None there."""
     one = [row(1, "x"), row(2, "x")]
     parts = parting(one, one[:1])
 
@@ -59,7 +60,7 @@ def test_shorter_trace_differs_at_its_end() -> None:
 
 
 def test_nodes_are_listed_in_the_order_of_their_first_difference() -> None:
-    """A node that is equal to the end is not listed."""
+    """The rows of b differ at 2 µs and those of a at 5 µs; those of c are equal to the end."""
     one = [row(1, "a"), row(2, "b"), row(3, "c"), row(4, "b"), row(5, "a"), row(6, "c")]
     other = [one[0], replace(one[1], offset=1), one[2], one[3], replace(one[4], offset=1), one[5]]
     parts = parting(one, other)
@@ -69,7 +70,7 @@ def test_nodes_are_listed_in_the_order_of_their_first_difference() -> None:
 
 
 def test_same_event_at_another_time_differs_only_by_time() -> None:
-    """Runs of two seeds differ only by time at their first message."""
+    """Runs of two seeds first differ in the latency of a message, so only by its time."""
     later, another = row(2, "x"), row(1, "x", TraceKind.LEADER_ELECTED)
     by_time, by_event = parting([row(1, "x")], [later]), parting([row(1, "x")], [another])
 
@@ -80,14 +81,20 @@ def test_same_event_at_another_time_differs_only_by_time() -> None:
 
 
 def test_row_counts_as_before_the_steady_state_until_that_is_reached() -> None:
-    """Before the steady state groups form in an order that depends on the latencies."""
+    """Before the steady state, differences are usual: latencies decide how the groups form.
+
+    Index 3 is one past the last row.
+    """
     rows = [row(0, "x"), STEADY, row(1, "x")]
 
     assert [is_before_steady_state(rows, index) for index in range(4)] == [True, True, False, False]
 
 
 def test_steps_are_equal_if_only_times_numbers_and_repetitions_differ() -> None:
-    """Records, watermarks and repeated failures vary with time."""
+    """These differences do not count, because they follow from the times of messages.
+
+    They are: a row before the steady state, a watermark, an offset, a failure that is repeated.
+    """
     elected = row(5, "c", TraceKind.LEADER_ELECTED)
     failed = row(6, "m", TraceKind.COMMIT_FAILED)
     one = [row(1, "c", TraceKind.LOAD_STARTED), STEADY, row(4, "c"), elected, failed, failed]
@@ -97,7 +104,7 @@ def test_steps_are_equal_if_only_times_numbers_and_repetitions_differ() -> None:
 
 
 def test_steps_differ_at_the_first_step_that_the_other_run_lacks() -> None:
-    """Each node is compared by itself, the earliest difference first."""
+    """Each node is compared by itself; the node with the earliest difference is first."""
     elected, loaded = row(5, "c", TraceKind.LEADER_ELECTED), row(3, "b", TraceKind.LOAD_COMPLETED)
     one = [STEADY, loaded, elected]
     other = [STEADY, replace(loaded, leader_epoch=4), replace(elected, peer="broker-1")]
@@ -110,7 +117,7 @@ def test_steps_differ_at_the_first_step_that_the_other_run_lacks() -> None:
 
 
 def test_different_step_is_reported_with_the_steps_before_it() -> None:
-    """Those steps may be of any node, except of the administrator's client (ADMIN_NODE)."""
+    """The steps before it are of any node, except of the administrator's client (ADMIN_NODE)."""
     fenced, elected = row(3, "c", TraceKind.BROKER_FENCED), row(5, "b", TraceKind.BECAME_LEADER)
     admin = row(4, ADMIN_NODE, TraceKind.NODE_STARTED)
     story = story_parting([STEADY, fenced, admin, elected], [STEADY, fenced], before=4)
@@ -120,9 +127,10 @@ def test_different_step_is_reported_with_the_steps_before_it() -> None:
 
 
 def test_row_of_an_earlier_healing_is_no_difference_of_its_own() -> None:
-    """A run without its last fault must enter the stage of healing earlier.
+    """Two runs are compared, one of them without the last fault of the other.
 
-    If only the row of the stage differs, the runs part by themselves: there is no cause to find.
+    The run without the fault enters the stage "healing" earlier. A difference at the row of this
+    stage shows nothing about Kafka: the runs part by themselves, without a cause to look for.
     """
     healing = replace(STEADY, time_us=2, detail='{"stage":"healing"}')
     one, other = [STEADY, row(3, "x")], [STEADY, healing, row(3, "x")]

@@ -1,4 +1,7 @@
-"""Verdicts and exit codes, and their precedence."""
+"""The verdict of a run, from its checks and faults, and its exit code.
+
+`unknown_because` has reasons from the run itself why it proves nothing.
+"""
 
 import pytest
 
@@ -41,7 +44,7 @@ def test_verdict_of_checks_faults_and_reasons(
     unknown_because: tuple[str, ...],
     verdict: Verdict,
 ) -> None:
-    """A violation is proven in any case; any doubt otherwise makes the verdict unknown."""
+    """A violation is always proven. Without one, any doubt makes the verdict unknown."""
     reached, reasons = reach_verdict(
         reports=(report(check_outcome, "why"),),
         entries=(fault(fault_outcome),),
@@ -63,5 +66,5 @@ def test_verdict_of_checks_faults_and_reasons(
     ],
 )
 def test_exit_code_of_every_ending(outcome: RunOutcome, verdict: Verdict, code: int) -> None:
-    """A failed tool and an interrupted run give no verdict about Kafka."""
+    """The exit code of a failed tool or an interrupted run does not depend on the verdict."""
     assert exit_code(outcome, verdict) == code

@@ -1,8 +1,8 @@
 """Parts that a cluster lacks to be steady (before the faults), or live (after the healing).
 
 A FakeRuntime has no nodes; its status is that of a healthy cluster, unless a test changes it.
-The third argument of `missing_for_liveness` is the number of acknowledged commits of each member at
-the healing, after which the member must commit again; here no member is named.
+The third argument of `missing_for_liveness` has each member's number of acknowledged commits at the
+healing; the member must have more commits to be live. Here it is empty, so commits do not matter.
 """
 
 from dataclasses import replace
@@ -27,7 +27,10 @@ def status_of(runtime: FakeRuntime) -> ClusterStatus:
 
 
 def test_lost_member_is_not_awaited_and_any_other_dead_one_is() -> None:
-    """A `node_loss` removes a member for good; any other dead member must return."""
+    """A `node_loss` removes a member for good; a member that died in another way must return.
+
+    In the status the second member is down, and its group no longer has it.
+    """
     runtime = FakeRuntime(experiment())
     runtime.nodes[SECOND] = NodeState.DOWN
     status = status_of(runtime)
@@ -43,7 +46,7 @@ def test_lost_member_is_not_awaited_and_any_other_dead_one_is() -> None:
 
 
 def test_group_that_keeps_the_id_of_a_lost_member_is_not_live() -> None:
-    """Until the session of the lost member ends, its member id owns partitions."""
+    """Until the session of the lost member ends, partitions are assigned to its member id."""
     status = status_of(FakeRuntime(experiment()))
 
     assert "group readers has 2 of 1 members" in missing_for_liveness(
@@ -64,7 +67,7 @@ def from_nothing() -> Experiment:
 
 
 def test_group_whose_members_all_join_late_is_missed_only_at_the_end() -> None:
-    """No coordinator needs to have a group without members."""
+    """Before its late members join, the group does not exist, and the cluster is steady."""
     runtime = FakeRuntime(from_nothing())
     status = status_of(runtime)
 
@@ -73,13 +76,17 @@ def test_group_whose_members_all_join_late_is_missed_only_at_the_end() -> None:
 
 
 def test_group_on_zookeeper_is_steady_when_every_partition_has_one_settled_reader() -> None:
-    """No znode has the state of a group (ZK-27), so the states of its members decide."""
+    """ZooKeeper does not store the state of a group, so the states of its members decide.
+
+    See rule ZK-27 in docs/kafka/ZOOKEEPER_CONSUMER.md.
+    """
     old = {"members": 2, "topics": ["orders"], "coordination": "zookeeper"}
     file = experiment(groups={"old": old}, faults=[])
     status = status_of(FakeRuntime(file))
     names = [NodeName("consumer-old-0"), NodeName("consumer-old-1")]
 
     def lacking(*assigned: tuple[int, ...], state: str = "STABLE") -> list[str]:
+        """Return what is missing if the two members have these partitions of orders."""
         members = {
             name: MemberStatus(
                 group_id="old",
@@ -104,4 +111,5 @@ def test_group_on_zookeeper_is_steady_when_every_partition_has_one_settled_reade
         "consumer-old-0 is REBALANCING",
         "consumer-old-1 is REBALANCING",
     ]
+    # The unchanged status has no answer of the ZooKeeper server.
     assert "zookeeper-1 does not serve" in missing_for_steady_state(file, status)

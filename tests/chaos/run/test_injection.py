@@ -46,7 +46,7 @@ class SlowRuntime(FakeRuntime):
 def test_fault_is_in_force_from_the_end_of_its_injection_to_the_start_of_its_healing(
     fault: dict[str, object],
 ) -> None:
-    """Only in that time every affected node has the fault: a checker may rely on no more.
+    """Only in that time does every affected node have the fault, so checkers rely on it only then.
 
     Each act of the runtime takes a second: injection from 0 to 1 s, healing from 10 to 11 s.
     """
@@ -68,7 +68,11 @@ def test_fault_is_in_force_from_the_end_of_its_injection_to_the_start_of_its_hea
 
 
 def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
-    """The pipeline joins rows by the id; the peer of a link fault is the first node of `from`."""
+    """The pipeline joins the rows by the id (`cause`).
+
+    A row has room for one peer: of a fault of links, it is the first node of `from`. The detail has
+    all nodes.
+    """
     run = Injecting({**CUT, "from": ["broker(1)", "broker(0)"], "to": ["controller"]})
 
     run.inject()
@@ -86,7 +90,7 @@ def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
     [(CRASH, True), (PAUSE, True), ({**PAUSE, "target": "member(readers, 0)"}, False)],
 )
 def test_members_survive_faults_of_servers_only(fault: dict[str, object], survive: bool) -> None:
-    """A check of needless rebalances reads this: a group needs none while its members survive."""
+    """While its members survive, a group needs no rebalance: a check relies on this."""
     run = Injecting(fault)
 
     entry = run.inject()
@@ -106,11 +110,12 @@ def test_journal_of_every_kind_of_hit_is_read_back_as_it_was_written() -> None:
     entries = run.journal.entries
 
     assert decode_journal(encode_journal(entries)) == entries
+    # In Python the field is `from_`, because `from` is a keyword; in the file it is `from`.
     assert b'"from":' in encode_journal(entries).replace(b" ", b"")
 
 
 def test_random_target_depends_on_the_seed_and_the_fault_only() -> None:
-    """A fault that is injected before it must not change which broker is drawn."""
+    """Another fault, injected before it, must not change which broker is drawn."""
     alone = Injecting({**CRASH, "target": "any-broker"})
     after_another = Injecting({**CRASH, "target": "any-broker"}, PAUSE)
     after_another.inject(1)
@@ -134,7 +139,7 @@ def test_all_faults_in_force_are_healed_links_first() -> None:
 
 
 def test_healed_fault_is_not_healed_again() -> None:
-    """A second healing would add a second row. The rows: injected, in force, healed."""
+    """Neither the act nor its row is repeated. The rows are: injected, in force, healed."""
     run = Injecting(PAUSE)
     run.inject()
     run.heal()
@@ -146,9 +151,10 @@ def test_healed_fault_is_not_healed_again() -> None:
 
 
 class InterruptedRuntime(FakeRuntime):
-    """A runtime in which Ctrl-C follows each act before its return, while `is_interrupted`."""
+    """A runtime in which the user presses Ctrl-C after each act, before the act has returned."""
 
     is_interrupted = True
+    """False: link rules can be set without an interrupt."""
 
     async def pause(self, node: NodeName) -> HitNode:
         await super().pause(node)
@@ -177,7 +183,7 @@ def test_half_injected_fault_is_undone_by_the_state_of_its_nodes(
 ) -> None:
     """The injector does not know how far the injection came.
 
-    It reads the states of the nodes, and removes the rules in any case.
+    So it reads the states of the nodes, and removes the rules in any case.
     """
     made_of = experiment(faults=[fault])
     runtime = InterruptedRuntime(made_of)
@@ -215,7 +221,10 @@ def test_fault_that_was_never_injected_leaves_nothing_to_undo() -> None:
 
 
 class StubbornLinks(FakeRuntime):
-    """A runtime that fails to withdraw rules the first time."""
+    """A runtime that fails to withdraw rules the first time.
+
+    Its first call sets the rules of the cut, its second call withdraws them.
+    """
 
     attempts = 0
 
@@ -227,7 +236,10 @@ class StubbornLinks(FakeRuntime):
 
 
 def test_rules_are_removed_even_if_a_fault_of_links_could_not_be_healed() -> None:
-    """No rule may outlive the run, and the failure is reported."""
+    """No rule may outlive the run, so the rules are withdrawn again at the end.
+
+    The failure is reported.
+    """
     made_of = experiment(faults=[CUT, PAUSE])
     run = Injecting(made_of=made_of, runtime=StubbornLinks(made_of))
     run.inject(0)

@@ -1,8 +1,8 @@
 """Live checks, before the whole trace is read: findings are shown, failures harm nothing.
 
-On Ray the nodes write their rows into files, which can be read during the run with a delay. Live
-checks read them for a first report; the verdict follows from the whole trace. A follower is a
-function that returns the rows that can be read by now.
+On Ray the nodes write their rows into files, which can be read with a delay while the run goes on.
+Live checks read the files for a first report. The verdict follows from the whole trace, after the
+run. A follower is a function that returns the rows that have become readable since its last call.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ SAFETY = ("fencing", "durable_commits")
 
 
 def broken_rows() -> list[TraceRow]:
-    """Return rows of two leaders of one partition in one epoch (0), with logs that end at 0."""
+    """Return rows that violate fencing: two brokers lead one partition in the same epoch, 0."""
     rows = Rows()
     rows.leads(1, "broker-0", 0, 0)
     rows.leads(2, "broker-1", 0, 0)
@@ -43,7 +43,7 @@ def following(rows: Sequence[TraceRow]) -> TraceFollower:
 
 
 def test_finding_is_reported_when_its_rows_can_be_read() -> None:
-    """The second leader proves it: the finding is reported at that row, and once."""
+    """The row of the second leader proves the finding, which is reported at that row, and once."""
     reported: list[Finding] = []
     live = LiveChecks(CheckSuite(CheckContext(), SAFETY), following(broken_rows()))
     live.report_findings_to(reported.append)
@@ -58,7 +58,7 @@ def test_finding_is_reported_when_its_rows_can_be_read() -> None:
 
 
 def test_failure_of_the_live_checks_ends_only_them() -> None:
-    """A torn file in the middle of a run is no reason to end it."""
+    """An unreadable file in the middle of a run is no reason to end the run."""
 
     def follow(now_us: int) -> Iterable[TraceRow]:
         raise OSError("the file went away")

@@ -1,8 +1,9 @@
 """A machine lost by accident: the run reports it, and accuses neither Kafka nor the lab.
 
-An accident is no fault of the plan: a machine is lost, or disturbed (out of reach for some time).
-The lab is the tool itself. A FakeRuntime has no nodes; `machines_away` are the accidents that it
-reports, and an injected crash fails with `crash_fails_with`. The plan is one crash.
+An accident is not in the plan of faults: a machine that the run uses is lost, or disturbed (out of
+reach for some time). The lab is the tool itself. A FakeRuntime has no nodes; `machines_away` are
+the accidents that it reports, and an injected crash fails with `crash_fails_with`. The plan is one
+crash.
 """
 
 from pathlib import Path
@@ -34,7 +35,7 @@ S = 1_000_000  # microseconds of a second
 NODES = (NodeName("broker-2"), NodeName("consumer-readers-1"))
 LOST = MachineEvent(address="10.0.0.3", from_us=7 * S, until_us=None, nodes=NODES, is_lost=True)
 KINDS = CheckSuite(context_of(experiment()), tuple(CHECKERS)).kinds_read()
-"""Kinds of rows that each check depends on."""
+"""Kinds of rows that each check depends on: check -> kinds."""
 DISTURBED = MachineEvent(address="10.0.0.3", from_us=24_100_000, until_us=36_300_000, nodes=NODES)
 
 
@@ -99,7 +100,7 @@ def test_lost_machine_is_no_failure_of_the_lab_and_no_verdict(
 
 
 def test_same_failure_without_a_lost_machine_is_one_of_the_lab() -> None:
-    """Nothing but a defect of the lab explains it (INTERNAL_ERROR, exit code 255)."""
+    """Only a defect of the lab explains the failure (INTERNAL_ERROR, exit code 255)."""
     runtime = FakeRuntime(experiment())
     runtime.crash_fails_with = OSError("actor died")
     suite = CheckSuite(context_of(runtime.experiment), ("fencing",))
@@ -173,9 +174,9 @@ def test_check_whose_rows_are_lost_is_never_violated() -> None:
 
 
 def test_check_whose_rows_are_complete_is_judged() -> None:
-    """Only the rows of a consumer are lost, on which `fencing` does not depend.
+    """Only the rows of a consumer are lost. `fencing` does not depend on them.
 
-    `processing` does, so that it can no longer pass.
+    `processing` depends on them, so it can no longer pass.
     """
     (consumer,) = NODES[1:]
     reports = (
@@ -198,7 +199,10 @@ def test_check_whose_rows_are_complete_is_judged() -> None:
 
 @pytest.mark.parametrize("name", sorted(CHECKERS))
 def test_every_check_names_the_kinds_of_rows_that_it_depends_on(name: str) -> None:
-    """All checks share evidence such as the faults in force, and depend on its rows as well."""
+    """A check depends on its own kinds of rows, and on those of the evidence that all checks share.
+
+    An example of shared evidence is the list of the faults in force.
+    """
     kinds = CheckSuite(context_of(experiment()), (name,)).kinds_read()[name]
 
     assert kinds >= CHECKERS[name].kinds

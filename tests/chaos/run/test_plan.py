@@ -13,9 +13,9 @@ S = 1_000_000
 
 
 def test_repeated_fault_is_one_record_for_each_injection() -> None:
-    """`repeat` counts all injections; each has an id of its own for journal, trace and tables.
+    """`repeat` counts all injections: `every` 20 s from 5 s on gives 5, 25 and 45 s.
 
-    Injections follow `every` 20 s: at 5, 25 and 45 s.
+    Each injection has an id of its own, for journal, trace and tables.
     """
     plan = plan_of(
         experiment(
@@ -42,7 +42,7 @@ def test_repeated_fault_is_one_record_for_each_injection() -> None:
 
 
 def test_ends_of_links_are_lists_in_either_notation() -> None:
-    """In the file one target needs no brackets; a cut without a direction is in both."""
+    """In the file one target needs no brackets. A cut without `direction` is in both directions."""
     both, one_way = plan_of(
         experiment(
             faults=[
@@ -65,7 +65,7 @@ def test_ends_of_links_are_lists_in_either_notation() -> None:
 
 
 def test_schedule_orders_healing_before_faults_before_late_members() -> None:
-    """A plan must have one meaning, so entries of one moment have an order.
+    """A plan must have one meaning, so entries of the same time have an order.
 
     At 9 s the pause (3 s + 6 s) is healed, then broker 1 is crashed, then two members start.
     """

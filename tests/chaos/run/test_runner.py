@@ -1,8 +1,12 @@
 """The runner on a scripted runtime: stages, faults, healing, and the verdict of every ending.
 
-`Run.runtime.at` maps a time to a function that changes the scripted runtime at that time. The
-default experiment has one fault: broker-0, the coordinator, crashes at 5 s and is restarted at
-30 s. Exit codes: 1 violated, 2 unknown, 130 interrupted, 255 failure of the tool.
+A FakeRuntime has no nodes; its status is that of a healthy cluster. `Run.runtime.at` maps a time in
+microseconds to a function that changes this status at that time. The default experiment has one
+fault: broker-0, the coordinator, crashes at 5 s and is restarted at 30 s. The cluster is steady at
+0 s. Exit codes: 1 violated, 2 unknown, 130 interrupted, 255 failure of the tool.
+
+Stages of a run: starting (until the steady state), faults, healing, liveness (until the group works
+again), recovery (until no promise waits, if configured), verifying, stopping.
 """
 
 from pathlib import Path
@@ -28,7 +32,7 @@ from tests.support.builders.experiments import experiment
 from tests.support.harness.fake_runtime import FakeRuntime
 
 SAFETY = ("fencing", "durable_commits")
-"""Checks that need no rows of nodes, which the fake runtime does not have."""
+"""Checks that find nothing wrong without rows of nodes, which the fake runtime does not have."""
 
 
 class Run:
@@ -105,10 +109,11 @@ def test_run_passes_its_stages_and_heals_by_plan() -> None:
 
 
 def test_run_continues_after_liveness_until_no_promise_waits() -> None:
-    """With a `recovery_timeout` of 20 s the run waits for unsettled promises, and no longer.
+    """With a `recovery_timeout` of 20 s the run waits at most 20 s for promises to be kept.
 
-    If the promise settles after 3 s, the wait ends after 3 s; if it would settle after 100 s, the
-    wait ends after 20 s.
+    The test replaces `unsettled`, which returns the promises that are not kept yet. If the promise
+    settles after 3 s, the wait ends after 3 s; if it would settle after 100 s, the wait ends after
+    20 s.
     """
     for settles_s, ends_s in ((3, 3), (100, 20)):
         run = Run(experiment(run={"recovery_timeout": "20s"}))
@@ -126,7 +131,7 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
         run.suite.unsettled = unsettled  # type: ignore[method-assign]
         run.execute()
 
-        assert unscripted_unsettled(0) == []
+        assert unscripted_unsettled(0) == []  # without the test no promise waits
         began, ended = (
             next(
                 row.time_us
@@ -145,9 +150,10 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
 
 
 def test_unanswered_requests_are_listed_where_a_group_does_not_recover() -> None:
-    """So a finding can name the waiting request and its node.
+    """A finding can then name the waiting request and its node.
 
-    The group of the first run recovers at once, so that run lists no requests.
+    The group of the first run recovers at once, so the first run lists no requests. In the second
+    run the group does not recover, because no commit is acknowledged.
     """
     run = Run()
     run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5_000_000),)
@@ -192,7 +198,10 @@ def test_fault_without_duration_is_healed_at_the_end() -> None:
 
 
 def test_run_is_observed_after_a_slow_undoing() -> None:
-    """A broker that had to be killed returned 30 s late: `after_faults` counts from then."""
+    """`after_faults` (10 s) begins when the last fault is really undone, not at its planned time.
+
+    Here a broker does not stop by itself, is killed, and so returns 30 s late.
+    """
     shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
     run = Run(experiment(faults=[{"at": "1s", **shutdown}]))
     run.runtime.stopping_takes_us = None
@@ -206,7 +215,7 @@ def test_run_is_observed_after_a_slow_undoing() -> None:
 
 
 def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
-    """The crash of broker-2 has its planned times, although broker-1 does not stop for 30 s."""
+    """While the run waits for broker-1 to stop, broker-2 is crashed and restarted as planned."""
     shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
     crash = {"fault": "crash", "target": "broker(2)", "duration": "4s"}
     run = Run(experiment(faults=[{"at": "1s", **shutdown}, {"at": "8s", **crash}]))
@@ -223,7 +232,8 @@ def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
 def test_fault_finds_its_target_while_no_controller_answers() -> None:
     """Without a controller no leader changes, so the controller's last answer gives the target.
 
-    The controller is paused from 1 s to 21 s, and the crash at 5 s needs the coordinator.
+    The plan pauses the controller from 1 s to 21 s; the scripted controller is silent from 2 s to
+    22 s. The crash at 5 s needs the coordinator.
     """
     made_of = experiment(
         faults=[
@@ -271,7 +281,8 @@ def test_fault_that_hits_nothing_makes_the_verdict_unknown() -> None:
 def test_missed_steady_state_names_the_groups_whose_applications_may_miss_polls() -> None:
     """500 records of 10 ms and a poll of 50 ms take 5.05 s; `max.poll.interval.ms` is 5 s.
 
-    A space of `explore` may allow this reason for a run that proves nothing, and no other one.
+    `explore` plays many runs. It may be told to accept this one reason for a run that proves
+    nothing, so the reason has its own words.
     """
     slow = {
         "members": 2,
@@ -291,7 +302,7 @@ def test_missed_steady_state_names_the_groups_whose_applications_may_miss_polls(
 
 
 def test_group_without_members_makes_the_verdict_unknown() -> None:
-    """Exit 2, and the reason names the group; a cluster that was never steady gets no fault."""
+    """The group is never steady. The reason names it, and no fault is injected."""
     run = Run()
     run.runtime.nobody_joined = True
 
@@ -310,16 +321,16 @@ def test_group_without_members_makes_the_verdict_unknown() -> None:
 
 
 def test_member_that_never_commits_prevents_the_steady_state() -> None:
-    """The run measures the longest time between commits of a member, so it needs a first commit."""
+    """The run measures the longest time between a member's commits, so it needs a first commit."""
     run = Run()
-    run.runtime.first_commit = 0
+    run.runtime.first_commit = 0  # the number of the first status: no commit is acknowledged
     run.runtime.commits_stand_still = True
 
     assert "consumer-readers-0 has no commit acknowledged" in run.execute().reasons[0]
 
 
 def test_vanished_offset_is_a_violation() -> None:
-    """The coordinator has no offset: the trace has a row for each requested partition."""
+    """An offset of orders-0 is acknowledged, but at the end the coordinator has only orders-1."""
     run = Run()
     run.runtime.committed = {TopicPartition("orders", 1): Offset(7)}
 
@@ -360,7 +371,7 @@ def test_failed_tool_is_never_a_verdict_about_kafka() -> None:
 
 
 def test_fault_that_cannot_be_injected_is_a_failure_of_the_tool() -> None:
-    """The fault is not missed, because it had a target; and it says nothing about Kafka."""
+    """A fault without a target would be a miss. This one has a target, so the tool has failed."""
     run = Run()
     run.runtime.crash_fails_with = OSError("no such process")
 
@@ -399,7 +410,7 @@ def test_interrupted_run_is_healed_stopped_and_marked(tmp_path: Path) -> None:
 
 
 class InterruptedInjection(FakeRuntime):
-    """A runtime in which Ctrl-C follows the kill before its return."""
+    """A runtime in which the user presses Ctrl-C after a kill, before `crash` has returned."""
 
     async def crash(self, node: NodeName) -> HitNode:
         await super().crash(node)
@@ -407,10 +418,7 @@ class InterruptedInjection(FakeRuntime):
 
 
 def test_fault_half_injected_when_interrupted_is_undone() -> None:
-    """The runtime was interrupted after the kill, so the runner does not know if the fault hit.
-
-    The runner undoes the fault as if it had hit.
-    """
+    """The runner does not know whether the fault hit, so it undoes the fault as if it had hit."""
     run = Run()
     run.runtime = InterruptedInjection(run.experiment)
 
@@ -430,7 +438,7 @@ class StubbornBroker(FakeRuntime):
 
 
 def test_fault_that_cannot_be_undone_prevents_no_other_undoing() -> None:
-    """Broker 2 cannot be restarted; the crash of broker 1 is healed all the same."""
+    """Broker 2 cannot be restarted, but the crash of broker 1 is healed."""
     run = Run(
         experiment(
             faults=[
@@ -472,7 +480,7 @@ def stage_times(run: Run) -> dict[str, int]:
 class SlowAnswers(FakeRuntime):
     """A runtime whose members answer a status query at once, and its brokers 250 ms later.
 
-    Each member has a commit acknowledged every 200 ms, so one or two during each query.
+    Each member has a commit acknowledged every 200 ms: one or two while a query waits for brokers.
     """
 
     answered_us = 0  # time of the members' last answer
@@ -485,22 +493,25 @@ class SlowAnswers(FakeRuntime):
 
 
 def test_commit_before_the_stage_liveness_does_not_end_it() -> None:
-    """The check `liveness` and the wait count only commits after the row of the stage.
+    """The wait for liveness counts only commits after the stage has begun, as the check does.
 
-    If the run read the members' counters before the row, commits during that query would end the
-    wait at once, although no member had a commit after the row.
+    A row of the trace marks the beginning of the stage. If the run read the members' counters
+    before this row, commits during the query would end the wait at once, although no member had a
+    commit after the row.
     """
     run = Run()
     run.runtime = runtime = SlowAnswers(run.experiment, run.observe)
 
     run.execute()
 
+    # A member's counter is the time in units of 200 ms. It grew before the query that ended the
+    # wait.
     commits_at_entry = stage_times(run)["liveness"] // 200_000
     assert runtime.answered_us // 200_000 > commits_at_entry
 
 
 class SilentAtHealing(FakeRuntime):
-    """A runtime whose members miss the query after healing."""
+    """A runtime whose members do not answer the first query of the stage "liveness"."""
 
     misses_next = False
 
@@ -517,7 +528,10 @@ class SilentAtHealing(FakeRuntime):
 
 
 def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> None:
-    """The member's only commit came before the healing, so the stage "liveness" lasts all 60 s."""
+    """The member's only commit came before the healing, so it must not end the wait for liveness.
+
+    The wait lasts its whole 60 s, although the run does not know the counter at the healing.
+    """
     made_of = experiment(groups={"readers": {"members": 1, "topics": ["orders"]}})
     run = Run(made_of)
     run.runtime = SilentAtHealing(run.experiment, run.observe)
@@ -531,7 +545,10 @@ def test_old_commit_of_a_member_that_was_silent_at_healing_does_not_count() -> N
 
 
 def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() -> None:
-    """Late members start after the steady state, so only the stage "liveness" waits for them."""
+    """Late members start after the steady state, so only the stage "liveness" waits for them.
+
+    The late member starts at 7 s, in the middle of the fault. At 20 s it is lost.
+    """
     made_of = experiment(
         groups={
             "readers": {
@@ -560,7 +577,7 @@ def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() ->
 
 
 def test_rules_and_pauses_are_undone_after_an_exception_in_the_middle() -> None:
-    """When the exception comes, at 3.1 s, a link is cut and two brokers are paused or stopped."""
+    """At the exception, at 3.1 s, a link is cut, one broker is paused, and one is stopping."""
     run = Run(
         experiment(
             faults=[
@@ -634,7 +651,10 @@ def test_progress_names_what_a_stage_waits_for() -> None:
 
 
 def test_observed_run_queries_the_runtime_as_often_as_an_unobserved_one() -> None:
-    """A status query is an event of the virtual loop: observing must not change the run."""
+    """A status query is an event in virtual time, so more queries could change the run.
+
+    An observed run has an observer of its progress.
+    """
     watched, alone = Run(), Run()
     seen = watched.execute()
     unseen = alone.execute_alone()
@@ -646,9 +666,11 @@ def test_observed_run_queries_the_runtime_as_often_as_an_unobserved_one() -> Non
 
 @pytest.mark.parametrize("time_limit_us", [None, 8_900_000])
 def test_unobserved_run_queries_seldom_and_counts_the_same(time_limit_us: int | None) -> None:
-    """A member counts its records from 0 in each incarnation.
+    """An unobserved run has no need to show its progress, so it queries the status less often.
 
-    So the runner must query its figures just before a fault ends the incarnation.
+    A member counts its records from 0 in each incarnation. So the runner must query a member's
+    figures just before a fault ends its incarnation. In the second case the time limit ends the run
+    while the second crash is in force.
     """
     of = experiment(
         faults=[
@@ -673,7 +695,7 @@ def test_unobserved_run_queries_seldom_and_counts_the_same(time_limit_us: int | 
 
 
 def test_interrupted_unobserved_run_has_the_figures_of_that_moment() -> None:
-    """An unobserved run queries the status seldom, so an interrupt must query it once more."""
+    """An unobserved run queries the status seldom, so it must query once more at an interrupt."""
     alone = Run()
 
     def press(runtime: FakeRuntime) -> NoReturn:

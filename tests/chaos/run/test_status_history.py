@@ -1,4 +1,7 @@
-"""Facts kept from earlier status queries: totals of members, last known leaders."""
+"""Facts kept from earlier status queries: totals of members, last known leaders.
+
+A status query has only the members that answered, and partitions only if a controller answered.
+"""
 
 from chaos.run.status_history import StatusHistory
 from cluster.runtime import ClusterStatus, MemberStatus, PartitionStatus
@@ -28,9 +31,10 @@ def history_of(*queries: dict[str, MemberStatus]) -> StatusHistory:
 
 
 def test_totals_of_a_killed_member_are_kept_across_incarnations() -> None:
-    """A member counts from 0 in each incarnation; the totals count all of them.
+    """A member counts from 0 in each incarnation; the totals count all incarnations.
 
-    c-0 is away after 90 records; c-1 has 60: 150. Then c-0 has 10 more, c-1 has 80: 180.
+    In both histories c-0 is killed after 90 records. `away`: c-0 does not answer, and c-1 has 60,
+    together 150. `back`: c-0 has 10 in its second incarnation, and c-1 has 80, together 180.
     """
     away = history_of({"c-0": member(90, 9), "c-1": member(50, 5)}, {"c-1": member(60, 6)})
     back = history_of(
@@ -44,7 +48,7 @@ def test_totals_of_a_killed_member_are_kept_across_incarnations() -> None:
 
 
 def test_last_named_leaders_are_kept_until_others_are_named() -> None:
-    """They are used only if no controller answers."""
+    """The kept leaders are used only if no controller answers, as in the third query."""
     partition = TopicPartition("orders", 0)
 
     def led_by(broker: int) -> ClusterStatus:

@@ -1,4 +1,8 @@
-"""Offsets are read at the end of a run, all at once or each alone."""
+"""Committed offsets are read at the end of a run, all at once or each alone.
+
+The checks compare them with the acknowledged commits. A coordinator refuses a request if one of its
+partitions has offsets in an open transaction.
+"""
 
 import asyncio
 from typing import cast
@@ -42,16 +46,17 @@ ORDERS_1 = TopicPartition("orders", 1)
     ("cluster", "asked", "unreadable"),
     [
         (_Cluster(at_once=3), [3], []),
-        # The members of a transactional group are always busy.
+        # Each partition is readable at some time, but never all at once: the members of a
+        # transactional group always have some transaction under way.
         (_Cluster(at_once=1), [3, 1, 1, 1], []),
-        # The first unreadable partition ends the reading, because each costs 60 s.
+        # The first unreadable partition ends the reading, because each timeout takes 60 s.
         (_Cluster(at_once=3, stuck=ORDERS_1), [3, 1, 1], ["orders-1"]),
     ],
 )
 def test_offsets_are_unreadable_if_one_partition_alone_is(
     cluster: _Cluster, asked: list[int], unreadable: list[str]
 ) -> None:
-    """All partitions are requested at once; without an answer each is requested alone.
+    """All partitions are requested at once. If there is no answer, each is requested alone.
 
     `asked` has the number of partitions of each request.
     """

@@ -50,7 +50,7 @@ def errors_of(fault: dict[str, Any]) -> list[Problem]:
 def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
     """The list has a fault of each form: with a target or two ends, repeated, with arguments.
 
-    Both ends may be the same set of brokers: only links between different ones are affected.
+    Both ends may be the same set of brokers: the fault then affects the links between any two.
     """
     assert errors_of(fault) == []
 
@@ -76,7 +76,7 @@ def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
         ({**PAUSE, "from": "broker(1)"}, "from", "`pause` is no fault of links", None),
         ({**CUT, "target": "broker(1)"}, "target", "it has two ends and no target", None),
         ({**CUT, "to": "broker(0)"}, "to", "a node has no link to itself", None),
-        # CUT's `to` is the controller as well.
+        # CUT has `to: controller`, so both ends are the controller.
         ({**CUT, "from": "controller"}, "to", "a node has no link to itself", None),
         # times
         ({**MOVE, "duration": "5s"}, "duration", "is done in a moment", None),
@@ -189,10 +189,11 @@ def test_destination_without_a_replica_is_an_error() -> None:
     ],
 )
 def test_fault_too_short_to_be_noticed_is_a_warning(fault: dict[str, Any], message: str) -> None:
-    """A short fault may be intended: it is no error.
+    """A short fault may be intended, so it is no error.
 
-    A fault is short if it ends within the session of its node: 9 s for a broker (here 5 s), 45 s
-    for a member (here the 20 s of PAUSE).
+    A fault is short if it ends within the session of its node. The session of a broker is 9 s, and
+    the fault 5 s; the session of a member is 45 s, and the fault 20 s (the duration of PAUSE). The
+    warning says what then happens:
     1. A paused broker may continue before its session ends: "may not notice".
     2. A broker that lost power cannot register until its old session ends: "all the same".
     3. A crashed member joins under a new id, and its old id blocks the rebalance until the old
@@ -216,6 +217,7 @@ def test_fault_too_short_to_be_noticed_is_a_warning(fault: dict[str, Any], messa
 def test_other_short_fault_is_no_warning(fault: dict[str, Any]) -> None:
     """A person who gets needless warnings ignores the others too.
 
-    So only a crash, power loss or pause of a broker and a crash of a member give one.
+    So only these short faults give a warning: a crash, power loss or pause of a broker, and a crash
+    of a member.
     """
     assert list(warnings(experiment(faults=[fault]))) == []

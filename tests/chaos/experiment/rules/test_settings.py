@@ -1,7 +1,9 @@
-"""Settings that Kafka accepts and an engineer would not want: a warning at each place.
+"""Unwise settings, which give a warning, and impossible ones, which give an error.
 
-`cluster`, `readers`, `producer` and `topics` return sections of an experiment file, with the given
-Kafka settings; their underscores stand for dots. A plan is the list of faults of the file.
+Kafka accepts an unwise setting, but an engineer would not want it. `cluster`, `readers`, `producer`
+and `topics` return sections of an experiment file with the given Kafka settings; in the names of
+these settings underscores stand for dots. `experiment` fills in the sections that a test does not
+give; its plan (the list of faults) is one crash of the coordinator.
 """
 
 from typing import Any
@@ -71,7 +73,7 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
         (
             {
                 "cluster": cluster(min_insync_replicas=3),
-                # Without the controller a broker is fenced, as if it had crashed.
+                # Cut off from the controller, a broker is fenced, as if it had crashed.
                 "faults": [{**CUT, "from": "broker(0)", "to": "controller"}],
             },
             "cluster.config.min.insync.replicas",
@@ -192,7 +194,7 @@ def test_unwise_setting_is_one_warning_at_its_place(
 @pytest.mark.parametrize(
     "changes",
     [
-        # While a leader moves, all replicas stay in sync.
+        # While a leader moves, all replicas stay in sync, so any min.insync.replicas is met.
         {"cluster": cluster(min_insync_replicas=3), "faults": [MOVE]},
         {"cluster": cluster(min_insync_replicas=1), "faults": [MOVE]},
         # A broker that is cut off from clients alone still replicates.
@@ -232,7 +234,10 @@ def test_setting_that_harms_nothing_in_this_plan_is_no_warning(changes: dict[str
 
 
 def test_rebalance_timeout_below_the_heartbeat_interval_is_a_warning() -> None:
-    """A rebalance ends before members hear of it by a heartbeat, so each one removes others."""
+    """A rebalance then ends before members hear of it by a heartbeat, so it removes some of them.
+
+    `max.poll.interval.ms` is also the rebalance timeout.
+    """
     unwise = experiment(
         groups=readers(
             session_timeout_ms=6_000, heartbeat_interval_ms=2_000, max_poll_interval_ms=2_000
@@ -248,10 +253,10 @@ def test_rebalance_timeout_below_the_heartbeat_interval_is_a_warning() -> None:
 
 
 def test_inherited_setting_of_late_members_is_reported_once() -> None:
-    """A late member has the group's settings where its own section has none.
+    """A late member inherits the settings of its group that its own section does not have.
 
-    A warning that the group has already is not repeated for a late member; another one is given at
-    the late member's place.
+    If the group already has a warning, a late member with the same setting has none. A warning
+    about another setting is given at the late member's place.
     """
     unwise = {"heartbeat.interval.ms": 20_000}  # as the group's, below
     late = [

@@ -83,7 +83,7 @@ def test_settings_of_the_other_kind_of_group_are_refused(
 
 
 def test_settings_for_zookeeper_need_a_group_on_zookeeper() -> None:
-    """A group with a coordinator would not read them."""
+    """A group with a coordinator would not read the section `zookeeper`."""
     group = NEW | {"zookeeper": {"rebalance.max.retries": 8}}
 
     (problem,) = errors(experiment(groups={"readers": group}))
@@ -93,8 +93,8 @@ def test_settings_for_zookeeper_need_a_group_on_zookeeper() -> None:
 def test_members_whose_retries_end_before_a_session_are_warned_about() -> None:
     """`rebalance.max.retries x rebalance.backoff.ms > zookeeper.session.timeout.ms` (ZK-50).
 
-    By default 4 retries of 2 s outlast a session of 6 s; 4 of 1.5 s do not. The id is that of a
-    rule in docs/kafka/ZOOKEEPER_CONSUMER.md.
+    By default 4 retries at 2 s last longer than a session of 6 s. 4 retries at 1.5 s do not. ZK-50
+    is a rule of docs/kafka/ZOOKEEPER_CONSUMER.md.
     """
 
     def warned_paths(**settings: object) -> list[str]:
@@ -110,7 +110,8 @@ def test_members_whose_retries_end_before_a_session_are_warned_about() -> None:
 def test_filter_names_the_topics_of_the_group_or_excludes_the_others() -> None:
     """`topics` of the file lists the topics that the members read.
 
-    A white list is built of their names, a black list of the names of the other topics.
+    A white list is a pattern of these names, a black list a pattern of all other names. Without
+    `topic_filter` a member reads its topics by their names.
     """
     topics = {name: {"partitions": 2, "replication.factor": 1} for name in ("a.b", "c", "d")}
     for kind, regex in (("white_list", "a[.]b|c"), ("black_list", "d")):
@@ -129,6 +130,6 @@ def test_filter_names_the_topics_of_the_group_or_excludes_the_others() -> None:
 
 
 def test_filter_is_only_for_members_on_zookeeper() -> None:
-    """A group with a coordinator would ignore it."""
+    """A group with a coordinator would ignore `topic_filter`."""
     (problem,) = errors(experiment(groups={"readers": NEW | {"topic_filter": "white_list"}}))
     assert problem.path == "groups.readers.topic_filter"
