@@ -1,9 +1,9 @@
 """The search that must not show a planted bug: it continues, and refuses bugs that do nothing.
 
-A planted bug is a change of our code that a search must find. The bugs here show in the space
-`operations`, with its rollouts and scalings. The search plays another space with all these bugs
-planted, and none may show. The record (PAGE) is the page with the seed that shows each bug in
-`operations`.
+A planted bug is a change of our code that a search must find. It shows if a check finds it. The
+bugs here show in the space `operations`, with its rollouts and scalings. The search under test
+(`search_absent`) plays another space with all these bugs planted. If none shows, only rollouts and
+scalings can find them. The record (PAGE) names the seed that shows each bug in `operations`.
 """
 
 from contextlib import ExitStack
@@ -35,6 +35,7 @@ def _plant_nothing(stack: ExitStack) -> None:
 
 
 def test_record_names_a_seed_of_each_bug() -> None:
+    """Before the search, these seeds prove that the planted bugs have an effect."""
     shown_by = shown_in_record(PAGE.read_text(encoding="utf-8"), OPERATION_BUGS)
     assert list(shown_by) == list(OPERATION_BUGS)
     assert shown_by[FAILED] == SHOWN_BY
@@ -46,6 +47,7 @@ def test_record_without_a_row_of_a_bug_is_refused() -> None:
 
 
 def test_seed_of_the_record_shows_the_bug_although_all_are_planted() -> None:
+    """`check_shown` plays the seed with all bugs, and raises NotShown unless the bug shows."""
     check_shown(OPERATION_BUGS, {FAILED: SHOWN_BY})
 
 
@@ -59,6 +61,10 @@ def test_bug_that_changes_nothing_is_refused() -> None:
 
 
 def test_search_counts_a_seed_that_shows_a_bug_and_continues_after_it(tmp_path: Path) -> None:
+    """Here the space is `operations` itself, so seed 0 shows a bug.
+
+    A second call continues from the file `progress`.
+    """
     progress = tmp_path / "absent.json"
     space = packaged_space("operations")
     first = search_absent(OPERATION_BUGS, space, seeds=1, progress=progress)
@@ -83,6 +89,7 @@ def test_search_counts_a_seed_that_shows_a_bug_and_continues_after_it(tmp_path: 
 
 
 def test_section_has_the_counts() -> None:
+    """The page has a section about the search, made by `absence_lines`."""
     clean = Absence(
         space="standard", bugs=tuple(OPERATION_BUGS), code="", commit="abc", seeds=2_000
     )

@@ -1,10 +1,13 @@
 """Every earlier finding is played again: mended bugs must stay mended.
 
-Each file of tests/corpus is an experiment with the data of its run; its comment describes it. A
-file whose `replay` has `pass` was a bug of ours: the plan once violated a promise. A file with
-`violated` switches a guard off (a check of Kafka that an experiment can omit), and must still show
-what the guard prevents; with the guard on it passes. The digest is that of the code of its day, and
-is not compared.
+Each file of tests/corpus is an experiment with the data of its run (`replay`); its comment
+describes it. There are two kinds of files, by the result in `replay`:
+
+- `pass`: our code had a bug, with which the plan violated a promise. The bug is mended.
+- `violated`: the file switches a guard off (a check of Kafka that an experiment can omit), and must
+  still show what the guard prevents. With the guard on, the plan passes.
+
+`replay` also has the digest of a trace. It belongs to the code of that time, and is not compared.
 """
 
 from itertools import chain
@@ -24,6 +27,7 @@ pytestmark = pytest.mark.slow
 
 CORPUS = Path(__file__).resolve().parents[2] / "corpus"
 FILES = sorted(CORPUS.glob("*.yaml"))
+# The files that switch a guard off.
 OF_GUARDS = [path for path in FILES if "guards:" in path.read_text(encoding="utf-8")]
 MENDED_BY = "# Mended by commit "
 SHOWN_WITH = "# Guard off: "
@@ -45,8 +49,8 @@ def checks_violated(run: PlayedRun) -> set[str]:
 def test_file_gives_its_recorded_result(path: Path) -> None:
     """The recorded seed is played first.
 
-    A violation that depends on a race may need another seed, since the code has changed. The first
-    word of `expect` is the check that must find it.
+    Since the code has changed, a violation that depends on a race may need another seed. The first
+    word of `expect` is the check that must have a finding.
     """
     experiment, stamp = kept(path)
 
@@ -74,7 +78,7 @@ def test_guard_prevents_the_violation_of_its_file(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_each_file_describes_its_bug_or_guard(path: Path) -> None:
-    """A bug of ours names the commit that mended it, another file the guard."""
+    """The comment of a mended bug names the commit; that of a guard's file names the guard."""
     experiment, stamp = kept(path)
     comment = [
         line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")
@@ -88,7 +92,7 @@ def test_each_file_describes_its_bug_or_guard(path: Path) -> None:
 
 
 def test_every_guard_has_a_file() -> None:
-    """A guard without a violation in its absence would guard nothing."""
+    """A guard whose absence violates nothing would guard nothing."""
     shown = {
         name
         for path in OF_GUARDS

@@ -1,4 +1,8 @@
-"""A run that never ends is a failure of the lab, and its worker plays the next seed."""
+"""A run that never ends is a failure of the lab, and its worker plays the next seed.
+
+A timer of the operating system (ITIMER_PROF) counts the CPU time of a run. At its end the signal
+SIGPROF raises RunNeverEnds in the main thread.
+"""
 
 import signal
 import threading
@@ -12,7 +16,7 @@ from tests.support.builders.packaged_spaces import packaged_space
 
 
 def never_ends() -> None:
-    """Swallow every exception, as a careless node would."""
+    """Run for ever, and swallow every Exception, as a careless node would."""
     while True:
         try:
             sum(range(1_000))
@@ -21,6 +25,7 @@ def never_ends() -> None:
 
 
 def test_endless_run_is_ended() -> None:
+    """RunNeverEnds is no Exception, so the run cannot swallow it. Signal and timer are restored."""
     before = signal.getsignal(signal.SIGPROF)
     with pytest.raises(RunNeverEnds, match=r"not ended after 0\.05 s of CPU"), limited_cpu(0.05):
         never_ends()
@@ -30,6 +35,8 @@ def test_endless_run_is_ended() -> None:
 
 
 def test_seed_of_an_endless_run_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`play_seed` returns a result, so the worker can play the next seed."""
+
     def play(*_args: object, **_options: object) -> PlayedRun:
         never_ends()
         raise AssertionError
@@ -44,7 +51,7 @@ def test_seed_of_an_endless_run_is_broken(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_other_threads_have_no_limit() -> None:
-    """No signal arrives in them."""
+    """Python runs signal handlers in the main thread only, so the work here is not interrupted."""
     ended = []
 
     def work() -> None:

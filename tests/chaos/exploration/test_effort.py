@@ -1,7 +1,7 @@
 """The effort of a run is counted, and real growth is distinguished from chance.
 
-Effort is what a run costs Kafka: rebalances, elections, loads, requests. If the same seeds need
-more effort after a change of the code, the change is a regression.
+Effort is the work that Kafka has with a run: rebalances, elections, loads, requests. If the same
+seeds need more effort after a change of the code, the change is a regression.
 """
 
 import pytest
@@ -27,7 +27,7 @@ def row(kind: TraceKind, generation: int | None = None, *, node: str = "broker-0
 
 
 def counted(*rows: TraceRow) -> dict[str, int]:
-    """Return the counts of the rows."""
+    """Return the counts of the rows that are not 0."""
     effort = Effort()
     for observed in rows:
         effort.observe(observed)
@@ -45,9 +45,10 @@ def test_rows_are_counted_by_their_meaning() -> None:
 
 
 def test_generation_whose_assignment_was_never_stored_is_unused() -> None:
-    """Each coordinator's generations are counted by its own rows.
+    """A generation is unused if the coordinator that began it never stored its assignment.
 
-    In a split brain both brokers begin a generation 2; only broker-1 stores its assignment.
+    In a split brain both brokers begin a generation 2. Only broker-1 stores its assignment, so the
+    generation 2 of broker-0 is unused.
     """
     assert counted(
         row(TraceKind.GENERATION_STARTED, 1),
@@ -59,7 +60,7 @@ def test_generation_whose_assignment_was_never_stored_is_unused() -> None:
 
 
 def test_a_crash_of_the_coordinator_costs_an_election_and_a_load() -> None:
-    """The effort also has the members that lost their coordinator and had to look it up again."""
+    """Members that lose their coordinator, and must look it up again, are counted as well."""
     played = play(small(CRASH), 1)
     assert played.result is PlayResult.PASS
     assert played.effort["leaders_elected"] > 0
@@ -81,10 +82,8 @@ def test_counts_of_runs_include_requests_and_zeros() -> None:
     [
         ([10] * SEEDS, False),
         ([11] * SEEDS, True),  # each run needs one more
-        (
-            [10, 10, 10, 11] * (SEEDS // 4),
-            False,
-        ),  # significant, but only 2.5 % more: up to 3 % (GROWN) is tolerated
+        # Significant, but only 2.5 % more: up to 3 % (GROWN) is tolerated.
+        ([10, 10, 10, 11] * (SEEDS // 4), False),
         ([60, *[10] * (SEEDS - 1)], False),  # one run needs five times as much: chance
         ([9] * SEEDS, False),
     ],
@@ -92,12 +91,13 @@ def test_counts_of_runs_include_requests_and_zeros() -> None:
 def test_growth_is_a_regression_if_it_is_large_and_significant(
     now: list[int], has_grown: bool
 ) -> None:
+    """A list has the count of each seed. Earlier, each of the seeds needed 10 truncations."""
     (change,) = compare({"truncations": now}, {"truncations": [10] * SEEDS})
     assert change.has_grown is has_grown
     assert (change.now, change.recorded) == (sum(now), 10 * SEEDS)
 
 
 def test_new_count_is_compared_with_zero() -> None:
-    """A count that the record lacks: this effort did not occur then, or was not counted."""
+    """The record of the earlier code lacks this count, because this effort did not occur."""
     (change,) = compare({"produces_failed": [2, 3] * (SEEDS // 2)}, {})
     assert (change.recorded, change.has_grown) == (0, True)

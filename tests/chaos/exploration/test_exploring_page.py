@@ -1,4 +1,4 @@
-"""docs/EXPLORING.md: its example of a space is valid."""
+"""docs/EXPLORING.md: its example of a space, and its recipe, are valid."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "EXPLORING.md"
 
 
 def test_space_of_the_page_can_be_drawn_from(tmp_path: Path) -> None:
-    """Readers begin with a copy of it."""
+    """Readers begin with a copy of the example."""
     (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "mine.yaml").write_text(text)
     space = load_space(str(tmp_path / "mine.yaml"))

@@ -1,4 +1,8 @@
-"""Bugs that only a rollout or a scaling shows: other faults do not reach the changed code."""
+"""Planted bugs that only a rollout or a scaling shows: other faults do not reach the changed code.
+
+A rollout stops a member in an orderly way: it closes its consumer, which commits once more. The
+bugs change what happens then.
+"""
 
 import msgspec
 import pytest
@@ -18,12 +22,13 @@ SUCCESSOR = "successor_goes_on_where_its_predecessor_was"
 
 
 def with_bug(name: str, experiment: Experiment, seed: int) -> PlayedRun:
+    """Play the experiment with the bug planted."""
     with OPERATION_BUGS[name].planted():
         return play(experiment, seed)
 
 
 def test_commit_that_counts_although_it_failed_is_found_by_the_first_seed() -> None:
-    """The planted bug: a member that closes treats its last commit as acknowledged in any case."""
+    """The planted bug: a closing member treats its last commit as acknowledged in any case."""
     experiment = draw(packaged_space("operations"), 0)
     run = with_bug(FAILED, experiment, 0)
     assert run.result is PlayResult.VIOLATED
@@ -60,7 +65,10 @@ def test_records_skipped_at_close_are_found_by_a_rollout_and_not_by_a_crash(name
 
 
 def test_no_fault_of_the_standard_space_closes_a_member_that_works() -> None:
-    """Only a controlled shutdown stops a process in an orderly way, and its targets are servers."""
+    """Of these faults only a controlled shutdown stops a process in an orderly way.
+
+    It can be aimed at servers only. Rollouts and scalings are gradual, and not in the space.
+    """
     kinds = {name: FAULT_KINDS[name] for name in packaged_space("standard").faults.kinds}
     assert len(kinds) >= 10
     assert [name for name, kind in kinds.items() if kind.is_gradual] == []

@@ -1,7 +1,8 @@
 """A quick form of `make soak PART=mutants`: some planted bugs are found, the canary is shrunk.
 
-A planted bug is a change of our code within a block. A hunt plays seeds with the bug until a check
-finds it, and then shrinks the plan of that run. The canary is the bug that is easiest to find.
+A planted bug is a change of our code that lasts as long as a `with` block. A hunt plays seeds with
+the bug until a check finds it. Then it shrinks the plan of that run: it removes faults as long as
+the finding stays. The canary is the bug that is easiest to find.
 """
 
 from contextlib import ExitStack
@@ -68,8 +69,9 @@ def test_bug_is_found(space: Space, bug: str, check: str) -> None:
     assert check in hunted.checks
 
 
-# Lengths of the failing plans by seed; seeds whose plans cannot be shrunk; the seed whose shrunk
-# plan is kept; and the number of plans that were tried.
+# `plan_lengths`: number of faults in each failing plan, by seed. `unshrinkable`: seeds whose plans
+# stay too long. `kept_seed`: the seed whose shrunk plan is kept. `tries`: number of plans that are
+# shrunk.
 @pytest.mark.parametrize(
     ("plan_lengths", "unshrinkable", "kept_seed", "tries"),
     [
@@ -88,10 +90,10 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
     kept_seed: int,
     tries: int,
 ) -> None:
-    """Short plans are quicker to shrink, so that a hunt does not begin with the first one found.
+    """Short plans are quicker to shrink, so the hunt collects some failing plans before it shrinks.
 
     Draws, runs and shrinking are replaced. The seeds of `plan_lengths` fail while the bug is
-    planted; a plan of at most 10 faults (FEW_FAULTS) ends the collection of failing plans.
+    planted. A plan of at most 10 faults (FEW_FAULTS) is short enough to end the collection.
     """
     finding = PlayedFinding(
         signature=Signature(check="fencing", claim="?"), summary="", time_us=10**9
@@ -115,8 +117,7 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
         sizes = sizes_of(drawn)
         return ShrunkBug(
             before=sizes,
-            # Three faults are short enough (FAULTS_MAX), four are not.
-            # arguments[3] is the seed.
+            # Three faults are few enough (FAULTS_MAX), four are not. arguments[3] is the seed.
             after=replace(sizes, faults=4 if arguments[3] in unshrinkable else 3),
             faults=(str(arguments[3]),),
             runs=1,
@@ -140,7 +141,10 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
 
 @pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.name)
 def test_bug_is_planted_within_the_block_and_removed_after_it(bug: PlantedBug) -> None:
-    """A bug that stays would spoil every later run of this process."""
+    """A bug that stays would spoil every later run of this process.
+
+    Two methods that bugs replace stand for all.
+    """
     before = (GroupCoordinator.unload, CoordinatorAppends._await)
     with bug.planted():
         pass
@@ -149,7 +153,7 @@ def test_bug_is_planted_within_the_block_and_removed_after_it(bug: PlantedBug) -
 
 @pytest.mark.slow
 def test_run_after_a_planted_bug_has_the_digest_of_the_run_before() -> None:
-    """The original code is restored."""
+    """The original code is restored: equal digests mean equal runs, row by row."""
     experiment = drawn_schedule("three_groups_through_cuts_pauses_and_shutdowns")
     before = play(experiment, 3).digest
     with BUGS[CANARY].planted():
@@ -160,10 +164,10 @@ def test_run_after_a_planted_bug_has_the_digest_of_the_run_before() -> None:
 
 @pytest.mark.slow
 def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> None:
-    """Of 74 faults at most 5 are left after 60 runs, because no run waits two minutes.
+    """Of 74 faults at most 5 are left after 60 runs, because most runs need not wait two minutes.
 
-    The whole plan needs liveness_timeout to show that the group does not recover; smaller plans are
-    played with a shorter one. Seed 614 drew the plan.
+    A run waits `liveness_timeout` for the group to recover. The whole plan needs the full wait; the
+    shrinker plays smaller plans with a shorter one. Seed 614 drew the plan.
     """
     experiment = drawn_schedule("seventy_four_faults")
     bug = BUGS["unfence_elects_nobody"]
@@ -182,12 +186,15 @@ def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> N
     assert (shrunk.before.faults, shrunk.end) == (74, ShrinkEnd.RUNS)
     assert shrunk.after.faults <= 5
     assert shrunk.experiment.run == experiment.run
-    # With the full wait of the file a run takes 110 s on average.
+    # With the file's full wait a run would take 110 s of virtual time on average.
     assert sum(run.virtual_us for run in runs) < 80_000_000 * len(runs)
 
 
 def test_list_of_bugs_is_the_preregistered_one() -> None:
-    """Twelve for the standard space, seven for the space of groups on ZooKeeper."""
+    """The README listed the bugs before the first search, so that none was chosen by its result.
+
+    Twelve are for the standard space, seven for the space of groups on ZooKeeper.
+    """
     readme = (PAGE.parents[1] / "benchmarks" / "planted_bugs" / "README.md").read_text()
     rows = [line.split("|") for line in readme.splitlines() if line.startswith("| `")]
     listed = [(row[1].strip(" `"), row[2].strip(), row[3].strip()) for row in rows]

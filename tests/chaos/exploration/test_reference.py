@@ -1,9 +1,9 @@
 """The reference space has its promised sizes, and each run of it does a minimum of work.
 
-The speed of a search is measured with this space. A run must do some work (`minimum`), so that a
-broken cluster, which is fast, cannot count as a fast run. Garbage collection is paused during runs:
-LEFT_MAX is the number of objects that a batch of runs may leave before cycles are collected, and
-SELDOM has the thresholds for one long run.
+The speed of a search is measured with this space. A run must do some work (`minimum`), because a
+broken cluster is fast and must not count as a fast run. For speed, garbage collection is paused
+during runs. LEFT_MAX is the number of objects that a batch of runs may leave before cycles are
+collected; SELDOM has the collector's thresholds for one long run.
 """
 
 import gc
@@ -28,7 +28,7 @@ from chaos.exploration.space_definition import Minimum
 
 
 def test_reference_has_the_sizes_that_its_speed_is_quoted_for() -> None:
-    """A lighter schedule would be faster and not comparable."""
+    """A smaller cluster would be faster, and its speed could not be compared with earlier ones."""
     space = load_space("reference")
     experiment = draw(space, 0)
 
@@ -70,9 +70,9 @@ def test_run_below_its_minimum_names_the_missing_work() -> None:
 
 
 def test_garbage_collector_is_paused_and_restored() -> None:
-    """A caller that plays one run must not find the collector switched off.
+    """The collector is off in the block, and on again after it.
 
-    The end of a nested block must not switch the collector on before the outer block ends.
+    The end of a nested block must not switch it on before the outer block ends.
     """
     frozen = gc.get_freeze_count()
     with collecting_afterwards():
@@ -89,7 +89,7 @@ def test_garbage_collector_is_paused_and_restored() -> None:
 
 
 def test_garbage_collector_that_was_off_stays_off() -> None:
-    """The caller switched it off on purpose."""
+    """If the collector was off before the block, the caller wants it off."""
     gc.disable()
     try:
         with collecting_afterwards():
@@ -104,7 +104,7 @@ def test_long_run_collects_at_long_intervals() -> None:
     before = gc.get_threshold()
     with collecting_seldom():
         assert gc.get_threshold() == SELDOM
-        garbage = weakref.ref(Loop())
+        garbage = weakref.ref(Loop())  # nothing else refers to this Loop
         held = [Loop() for _ in range(2 * LEFT_MAX)]  # enough objects for a collection
         assert garbage() is None
         with collecting_seldom():

@@ -1,7 +1,8 @@
 """Running totals of an exploration: counts, groups, and the results made from them.
 
-A group is all findings of one check with one claim (the finding's sentence without names and
-numbers). The percentage of a Tally is the share of seeds that are rechecked: played twice.
+A claim is a finding's sentence without names and numbers. A group is all findings with the same
+check and claim. A Tally adds up the records of a search; its percentage is the share of seeds that
+are rechecked: played twice. A mark is a rare situation that a run reached.
 """
 
 from pathlib import Path
@@ -20,7 +21,7 @@ MARK = next(iter(MARKS))
 
 
 def tally_of(*runs: PlayedRun, again: tuple[PlayedRun, ...] = (), percent: float = 0.0) -> Tally:
-    """Return the totals of runs that one worker played, and another again."""
+    """Return the totals of `runs` of one worker, and of the rechecks `again` of another."""
     tally = Tally(percent)
     tally.take(PlayedSeeds(worker="here:1", busy_s=1.0, runs=runs))
     if again:
@@ -30,14 +31,14 @@ def tally_of(*runs: PlayedRun, again: tuple[PlayedRun, ...] = (), percent: float
 
 @pytest.mark.parametrize("percent", [0, 1, 5, 12.5, 33, 50, 100])
 def test_rechecked_seeds_are_a_constant_share_from_any_start(percent: float) -> None:
-    """Of 1,000 seeds 10 times the percentage are chosen, whichever seed a search begins with."""
+    """Of 1,000 seeds in a row, `percent` of them are chosen, whichever seed is the first."""
     for first in (0, 5_000, 999_999):
         chosen = sum(is_chosen(seed, percent) for seed in range(first, first + 1_000))
         assert chosen == pytest.approx(10 * percent, abs=1)
 
 
 def test_findings_are_grouped_by_check_and_claim_and_numbered_by_check() -> None:
-    """Runs with one bug have the same check and claim: seeds 1 and 4 show one finding."""
+    """Seeds 1 and 4 have the same check and claim, so probably one bug: they are one group."""
     tally = tally_of(
         violated(1),
         violated(2, check="liveness"),
@@ -52,7 +53,10 @@ def test_findings_are_grouped_by_check_and_claim_and_numbered_by_check() -> None
 
 
 def test_example_is_the_run_with_the_fewest_faults_then_the_soonest() -> None:
-    """Seed 3 is the first of two equal ones; the order in which workers report does not matter."""
+    """Seeds 3 and 4 are equal, so the smaller seed is the example.
+
+    The order in which workers report does not matter.
+    """
     runs = (
         violated(1, faults=9, time_us=1),
         violated(2, faults=3, time_us=8),
@@ -134,13 +138,16 @@ def test_inconclusive_runs_are_listed_by_their_reasons() -> None:
 def test_verdict_outcome_and_exit_code(
     tally: Tally, stop: Stop, verdict: str, outcome: str, code: int
 ) -> None:
-    """A failure of the lab is never a verdict, and never passes for success."""
+    """A failure of the lab (broken, not deterministic) gives code 255, whatever the verdict is."""
     results = results_of(tally, stop, Path("x"), elapsed_s=1.0, runs_per_minute=1.0, workers=1)
     assert (results.verdict, results.outcome, results.exit_code) == (verdict, outcome, code)
 
 
 def test_results_have_the_file_of_each_finding_and_the_count_of_each_mark() -> None:
-    """The lost seed 9 counts as a broken run; a mark that no run reached is listed separately."""
+    """Seed 9 is lost, because it killed its worker; it counts as a broken run.
+
+    Marks that no run reached are listed separately.
+    """
     reached = PlayedRun(seed=2, result=PlayResult.PASS, marks=(MARK,))
     tally = tally_of(violated(1), reached)
     tally.take(Lost(seeds=(9,), why="killed"))
@@ -160,7 +167,10 @@ def test_results_have_the_file_of_each_finding_and_the_count_of_each_mark() -> N
 
 
 def test_excuses_are_counted_by_the_runs_in_which_they_applied() -> None:
-    """Seed 1 has an excuse for three members (`fenced: 3`), and still counts as one run."""
+    """An excuse is a reason for which a check does not judge something.
+
+    Seed 1 has one excuse for three members (`fenced: 3`), and still counts as one run.
+    """
     fenced, dead = "liveness: member id that was never stored", "liveness: all members are dead"
     tally = tally_of(
         PlayedRun(seed=1, result=PlayResult.PASS, excused={fenced: 3}),
@@ -184,7 +194,10 @@ def test_excuses_are_counted_by_the_runs_in_which_they_applied() -> None:
 def test_inconclusive_run_passes_only_where_the_space_allows_its_reason(
     allowed: tuple[str, ...], verdict: str, code: int
 ) -> None:
-    """The reason is compared as it is grouped: without names and numbers."""
+    """An allowed reason is the beginning of a run's reason without names and numbers.
+
+    The last case has another text after "BROKER".
+    """
     reason = "no steady state within 60s: broker-1 is fenced"
     results = results_of(
         tally_of(passed(1), inconclusive(2, PlayResult.UNKNOWN, reason)),

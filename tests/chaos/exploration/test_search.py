@@ -1,9 +1,10 @@
 """The search: seeds of the workers, written records, and the end.
 
 Workers play batches of seeds. A share of the seeds is rechecked: played a second time, by another
-worker if there is one, to show that a run is deterministic. Scripted workers need no cluster: one
-of them answers at each wait of the search (`on_wait`). `deadly` maps a seed to the number of
-workers that it ends.
+worker if there is one, to show that a run is deterministic. Scripted workers need no cluster, and
+there are two of them by default. At each wait of the search one of them answers, and `on_wait` is
+called. `workers.given` has the work of each worker; `deadly` maps a seed to the number of workers
+that it kills.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,10 @@ from tests.support.harness.fan_out import (
 
 
 class Searching:
-    """A search over scripted workers, with everything that it wrote and reported."""
+    """A search over scripted workers, with everything that it wrote and reported.
+
+    `before` are the records of an interrupted search, which this one resumes.
+    """
 
     def __init__(
         self,
@@ -72,7 +76,7 @@ class Searching:
 
 
 def test_every_seed_is_played_once_for_any_batches() -> None:
-    """The number of workers and the size of a batch decide the order only."""
+    """The number of workers and the size of a batch decide only the order of the seeds."""
     for workers, batch in ((1, None), (2, 1), (2, 7), (3, 100)):
         searching = Searching(
             ScriptedWorkers(size=workers), Limits(first_seed=10, count=20, batch=batch)
@@ -108,7 +112,7 @@ def test_chosen_seeds_are_rechecked_by_another_worker() -> None:
 
 
 def test_single_worker_rechecks_its_own_seeds() -> None:
-    """No other worker exists; 50 % of 10 seeds are 5."""
+    """There is no other worker; 50 % of 10 seeds are 5."""
     searching = Searching(ScriptedWorkers(size=1), Limits(count=10), recheck_percent=50)
     searching.search.run()
     assert len(searching.played_again()) == 5
@@ -118,7 +122,7 @@ def test_single_worker_rechecks_its_own_seeds() -> None:
 def test_slow_worker_is_awaited_to_recheck_the_seeds_of_the_first() -> None:
     """The second worker starts after 40 waits, when the first has played all seeds.
 
-    A recheck in the process of the first run would prove little.
+    The search waits for it, because a recheck by the same process would prove little.
     """
     searching = Searching(ScriptedWorkers(size=2, late=40), Limits(count=10), recheck_percent=50)
     assert searching.search.run() is Stop.COUNT
@@ -143,7 +147,10 @@ def test_run_that_differs_at_its_recheck_is_not_deterministic() -> None:
 
 
 def test_first_run_of_a_finding_is_always_rechecked() -> None:
-    """The report of a finding must be true; later runs of its group are chosen as any seed."""
+    """A reported finding must be reproducible, so seed 3 is rechecked.
+
+    Seed 4 has the same finding, and is rechecked only if it is chosen like any seed (here 0 %).
+    """
     workers = ScriptedWorkers(lambda seed: violated(seed) if seed in {3, 4} else passed(seed))
     searching = Searching(workers, Limits(count=6, batch=1))
     searching.search.run()
@@ -151,7 +158,7 @@ def test_first_run_of_a_finding_is_always_rechecked() -> None:
 
 
 def test_search_stops_after_a_number_of_different_findings() -> None:
-    """The seeds 0 to 9 have one and the same finding, later seeds another: the limit is two."""
+    """The seeds 0 to 9 have the same finding, later seeds another one. `stop_after` is two."""
 
     def play(seed: int) -> PlayedRun:
         return violated(seed, claim="one" if seed < 10 else "two")
@@ -159,11 +166,12 @@ def test_search_stops_after_a_number_of_different_findings() -> None:
     searching = Searching(ScriptedWorkers(play), Limits(count=100, stop_after=2, batch=1))
     assert searching.search.run() is Stop.FINDINGS
     assert [group.name for group in searching.tally.groups.values()] == ["fencing-1", "fencing-2"]
-    assert max(searching.played()) <= 12  # runs in progress are finished, and none is begun
+    # Seed 10 shows the second finding. Runs in progress are finished, and none is begun.
+    assert max(searching.played()) <= 12
 
 
 def test_search_stops_at_the_time_limit_and_keeps_runs_in_progress() -> None:
-    """A batch of one seed ends every second. At 5 s the sixth is in progress, and is finished."""
+    """A batch of one seed ends every second. At 5 s the sixth one is in progress, and is kept."""
     clock = ScriptedClock()
 
     def pass_a_second() -> None:
@@ -189,7 +197,7 @@ def test_time_left_is_the_smaller_of_count_and_limit() -> None:
 
 
 def test_interrupted_search_returns_at_once_with_the_finished_runs() -> None:
-    """The interrupt comes when three batches of one seed have ended."""
+    """The interrupt comes at the third wait, when three batches of one seed have ended."""
     waits: list[None] = []
 
     workers = ScriptedWorkers(size=2, on_wait=lambda: waits.append(None))
@@ -201,7 +209,10 @@ def test_interrupted_search_returns_at_once_with_the_finished_runs() -> None:
 
 
 def test_resumed_search_plays_only_the_missing_seeds() -> None:
-    """The batches 0 to 1 and 4 to 5 were finished before; 2 to 3 and 6 to 7 are missing."""
+    """Seeds 0, 1, 4 and 5 were finished before; 2, 3, 6 and 7 are missing.
+
+    Rechecks are also made up for: of the chosen seeds, 1 and 5 were played before.
+    """
     before: list[ExplorationRecord] = [
         PlayedSeeds(worker="earlier:1", busy_s=1.0, runs=tuple(map(passed, (0, 1, 4, 5)))),
     ]
@@ -215,13 +226,17 @@ def test_resumed_search_plays_only_the_missing_seeds() -> None:
 
 
 def test_resumed_search_has_the_results_of_an_uninterrupted_one() -> None:
-    """The seeds 3, 10, 17 and 24 violate a promise; that of seed 10 has the fewest faults (0)."""
+    """The same search is played as a whole, and in two parts: interrupted, then resumed.
+
+    The seeds 3, 10, 17 and 24 violate a promise; the run of seed 10 has the fewest faults (0).
+    """
 
     def play(seed: int) -> PlayedRun:
         return violated(seed, faults=seed % 5) if seed % 7 == 3 else passed(seed)
 
     whole = Searching(ScriptedWorkers(play), Limits(count=30), recheck_percent=10)
     whole.search.run()
+
     waits: list[None] = []
     first = Searching(
         ScriptedWorkers(play, on_wait=lambda: waits.append(None)),
@@ -244,7 +259,10 @@ def test_resumed_search_has_the_results_of_an_uninterrupted_one() -> None:
 
 
 def test_seeds_of_a_dead_worker_are_played_once_more_one_by_one() -> None:
-    """Seed 5 kills its worker once, with the batch 4 to 7: alone, no seed can take others along."""
+    """Seed 5 kills its worker once, with the batch of the seeds 4 to 7.
+
+    Each of the four is then played alone, because one of them may kill its next worker, too.
+    """
     workers = ScriptedWorkers(deadly={5: 1})
     searching = Searching(workers, Limits(count=12, batch=4))
     assert searching.search.run() is Stop.COUNT
@@ -267,7 +285,10 @@ def test_seed_that_ends_two_workers_is_reported_and_the_others_are_played() -> N
 
 
 def test_worker_that_dies_of_ctrl_c_is_no_failure_of_its_seeds() -> None:
-    """A terminal sends Ctrl-C to the workers, too, so that their deaths prove nothing."""
+    """A terminal sends Ctrl-C to the workers, too, so their deaths say nothing about the seeds.
+
+    The search must not record the seeds as lost.
+    """
     waits: list[None] = []
     workers = ScriptedWorkers(deadly={0: 9, 1: 9}, size=1, on_wait=lambda: waits.append(None))
     searching = Searching(workers, Limits(count=4, batch=2), stop_requested=lambda: bool(waits))
@@ -286,7 +307,7 @@ def test_interrupted_run_is_not_recorded() -> None:
 
 
 def test_lab_that_fails_repeatedly_ends_the_search() -> None:
-    """The runs in progress, at most one for each of the workers, are still counted."""
+    """The search ends after MAX_BROKEN broken runs. Runs in progress still count, one per worker."""
     workers = ScriptedWorkers(lambda seed: inconclusive(seed, PlayResult.BROKEN, f"boom {seed}"))
     searching = Searching(workers, Limits(batch=1))
     assert searching.search.run() is Stop.TOOL_FAILED

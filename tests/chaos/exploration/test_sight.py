@@ -1,4 +1,17 @@
-"""The machinery of `make soak PART=sight`: samples, switched tree, player, records, page."""
+"""The machinery of `make soak PART=sight`: samples, switched tree, player, records, page.
+
+It measures how many mutants a search finds. A mutant is a small change of the code at one place; a
+sample is a fixed list of mutants. Words of this machinery:
+
+- A switched tree is a copy of the sources with all mutants of a sample in it. `probes.switch_on`
+  turns one on; a run is sound if none is on.
+- A player is a process that plays in a switched tree. An order is one seed for it: the seed is
+  played sound, and then with each of some mutants. A mutant's number is its index in the sample.
+- A mutant is reached by a run if its place is evaluated. It differs if the trace is another one. It
+  is found if a checker (or the lab itself, LAB) reports something that the sound run does not have.
+- A sitting plays some seeds and appends the results to a journal. A record is the summary of a
+  journal; it has a fate, the result, of each mutant. The page shows all records.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -47,6 +60,8 @@ from tests.support.builders.packaged_spaces import packaged_space
 from tests.support.mutation.draw import every_mutant
 from tests.support.mutation.recorded_mutants import Place
 
+# The source of the made-up package. `outcome` calls everything, so that most mutants change its
+# result.
 MADE_UP = '''
 """Every kind of place that a mutant is drawn at."""
 
@@ -115,6 +130,7 @@ DIES_AT_ONCE, LOSES_SESSION, AT_IMPORT = "1-101", "1-132", "1-013"
 
 @pytest.fixture(autouse=True)
 def _no_mutant() -> Iterator[None]:
+    """Turn off the mutant that a test turned on."""
     yield
     probes.clear()
 
@@ -140,7 +156,10 @@ def made_up(tmp_path: Path) -> Path:
 
 
 def test_each_mutant_behind_the_switch_has_its_own_effect(made_up: Path) -> None:
-    """Places: expressions, statements, patterns, defaults, constants."""
+    """With a mutant turned on, the switched source has the result of the mutant's own source.
+
+    The places are expressions, statements, patterns, defaults and constants.
+    """
     path = made_up / "made_up" / "one.py"
     mutants = [each.source for each in every_mutant(path.parent, path)]
     switched = switched_source(MADE_UP, list(enumerate(mutants)))
@@ -154,13 +173,18 @@ def test_each_mutant_behind_the_switch_has_its_own_effect(made_up: Path) -> None
     probes.clear()
     sound = result_of(switched)
     assert sound == result_of(MADE_UP)
+
+    # The comparisons above mean something: there are many mutants, and most change the result.
     assert len(mutants) > 50
     assert sum(result == sound for result in results) < len(mutants) / 2
     assert set(probes.reached) > set(range(3))
 
 
 def test_only_an_expression_that_keeps_its_value_is_skipped(made_up: Path) -> None:
-    """A mutant whose value differs or is not compared is played; a skipped one changes nothing."""
+    """If a mutated expression has the sound value each time, its mutant need not be played.
+
+    Such a mutant is skipped. A mutant whose value differs, or is not compared, is played.
+    """
     path = made_up / "made_up" / "one.py"
     mutants = [each.source for each in every_mutant(path.parent, path)]
     probes.record_values()
@@ -178,6 +202,7 @@ def made_up_sample(root: Path) -> list[SampledMutant]:
 
 
 def test_sample_is_read_as_it_was_drawn_and_is_drawn_once(made_up: Path) -> None:
+    """The seed (the second argument) decides the draw, and the file is never overwritten."""
     head, mutants = draw_sample(1, 3, root=made_up, packages=("made_up",))
     path = made_up / "samples" / "sample_1.jsonl"
     write_sample_file(path, head, mutants)
@@ -190,7 +215,11 @@ def test_sample_is_read_as_it_was_drawn_and_is_drawn_once(made_up: Path) -> None
 
 
 def test_mutants_are_found_at_the_new_place_of_their_code(made_up: Path) -> None:
-    """Cases: another file, other lines around it, a line that was broken in two."""
+    """The code has moved to another file, with another line above it.
+
+    In addition, a call of `counter.add` is now spread over lines, and the line of `Box.fits` is
+    split into two statements, so some of the mutants of `Box.fits` have no place any more.
+    """
     mutants = made_up_sample(made_up)
     before, _ = find_mutants(mutants, root=made_up)
     wrapped = MADE_UP.replace(
@@ -210,6 +239,7 @@ def test_mutants_are_found_at_the_new_place_of_their_code(made_up: Path) -> None
 
 
 def test_mutant_of_removed_code_is_listed_as_removed(made_up: Path) -> None:
+    """`gone` has the mutants of the two statements that were replaced by `pass`."""
     mutants = made_up_sample(made_up)
     path = made_up / "made_up" / "one.py"
     without = MADE_UP.replace("self.note(name)", "pass").replace("self.last = name", "pass")
@@ -240,14 +270,14 @@ def play_orders(
 
 
 def numbers(tree: SwitchedTree, *ids: str) -> tuple[int, ...]:
-    """Return the numbers of these mutants, which must be in the tree."""
+    """Return the numbers of these mutants. Each must have a place in the present code."""
     by_id = {each.id: number for number, each in enumerate(tree.mutants)}
     assert not {each.id for each in tree.gone} & set(ids), "choose others: their code has gone"
     return tuple(by_id[each] for each in ids)
 
 
 def without_times(order: PlayedOrder) -> PlayedOrder:
-    """Return the parts of a result that are equal in every play."""
+    """Return the result without CPU times, which differ from play to play."""
     return replace(
         order,
         sound=replace(order.sound, cpu_s=0.0),
@@ -257,7 +287,7 @@ def without_times(order: PlayedOrder) -> PlayedOrder:
 
 @pytest.mark.slow
 def test_tree_without_a_mutant_gives_the_digests_of_the_product(tree: SwitchedTree) -> None:
-    """A mutant that is switched off changes nothing."""
+    """The switches alone change nothing: equal digests mean equal runs."""
     seeds = (SEED, SEED + 2)
     orders = play_orders(tree, *(Order(seed=seed, mutants=()) for seed in seeds))
     space = packaged_space("standard")
@@ -270,7 +300,7 @@ def test_tree_without_a_mutant_gives_the_digests_of_the_product(tree: SwitchedTr
 
 @pytest.mark.slow
 def test_every_tenth_seed_is_one_of_the_second_space(tree: SwitchedTree) -> None:
-    """The consumer on ZooKeeper is in no run of the first space."""
+    """Only runs of the second space have consumers on ZooKeeper, whose code has mutants, too."""
     spaces = ("standard", "zookeeper")
     assert [space_of(seed, spaces) for seed in (8, 9, 10, 19)] == [
         "standard",
@@ -285,7 +315,11 @@ def test_every_tenth_seed_is_one_of_the_second_space(tree: SwitchedTree) -> None
 
 @pytest.mark.slow
 def test_mutants_are_found_and_leave_no_effect(tree: SwitchedTree) -> None:
-    """A repeated order gives equal results, because each run has its own process."""
+    """A repeated order gives equal results, because each run has its own process.
+
+    The three mutants: the node dies, so the lab itself finds it; the trace differs, without a
+    finding being required; a constant is evaluated at import only, and changes nothing.
+    """
     order = Order(seed=SEED, mutants=numbers(tree, DIES_AT_ONCE, LOSES_SESSION, AT_IMPORT))
     first, second = play_orders(tree, order, order)
     dead, lost, constant = first.mutants
@@ -300,7 +334,7 @@ def test_mutants_are_found_and_leave_no_effect(tree: SwitchedTree) -> None:
 
 @pytest.mark.slow
 def test_skipped_mutants_would_have_changed_nothing(tree: SwitchedTree) -> None:
-    """Played all the same, each gives the digest of the original run."""
+    """Here the skipped mutants are played (`also_unchanged`): the trace never differs."""
     (known,) = play_orders(tree, Order(seed=SEED, mutants=()))
     left_out = known.sound.unchanged
     (order,) = play_orders(tree, Order(seed=SEED, mutants=left_out, also_unchanged=True))
@@ -312,7 +346,10 @@ def test_skipped_mutants_would_have_changed_nothing(tree: SwitchedTree) -> None:
 
 @pytest.mark.slow
 def test_sitting_continues_after_the_last_finished_seed(tmp_path: Path) -> None:
-    """Each finished seed is kept; a found mutant is not played again."""
+    """Each finished seed is kept; a found mutant is not played again.
+
+    The first sitting must stop after one seed (`until`), the second plays the other one.
+    """
     mutants = [each for each in read_sample(sample_path(1))[1] if each.id == DIES_AT_ONCE]
     journal = Journal(tmp_path / "journal.jsonl")
     lines: list[str] = []
@@ -362,7 +399,10 @@ def played(result: str, *checks: str) -> PlayedChild:
 def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
     sound_run: PlayedChild, mutated_run: PlayedChild, found_by: tuple[str, ...]
 ) -> None:
-    """UNKNOWN proves nothing, and a user does not notice a different trace."""
+    """A finding of the sound run proves nothing about the mutant, and so does the result UNKNOWN.
+
+    Nor is a mutant found by its different trace alone, which a user would not notice.
+    """
     play = mutant_play(7, sound_run, mutated_run, 1.0)
 
     assert play.found_by == found_by
@@ -372,6 +412,7 @@ def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
 
 
 def test_run_over_its_bound_is_stopped_and_finds_nothing() -> None:
+    """A run without a result (None) was stopped at its bound of CPU time, here after 60.1 s."""
     play = mutant_play(7, played("pass"), None, 60.1)
 
     assert (play.is_stopped, play.found_by, play.cpu_s) == (True, (), 60.1)
@@ -408,6 +449,7 @@ def test_digest_of_running_code_ignores_sentences_alone(
 
 
 def sound(*reached: int) -> SoundPlay:
+    """Return a sound run that reached the places of these mutants."""
     return SoundPlay(result="pass", digest="d", checks=(), cpu_s=1.0, events=5, reached=reached)
 
 
@@ -418,13 +460,13 @@ def mutated(number: int, *found_by: str, differs: bool = True, cpu_s: float = 2.
 
 
 def test_journal_of_other_code_is_put_aside_with_a_message(tmp_path: Path) -> None:
-    """Any other change keeps the finished work."""
+    """A journal belongs to its code. Another commit or machine keeps the finished work."""
     journal = Journal(tmp_path / "journal.jsonl")
     lines: list[str] = []
     assert journal.begin(HEAD, lines.append) == (HEAD, [])
     order = PlayedOrder(seed=0, sound=sound(1), mutants=())
     journal.append(msgspec.json.encode(order) + b"\n")
-    journal.append(b'{"seed":1,"sou')
+    journal.append(b'{"seed":1,"sou')  # an interrupted write, which is ignored
     assert journal.begin(replace(HEAD, commit="other", machine="there"), lines.append) == (
         HEAD,
         [order],
@@ -441,7 +483,11 @@ def test_journal_of_other_code_is_put_aside_with_a_message(tmp_path: Path) -> No
 
 
 def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
-    """Write a record of six mutants: one of each outcome."""
+    """Write a record of six mutants, by number.
+
+    0 is found, 1 has the same trace, 2 differs (and is found if `finds_third`), 3 is stopped in
+    each run, 4 is reached by no seed, 5 has no place in the code any more.
+    """
     mutants = made_up_sample(root)[:6]
     by_whom = ("fencing",) if finds_third else ()
     stopped = replace(mutated(3), is_stopped=True)
@@ -456,6 +502,7 @@ def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
         ),
         *(PlayedOrder(seed=seed, sound=sound(3), mutants=(stopped,)) for seed in (2, 3)),
     ]
+    # A settled mutant is not played again: it is found, or was stopped in three seeds.
     assert settled(orders) == ({0, 2, 3} if finds_third else {0, 3})
     assert 3 not in settled(orders[:-1])
     head = replace(HEAD, gone=(mutants[5].id,))
@@ -463,7 +510,10 @@ def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
 
 
 def test_record_has_the_outcome_of_each_mutant(made_up: Path) -> None:
-    """The CPU time is a user's: seeds that the mutant does not change have the usual cost."""
+    """A found mutant has the CPU time that a user would need until the finding.
+
+    Mutant 2 was found by the second seed: 2 s and 5 s.
+    """
     made_up_record(made_up, "after", finds_third=True)
     (record,) = read_records(made_up / "records")
 
@@ -473,6 +523,8 @@ def test_record_has_the_outcome_of_each_mutant(made_up: Path) -> None:
     assert [each.cpu_s for each in record.fates[:4]] == [2.0, None, 7.0, None]
     assert record.fates[2].found_by == ("fencing",)
     assert (record.fates[2].found_seed, record.fates[3].stopped_seeds) == (1, (1, 2, 3))
+
+    # The mapping says of each mutant whether unit tests kill it, if that is known.
     score = score_of(record.fates, {each.id: True for each in record.fates}, {})
     assert (score.mutants, score.reached, score.found, score.cpu_s) == (6, 4, 2, 4.5)
     assert (score.killed_reached, score.killed_found) == (4, 2)
@@ -480,7 +532,10 @@ def test_record_has_the_outcome_of_each_mutant(made_up: Path) -> None:
 
 
 def test_record_in_two_parts_is_the_record_of_all_seeds(made_up: Path) -> None:
-    """A sitting continues where the earlier record ends; its journal may be gone."""
+    """A sitting can continue from a record alone, because the journal may be gone.
+
+    Four seeds are cut at each place into a first record and the seeds after it.
+    """
     mutants = made_up_sample(made_up)[:6]
     stopped = replace(mutated(3), is_stopped=True)
     orders = [
@@ -503,6 +558,10 @@ def test_record_in_two_parts_is_the_record_of_all_seeds(made_up: Path) -> None:
 
 
 def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
+    """The record "before" is of earlier code, which does not find the third mutant.
+
+    The sentence of a mutant is a person's judgement: here that the mutant is equivalent.
+    """
     made_up_record(made_up, "after", finds_third=True)
     made_up_record(made_up, "before", finds_third=False)
     head, mutants = draw_sample(1, 3, count=100, root=made_up, packages=("made_up",))
@@ -515,6 +574,7 @@ def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
 
     assert page.count("4 seeds, **unfinished** of 500") == 2
 
+    # The two rows of the package follow each other.
     assert rows.index(next(each for each in rows if each.startswith("| made_up | before"))) + 1 == (
         rows.index(next(each for each in rows if each.startswith("| made_up | after")))
     )
@@ -534,7 +594,10 @@ def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
 
 
 def test_unit_tests_are_run_once_for_each_mutant(made_up: Path, tmp_path: Path) -> None:
-    """An interrupted step continues."""
+    """The results are kept in a file, so an interrupted step does not repeat them.
+
+    The first call knows one mutant, the second one more, the third no new one.
+    """
     mutants = read_sample(sample_path(1))[1][:2]
     asked: list[tuple[str, str]] = []
 
@@ -551,11 +614,12 @@ def test_unit_tests_are_run_once_for_each_mutant(made_up: Path, tmp_path: Path) 
 
 
 def test_page_equals_the_records() -> None:
-    """Written by `python -m benchmarks.sight page`."""
+    """`python -m benchmarks.sight page` writes the page."""
     assert SIGHT_PAGE.read_text(encoding="utf-8") == sight_page()
 
 
-def test_sentences_have_their_figures_from_sampled_mutants() -> None:
+def test_sentences_are_about_sampled_mutants() -> None:
+    """A sentence about a mutant that is in no sample would never be shown."""
     ids = {
         mutant.id
         for path in sampled.SAMPLES.glob("sample_*.jsonl")

@@ -1,7 +1,8 @@
 """Signatures: equal for runs that found the same with other seeds, names and numbers.
 
-A signature is a check, a claim (the finding's summary without names and numbers), and the kinds of
-the evidence's rows in order (its story).
+A finding has a summary, which is a sentence, and its evidence: rows of the trace. Its signature has
+the check, the claim (the summary without names and numbers), and the story (the kinds of the
+evidence's rows, in order).
 """
 
 import pytest
@@ -61,7 +62,8 @@ def test_names_numbers_and_lengths_of_lists_make_no_difference(
 ) -> None:
     """Otherwise each seed would have a finding of its own."""
     assert signature_of(one) == signature_of(other)
-    # No name of a node, member or partition is left; they have hyphens.
+    # Names of nodes, members and partitions have hyphens. None is left: only the placeholders of
+    # partitions may still have a hyphen.
     assert "-" not in signature_of(one).claim.replace("__consumer_offsets-N", "").replace("-N", "")
 
 
@@ -75,12 +77,15 @@ def test_names_numbers_and_lengths_of_lists_make_no_difference(
     ],
 )
 def test_kinds_of_events_make_a_difference(one: str, other: str) -> None:
-    """Words stay as they are, as do the roles of nodes and the internal topics."""
+    """Words, roles of nodes and internal topics stay in the claim, so they make a difference."""
     assert signature_of(finding(one)) != signature_of(finding(other))
 
 
 def test_signature_has_each_kind_of_the_evidence_once_without_names() -> None:
-    """Two runs may have a different number of equal rows."""
+    """A kind that occurs twice in a row is in the story once, because repetitions depend on times.
+
+    The names of the broker and the member differ here, and the signatures are equal.
+    """
 
     def rows(broker: str, member: str) -> Rows:
         made = Rows()
@@ -103,7 +108,8 @@ def test_signature_has_each_kind_of_the_evidence_once_without_names() -> None:
 def test_order_of_the_evidence_makes_a_difference_and_its_length_is_bounded() -> None:
     """An append after an election hints at a split brain, an append before it at a lost log end.
 
-    Both findings still claim the same, because `claims_as` ignores the story. MAX_STEPS is 12.
+    So the order matters to the signature. `claims_as` ignores the story. A story has at most 12
+    steps (MAX_STEPS).
     """
     in_order, reversed_order, long = Rows(), Rows(), Rows()
     kinds = list(TraceKind)

@@ -1,9 +1,14 @@
 """Space files: found by name; problems have place, expectation and near miss.
 
-A space is what a search draws experiments from: an experiment, lists of values for some of its
-settings (`*` stands for each group, or each topic), and the faults to draw. `counts` has the
-possible numbers of groups; each entry of `together` is a list of sets of settings, one of which is
-drawn as a whole. A near miss is the known word that a mistyped one resembles.
+A search draws experiments from a space: for each seed one experiment. The file of a space has:
+
+- `experiment`: what all drawn experiments have in common;
+- `settings`: lists of values to draw from (`*` stands for each group, or each topic);
+- `counts`: how many of the groups are drawn;
+- `together`: by name, a list of sets of settings, one of which is drawn as a whole;
+- `faults`: the kinds of faults to draw, with their weights.
+
+A near miss is the known word that a mistyped word resembles.
 """
 
 from pathlib import Path
@@ -57,13 +62,14 @@ def written(folder: Path, *changes: tuple[str, str]) -> str:
 
 
 def problems_of(path: str) -> tuple[Problem, ...]:
+    """Load a space that must be refused, and return its problems."""
     with pytest.raises(ExperimentError) as raised:
         load_space(path)
     return raised.value.problems
 
 
 def test_own_space_is_read_from_its_path(tmp_path: Path) -> None:
-    """Its name, question and values are known without a draw."""
+    """Name and question are those of the file. A drawn experiment is named by space and seed."""
     space = load_space(written(tmp_path))
 
     assert (space.name, space.question) == ("small", "Is anything broken?")
@@ -71,7 +77,7 @@ def test_own_space_is_read_from_its_path(tmp_path: Path) -> None:
 
 
 def test_space_lists_the_reasons_for_which_a_run_may_be_inconclusive(tmp_path: Path) -> None:
-    """Without them a search with an inconclusive run does not pass."""
+    """A search with an inconclusive run passes only if the space allows the run's reason."""
     reasons = "may_be_unknown: [no steady state within Ns]\ncounts:"
     assert load_space(written(tmp_path)).may_be_unknown == ()
     assert load_space(written(tmp_path, ("counts:", reasons))).may_be_unknown == (
@@ -80,13 +86,13 @@ def test_space_lists_the_reasons_for_which_a_run_may_be_inconclusive(tmp_path: P
 
 
 def test_shipped_spaces_are_found_by_their_names() -> None:
-    """They are searched like experiments: in this folder, in the checkout, or installed."""
+    """Like an experiment, a space is looked up in this folder, in the checkout, or as installed."""
     assert {"reference", "standard"} <= set(list_spaces())
     assert load_space("reference").name == "reference"
 
 
 def test_unknown_name_is_reported_with_a_suggestion() -> None:
-    """A misspelt name of an experiment has the same message."""
+    """Commands call a search of a space an exploration, so the message does, too."""
     (problem,) = problems_of("standart")
 
     assert problem.message == "there is no exploration of this name"
@@ -188,14 +194,14 @@ def test_problem_of_a_space_is_reported_with_its_place(
 
 
 def test_misspelt_word_has_a_near_miss(tmp_path: Path) -> None:
-    """The near miss of an experiment's word is found in the same way."""
+    """`crahs` resembles `crash`."""
     (problem,) = problems_of(written(tmp_path, ("kinds: {crash: 1", "kinds: {crahs: 1")))
 
     assert problem.near_miss == "crash"
 
 
 def test_value_with_which_no_cluster_can_run_names_its_setting(tmp_path: Path) -> None:
-    """Three replicas of `orders` do not fit on two brokers."""
+    """Three replicas of `orders` do not fit on two brokers, so the value 2 is refused."""
     (problem, *others) = problems_of(
         written(tmp_path, ("  cluster.brokers: [3, 4]", "  cluster.brokers: [3, 2]"))
     )
@@ -208,9 +214,11 @@ def test_value_with_which_no_cluster_can_run_names_its_setting(tmp_path: Path) -
 
 
 def test_two_contradicting_values_name_both_settings(tmp_path: Path) -> None:
-    """Each value is valid alone. The check tries each pair, because a draw may rarely combine them.
+    """Each value is valid alone, but some pairs are not: the check tries each pair.
 
-    A session of 47 s exceeds a largest session of 46 s; a smallest one of 45 s exceeds 2 s.
+    A draw may rarely combine such a pair, so the mistake must be found before. Here a session of
+    47 s is longer than the longest session of 46 s that the brokers allow. A session of 2 s is
+    shorter than the shortest session of 45 s.
     """
     path = written(
         tmp_path,

@@ -1,7 +1,8 @@
 """An exploration's directory: no finished run is lost, and results of other code are refused.
 
-`batches.jsonl` has one record per line. A search that was ended resumes from it (`--resume`). The
-runs of the records are made up: `passed(0)` is a run of seed 0 that passed.
+An exploration is one search; its directory has a manifest, a copy of the space and `batches.jsonl`,
+with one record per line. A search that was ended resumes from it (`--resume`). The runs of the
+records are made up: `passed(0)` is a run of seed 0 that passed.
 """
 
 import re
@@ -61,7 +62,10 @@ def test_records_are_read_back_as_they_were_written(store: ExplorationStore) -> 
 
 
 def test_torn_last_line_is_dropped_at_every_length(store: ExplorationStore) -> None:
-    """`kill -9` interrupts a write: finished records are kept, and the file is continued."""
+    """`kill -9` may interrupt a write after any byte.
+
+    The finished records are kept, and new ones are appended after them.
+    """
     batches = store.path / "batches.jsonl"
     whole = batches.read_bytes()
     last = whole.rindex(b"\n", 0, -1) + 1
@@ -75,7 +79,10 @@ def test_torn_last_line_is_dropped_at_every_length(store: ExplorationStore) -> N
 
 
 def test_unreadable_line_is_named(store: ExplorationStore) -> None:
-    """No kill tears a line in the middle; skipping it would silently drop seeds."""
+    """A kill can only tear the last line, so this file is damaged.
+
+    Skipping the line would silently drop its seeds.
+    """
     batches = store.path / "batches.jsonl"
     lines = batches.read_bytes().splitlines(keepends=True)
     batches.write_bytes(lines[0] + b"{}\n" + lines[2])
@@ -106,7 +113,7 @@ def test_unchanged_exploration_is_continued(store: ExplorationStore) -> None:
 def test_exploration_of_other_code_or_python_is_refused(
     store: ExplorationStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another version may give a seed another plan, so that results could not be added up."""
+    """Another version may give a seed another plan, so results could not be added up."""
     monkeypatch.setattr(exploration_store, "code_version", lambda: "0123456789abcdef")
     monkeypatch.setattr(exploration_store, "python_version", lambda: "3.99")
     with pytest.raises(CannotResume) as refused:
@@ -142,7 +149,10 @@ def test_space_that_was_removed_is_played_from_its_copy(
 def test_explorations_are_no_runs_and_no_experiment_has_their_name(
     tmp_path: Path, space: Space
 ) -> None:
-    """Otherwise `list` would show each exploration as an unreadable run."""
+    """`runs/explorations` has explorations, beside the folders of experiments with their runs.
+
+    `list` must not show explorations as unreadable runs.
+    """
     runs = tmp_path / "runs"
     create_exploration(runs / EXPLORATIONS, space, first_seed=0, count=None, recheck_percent=5.0)
     assert list(scan_runs(runs)) == []
@@ -160,7 +170,10 @@ def test_explorations_are_no_runs_and_no_experiment_has_their_name(
 def test_batch_that_cannot_be_written_names_path_error_and_the_kept_seeds(
     store: ExplorationStore,
 ) -> None:
-    """A full disk ends a search; a resumed one reads the earlier results."""
+    """A full disk ends a search; a resumed search reads the earlier results.
+
+    A folder in place of the file stands for the full disk.
+    """
     batches = store.path / "batches.jsonl"
     kept = batches.rename(store.path / "kept")
     batches.mkdir()
@@ -177,7 +190,10 @@ def test_batch_that_cannot_be_written_names_path_error_and_the_kept_seeds(
 
 
 def test_overrides_of_an_exploration_are_restored_with_its_space(tmp_path: Path) -> None:
-    """A resumed search repeats the draws with them; they are in the manifest, not in the space."""
+    """A resumed search must draw with the same overrides.
+
+    The overrides are in the manifest, because the copy of the space does not have them.
+    """
     override = "cluster.config.unclean.leader.election.enable=true"
     changed = load_space("reference", (override,))
     assert base_experiment(changed) != base_experiment(load_space("reference"))

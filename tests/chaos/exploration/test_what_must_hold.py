@@ -1,7 +1,8 @@
-"""Unpromised properties are a finding where a group demands them, and are measured elsewhere.
+"""Breaches of unpromised properties are findings only where a group demands the property.
 
-A group demands a property by `must_hold`. The property `one_owner_processes`: no two members
-process records of a partition while both own the partition.
+A group demands a property by `must_hold`. The property here is `one_owner_processes`: no two
+members process records of a partition while both own the partition. Consumers on ZooKeeper (the
+group `old`) do not promise it. Ids such as ZK-58 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from pathlib import Path
@@ -19,7 +20,10 @@ CHECK = "one_owner_processes"
 
 
 def test_zombie_is_a_finding_where_its_group_asks_for_one_owner() -> None:
-    """One pause is enough (ZK-58): a consumer without ZooKeeper keeps processing."""
+    """One pause is enough for a second owner (ZK-58).
+
+    A zombie is a consumer that has lost its ZooKeeper session and keeps processing.
+    """
     played = play(load_experiment(str(ZOMBIE)).experiment, 1)
 
     assert played.result is PlayResult.VIOLATED
@@ -37,7 +41,11 @@ def test_zombie_is_no_finding_where_no_group_asks() -> None:
 
 
 def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
-    """ZK-71: one consumer sees one member, the other sees two: they read from different servers."""
+    """Two consumers read the group's members from different servers, one of which lags (ZK-71).
+
+    When they compute their shares, one consumer sees one member, the other sees two. So both own
+    some partitions. Seed 86 shows it.
+    """
     rows: list[TraceRow] = []
     experiment = load_experiment(str(SPLIT_VIEW)).experiment
 
@@ -45,6 +53,8 @@ def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
 
     assert len(experiment.faults) == 1
     assert {finding.signature.check for finding in played.findings} == {CHECK}
+
+    # The server and the last view of each consumer, at the time of the finding.
     found_us = min(finding.time_us for finding in played.findings)
     servers: dict[str, str | None] = {}
     members: dict[str, int] = {}
@@ -55,6 +65,7 @@ def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
             servers[row.node] = row.peer  # None: not connected
         elif row.kind == TraceKind.ZOOKEEPER_VIEW:
             members[row.node] = len(detail_of(row)["members"])
+
     # The consumer at the lagging server computed last, and is the only one that saw two members.
     (late,) = (node for node, server in servers.items() if server == LAGGING)
     assert members[late] == 2

@@ -325,7 +325,7 @@ def test_rollout_that_waits_for_a_member_that_stays_down_is_rolled_back() -> Non
 
 
 def test_rolled_back_rollout_of_a_broken_version_leaves_all_members_up() -> None:
-    """After the deadline member 2 starts again in the old version, and member 3 is replaced by it."""
+    """After the deadline members 2 and 3 are started in the old version."""
     cluster, deploy = of_four(), rollout(broken_from=1, rolls_back=True)
     drive(deploy, cluster)
     assert deploy.outcome is Outcome.ROLLED_BACK

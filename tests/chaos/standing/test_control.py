@@ -2,8 +2,11 @@
 
 A standing cluster, started by `up`, listens at a port for commands of other processes. A file with
 its name, port and token claims the name in the folder of runs. The mailbox takes requests from the
-listener's thread to the run's own loop. Unreachable: no cluster with the token listens at the port;
-SilentCluster: the cluster may be alive, and gave no answer.
+listener's thread to the run's own loop. An order changes the run; a request for presence only asks
+whether the cluster is there.
+
+Two errors of a caller: Unreachable: no cluster with this token listens at the port. SilentCluster:
+the cluster may be alive, but gave no answer.
 """
 
 import socket
@@ -59,7 +62,7 @@ DOWN = DownAnswer(
 
 @pytest.fixture
 def server() -> Iterator[ControlServer]:
-    """A server whose handler answers every order as a healing of no fault."""
+    """A server whose handler answers every order with the same answer: no fault was healed."""
 
     def heal(_request: Request) -> Answer:
         return HealAnswer(faults=())
@@ -80,7 +83,7 @@ def send_raw(port: int, content: bytes) -> bytes:
 def dead(name: str, run_directory: Path) -> StandingCluster:
     """Return a cluster whose port has no listener any more."""
     with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
+        probe.bind((LOOPBACK, 0))  # a free port, which is closed again at once
         port = probe.getsockname()[1]
     return StandingCluster(
         name=name,
@@ -130,7 +133,7 @@ def test_a_caller_of_another_version_gets_a_message(server: ControlServer) -> No
     ids=["nothing", "half a length", "too long", "half a frame", "no JSON", "no request"],
 )
 def test_a_broken_frame_ends_only_its_connection(server: ControlServer, content: bytes) -> None:
-    """The next caller is served."""
+    """The caller gets no answer, and the next caller is served."""
     assert send_raw(server.port, content) == b""
     assert ask_at(server.port, TOKEN, PresenceRequest()) == PresenceAnswer()
 
@@ -157,7 +160,10 @@ def test_a_name_is_claimed_once_by_a_file_that_only_its_owner_can_read(tmp_path:
 
 
 def test_a_dead_cluster_is_reported_and_its_files_removed(tmp_path: Path) -> None:
-    """SIGKILL leaves the claim; the next command finds a closed port."""
+    """After SIGKILL the claim is still there, but the next command finds a closed port.
+
+    The command removes the claim, the disks and the addresses of listeners. It keeps the trace.
+    """
     run = tmp_path / "lab" / "x"
     (run / "disks" / "broker-0").mkdir(parents=True)
     (run / "listeners.json").write_text("{}")
@@ -182,7 +188,10 @@ def test_the_name_of_a_dead_cluster_can_be_claimed(tmp_path: Path) -> None:
 
 
 def test_cluster_of_a_command_is_the_named_the_only_or_the_default_one(tmp_path: Path) -> None:
-    """The default name is `lab`. If none of the three exists, the error lists the names."""
+    """Without a name a command means the only cluster, or the one with the default name `lab`.
+
+    If neither exists, the error lists the names of the clusters that are up.
+    """
     with pytest.raises(NoCluster, match="no cluster is up"):
         find_cluster(tmp_path, None)
     with ClaimedName(tmp_path, "blue", runtime="local", mailbox=Mailbox()):
@@ -197,7 +206,10 @@ def test_cluster_of_a_command_is_the_named_the_only_or_the_default_one(tmp_path:
 
 
 def test_a_starting_cluster_refuses_orders_and_keeps_a_request_to_end(tmp_path: Path) -> None:
-    """`down` waits for the verdict, however early it was sent."""
+    """`down` waits for the verdict, even if it was sent before the cluster had started.
+
+    `conclude` gives the verdict to all who wait for it, and to later requests.
+    """
     mailbox = Mailbox()
     answers: list[Answer] = []
     with ClaimedName(tmp_path, "lab", runtime="local", mailbox=mailbox) as claimed:
@@ -228,14 +240,14 @@ class SignallingMailbox(Mailbox):
 
 
 def test_a_cluster_that_ends_without_a_verdict_reports_it(tmp_path: Path) -> None:
-    """`down` waits for a verdict; without this answer it would wait for ever."""
+    """`down` waits for a verdict. If there will be none, it needs an answer to end its wait."""
     answers: list[Answer] = []
     mailbox = SignallingMailbox()
     with ClaimedName(tmp_path, "lab", runtime="local", mailbox=mailbox):
         cluster, _ = find_cluster(tmp_path, None)
         waiting = threading.Thread(target=lambda: answers.append(cluster.ask(DownRequest())))
         waiting.start()
-        # The cluster must not end before the request has arrived.
+        # Leaving the `with` block ends the cluster, which must not be before the request arrives.
         assert mailbox.down_requested.wait(10)
     waiting.join(10)
     (answer,) = answers

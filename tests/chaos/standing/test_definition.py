@@ -1,6 +1,7 @@
 """Experiments of standing clusters: from flags of the command `up`, from a file, or from both.
 
-A standing cluster runs until a person ends it. Without a file its experiment is named `lab`.
+A standing cluster runs until a person ends it. Without a file its experiment is named `lab`. Flags
+has the values of the command's flags; `overrides` are the values of `--var`.
 """
 
 from pathlib import Path
@@ -33,14 +34,14 @@ def file(tmp_path: Path) -> str:
 
 
 def problems(flags: Flags, file: str | None = None) -> str:
-    """Return the problems of a cluster."""
+    """Define a cluster that must be refused, and return its problems as text."""
     with pytest.raises(ExperimentError) as wrong:
         define(file, flags)
     return str(wrong.value)
 
 
 def test_default_cluster_has_three_brokers_and_no_topic() -> None:
-    """`up` without a file and without flags starts it."""
+    """This cluster is started by `up` without a file and without flags."""
     experiment = define(None, Flags()).experiment
     assert experiment.name == "lab"
     assert experiment.cluster.brokers == 3
@@ -50,8 +51,9 @@ def test_default_cluster_has_three_brokers_and_no_topic() -> None:
 def test_flags_create_topics_groups_and_producers() -> None:
     """A topic that only a group or a producer names is created, too.
 
-    A topic is NAME:PARTITIONS:REPLICATION (6 and 3 if omitted), a group NAME:TOPICS:MEMBERS (3), a
-    producer TOPIC:RATE (100 records per second).
+    - topic: NAME:PARTITIONS:REPLICATION, by default 6 partitions and 3 replicas;
+    - group: NAME:TOPICS:MEMBERS, by default 3 members;
+    - producer: TOPIC:RATE, by default 100 records per second.
     """
     flags = Flags(
         brokers=4,
@@ -77,13 +79,14 @@ def test_flags_create_topics_groups_and_producers() -> None:
 
 
 def test_replication_of_kafkas_topics_fits_a_small_cluster() -> None:
-    """Kafka's default of three replicas could not be created on one broker."""
+    """With Kafka's default of three replicas, no topic could be created on one broker."""
     experiment = define(None, Flags(brokers=1, topics=("orders",))).experiment
     assert experiment.cluster.config.offsets_topic_replication_factor == 1
     assert experiment.topics["orders"].replication_factor == 1
 
 
 def test_plan_of_a_file_is_kept_only_to_play_it(file: str) -> None:
+    """Without `--play` the faults of the file are left out: a person orders faults instead."""
     standing = define(file, Flags())
     assert standing.experiment.name == "orders"
     assert standing.experiment.faults == ()
@@ -92,6 +95,7 @@ def test_plan_of_a_file_is_kept_only_to_play_it(file: str) -> None:
 
 
 def test_flags_change_a_file(file: str) -> None:
+    """The flags replace the number of brokers, and add a group."""
     experiment = define(file, Flags(brokers=5, groups=("more:orders:1",)), name="x").experiment
     assert (experiment.name, experiment.cluster.brokers) == ("x", 5)
     assert list(experiment.groups) == ["readers", "more"]
@@ -123,6 +127,7 @@ def test_problems_of_flags_have_the_messages_of_files(flags: Flags, expected: st
 
 
 def test_problem_in_a_file_has_its_line(tmp_path: Path) -> None:
+    """The topic in line 7 has more replicas than there are brokers."""
     path = tmp_path / "bad.yaml"
     path.write_text(FILE.replace("replication.factor: 3", "replication.factor: 4"))
     assert f"{path}:7: topics.orders.replication.factor" in problems(Flags(), str(path))

@@ -1,8 +1,8 @@
 """A standing run as a library: orders from another thread, the local runtime, a directory.
 
 A standing run continues until it is told to end. A mailbox passes requests of other threads to the
-run's loop; `ask` returns a future. RefusalKind.ENDING: the cluster is starting or ending, and takes
-no orders.
+run's loop; its `ask` returns a future. RefusalKind.ENDING: the cluster takes no orders, because it
+has not started yet or is ending.
 """
 
 import threading
@@ -32,7 +32,8 @@ from results_schema.manifest import RunStatus
 from results_schema.results import RunOutcome, Verdict
 from tests.support.builders.quick_experiment import quick_experiment
 
-PATIENCE_S = 60.0
+PATIENCE_S = 60.0  # limit of each wait: a failure must not hang the test
+# The fields of a status that the run itself does not know.
 IDENTITY = StatusAnswer(
     name="quick", run_directory="x", runtime="local", pid=1, stage="", time_us=0
 )
@@ -40,7 +41,7 @@ pytestmark = [pytest.mark.slow]
 
 
 def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
-    """Another program's test would use it like this: no command line, no signal, a thread.
+    """Another program's test would use `stand` like this: from a thread, without a command line.
 
     1. A request before the start is refused.
     2. The thread waits for the steady state, injects a crash and waits for its healing.
@@ -61,7 +62,7 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
             seed=0,
             run_id=directory.manifest.run,
             run_dir=directory.path,
-            time_scale=10.0,
+            time_scale=10.0,  # the run's clock is ten times as fast as the real one
             observers=observers,
         )
 
@@ -76,6 +77,7 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
             status = ask(StatusRequest())
             if isinstance(status, StatusAnswer) and status.stage == "steady":
                 break
+        # `waits`: the answer comes when the fault is healed.
         ask(
             InjectRequest(
                 fault="crash", target="coordinator-of(readers)", duration="3s", waits=True
@@ -84,6 +86,7 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
         ask(InjectRequest(fault="crash", target="coordinator-of(payments)"))
         mailbox.ask(DownRequest())
 
+    # The run blocks this thread, so the orders come from another one.
     early = mailbox.ask(StatusRequest())
     thread = threading.Thread(target=send_orders)
     thread.start()
@@ -104,11 +107,13 @@ def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
     assert stood.results.outcome is RunOutcome.COMPLETED, stood.results.reasons
     assert stood.results.verdict is Verdict.PASS, stood.results
     assert stood.unseen_groups == ()
+
     injected, refused = answers[-2:]
     assert isinstance(injected, InjectAnswer)
     assert injected.fault.healed_at_us is not None
     assert isinstance(refused, OrderRefusal)
     assert refusal_of(mailbox.ask(StatusRequest())) is RefusalKind.ENDING
+
     past = open_run(directory.path)
     assert past.manifest.status is RunStatus.COMPLETED
     assert [entry.fault_id for entry in past.journal()] == ["crash-0"]

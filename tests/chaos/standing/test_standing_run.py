@@ -1,4 +1,11 @@
-"""A run with an open end on a scripted runtime: orders, a plan beside them, every ending."""
+"""A run with an open end on a scripted runtime: orders, a plan beside them, every ending.
+
+A standing run continues until a request `down`. An order is a request that injects or heals a fault
+at once; its fault is recorded like one of a plan. The scripts below map times to requests. A
+FakeRuntime has no nodes; its status is that of a healthy cluster, unless a test changes it, and
+`runtime.acts` has each call that changes the cluster, as text. RefusalKind says why an order is
+refused: UNKNOWN, it can never be carried out; NOTHING_NOW, it would hit nothing at this time.
+"""
 
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
@@ -40,7 +47,7 @@ from tests.support.harness.fake_runtime import FakeRuntime
 
 SECOND_US = 1_000_000
 SAFETY = ("fencing", "durable_commits")
-"""Checks that need no rows of nodes, which the fake runtime does not have."""
+"""Checks that find nothing wrong without rows of nodes, which the fake runtime does not have."""
 IDENTITY = StatusAnswer(
     name="lab", run_directory="runs/lab/x", runtime="fake", pid=1, stage="", time_us=0
 )
@@ -48,7 +55,11 @@ CRASH = InjectRequest(fault="crash", target="coordinator-of(readers)", duration=
 
 
 class ScriptedOrders:
-    """Requests at times of the run's clock; the run is ended after the last one."""
+    """The orders of a run: requests at times of the run's clock, in microseconds.
+
+    A real run takes its orders from a mailbox. `answered_at_us` has the time of each answer, by the
+    number of its request.
+    """
 
     def __init__(self, runtime: FakeRuntime, script: dict[int, Request]) -> None:
         self.runtime = runtime
@@ -64,6 +75,7 @@ class ScriptedOrders:
         self.closed_because = self.closed_because or reason
 
     async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
+        """Wait for `pause`, the time until the run's next act, and return a request that is due."""
         await pause
         for time_us, request in self.script.items():
             if time_us <= self.runtime.time_us:
@@ -79,7 +91,7 @@ class ScriptedOrders:
 
     @property
     def answers(self) -> list[Answer]:
-        """Return the answers in the order of the requests; the run does not answer `down`."""
+        """The answers in the order of the requests; the run does not answer `down`."""
         return [each.future.result() for each in self.asked if each.future.done()]
 
 
@@ -135,7 +147,7 @@ class Standing:
 
 
 def test_an_order_is_a_fault_of_the_run_and_ends_after_its_duration() -> None:
-    """The run has its stages, and no plan; journal and verdict have the ordered fault."""
+    """The run has the usual stages and no plan. Its journal has the ordered fault."""
     standing = Standing({5 * SECOND_US: CRASH, 30 * SECOND_US: DownRequest()})
 
     results = standing.execute()
@@ -158,15 +170,19 @@ def test_an_order_is_a_fault_of_the_run_and_ends_after_its_duration() -> None:
     assert (entry.fault_id, entry.target) == ("crash-0", "coordinator-of(readers)")
     assert (entry.fired_at_us, entry.healed_at_us) == (5 * SECOND_US, 15 * SECOND_US)
     assert results.outcome is RunOutcome.COMPLETED
+
+    # The order was answered at once, not at the end of the fault.
     (answer,) = standing.orders.answers
     assert isinstance(answer, InjectAnswer)
     assert standing.orders.answered_at_us[0] == 5 * SECOND_US
+
     assert standing.served_at_us == [0]
     assert standing.serving == ["entered", "left"]
     assert standing.orders.closed_because == "the cluster is going down"
 
 
 def test_a_waiting_caller_is_answered_when_the_fault_is_over() -> None:
+    """With `waits` the order of 1 s is answered at 11 s."""
     waits = InjectRequest(fault="crash", target="broker(1)", duration="10s", waits=True)
     standing = Standing({SECOND_US: waits, 20 * SECOND_US: DownRequest()})
     standing.execute()
@@ -177,6 +193,7 @@ def test_a_waiting_caller_is_answered_when_the_fault_is_over() -> None:
 
 
 def test_a_fault_without_a_duration_is_healed_at_the_end_and_its_caller_answered() -> None:
+    """The caller waits for the healing, and must not wait beyond the end of the run."""
     waits = InjectRequest(fault="pause", target="broker(1)", waits=True)
     standing = Standing({SECOND_US: waits, 20 * SECOND_US: DownRequest()})
     standing.execute()
@@ -187,9 +204,9 @@ def test_a_fault_without_a_duration_is_healed_at_the_end_and_its_caller_answered
 
 
 def test_faults_are_healed_by_order() -> None:
-    """An order without an id heals the only fault; others heal one fault by its id, or all.
+    """`heal` without an id heals the only fault; otherwise it names a fault by its id, or all.
 
-    The time at which the plan would have healed a fault is dropped.
+    A fault that is healed by an order is not healed again at the end of its duration.
     """
     pause = InjectRequest(fault="pause", target="broker(1)", duration="1h")
     cut = InjectRequest(fault="cut", from_=("broker(0)",), to=("controller",))
@@ -228,7 +245,11 @@ def test_faults_are_healed_by_order() -> None:
 
 
 def test_an_order_that_hits_nothing_is_refused_and_leaves_no_row() -> None:
-    """The target is down, or its group or topic is missing; the verdict stays known."""
+    """The target is down, or its group or topic does not exist.
+
+    In a plan such a fault would be a miss, with which the run proves nothing. A refused order does
+    not count.
+    """
     standing = Standing(
         {
             1 * SECOND_US: InjectRequest(fault="crash", target="broker(2)"),
@@ -250,6 +271,7 @@ def test_an_order_that_hits_nothing_is_refused_and_leaves_no_row() -> None:
 
 
 def test_an_invalid_order_is_refused_as_in_a_file() -> None:
+    """The messages are those that the loader has for the faults of a file."""
     wrong: list[tuple[InjectRequest, str]] = [
         (InjectRequest(fault="crsh", target="broker(0)"), "did you mean `crash`?"),
         (InjectRequest(fault="crash", target="coordinatr-of(readers)"), "did you mean"),
@@ -275,7 +297,10 @@ def test_an_invalid_order_is_refused_as_in_a_file() -> None:
 
 
 def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
-    """The file does not name the group `payments`, but a coordinator has it."""
+    """The file does not name the group `payments`, but a coordinator has it.
+
+    Its coordinator can be crashed. Its member is a process outside the lab, which no fault can hit.
+    """
 
     class WithGuests(FakeRuntime):
         async def status(self) -> ClusterStatus:
@@ -309,8 +334,10 @@ def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
     (entry,) = results.faults
     assert entry.nodes == ("broker-0",)
     assert "payments" in entry.blast_radius.groups
+
     (refusal,) = standing.refusals()
     assert refusal.kind is RefusalKind.NOTHING_NOW
+
     status = standing.orders.answers[-1]
     assert isinstance(status, StatusAnswer)
     (payments,) = [group for group in status.groups if group.group == "payments"]
@@ -319,10 +346,13 @@ def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
     (readers,) = [group for group in status.groups if group.group == "readers"]
     assert readers.is_of_the_file
     assert [each.node for each in readers.members] == ["consumer-readers-0", "consumer-readers-1"]
+
+    # The actions of outside members write no rows, so no checker can judge their group.
     assert standing.run.unjudged_groups() == ("payments",)
 
 
 def test_status_shows_the_cluster() -> None:
+    """Partitions are listed only if the request asks for them."""
     standing = Standing(
         {
             1 * SECOND_US: PresenceRequest(),
@@ -343,7 +373,10 @@ def test_status_shows_the_cluster() -> None:
 
 
 def test_the_plan_begins_with_the_steady_state_and_its_numbers_continue() -> None:
-    """Orders are possible before; the id of an order is never one of the plan."""
+    """The cluster is steady at 10 s, so the plan's crash at 5 s is injected at 15 s.
+
+    Orders are possible before that. The number of an order comes after those of the plan.
+    """
     of = experiment()
     standing = Standing(
         {
@@ -368,6 +401,7 @@ def test_the_plan_begins_with_the_steady_state_and_its_numbers_continue() -> Non
 
 
 def test_a_plan_that_was_interrupted_proves_nothing() -> None:
+    """`down` comes at 2 s, before the plan's crash at 5 s."""
     of = experiment()
     standing = Standing({2 * SECOND_US: DownRequest()}, of, plan=plan_of(of))
     results = standing.execute()
@@ -376,6 +410,7 @@ def test_a_plan_that_was_interrupted_proves_nothing() -> None:
 
 
 def test_late_members_that_were_not_started_are_not_awaited() -> None:
+    """`down` comes at 20 s: the member of 5 s has started, that of 1 h has not."""
     groups = {
         "readers": {
             "members": 1,
@@ -395,6 +430,7 @@ def _consumer(index: int) -> NodeName:
 
 
 def test_a_duration_ends_the_run() -> None:
+    """No request `down` is needed."""
     standing = Standing(duration_us=7 * SECOND_US)
     results = standing.execute()
     assert results.outcome is RunOutcome.COMPLETED
@@ -402,8 +438,9 @@ def test_a_duration_ends_the_run() -> None:
 
 
 def test_brokers_that_never_serve_prove_nothing() -> None:
+    """No partition has a leader. A cluster that does not serve takes no orders."""
     standing = Standing()
-    standing.runtime.leader = BrokerId(-1)
+    standing.runtime.leader = BrokerId(-1)  # no leader
     results = standing.execute()
     assert results.verdict is Verdict.UNKNOWN
     assert "the brokers do not serve within 60s" in results.reasons[0]
@@ -411,6 +448,7 @@ def test_brokers_that_never_serve_prove_nothing() -> None:
 
 
 def test_a_failure_of_the_tool_is_answered_and_ends_the_run() -> None:
+    """The caller of the failed order must not wait for ever."""
     standing = Standing({SECOND_US: CRASH})
     standing.runtime.crash_fails_with = OSError("no such process")
     results = standing.execute()
@@ -421,7 +459,7 @@ def test_a_failure_of_the_tool_is_answered_and_ends_the_run() -> None:
 
 
 def test_orders_are_in_the_manifest(tmp_path: Path) -> None:
-    """Later readers of the run find the orders with their arguments."""
+    """The manifest's plan has each order with its arguments, as if it had been planned."""
     order = InjectRequest(fault="crash", target="broker(1)", duration="10s", args={"disk": "empty"})
     standing = Standing({5 * SECOND_US: order, 6 * SECOND_US: DownRequest()})
     standing.directory = create_run_directory(
@@ -437,7 +475,11 @@ def test_orders_are_in_the_manifest(tmp_path: Path) -> None:
 
 
 def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
-    """A client from outside joins the lab's own group: its actions write no rows."""
+    """From 5 s on a client from outside is a member of the lab's own group.
+
+    Its actions write no rows, so a checker may take a normal state for a violation. The finding of
+    4 s counts, the finding of 8 s does not.
+    """
 
     class WithGuest(FakeRuntime):
         async def status(self) -> ClusterStatus:
@@ -467,7 +509,11 @@ def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
 
 
 def test_an_order_for_an_unknown_machine_is_refused() -> None:
-    """Its argument is a target; without machines in the file it is always invalid."""
+    """A machine can be given by a node on it, here the coordinator of a group that does not exist.
+
+    The group may exist later, so the order hits nothing now. Without machines in the file, no such
+    order can ever be carried out.
+    """
     order = InjectRequest(fault="machine_loss", target="machine-of(coordinator-of(payments))")
     for machines, kind in ((3, RefusalKind.NOTHING_NOW), (None, RefusalKind.UNKNOWN)):
         cluster = {

@@ -1,4 +1,11 @@
-"""Targets are resolved when the fault fires, to the hit nodes or the reason of a miss."""
+"""Targets are resolved when the fault fires, to the hit nodes or the reason of a miss.
+
+A target of an experiment file names a node by its role, such as `coordinator-of(readers)`. A
+FakeRuntime has no nodes. Its status is that of a healthy cluster, unless a test changes it:
+`runtime.leader` leads all partitions (broker 0 by default) that are not in `runtime.partitions`.
+The experiment has the brokers 0 to 2, the topic orders with two partitions, and the group readers
+with two members.
+"""
 
 from dataclasses import replace
 
@@ -21,7 +28,7 @@ async def _status(runtime: FakeRuntime) -> ClusterStatus:
 
 
 def situation_of(runtime: FakeRuntime, *, seed: int = 0) -> Situation:
-    """Return all that a target is resolved by: experiment, status and random numbers."""
+    """Return what is needed to resolve a target: experiment, status and random numbers."""
     return Situation(
         experiment=runtime.experiment,
         status=runtime.run(_status(runtime)),
@@ -30,12 +37,14 @@ def situation_of(runtime: FakeRuntime, *, seed: int = 0) -> Situation:
 
 
 def hit(target: str, runtime: FakeRuntime) -> Hit:
+    """Resolve a target that must be hit."""
     resolved = resolve_target(target, situation_of(runtime))
     assert isinstance(resolved, Hit), resolved
     return resolved
 
 
 def miss(target: str, runtime: FakeRuntime) -> str:
+    """Resolve a target that must be missed, and return the reason."""
     resolved = resolve_target(target, situation_of(runtime))
     assert isinstance(resolved, Miss), resolved
     return resolved.reason
@@ -76,12 +85,12 @@ def test_coordinator_of_is_the_leader_of_the_groups_offsets_partition() -> None:
 
 
 def test_coordinator_during_a_leadership_move_is_the_controllers_choice() -> None:
-    """The old broker, 0, still has the group; the new leader, 1, is hit."""
+    """The old leader, broker 0, still has the group in memory; the new leader, broker 1, is hit."""
     runtime = FakeRuntime(experiment())
     before = situation_of(runtime).status
     runtime.leader = BrokerId(1)
     now = situation_of(runtime)
-    status = replace(now.status, groups=before.groups)
+    status = replace(now.status, groups=before.groups)  # new leader, old group in memory
 
     coordinator = resolve_target("coordinator-of(readers)", replace(now, status=status))
 
@@ -105,7 +114,8 @@ def test_leader_of_is_the_partitions_own_leader() -> None:
 @pytest.mark.parametrize(
     ("isr", "down", "follower"),
     [
-        ((2, 1, 0), (), "broker-0"),  # the one after the leader in replica order, not in the ISR's
+        # Replicas 1, 2, 0: broker 0 is next after the leader 2. The order of the ISR is another.
+        ((2, 1, 0), (), "broker-0"),
         ((2, 1), (), "broker-1"),
         ((2, 1, 0), (0,), "broker-1"),
     ],
@@ -113,7 +123,10 @@ def test_leader_of_is_the_partitions_own_leader() -> None:
 def test_follower_of_is_the_next_in_sync_replica_that_is_up(
     isr: tuple[int, ...], down: tuple[int, ...], follower: str
 ) -> None:
-    """The order of the ISR does not matter: a plan must have one meaning."""
+    """The order of the replicas decides, because a plan must have one meaning.
+
+    The order of the ISR may differ from run to run.
+    """
     runtime = FakeRuntime(experiment())
     runtime.partitions[TopicPartition("orders", 1)] = led_by(2, (1, 2, 0), isr)
     for broker in down:
@@ -123,7 +136,7 @@ def test_follower_of_is_the_next_in_sync_replica_that_is_up(
 
 
 def test_follower_of_a_leader_alone_is_a_miss() -> None:
-    """The leader is the only replica in sync, so that no node has the role."""
+    """The leader is the only replica in sync, so no node is an in-sync follower."""
     runtime = FakeRuntime(experiment())
     runtime.partitions[TopicPartition("orders", 1)] = led_by(2, (1, 2, 0), (2,))
 
@@ -156,7 +169,7 @@ def test_any_broker_is_drawn_by_the_seed_among_those_that_are_up() -> None:
 
 
 def test_any_broker_with_none_up_is_a_miss() -> None:
-    """A fault of a process needs one that is up."""
+    """A fault of a process needs a process that is up."""
     runtime = FakeRuntime(experiment())
     for broker in range(3):
         runtime.nodes[broker_name(broker)] = NodeState.DOWN
@@ -165,7 +178,10 @@ def test_any_broker_with_none_up_is_a_miss() -> None:
 
 
 def test_controller_is_the_active_or_the_only_one() -> None:
-    """A stopped controller does not report that it is active, but is the only controller."""
+    """A stopped controller does not report that it is active.
+
+    It is hit all the same, because the cluster has no other controller.
+    """
     runtime = FakeRuntime(experiment())
 
     assert hit("controller", runtime).nodes == ("controller-100",)
@@ -174,7 +190,7 @@ def test_controller_is_the_active_or_the_only_one() -> None:
 
 
 def test_leader_member_is_found_by_its_member_id() -> None:
-    """The coordinator knows member ids, the runtime nodes; the members' status has both."""
+    """A group's status has the leader's member id; the members' status says which node has it."""
     runtime = FakeRuntime(experiment())
     runtime.group_leader = "id-of-consumer-readers-1"
 
@@ -182,7 +198,10 @@ def test_leader_member_is_found_by_its_member_id() -> None:
 
 
 def test_leader_member_that_does_not_answer_is_a_miss() -> None:
-    """A killed member remains leader of the group until its session ends."""
+    """A killed member remains leader of the group until its session ends.
+
+    By default consumer-readers-0 is the leader.
+    """
     runtime = FakeRuntime(experiment())
     runtime.nodes[NodeName("consumer-readers-0")] = NodeState.DOWN
 
@@ -201,7 +220,10 @@ def test_leader_member_that_does_not_answer_is_a_miss() -> None:
     ],
 )
 def test_sets_include_late_members_and_dead_brokers(target: str, nodes: list[str]) -> None:
-    """A rule of links names all of them, because it must apply to a node that starts later."""
+    """These targets name ends of links. A rule of links must apply to nodes that start later, too.
+
+    Members 2 and 3 are late members, which start during the run.
+    """
     runtime = FakeRuntime(with_late_members())
     runtime.nodes[broker_name(1)] = NodeState.DOWN
 
@@ -235,6 +257,7 @@ def test_spaces_in_a_target_make_no_difference(target: str) -> None:
         ("leader-of()", "names no partition", None),
         ("member()", "names no member", None),
         ("broker", "names no broker", None),
+        # \u0661 is the Arabic digit 1, which Python's int() would accept.
         ("broker(\u0661)", "there is no broker `\u0661`", None),
         ("broker(-1)", "there is no broker `-1`", None),
         ("broker(1)x", "is no target", None),
@@ -259,7 +282,7 @@ def test_spaces_in_a_target_make_no_difference(target: str) -> None:
 def test_target_that_can_never_exist_is_unknown_with_a_near_miss(
     target: str, message: str, near_miss: str | None
 ) -> None:
-    """The file is refused before the start, and the error suggests the target that may be meant."""
+    """The file is refused before the start; the error suggests the target that may be meant."""
     unknown = check_target(target, experiment())
 
     assert unknown is not None
@@ -268,7 +291,7 @@ def test_target_that_can_never_exist_is_unknown_with_a_near_miss(
 
 
 def test_follower_of_a_partition_with_one_replica_can_never_exist() -> None:
-    """No replica will ever follow, so the cluster need not start."""
+    """A single replica is always the leader, so the file is refused before the start."""
     topics = {"orders": {"partitions": 2, "replication.factor": 1}}
     unknown = check_target("follower-of(orders-0)", experiment(topics=topics))
 
@@ -311,7 +334,10 @@ def test_target_of_zookeeper_needs_an_ensemble_and_its_number() -> None:
 
 
 def test_group_on_zookeeper_has_no_coordinator_and_no_leader() -> None:
-    """No znode has the group's assignment, a generation, or a leader: no node is hit (ZK-27)."""
+    """The members share out the partitions themselves, so no node has these roles.
+
+    See rule ZK-27 in docs/kafka/ZOOKEEPER_CONSUMER.md.
+    """
     both = experiment(groups=groups_of_both_kinds())
 
     for role in ("coordinator-of", "leader-member-of"):
@@ -322,7 +348,7 @@ def test_group_on_zookeeper_has_no_coordinator_and_no_leader() -> None:
 
 
 def test_leader_of_the_ensemble_is_that_of_the_newest_epoch() -> None:
-    """A deposed leader may not know the newer one."""
+    """Two servers say that they lead: an old leader may not know yet that there is a new one."""
     runtime = FakeRuntime(experiment(groups=groups_of_both_kinds()))
     situation = situation_of(runtime)
     for number, epoch in ((1, 3), (2, 2)):
@@ -363,7 +389,7 @@ def test_blast_radius_of_a_broker_has_its_leaderships_and_groups() -> None:
 
 
 def test_blast_radius_of_a_member_is_its_group_and_its_partitions() -> None:
-    """The partitions of a member that does not answer are unknown, its group is not."""
+    """A paused member does not answer, so its partitions are unknown. Its group is known."""
     runtime = FakeRuntime(experiment())
     name = NodeName("consumer-readers-1")
 
@@ -377,7 +403,10 @@ def test_blast_radius_of_a_member_is_its_group_and_its_partitions() -> None:
 
 
 def test_targets_of_kafka_clients_are_those_connected_now() -> None:
-    """No file names them: an unknown id is a miss, and no error of the file."""
+    """Kafka clients are other programs, which connect during the run.
+
+    The file cannot know their ids, so an unknown id is a miss, and no error of the file.
+    """
     runtime = FakeRuntime(experiment())
     assert miss("kafka-clients", runtime) == "no Kafka client is connected"
     assert miss("kafka-client(pay)", runtime) == "client:pay has no connection; connected: none"

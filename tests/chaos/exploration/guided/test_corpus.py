@@ -1,7 +1,8 @@
 """The corpus of a guided search: kept plans, and the rarity of the coverage marks they reached.
 
-A pair is two marks that one run reached. Plans that reached a rare mark or a rare pair are kept, to
-be mutated. A plan is named by its lineage: the seed that drew it, then the seed of each mutation.
+A coverage mark names a rare situation; a run reaches some marks. A pair is two marks that one run
+reached. Plans that reached a rare mark or a rare pair are kept: they become parents of mutated
+plans. A plan is named by its lineage: the seed that drew it, then the seed of each mutation.
 `rare()` returns the rare marks and the rare pairs for which parents are chosen.
 """
 
@@ -18,13 +19,13 @@ def run(*lineage: int, marks: str = "", faults: int = 5, passed: bool = True) ->
 
 
 def runs_with_common_marks(seeds: range, marks: str = "xy") -> Iterator[RunSeen]:
-    """Yield a run for each seed; so many runs make their marks common."""
+    """Yield a run for each seed. The marks of so many runs are common, so other marks are rare."""
     for seed in seeds:
         yield run(seed, marks=marks)
 
 
 def test_pair_is_rare_if_its_marks_are_common_and_seldom_occur_together() -> None:
-    """Each pair with a rare mark is rare, so that only the mark is listed."""
+    """Each pair with a rare mark is rare, too. It is not listed, because the mark is listed."""
     coverage = Coverage()
     for index in range(300):
         coverage.take(("a",) if index % 2 else ("b",), mutated=False)
@@ -37,7 +38,10 @@ def test_pair_is_rare_if_its_marks_are_common_and_seldom_occur_together() -> Non
 
 
 def test_smallest_plans_of_a_rare_mark_are_kept() -> None:
-    """A small plan is quick to run, and its change is likelier to matter."""
+    """A small plan is quick to run, and a mutation of it is more likely to matter.
+
+    Of the five plans with the mark r, the three with 2, 4 and 7 faults are kept.
+    """
     corpus = Corpus()
     for seen in runs_with_common_marks(range(200)):
         corpus.take(seen)
@@ -51,7 +55,11 @@ def test_smallest_plans_of_a_rare_mark_are_kept() -> None:
 
 
 def test_violating_run_or_one_of_the_last_generation_is_no_parent() -> None:
-    """A violating run has a file of its own; a plan mutated more often would become ever longer."""
+    """A violating run is a finding, and has a file of its own.
+
+    A plan of the last generation has been mutated MAX_GENERATIONS times. Without a limit plans
+    would become ever longer.
+    """
     corpus = Corpus()
     for seen in runs_with_common_marks(range(100)):
         corpus.take(seen)
@@ -63,10 +71,10 @@ def test_violating_run_or_one_of_the_last_generation_is_no_parent() -> None:
 
 
 def test_half_of_the_parents_are_chosen_for_rare_marks_and_half_for_rare_pairs() -> None:
-    """Each rare mark has runs of its own; only run 900 has the rare pair of the common x and y.
+    """Only run 900 has the rare pair: the marks x and y, which are common alone.
 
-    The mark chr(index) is reached by 1 + index runs, so that there are more rare marks than
-    RAREST_MARKS.
+    In addition there are more rare marks than RAREST_MARKS: chr(0), chr(1), and so on. The mark
+    chr(index) is reached by 1 + index runs of its own.
     """
     corpus = Corpus()
     for seen in runs_with_common_marks(range(400), "x"):

@@ -1,9 +1,12 @@
 """Guided search: plans independent of the workers, and rare situations sooner than by drawing.
 
-A guided search mutates the plan of an earlier run that reached a rare mark; the other seeds are
-drawn. A lineage is the seeds of a plan: a drawn ancestor, then one seed for each mutation. Seeds
-come in blocks: mutations of block N use the results of the blocks up to N - 2 only, so that plans
-do not depend on which worker is quicker. Scripted workers answer in turn, without a cluster.
+A mark names a rare situation that a run reached. For a share of its seeds, a guided search mutates
+the plan of an earlier run that reached a rare mark; for the other seeds a plan is drawn. A lineage
+is the seeds of a plan: the seed that drew its ancestor, then one seed for each mutation.
+
+Seeds come in blocks. A mutation in block N uses only the results of the blocks up to N - 2. So
+workers can play block N - 1 and block N at once, and plans do not depend on which worker is
+quicker. Scripted workers answer in turn, without a cluster.
 """
 
 from collections.abc import Callable
@@ -44,6 +47,7 @@ SMALL = {
     },
 }
 MEETINGS = {2: "two_meet", 3: "three_meet", 4: "four_meet", 5: "five_meet"}
+"""Made-up marks: a number of faults that begin together -> the mark."""
 MEETING_US = 300_000
 """Faults that begin within this time begin together."""
 
@@ -56,7 +60,10 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
 
 
 def marks_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return marks that depend only on the plan: the most faults that begin together."""
+    """Return the marks of a plan: how many faults begin together at most, and the kinds of faults.
+
+    So a test can compute the marks without a run.
+    """
     begins = [microseconds(fault.at) for fault in experiment.faults]
     together = max(
         (sum(0 <= other - begin < MEETING_US for other in begins) for begin in begins), default=0
@@ -67,7 +74,7 @@ def marks_of(experiment: Experiment) -> tuple[str, ...]:
 
 
 def player(space: Space) -> Callable[[Item], PlayedRun]:
-    """Return a player without a cluster: `marks_of` computes the marks from the plan alone."""
+    """Return a player without a cluster. An item is a seed, or the lineage of a mutated plan."""
 
     @cache
     def play(item: Item) -> PlayedRun:
@@ -78,7 +85,7 @@ def player(space: Space) -> Callable[[Item], PlayedRun]:
             result=PlayResult.PASS,
             marks=marks_of(grown.experiment),
             faults_hit=len(grown.experiment.faults),
-            digest=msgspec.json.encode(grown.experiment).hex()[-64:],
+            digest=msgspec.json.encode(grown.experiment).hex()[-64:],  # equal for equal plans
             lineage=lineage if len(lineage) > 1 else (),
         )
 
@@ -88,9 +95,9 @@ def player(space: Space) -> Callable[[Item], PlayedRun]:
 class Explored:
     """A whole search over scripted workers.
 
-    `share` is that of mutated seeds, `size` the number of workers; `before` has the records of an
-    interrupted search; `deadly` maps a seed to the number of workers that it ends. Seeds are
-    rechecked at 10 %.
+    `share` is the share of mutated seeds, `size` the number of workers; `before` has the records of
+    an interrupted search, which is resumed; `deadly` maps a seed to the number of workers that it
+    kills. 10 % of the seeds are rechecked: played twice.
     """
 
     def __init__(
@@ -137,7 +144,7 @@ class Explored:
 
 
 def test_plans_do_not_depend_on_workers_and_batches(space: Space) -> None:
-    """With three workers the blocks overlap in time; the plans of all seeds are the same."""
+    """With three workers two blocks are played at the same time; the plans are the same."""
     alone = Explored(space, 120, size=1, batch=1)
     together = Explored(space, 120, size=3, batch=7)
 
@@ -160,13 +167,13 @@ def test_resumed_search_plays_the_seeds_of_an_uninterrupted_one(space: Space) ->
 
 
 def test_longer_search_begins_with_the_same_plans(space: Space) -> None:
-    """A user may raise `--count` later."""
+    """A user may resume the search with a larger `--count`."""
     short, long = Explored(space, 70).plans(), Explored(space, 120).plans()
     assert {seed: plan for seed, plan in long.items() if seed < 70} == short
 
 
 def test_seed_that_ends_its_workers_does_not_stop_later_blocks(space: Space) -> None:
-    """The lost seed 7 counts as done, without results; otherwise later blocks would wait for it."""
+    """Seed 7 kills two workers, and is lost. Later blocks wait for it, so it counts as done."""
     explored = Explored(space, 120, deadly={7: 2}, batch=1)
     assert explored.stop is Stop.COUNT
     assert any(isinstance(record, Lost) for record in explored.written)
@@ -184,7 +191,8 @@ def test_mutated_seed_is_rechecked_with_the_same_plan(space: Space) -> None:
         for item in items
         if number_of(item) % 10 == 9 and not isinstance(item, int)
     ]
-    assert len(given_lineages) > len(set(given_lineages))  # some were given twice
+    # Some lineages were given twice: for the first play and for the recheck.
+    assert len(given_lineages) > len(set(given_lineages))
 
 
 def test_without_a_share_every_seed_is_drawn(space: Space) -> None:
@@ -195,7 +203,11 @@ def test_without_a_share_every_seed_is_drawn(space: Space) -> None:
 
 
 def test_block_waits_only_for_the_block_before_the_last() -> None:
-    """The third block waits for the whole first one, from 1,000 on, and not for the second."""
+    """The third block waits for the whole first block, and not for the second.
+
+    The seeds begin at 1,000. At first the second block is played, and the first one but for its
+    last seed.
+    """
     guidance = Guidance(0.5, 1_000)
 
     def played(seeds: range) -> PlayedSeeds:
@@ -204,16 +216,18 @@ def test_block_waits_only_for_the_block_before_the_last() -> None:
 
     second, third = 1_000 + BLOCK, 1_000 + 2 * BLOCK
     assert guidance.is_ready(third - 1)
+
     guidance.take(played(range(second, third)))
     guidance.take(played(range(1_000, second - 1)))
     assert not guidance.is_ready(third)
+
     guidance.take(played(range(second - 1, second)))
     assert guidance.is_ready(third)
 
 
 @pytest.mark.slow
 def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> None:
-    """The situation is five faults at once; a plan with four together is one change away."""
+    """The rare situation is five faults at once. A plan with four at once is one mutation away."""
     count = 600
 
     def first_with(mark: str, share: float) -> int:
@@ -227,7 +241,11 @@ def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> 
 
 
 def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> None:
-    """For each rare mark the report counts the runs that reached it, and the mutated of them."""
+    """For each rare mark the report counts the runs that reached it, and the mutated ones of them.
+
+    A parent is a plan that was mutated. `first_by_mutated_runs`: rare marks that a mutated run
+    reached first.
+    """
     explored = Explored(space, 600, block=50, batch=10)
     report = guided_search(explored.guidance)
 
@@ -240,7 +258,10 @@ def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> 
 
 
 def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None:
-    """The count begins with the first mutated seed, so that both shares cover the same time."""
+    """Both counts begin with the first mutated seed, 301.
+
+    Before that all runs are drawn, and every mark is still new, so they would win every comparison.
+    """
 
     def run(seed: int, *marks: str, parent: int | None = None) -> PlayedRun:
         lineage = () if parent is None else (parent, seed)
@@ -248,6 +269,7 @@ def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None
             seed=seed, result=PlayResult.PASS, marks=tuple(sorted(marks)), lineage=lineage
         )
 
+    # The marks a and b are common; their pair is rare.
     runs = [run(seed, "a" if seed % 2 else "b") for seed in range(300)]
     runs += [
         run(300, "a", "b"),

@@ -28,7 +28,10 @@ LINEAGE = (1, 7, 5)
 
 @pytest.mark.slow
 def test_file_of_a_mutated_seeds_finding_plays_the_same_run(tmp_path: Path) -> None:
-    """The file has the plan and the network seed, which may be that of an ancestor."""
+    """The file has the plan and the network seed, which may be that of an ancestor.
+
+    The run has no finding, so the test makes one up.
+    """
     space = load_space("reference")
     run = play_seed(space, LINEAGE)
     assert (run.seed, run.lineage) == (5, LINEAGE)
@@ -56,10 +59,11 @@ def test_lineage_on_the_command_line_is_the_mutated_schedule() -> None:
 
 @pytest.mark.slow
 def test_mutated_runs_of_a_cluster_are_equal_without_and_with_an_interruption() -> None:
-    """Small blocks, so that few runs are enough; some of them are rechecked.
+    """A search of 14 runs is played as a whole, and in two parts of 8 and 6 runs.
 
-    A mutation uses the results of whole earlier blocks of seeds, here of three. The first search is
-    ended after 8 of 14 runs, and the second one continues from its records (`before`).
+    The second part continues from the records of the first (`before`). A mutation uses the results
+    of whole earlier blocks of seeds. Blocks are small here (3 seeds), so that few runs are enough.
+    Some runs are rechecked: played twice.
     """
     space = load_space("reference")
 

@@ -24,8 +24,9 @@ from chaos.exploration.guided.mutation import SAME_NETWORK, mutate
 from chaos.exploration.space import Space
 from tests.support.builders.packaged_spaces import packaged_space
 
-PARENT = 3
-MUTANTS = range(1_000, 1_150)
+PARENT = 3  # the seed that draws the parent of all mutants here
+MUTANTS = range(1_000, 1_150)  # the seeds of the mutations
+# A program that prints the digests of this module, for another process.
 DIGESTS = """
 import json
 from tests.chaos.exploration.guided.test_mutation import digests
@@ -40,6 +41,7 @@ def standard() -> Space:
 
 @cache
 def mutants() -> tuple[Genome, ...]:
+    """Return 150 mutants of one parent."""
     parent = drawn_genome(standard(), PARENT)
     return tuple(mutate(standard(), parent, seed) for seed in MUTANTS)
 
@@ -55,7 +57,7 @@ def digests() -> list[str]:
 
 @pytest.mark.slow
 def test_lineage_means_the_same_in_another_process() -> None:
-    """A worker builds a plan from its lineage alone."""
+    """A worker builds a plan from its lineage alone, so the plan must be equal in every process."""
     completed = subprocess.run(
         [sys.executable, "-c", DIGESTS],
         env={**os.environ, "PYTHONHASHSEED": "4711"},
@@ -75,7 +77,7 @@ def test_lineage_of_one_seed_is_the_drawn_plan() -> None:
 
 @pytest.mark.slow
 def test_every_mutant_can_be_run_and_is_called_by_its_own_seed() -> None:
-    """Each mutant passes the checks of an experiment file."""
+    """Each mutant passes the checks of an experiment file, and has a name with its own seed."""
     for seed, genome in zip(MUTANTS, mutants(), strict=True):
         experiment = experiment_of(standard(), genome, seed)
         assert list(errors(experiment)) == []
@@ -83,7 +85,10 @@ def test_every_mutant_can_be_run_and_is_called_by_its_own_seed() -> None:
 
 
 def test_mutant_keeps_most_of_its_parent() -> None:
-    """Most mutants keep the faults that made the run rare; each differs in something."""
+    """The faults of the parent made its run rare, so most mutants keep most of them.
+
+    Each mutant differs in something, and more than half of the plans are different ones.
+    """
     parent = drawn_genome(standard(), PARENT)
     parent_faults = Counter(msgspec.json.encode(fault) for fault in parent.faults)
     kept_shares = []
@@ -117,9 +122,10 @@ def test_mutants_move_lengthen_drop_and_add_faults_and_change_settings() -> None
 
 
 def test_half_of_the_mutants_keep_their_parents_network_seed() -> None:
-    """With its parent's network seed a run equals the parent's up to the first change.
+    """With its parent's network seed, a run equals the parent's run up to the first changed fault.
 
-    So the rare moment before that change occurs again. Other mutants have their own seed.
+    So a rare moment before this fault occurs again. Other mutants have their own network seed.
+    SAME_NETWORK is the share of the former.
     """
     with_parents = sum(genome.network_seed == PARENT for genome in mutants())
     with_own = sum(

@@ -1,8 +1,11 @@
 """Each coverage mark on a story of its own.
 
 A coverage mark is the name of a rare situation; CoverageMarks finds the marks that a run reached. A
-story is a short list of rows that are a second apart. The last row of a story reaches its mark; the
-rows before do not. The stories are about group `g`; its offsets partition is on brokers 0 to 2.
+story is a short list of trace rows that are a second apart. The last row of a story reaches its
+mark; the rows before do not. `chaos/exploration/marks` describes each mark.
+
+The stories are about group `g`, whose members are the consumers C0 and C1. Its offsets partition is
+on brokers 0 to 2, and the leader of this partition is the coordinator of the group.
 """
 
 import pytest
@@ -43,6 +46,7 @@ def isr_changed(*isr: int) -> StoryRow:
 
 
 def lost_response(api: str, error: str) -> StoryRow:
+    """The network loses broker 0's response to C0."""
     return (B0, TraceKind.RESPONSE_LOST, {"peer": C0, "api": api, "error": error})
 
 
@@ -63,6 +67,7 @@ def replaced(member: str) -> StoryRow:
 
 
 def elected(leader: str, epoch: int, isr: tuple[int, ...] = (0, 1, 2)) -> StoryRow:
+    """The controller elects a leader of the offsets partition; "" means none."""
     detail: dict[str, object] = {"isr": list(isr), "reason": "any"}
     return (
         CONTROLLER,
@@ -81,6 +86,7 @@ def leads(node: str, epoch: int, end: int = 0) -> StoryRow:
 
 
 def loading(node: str, epoch: int, wait_us: int = 0) -> StoryRow:
+    """`node` begins to load the groups of the offsets partition, after a wait of `wait_us`."""
     return (
         node,
         TraceKind.LOAD_STARTED,
@@ -89,6 +95,7 @@ def loading(node: str, epoch: int, wait_us: int = 0) -> StoryRow:
 
 
 def loaded(node: str, epoch: int, end: int = 0) -> StoryRow:
+    """`node` has loaded the offsets partition up to the offset `end`, and now coordinates."""
     return (
         node,
         TraceKind.LOAD_COMPLETED,
@@ -97,6 +104,7 @@ def loaded(node: str, epoch: int, end: int = 0) -> StoryRow:
 
 
 def ignored(kind: TraceKind, node: str, epoch: int, cause: str) -> StoryRow:
+    """`node` ignores an order to load or unload the offsets partition in this epoch."""
     return (node, kind, {"partition": OFFSETS_0, "leader_epoch": epoch, "cause": cause})
 
 
@@ -110,6 +118,7 @@ def group_loaded(node: str, generation: int, *members: str, state: str = "Stable
 
 
 def state(node: str, before: str, after: str, cause: str = "any") -> StoryRow:
+    """At the coordinator `node` the group changes its state."""
     detail: dict[str, object] = {"from": before, "to": after}
     return (
         node,
@@ -119,6 +128,7 @@ def state(node: str, before: str, after: str, cause: str = "any") -> StoryRow:
 
 
 def generation(node: str, number: int, leader: str = "m0") -> StoryRow:
+    """The coordinator `node` starts a generation of the group."""
     detail: dict[str, object] = {"members": [leader], "leader": leader, "protocol": "range"}
     return (
         node,
@@ -130,6 +140,7 @@ def generation(node: str, number: int, leader: str = "m0") -> StoryRow:
 def rebalance(
     node: str, cause: RebalanceCause = RebalanceCause.JOIN, reason: str | None = None
 ) -> StoryRow:
+    """The coordinator `node` begins a rebalance of the group."""
     return (
         node,
         TraceKind.REBALANCE_STARTED,
@@ -140,6 +151,7 @@ def rebalance(
 def transaction(
     node: str, before: str, after: str, cause: str = "the producer ended it"
 ) -> StoryRow:
+    """At its transaction coordinator `node`, C0's transaction changes its state."""
     detail: dict[str, object] = {"transactional_id": C0, "producer_id": 0, "from": before}
     return (node, TraceKind.TRANSACTION_STATE, {"cause": cause, "detail": {**detail, "to": after}})
 
@@ -167,6 +179,7 @@ def completed(node: str, *, committed: bool = True) -> StoryRow:
 
 
 def append(node: str, epoch: int, base: int, append_id: int = 1) -> StoryRow:
+    """`node`, as leader in `epoch`, begins an append at the offset `base`."""
     return (
         node,
         TraceKind.APPEND_STARTED,
@@ -180,6 +193,7 @@ def append(node: str, epoch: int, base: int, append_id: int = 1) -> StoryRow:
 
 
 def append_completed(node: str, epoch: int, base: int, error: str, append_id: int = 1) -> StoryRow:
+    """The append with `append_id` ends; "NONE" means that it is acknowledged."""
     return (
         node,
         TraceKind.APPEND_COMPLETED,
@@ -202,6 +216,7 @@ def high_watermark(node: str, offset: int) -> StoryRow:
 
 
 def truncated(node: str, end: int) -> StoryRow:
+    """`node` truncates its log of the offsets partition to the offset `end`."""
     return (
         node,
         TraceKind.LOG_TRUNCATED,
@@ -260,10 +275,12 @@ def commit(
 
 
 def driver(kind: TraceKind, peer: str) -> StoryRow:
+    """The driver, which conducts the run, does something to the node `peer`."""
     return (DRIVER, kind, {"peer": peer})
 
 
 def controller(kind: TraceKind, peer: str, reason: str = "session ended") -> StoryRow:
+    """The controller does something to the broker `peer`."""
     return (CONTROLLER, kind, {"peer": peer, "detail": {"reason": reason, "silent_ms": 1}})
 
 
@@ -280,7 +297,7 @@ FIRST: tuple[StoryRow, ...] = (elected(B0, 0), leads(B0, 0), loaded(B0, 0))
 MOVED: tuple[StoryRow, ...] = (*FIRST, elected(B1, 1))
 """The controller elected broker 1 in epoch 1; broker 0 does not know of the election."""
 A_SESSION: tuple[StoryRow, ...] = tuple(high_watermark(B2, end) for end in range(SESSION_TIMEOUT_S))
-"""Rows of ten seconds, the session timeout of CONTEXT, that do not matter otherwise."""
+"""Ten rows, so ten seconds: the session timeout of CONTEXT. The rows do not matter otherwise."""
 
 STORIES: dict[str, tuple[StoryRow, ...]] = {
     "elected_in_join_phase": (
@@ -499,7 +516,7 @@ def reached(story: tuple[StoryRow, ...]) -> tuple[str, ...]:
 
 
 def test_every_mark_has_a_story_and_a_description() -> None:
-    """Marks of groups on ZooKeeper are tested elsewhere."""
+    """Marks of groups on ZooKeeper are tested in test_zookeeper_marks."""
     assert sorted(STORIES) == sorted(set(MARKS) - set(ZOOKEEPER_MARKS))
     assert len(MARKS) == len(ALL_MARKS)
     assert all(MARKS.values())
@@ -507,20 +524,25 @@ def test_every_mark_has_a_story_and_a_description() -> None:
 
 @pytest.mark.parametrize("name", sorted(STORIES))
 def test_mark_is_reached_by_the_last_row_of_its_story(name: str) -> None:
-    """The rows before the last do not reach the mark."""
+    """The rows before the last do not reach the mark, so the last row is needed."""
     assert name in reached(STORIES[name])
     assert name not in reached(STORIES[name][:-1])
 
 
 NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
+    # The rollout is over.
     "server_out_in_an_operation": (
         operation("rollout"),
         (DRIVER, TraceKind.FAULT_HEALED, {"cause": "rollout-0"}),
         driver(KILLED, B0),
     ),
+    # A crash is no operation.
     "coordinator_moved_in_an_operation": (operation("crash"), group_loaded(B1, 1)),
+    # The last election keeps the leader.
     "moved_three_times_in_a_session": (*MOVED, elected(B2, 2), elected(B2, 3)),
+    # The wait is short.
     "load_waited_long": (*FIRST, loading(B1, 1, wait_us=500_000)),
+    # The rebalance is one second later than in the story.
     "rebalance_soon_after_load": (
         *MOVED,
         group_loaded(B1, 1),
@@ -528,61 +550,74 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
         high_watermark(B2, 1),
         rebalance(B1),
     ),
+    # Only one election is missed.
     "coordinator_named_two_elections_late": (
         *MOVED,
         client(C0, TraceKind.COORDINATOR_FOUND, peer=B0),
     ),
+    # Another member is dead.
     "commit_of_the_dead_stored": (
         member_state(C0, "m0", "STABLE"),
         driver(KILLED, C1),
         commit(STORED, B0, 5, member="m0"),
     ),
+    # The join phase is over.
     "elected_in_join_phase": (
         *FIRST,
         state(B0, "Stable", "PreparingRebalance"),
         state(B0, "PreparingRebalance", "CompletingRebalance"),
         elected(B1, 1),
     ),
+    # The append is completed before the election.
     "append_in_flight_at_election": (
         *FIRST,
         append(B0, 0, 0),
         append_completed(B0, 0, 0, "NONE"),
         elected(B1, 1),
     ),
+    # The broker that would complete the append is dead.
     "loaded_with_append_pending": (
         *FIRST,
         append(B0, 0, 0),
         driver(KILLED, B0),
         loaded(B1, 1),
     ),
+    # The old coordinator has unloaded the partition.
     "two_coordinators": (
         *MOVED,
         (B0, TraceKind.UNLOAD_COMPLETED, {"partition": OFFSETS_0, "leader_epoch": 1}),
         loaded(B1, 1),
     ),
+    # The old leader appends at once; the late append is the new leader's.
     "zombie_appended_late": (*MOVED, append(B0, 0, 3), *A_SESSION, append(B1, 1, 3)),
+    # The append began before the election.
     "zombie_acknowledged_nothing": (
         *FIRST,
         append(B0, 0, 3),
         elected(B1, 1),
         append_completed(B0, 0, 3, "NOT_LEADER_OR_FOLLOWER"),
     ),
+    # B1 is not the coordinator, and B0 is paused when it is fenced.
     "coordinator_fenced_while_running": (
         *FIRST,
         controller(TraceKind.BROKER_FENCED, B1),
         driver(PAUSED, B0),
         controller(TraceKind.BROKER_FENCED, B0),
     ),
+    # The restart comes after the fencing.
     "restarted_before_fenced": (
         driver(KILLED, B0),
         controller(TraceKind.BROKER_FENCED, B0),
         (B0, TraceKind.NODE_STARTED, {}),
     ),
+    # The sync phase is over.
     "static_member_replaced_in_sync_phase": (
         state(B0, "CompletingRebalance", "Stable"),
         replaced("m1"),
     ),
+    # Only a consumer is dead.
     "first_generation_among_faults": (driver(KILLED, C1), generation(B0, 1)),
+    # B2 is dead, and B1 is fenced, when it leaves.
     "living_follower_left_the_isr": (
         *FIRST,
         driver(KILLED, B2),
@@ -590,12 +625,18 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
         controller(TraceKind.BROKER_FENCED, B1),
         isr_changed(0),
     ),
+    # The response has an error.
     "lost_JoinGroup": (lost_response("JoinGroup", "MEMBER_ID_REQUIRED"),),
     "lost_SyncGroup": (lost_response("SyncGroup", "REBALANCE_IN_PROGRESS"),),
+    # No administrator has deleted the group.
     "group_deleted": (state(B0, "Empty", "Dead"),),
+    # The transaction is over.
     "group_deleted_in_a_transaction": (pending(B0), completed(B0), deleted_group(B0)),
+    # No administrator has deleted the group.
     "deleted_group_came_back": (state(B0, "Empty", "Dead"), generation(B0, 1)),
+    # The producer aborts.
     "transaction_timed_out": (transaction(B0, "Ongoing", "PrepareAbort"),),
+    # Each coordinator ends the transaction that it began to end.
     "transaction_ended_by_the_next": (
         transaction(B0, "Ongoing", "PrepareCommit"),
         transaction(B0, "PrepareCommit", "CompleteCommit"),
@@ -603,14 +644,19 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
         transaction(B1, "Ongoing", "PrepareCommit"),
         transaction(B1, "PrepareCommit", "CompleteCommit"),
     ),
+    # The transaction is over.
     "group_loaded_with_an_open_transaction": (pending(B0), completed(B0), loaded(B1, 1)),
+    # The marker is another producer's.
     "marker_after_the_group_moved": (pending(B0, producer_id=7), completed(B1)),
+    # The transaction is committed.
     "offsets_of_a_transaction_aborted": (completed(B0),),
+    # The first owner is dead.
     "two_owners": (
         assigned(C0, B0, "t-0"),
         driver(KILLED, C0),
         assigned(C1, B0, "t-0"),
     ),
+    # A later commit of the same offset was stored.
     "timed_out_commit_came_true": (
         commit(FAILED, C0, 5, "TIMED_OUT"),
         commit(STORED, B0, 5),
@@ -622,12 +668,12 @@ NEAR_MISSES: dict[str, tuple[StoryRow, ...]] = {
 
 @pytest.mark.parametrize("name", sorted(NEAR_MISSES))
 def test_mark_is_not_reached_by_a_similar_situation(name: str) -> None:
-    """Each story of NEAR_MISSES lacks one condition of the mark."""
+    """Each story of NEAR_MISSES lacks one condition of the mark, which its comment names."""
     assert name not in reached(NEAR_MISSES[name])
 
 
 def test_row_of_another_partition_or_group_reaches_no_mark() -> None:
-    """The leader of t-0, a partition of records, moves."""
+    """The leader of t-0 moves, which is no offsets partition."""
     first: Columns = {"partition": "t-0", "leader_epoch": 0, "peer": B0, "detail": {"isr": [0]}}
     second: Columns = {**first, "leader_epoch": 1, "peer": B1}
     story = (

@@ -1,9 +1,9 @@
 """Marks of ZooKeeper, each on its own rows: the last row reaches the mark, no earlier one.
 
-A mark names a situation that a run has reached. A story is the rows of such a situation, each made
-by one of the functions below. The `offset` of a row of ZooKeeper is a zxid, the number of a write
-in the ensemble's order. Ids such as ZK-38 are those of the rules in
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+A mark names a rare situation that a run may reach. A story is the trace rows of such a situation,
+each made by one of the functions below. The group is `old`, with the consumers C0 and C1; S1 and S2
+are servers of the ensemble. The `offset` of a row of ZooKeeper is a zxid, the number of a write in
+the ensemble's order. Ids such as ZK-38 are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 import pytest
@@ -92,6 +92,7 @@ def gave_up(during: str) -> tuple[StoryRow, ...]:
     return (step(1, C0, TraceKind.ZOOKEEPER_GAVE_UP, attempts=4, during=during),)
 
 
+# The consumers have sessions: C0 has 0x1, C1 has 0x2. In STORED C0 has committed the offset 20.
 OPEN = (txn(0, 1, "0x1", "createSession"), txn(0, 2, "0x2", "createSession"))
 STORED = (*OPEN, txn(1, 3, "0x1", "create", path=OFFSET, data="20", ephemeral=False))
 STORIES: dict[str, tuple[StoryRow, ...]] = {
@@ -165,7 +166,7 @@ def reached(story: tuple[StoryRow, ...]) -> tuple[str, ...]:
 
 
 def test_every_mark_of_zookeeper_has_a_story_and_a_description() -> None:
-    """A mark without a story may be one that no run can reach."""
+    """A story shows that its mark can be reached at all."""
     assert sorted(STORIES) == sorted(ZOOKEEPER_MARKS)
     assert all(MARKS[name] for name in ZOOKEEPER_MARKS)
 
@@ -178,9 +179,10 @@ def test_mark_is_reached_by_the_last_row_of_its_story(name: str) -> None:
 
 
 def test_marks_of_zookeeper_are_expected_only_where_one_of_them_is_reached() -> None:
-    """In a space without an ensemble their absence means nothing.
+    """In a space without an ensemble no run can reach a mark of ZooKeeper.
 
-    `expected_marks` takes the marks that were reached: `two_owners` is none of ZooKeeper's.
+    `expected_marks` takes the marks that were reached, and returns those that a search should
+    reach. `two_owners` is no mark of ZooKeeper, `heard_late` is one.
     """
     assert not set(ZOOKEEPER_MARKS) & set(expected_marks(["two_owners"]))
     assert set(ZOOKEEPER_MARKS) < set(expected_marks(["heard_late"]))

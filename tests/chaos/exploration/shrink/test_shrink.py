@@ -1,8 +1,11 @@
 """The search for the smallest schedule, with a fake player that needs no cluster.
 
 A Shrinker removes parts of a failing experiment as long as a run of the rest has the same
-signature: the violated check and its claim. In each test, `fails` decides which experiments and
-which seeds of the network have the signature.
+signature: the violated check and its claim. A network seed decides the latencies of a run.
+
+In each test, `fails` takes an experiment (`it`) and a network seed, and returns True if their run
+has the signature. So it says what the smallest schedule is. `MANY` are twenty faults that are not
+needed.
 """
 
 from collections.abc import Callable
@@ -41,6 +44,7 @@ from protocol.config import BrokerConfig, ConsumerConfig, Guards
 LOST = Signature(check="fencing", claim="N append is missing")
 """The violation that every test shrinks."""
 OTHER = Signature(check="fencing", claim="PARTITION has two leaders in epoch N")
+"""The violation of runs that do not fail in the wanted way."""
 STEADY_US = 5_000_000
 """Time of the steady state, from which the times of faults count."""
 
@@ -129,7 +133,7 @@ def shrunk(
     progress: Callable[[ShrinkProgress], None] = lambda _: None,
     base: Experiment | None = None,
 ) -> Shrunk:
-    """Shrink `whole` and return the result."""
+    """Shrink `whole`, which was found with `seed`, and return the result. Limits are large."""
     shrinker = Shrinker(
         play,
         now_s=FakeClock(),
@@ -143,7 +147,7 @@ def shrunk(
 
 
 class SlowPlay(FakePlay):
-    """A player whose runs last as long as their bound of liveness; `fails` decides."""
+    """A player whose runs last until liveness_timeout, as if no group ever recovered."""
 
     def __call__(self, experiment: Experiment, seed: int, signature: Signature) -> PlayedRun:
         """Return the run, which ends with its bound."""
@@ -153,12 +157,12 @@ class SlowPlay(FakePlay):
 
 
 def horizon_us(experiment: Experiment) -> int:
-    """Return the healing time of an experiment, from the steady state on."""
+    """Return the time from the steady state to the healing of the last fault."""
     return sizes_of(experiment).horizon_us
 
 
 def waits(play: FakePlay) -> list[str]:
-    """Return the liveness bounds of the played experiments."""
+    """Return the liveness_timeout of each played experiment, in order."""
     return [played.run.liveness_timeout for played, _ in play.played]
 
 
@@ -187,7 +191,10 @@ def test_only_the_needed_faults_are_left(needed: tuple[int, ...]) -> None:
 
 
 def test_large_parts_of_the_plan_are_removed_first() -> None:
-    """One needed fault among 21 is left after fewer than 14 reports of progress."""
+    """Halves of the plan are tried first, so one needed fault among 21 is soon left alone.
+
+    It is left after fewer than 14 reports of progress.
+    """
     play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
     sizes: list[int] = []
 
@@ -203,7 +210,8 @@ def test_large_parts_of_the_plan_are_removed_first() -> None:
 def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan() -> None:
     """Runs of a large cluster are slow, so groups are removed before single faults.
 
-    The order: large parts of the plan, then the group, then single faults.
+    The order is: large parts of the plan, then the group, then single faults. The two needed
+    faults are crashes. The group `writers` is needed only as long as the plan is long.
     """
     plan = tuple(
         fault(f"{index + 2}s", "pause", "broker(1)" if index % 4 else "broker(0)")
@@ -228,7 +236,11 @@ def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan
 
 
 def test_fault_that_one_of_a_few_other_seeds_can_spare_is_removed_in_the_first_round() -> None:
-    """If the time ends before the simplifying rounds, the plan is short all the same."""
+    """Under one of a few other seeds, one of the two faults is not needed.
+
+    This is found before the rounds that simplify the rest, so that the plan is short even if the
+    time ends then.
+    """
 
     def fails(it: Experiment, seed: int) -> bool:
         return len(it.faults) == 2 or (len(it.faults) == 1 and seed == FEW_SEEDS - 1)
@@ -244,7 +256,10 @@ def test_fault_that_one_of_a_few_other_seeds_can_spare_is_removed_in_the_first_r
 
 
 def test_faults_injected_after_the_violation_are_removed_first() -> None:
-    """The violation is 9 s after the steady state: the second run has only the faults before it."""
+    """The violation is 9 s after the steady state, so later faults cannot have caused it.
+
+    The first run plays the whole plan. The second run has only the faults before 9 s.
+    """
     play = FakePlay(lambda it, _: len(it.faults) >= 2, at_us=STEADY_US + 9_000_000)
 
     shrunk(play, experiment(*MANY))
@@ -279,7 +294,10 @@ def test_unneeded_nodes_are_removed_with_the_faults_that_name_them() -> None:
 
 
 def test_faults_of_removed_nodes_are_dropped_and_lists_of_ends_lose_them() -> None:
-    """The cut between the controller and two brokers keeps the broker that remains."""
+    """Broker 4 is removed. The cut from two brokers loses it, and keeps broker 0.
+
+    The pause of broker 4 is dropped.
+    """
     cut = FaultDefinition(
         at="2s", fault="cut", from_="controller", to=("broker(0)", "broker(4)"), duration="20s"
     )
@@ -307,7 +325,10 @@ def test_result_can_be_written_and_read_back(tmp_path: Path) -> None:
 
 
 def test_promises_are_never_weakened() -> None:
-    """With one replica, or min.insync.replicas 1, acknowledged commits may be lost: no bug."""
+    """With one replica, or min.insync.replicas 1, the loss of acknowledged commits is no bug.
+
+    Every experiment fails here, but the Shrinker must not make these settings weaker.
+    """
     left = shrunk(FakePlay(lambda _it, _seed: True), experiment(*MANY)).experiment
 
     assert left.cluster.config.min_insync_replicas == 2
@@ -315,7 +336,10 @@ def test_promises_are_never_weakened() -> None:
 
 
 def test_settings_and_guards_get_their_defaults_unless_they_matter() -> None:
-    """The experiment fails because of one unusual setting; the guard that is off is harmless."""
+    """The experiment fails because of one unusual setting: session.timeout.ms of 20 s.
+
+    Other settings, and the guard that is off, do not matter, so they get their defaults.
+    """
 
     def fails(it: Experiment, _seed: int) -> bool:
         readers = it.groups.get("readers")
@@ -333,9 +357,10 @@ def test_settings_and_guards_get_their_defaults_unless_they_matter() -> None:
 
 
 def test_a_setting_that_needs_another_value_than_the_default_gets_the_spaces() -> None:
-    """With the default of 9 s it does not fail, so the value of `base` is tried next.
+    """With the default session of 9 s the run does not fail, so the value of `base` is tried next.
 
-    `base` is the experiment of the space from which the shrunk experiment was drawn.
+    `base` is the experiment of the space from which the shrunk experiment was drawn. Its value, 5 s
+    here, is more usual than the drawn one, 4.321 s.
     """
 
     def fails(it: Experiment, _seed: int) -> bool:
@@ -352,9 +377,9 @@ def test_a_setting_that_needs_another_value_than_the_default_gets_the_spaces() -
 
 
 def test_times_are_moved_to_the_beginning_shortened_and_rounded() -> None:
-    """It fails if the faults are 4 s apart and the pause lasts 9 s.
+    """The run fails if the faults are at least 4 s apart and the pause lasts at least 9 s.
 
-    Both times get some room: they become 5 s and 15 s.
+    Both times get some room, and are round: they become 5 s and 15 s.
     """
 
     def fails(it: Experiment, _seed: int) -> bool:
@@ -379,7 +404,7 @@ def test_times_are_moved_to_the_beginning_shortened_and_rounded() -> None:
 
 
 def test_the_shrunk_plan_is_in_order_of_time() -> None:
-    """The plan of the experiment is not in order."""
+    """In the experiment the fault at 30 s comes before the fault at 2 s."""
 
     def fails(it: Experiment, _seed: int) -> bool:
         return len(it.faults) == 2
@@ -403,7 +428,7 @@ def test_room_of_a_duration_is_kept_in_every_round() -> None:
 
 
 def test_broker_numbers_become_roles_if_that_fails_as_well() -> None:
-    """`coordinator-of` has a meaning under any leader."""
+    """`coordinator-of(readers)` says what matters about the broker, under any seed."""
     play = FakePlay(lambda it, _: bool(it.faults) and "readers" in it.groups)
 
     left = shrunk(play, experiment(fault("2s", "crash", "broker(3)"))).experiment
@@ -412,7 +437,7 @@ def test_broker_numbers_become_roles_if_that_fails_as_well() -> None:
 
 
 def test_a_cut_of_all_nodes_becomes_a_cut_of_one_link() -> None:
-    """Lists lose entries, sets become one node, arguments are removed."""
+    """Lists of ends lose entries, the set `brokers` becomes one broker, arguments are removed."""
     cut = FaultDefinition(
         at="2s",
         fault="cut",
@@ -450,7 +475,7 @@ def test_late_members_are_removed_or_become_fewer_and_earlier() -> None:
 
 
 def test_a_race_is_shrunk_further_with_the_network_seed_that_fails() -> None:
-    """A smaller plan fails only under one other seed, which the result names."""
+    """With one fault the run fails only under the network seed 7, which the result names."""
 
     def fails(it: Experiment, seed: int) -> bool:
         return len(it.faults) == 2 or (len(it.faults) == 1 and seed == 7)
@@ -463,7 +488,10 @@ def test_a_race_is_shrunk_further_with_the_network_seed_that_fails() -> None:
 
 
 def test_a_simpler_plan_that_fails_less_often_is_refused() -> None:
-    """A pause of 3 s fails under the first seed, one of 10 s under all."""
+    """A pause of 3 s fails under the first seed only, a pause of 10 s under all seeds.
+
+    So the pause must not become shorter than 10 s; with some room it becomes 15 s.
+    """
 
     def fails(it: Experiment, seed: int) -> bool:
         lasts_us = max((microseconds(each.duration or "0s") for each in it.faults), default=0)
@@ -492,7 +520,7 @@ def test_a_schedule_that_does_not_fail_is_reported() -> None:
 
 @pytest.mark.parametrize("limit", [5, 20])
 def test_runs_are_limited_and_the_best_schedule_so_far_is_the_result(limit: int) -> None:
-    """The result fails, and no further run was played."""
+    """The result still fails, and no run beyond the limit was played."""
     play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
 
     found = shrunk(play, experiment(*MANY, fault("1s")), max_runs=limit)
@@ -503,7 +531,7 @@ def test_runs_are_limited_and_the_best_schedule_so_far_is_the_result(limit: int)
 
 
 def test_time_is_limited_by_the_given_clock() -> None:
-    """The fake clock advances a second with each call."""
+    """The fake clock advances a second with each call, so about a second passes with each run."""
     play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
 
     found = shrunk(play, experiment(*MANY, fault("1s")), deadline_s=6.0)
@@ -513,7 +541,7 @@ def test_time_is_limited_by_the_given_clock() -> None:
 
 
 def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
-    """Most runs wait 20 s only; each pass confirms its result with the whole bound of 60 s."""
+    """Most runs wait only 20 s for the group; each pass confirms its result with the whole 60 s."""
     whole = experiment(fault("2s"), fault("9s", "pause"), fault("15s"))
     play = SlowPlay(lambda candidate, _: bool(faults_named(candidate, "pause")))
     left = shrunk(play, whole)
@@ -523,12 +551,16 @@ def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
     assert [each.fault for each in left.experiment.faults] == ["pause"]
     assert left.experiment.run.liveness_timeout == bound
     assert waits(play)[:3] == [bound, "20s", "20s"]
+    # Some runs have the whole bound, and many more the short one.
     assert 0 < waits(play)[1:].count(bound) < 20 < waits(play).count("20s")
     assert play.played[-1][0].run.liveness_timeout in ("20s", bound)
 
 
 def test_a_slow_recovery_is_awaited_longer_and_is_no_failure() -> None:
-    """With one fault the group recovers after 30 s; a wait of 20 s would take this for never."""
+    """With one fault the group recovers after 30 s. After a wait of 20 s this looks like never.
+
+    The confirmation with longer waits shows that one fault is not enough.
+    """
 
     def fails(candidate: Experiment, _: int) -> bool:
         wait_us = microseconds(candidate.run.liveness_timeout)
@@ -544,6 +576,11 @@ def test_a_slow_recovery_is_awaited_longer_and_is_no_failure() -> None:
 
 
 def test_result_is_confirmed_even_when_the_runs_are_used_up() -> None:
+    """One run beyond the limit may be played, to confirm the result with the whole wait.
+
+    With one fault, the runs fail only because their wait is short (below 100 s).
+    """
+
     def fails(candidate: Experiment, _: int) -> bool:
         return len(candidate.faults) >= 2 or microseconds(candidate.run.liveness_timeout) < 100e6
 
@@ -555,6 +592,7 @@ def test_result_is_confirmed_even_when_the_runs_are_used_up() -> None:
 
 
 def test_a_short_bound_of_the_experiment_is_not_shortened() -> None:
+    """The experiment's own liveness_timeout is 20 s already."""
     whole = experiment(fault("2s"), fault("9s", "pause"))
     whole = replace(whole, run=replace(whole.run, liveness_timeout="20s"))
     play = SlowPlay(lambda candidate, _: bool(faults_named(candidate, "pause")))
@@ -580,7 +618,7 @@ def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
 
 
 def test_shrinking_is_deterministic() -> None:
-    """Two shrinkings of one input play the same runs."""
+    """Two shrinkings of the same experiment play the same runs and have the same result."""
     whole = experiment(*MANY, fault("1s"), fault("40s"))
     plays = [FakePlay(lambda it, _: len(faults_named(it, "crash")) == 2) for _ in range(2)]
 
@@ -591,7 +629,10 @@ def test_shrinking_is_deterministic() -> None:
 
 
 def test_robustness_counts_only_other_seeds_and_stops_at_the_time_limit() -> None:
-    """Every third seed fails; the seed of the shrinking is not played again."""
+    """Robustness is the number of other seeds under which the shrunk schedule fails.
+
+    Here every third seed fails. Seed 1, with which the schedule was shrunk, is not played again.
+    """
     play = FakePlay(lambda it, seed: bool(it.faults) and (seed == 1 or seed % 3 == 0))
     whole = experiment(fault("2s"))
     shrinker = Shrinker(play, now_s=FakeClock(), deadline_s=1e9, last_s=1e9)
