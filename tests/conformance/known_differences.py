@@ -1,7 +1,8 @@
 """Known differences between the answers of our cluster and Kafka's.
 
-`python -m tests.conformance.known_differences` plays every transcript and writes the list anew; the
-reasons are in docs/FIDELITY.md.
+A transcript is a recording of a real Kafka: requests, and Kafka's answers. Our cluster plays the
+requests, and its answers are compared. `python -m tests.conformance.known_differences` plays every
+transcript and writes the list of differences anew; the reasons are in docs/FIDELITY.md.
 """
 
 import json
@@ -22,7 +23,10 @@ def read_known() -> dict[str, list[str]]:
 
 
 def differences_of(conformity: FileConformity) -> list[str]:
-    """Return one line for each step that differs, without values, which may depend on ids."""
+    """Return one line for each step that differs.
+
+    A line has no values, because they may be ids, which are drawn anew in each run.
+    """
     return [
         f"{step.n} {step.api}{'' if step.version is None else f' v{step.version}'}: "
         f"{step.what} {step.field}".rstrip()
@@ -31,6 +35,7 @@ def differences_of(conformity: FileConformity) -> list[str]:
 
 
 def _write() -> None:
+    """Play every transcript, and write the differences to the file."""
     rules = read_rules(TRANSCRIPTS)
     known = {}
     for path in find_transcripts(TRANSCRIPTS):

@@ -18,7 +18,8 @@ from chaos.conformance.comparison import (
 from chaos.conformance.transcript import ComparisonRules, RequestStep
 from protocol.wire.fields import PlainMessage
 
-# Keys of `unordered` are an API and a list, values the field that identifies an item of the list.
+# `unordered`: API and list -> the field that identifies an item of the list. The order of these
+# lists may differ; `unordered_since_4` has those that only Kafka 4 shuffles.
 RULES = ComparisonRules(
     ignore=frozenset({"throttle_time_ms"}),
     unordered={
@@ -72,9 +73,9 @@ def step(
 def played(
     recorded: RequestStep, waited_ms: float | None, *, outcome: str | None = None
 ) -> PlayedStep:
-    """Return the step as played: sent at the recorded time, ended `waited_ms` later.
+    """Return the step as played by our cluster: sent at the recorded time, ended `waited_ms` later.
 
-    None means that it never ended.
+    With None the request never ended. With an `outcome` it ended without an answer.
     """
     sent_us = round(recorded.at_ms * 1_000)
     return PlayedStep(
@@ -139,7 +140,10 @@ def test_symbol_equals_the_id_that_it_is_bound_to_and_no_other() -> None:
 
 
 def test_second_symbol_of_one_id_is_a_difference() -> None:
-    """The comparison must notice an old id where Kafka gives a new one."""
+    """Kafka gave a second id where our cluster gave the first one again: one id, two symbols.
+
+    `to_ours` still translates the symbol, because later requests need an id.
+    """
     bindings = Bindings()
     bindings.bind("<member:1>", "i1-aaa")
     bindings.bind("<member:2>", "i1-aaa")
@@ -152,7 +156,11 @@ def test_symbol_without_an_id_is_a_difference() -> None:
 
 
 def test_symbols_that_occur_only_in_lists_are_bound_there() -> None:
-    """Each id is bound once: two new symbols cannot stand for the same id."""
+    """The list is unordered, and its symbols are not bound yet.
+
+    The other fields of the items (metadata) show which symbol stands for which id. Two new symbols
+    cannot stand for the same id.
+    """
     expected: PlainMessage = {
         "members": [
             {"member_id": "<member:1>", "metadata": b"x"},
@@ -168,6 +176,7 @@ def test_symbols_that_occur_only_in_lists_are_bound_there() -> None:
     bindings = Bindings(("<member:1>", "<member:2>"))
     assert difference(expected, actual, bindings=bindings) is None
     assert bindings.to_ours(["<member:1>", "<member:2>"]) == ["a", "b"]
+
     twice: PlainMessage = {
         "members": [
             {"member_id": "a", "metadata": b"x"},
@@ -179,7 +188,7 @@ def test_symbols_that_occur_only_in_lists_are_bound_there() -> None:
 
 
 def test_unordered_list_is_compared_as_a_multiset() -> None:
-    """The order is permitted to differ, the number of equal items is not."""
+    """The order may differ, but not the number of equal items."""
 
     def members(*ids: str) -> PlainMessage:
         return {"members": [{"member_id": member_id} for member_id in ids]}
@@ -191,6 +200,7 @@ def test_unordered_list_is_compared_as_a_multiset() -> None:
 
 
 def test_item_of_an_unordered_list_is_reported_by_its_key() -> None:
+    """Partition 1 differs. The index in the message is the recorded item's, not ours."""
     expected: PlainMessage = {
         "topics": [{"partitions": [{"partition_index": 0, "o": 1}, {"partition_index": 1, "o": 2}]}]
     }
@@ -202,7 +212,7 @@ def test_item_of_an_unordered_list_is_reported_by_its_key() -> None:
 
 
 def test_list_that_only_kafka_4_shuffles_keeps_its_order_in_3() -> None:
-    """RULES list it in `unordered_since_4`."""
+    """RULES has `DeleteGroups.results` in `unordered_since_4`."""
 
     def results(*ids: str) -> PlainMessage:
         return {"results": [{"group_id": group_id} for group_id in ids]}
@@ -233,7 +243,10 @@ def test_disconnection_in_the_place_of_an_answer_differs() -> None:
 
 
 def test_answer_where_kafka_gave_none_is_a_difference_while_the_recorder_listened() -> None:
-    """The recorder listened for 400 ms; an answer after 400 + 150 ms may be Kafka's, too."""
+    """The recorder listened for 400 ms, and nobody knows whether Kafka answered later.
+
+    So our answer at 399 ms differs, and our answer after 400 + 150 ms (the tolerance) does not.
+    """
     silent = step(1, 0, None, outcome="no answer within 400 ms")
     assert what_differs(played(silent, None)) == {}
     assert what_differs(played(silent, 399)) == {1: "answered"}

@@ -1,4 +1,8 @@
-"""`coordlab conform`: its output and exit codes."""
+"""`coordlab conform`: its output and exit codes.
+
+The command takes a folder of recordings of a real Kafka (requests and answers). It plays their
+requests against our cluster, and compares the answers.
+"""
 
 import json
 from pathlib import Path
@@ -40,6 +44,7 @@ def test_conform_of_equal_recordings_passes(
 def test_conform_prints_the_first_difference_of_a_file(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The second difference (error code 99) is printed only with `--all`."""
     spoil(folder)
     assert run_cli(["conform", str(folder)]) == EXIT_VIOLATED
     printed = capsys.readouterr().out

@@ -3,8 +3,9 @@
 A recording (or transcript) has requests that were sent to a real Kafka, with their times, and
 Kafka's answers. The replayer sends the requests to our cluster, at these times, and compares the
 answers. Most tests take a recording that our cluster follows without a difference, and change the
-recording in one place: our unchanged answer must then be reported as a difference. Steps count from
-1, so that `steps[1]` is step 2. Symbols such as `<member:1>` stand for ids that Kafka drew.
+recording in one place. Our cluster still answers as before, which must then be reported as a
+difference. Steps count from 1, so `steps[1]` is step 2. Symbols such as `<member:1>` stand for ids
+that Kafka drew.
 """
 
 import json
@@ -29,7 +30,7 @@ Recording = dict[str, Any]
 def judge_changed(
     folder: Path, name: str, tmp_path: Path, change: Callable[[Recording], None]
 ) -> FileConformity:
-    """Return the result of a recording that `change` has altered, as a copy in `tmp_path`."""
+    """Play a copy of the recording that `change` has altered, and return the result."""
     recording = json.loads((folder / f"{name}.json").read_text())
     change(recording)
     path = tmp_path / f"{name}.json"
@@ -68,6 +69,7 @@ def test_wrong_time_of_an_answer_is_noticed(tmp_path: Path) -> None:
         parked = recording["steps"][1]
         assert 500 < parked["answered_ms"] - parked["at_ms"] < 540
         parked["answered_ms"] += 200
+        # The later steps move as well, so that only step 2 differs.
         for later in recording["steps"][2:]:
             later["at_ms"] += 200
             later["answered_ms"] += 200
@@ -76,7 +78,10 @@ def test_wrong_time_of_an_answer_is_noticed(tmp_path: Path) -> None:
 
 
 def test_missing_answer_is_a_difference(tmp_path: Path) -> None:
-    """Kafka never answers an OffsetFetch without groups, nor does our cluster."""
+    """Kafka never answers an OffsetFetch without groups, nor does our cluster.
+
+    The changed recording has an answer.
+    """
 
     def change(recording: Recording) -> None:
         silent = recording["steps"][3]
@@ -137,7 +142,10 @@ def test_unknown_setting_is_reported_by_name(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_recording_are_applied(tmp_path: Path) -> None:
-    """Without the recorded initial delay of 500 ms the first join takes Kafka's 3 s."""
+    """Without the recorded initial delay of 500 ms the first join takes 3 s, Kafka's default.
+
+    The recorded requests end before that, so there is no answer.
+    """
 
     def change(recording: Recording) -> None:
         del recording["config"]["group.initial.rebalance.delay.ms"]
@@ -146,9 +154,10 @@ def test_settings_of_the_recording_are_applied(tmp_path: Path) -> None:
 
 
 def test_failover_recording_is_played_on_three_brokers(tmp_path: Path) -> None:
-    """The coordinator is killed and the next one loads; each answer comes from the right broker.
+    """The coordinator is killed and the next one loads the group.
 
-    In the changed recording the last Heartbeat, step 15, goes to a broker that is no coordinator.
+    Each request is sent to the recorded broker. In the changed recording the last Heartbeat, step
+    15, goes to a broker that is not the coordinator.
     """
 
     def ask_the_other_broker(recording: Recording) -> None:
@@ -160,6 +169,7 @@ def test_failover_recording_is_played_on_three_brokers(tmp_path: Path) -> None:
     same = judge_changed(FAILOVER, "fo-kill-session", tmp_path, change_nothing)
     assert not {"answer", "no answer", "ended"} & set(differing(same).values())
     assert 10 not in differing(same), "step 10 goes to the dead broker: connection refused"
+
     changed = judge_changed(FAILOVER, "fo-kill-session", tmp_path, ask_the_other_broker)
     assert set(differing(changed)) - set(differing(same)) == {15}
 
@@ -173,9 +183,10 @@ def test_replay_of_a_recording_with_one_seed_is_deterministic() -> None:
 
 
 def test_recorded_leader_is_reached_by_trying_other_member_ids() -> None:
-    """Kafka chooses the leader by the hash order of random ids, so ours may choose another one.
+    """Kafka chooses the group's leader by the hash order of random member ids.
 
-    `judge_transcript` then plays the recording with further seeds, which draw other ids.
+    So our cluster may choose another leader. `judge_transcript` then plays the recording with
+    further seeds, which draw other ids.
     """
     transcript = read_transcript(TRANSCRIPTS / "3.9" / "fuzz" / "fuzz-0164.json")
     assert judge_run(transcript, RULES, seed=1).chose_another_leader
@@ -237,9 +248,9 @@ def test_bad_file_is_refused_with_step_and_field(
 def test_exception_of_our_own_code_leaves_no_equal_step(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The exception is a difference of the recording and is not raised.
+    """The exception is reported as a difference of the recording.
 
-    So the other recordings are still played, and one bug does not hide their results.
+    It is not raised, so that one bug does not hide the results of the other recordings.
     """
 
     def fail(*_arguments: object) -> None:

@@ -1,7 +1,8 @@
 """Every recording of real Kafka 3.9.1, played against our cluster in virtual time.
 
-known_differences.json lists the known differences, step by step. The test fails for a new
-difference, and also for one that no longer exists and is still listed.
+A recording has requests that were sent to Kafka, and Kafka's answers. known_differences.json lists
+the known differences of our answers, step by step. The test fails for a new difference, and also
+for a listed one that no longer exists.
 """
 
 import json
@@ -27,7 +28,7 @@ def test_recording_differs_exactly_in_its_known_steps(path: Path) -> None:
 
 
 def test_index_names_every_recording_with_its_steps() -> None:
-    """No other test would notice a file that is missing in the copy."""
+    """No other test would notice a recording that is missing, because each plays what it finds."""
     index = json.loads((TRANSCRIPTS / "index.json").read_text())
     listed = {scenario["file"]: scenario["steps"] for scenario in index["scenarios"]}
     present = {

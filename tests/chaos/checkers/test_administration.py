@@ -1,13 +1,12 @@
 """The administration checker finds orders that the cluster does not carry out.
 
 Orders are controlled shutdowns of brokers, elections of a partition's leader, and orders about a
-group.
+group. A kill during a shutdown and a refused election are findings only if nothing else is broken:
+no fault is in force, and none has ended in the last SETTLING_S.
 
 `steady_cluster()` has the rows of brokers 0 to 2 in a steady state from 10 s on; broker-0 leads
 OFFSETS_0. `rows.elected(21, "broker-1", [1, 2])` adds the election of a leader of OFFSETS_0 with
-its ISR; "" stands for no leader. NOTHING_SEEN: the run had no case to judge. A kill during a
-shutdown and a refused election are findings only if nothing else is broken: no fault is in force or
-has ended in the last SETTLING_S.
+its ISR; "" stands for no leader. The outcome NOTHING_SEEN means that the run had no case to judge.
 """
 
 import pytest
@@ -80,6 +79,7 @@ def another_fault(rows: Rows, time_s: float) -> None:
 
 
 def test_broker_without_leaderships_and_isrs_may_stop() -> None:
+    """The controller has moved the leadership to broker-1, and broker-0 is not in the ISR."""
     rows = steady_cluster()
     shut_down(rows, 20)
     rows.elected(21, "broker-1", [1, 2])
@@ -113,7 +113,7 @@ def test_broker_that_stops_as_leader_or_in_an_isr_is_found(
 
 
 def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> None:
-    """The ISR keeps its last replica: otherwise no broker could ever lead the partition again."""
+    """The ISR keeps its last replica, because only a replica of the ISR may lead the partition."""
     rows = steady_cluster()
     shut_down(rows, 20)
     rows.elected(21, "", [0])
@@ -123,9 +123,10 @@ def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> Non
 
 @pytest.mark.parametrize("stopped_s", [20.0, 20 + CONTROLLED_SHUTDOWN_TIMEOUT_US / 1_000_000])
 def test_broker_without_an_answer_of_the_controller_is_not_judged(stopped_s: float) -> None:
-    """A broker that is not running yet stops at once, here at 20 s.
+    """A broker that stops without the controller's answer may still lead, so it is not judged.
 
-    A running broker stops without an answer after CONTROLLED_SHUTDOWN_TIMEOUT_US.
+    - A broker that is not running yet stops at once, here at 20 s.
+    - A running broker waits for the answer for CONTROLLED_SHUTDOWN_TIMEOUT_US, and then stops.
     """
     rows = steady_cluster()
     shut_down(rows, 20)
@@ -134,7 +135,7 @@ def test_broker_without_an_answer_of_the_controller_is_not_judged(stopped_s: flo
 
 
 def test_broker_killed_in_its_shutdown_in_a_healthy_cluster_is_found() -> None:
-    """The driver kills a broker that has not stopped in time, although nothing hinders it."""
+    """Nothing hinders the broker, but it has not stopped in time, so the driver kills it."""
     rows = steady_cluster()
     shut_down(rows, 20)
     rows.add(60, "driver", TraceKind.NODE_KILLED, peer="broker-0")
@@ -163,6 +164,7 @@ def test_consumer_that_is_killed_at_the_end_of_its_grace_period_is_not_judged() 
 
 
 def test_requested_leader_that_leads_passes() -> None:
+    """broker-1 is elected soon after the order."""
     rows = steady_cluster()
     move(rows, 20)
     rows.elected(20.1, "broker-1", [0, 1, 2])
@@ -173,6 +175,7 @@ def test_requested_leader_that_leads_passes() -> None:
 
 
 def test_requested_leader_that_is_never_elected_is_found() -> None:
+    """broker-2 is elected in place of broker-1, and the order was not refused."""
     rows = steady_cluster()
     move(rows, 20)
     rows.elected(20.1, "broker-2", [0, 1, 2])
@@ -191,6 +194,7 @@ def test_run_that_ends_before_its_orders_are_answered_judges_none() -> None:
 
 @pytest.mark.parametrize("fault", ["leadership_move", "preferred_leader_election"])
 def test_election_that_is_refused_in_a_healthy_cluster_is_found(fault: str) -> None:
+    """broker-1 is up and in the ISR, so the controller has no reason to refuse."""
     rows = steady_cluster()
     move(rows, 20, fault)
     refused(rows, 20.1, fault)
@@ -204,13 +208,13 @@ def test_election_that_is_refused_in_a_healthy_cluster_is_found(fault: str) -> N
 def test_election_is_judged_once_the_last_fault_has_settled(
     moved_s: float, *, is_found: bool
 ) -> None:
-    """A cut from 15 to 30 s; its effects may last until 90 s (30 + SETTLING_S)."""
+    """A cut lasts from 15 to 30 s. Its effects may last until 90 s (30 + SETTLING_S)."""
     rows = steady_cluster()
     another_fault(rows, 15)
     rows.healed(30, "broker-2", fault="cut")
     rows.rows.sort(key=lambda row: row.time_us)
     if moved_s < 30:
-        rows.rows.pop()  # the healing at 30 s would come after the election
+        rows.rows.pop()  # rows must be in order of time, and the election is before the healing
     move(rows, moved_s)
     refused(rows, moved_s + 0.1)
     assert bool(check(rows).findings) is is_found
@@ -245,7 +249,7 @@ def order_group(rows: Rows, time_s: float, fault: str) -> None:
 
 
 def group_refused(rows: Rows, time_s: float, fault: str, error: str) -> None:
-    """Let the order meet an error of Kafka or of the client."""
+    """Let the order fail with an error of Kafka or of the client."""
     detail: dict[str, object] = {"fault": fault, "reason": "for people", "errors": [error]}
     rows.add(time_s, "driver", TraceKind.FAULT_MISSED, cause=f"{fault}-0", detail=detail)
 
@@ -264,6 +268,10 @@ def group_refused(rows: Rows, time_s: float, fault: str, error: str) -> None:
 def test_error_of_an_order_must_fit_the_group(
     fault: str, error: str, fitting: str | None, unfitting: str
 ) -> None:
+    """Each error is right in a group that is in one state, and wrong in another state.
+
+    For example, only a group with members may answer NON_EMPTY_GROUP.
+    """
     for state, is_found in ((fitting, False), (unfitting, True)):
         rows = group_in(state)
         order_group(rows, 20, fault)
@@ -277,7 +285,7 @@ def test_error_of_an_order_must_fit_the_group(
 
 @pytest.mark.parametrize("error", ["REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"])
 def test_order_about_a_group_gets_an_answer_while_nothing_is_broken(error: str) -> None:
-    """The two stand for no answer in time, and for an error that is no answer to any order."""
+    """Here there is no answer in time, or an error that is right in no state of the group."""
     rows = group_in("Stable")
     order_group(rows, 20, "delete_group")
     group_refused(rows, 22, "delete_group", error)
@@ -290,7 +298,10 @@ def test_order_about_a_group_gets_an_answer_while_nothing_is_broken(error: str) 
 
 
 def test_member_may_leave_before_its_removal_is_carried_out() -> None:
-    """The order lists the members first; UNKNOWN_MEMBER_ID is then the answer for the one gone."""
+    """The order lists the members and then removes them. A member may leave in between.
+
+    UNKNOWN_MEMBER_ID is the right answer about such a member.
+    """
     rows = group_in("Empty")
     order_group(rows, 20, "remove_members")
     group_refused(rows, 20.1, "remove_members", "UNKNOWN_MEMBER_ID")
@@ -298,7 +309,7 @@ def test_member_may_leave_before_its_removal_is_carried_out() -> None:
 
 
 def test_order_about_a_group_that_loads_or_is_in_a_fault_is_not_judged() -> None:
-    """In the first trace the coordinator changes before the answer, in the second a cut lasts."""
+    """In the first trace the coordinator changes before the answer; in the second a link is cut."""
     moved = group_in("Stable")
     order_group(moved, 20, "delete_group")
     moved.elected(20.1, "broker-1", [0, 1, 2])

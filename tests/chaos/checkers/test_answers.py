@@ -1,8 +1,9 @@
 """The answers checker finds requests without an answer in a healthy cluster.
 
 A request that timed out is a finding if the cluster had been healthy for more than twice the
-request's timeout: such a request was sent while nothing was broken. The purpose of a connection
-between brokers (such as "metadata") decides the timeout of its requests.
+request's timeout. Such a request was sent while nothing was broken. A connection between brokers
+has a purpose (such as "metadata"), which decides the timeout of its requests. "Planted bug" in a
+docstring names a bug that the situation would show.
 """
 
 import pytest
@@ -40,7 +41,7 @@ def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
 
 
 def after_a_fault() -> Rows:
-    """A link is cut at 20 s and healed at 30 s."""
+    """Return rows in which a link is cut at 20 s and healed at 30 s."""
     rows = Rows()
     rows.stage(10, "steady")
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
@@ -65,8 +66,9 @@ def timed_out(
     )
 
 
-# Twice the client's timeout: 5 s, and 5 s + rebalance timeout (20 s) for JoinGroup. A request that
-# appends to the log also waits for the ISR, which may need 30 s to recover.
+# `bound_s` is twice the client's timeout, which is 5 s; for JoinGroup it is 5 s and the rebalance
+# timeout of 20 s. A request that appends to the log also waits for the ISR, which may need 30 s to
+# recover.
 @pytest.mark.parametrize(
     ("api", "bound_s"),
     [("Heartbeat", 10), ("Fetch", 10), ("OffsetCommit", 10 + 30), ("JoinGroup", 50 + 30)],
@@ -79,7 +81,8 @@ def test_request_that_times_out_in_a_healthy_cluster_is_found(api: str, bound_s:
 
     assert f"broker-0 has not answered {api} of {C0}" in check(late).findings[0].summary
     assert check(in_time).outcome is CheckOutcome.PASS
-    assert check(late, in_virtual_time=False).outcome is CheckOutcome.PASS  # a machine may be slow
+    # In real time a machine may be slow.
+    assert check(late, in_virtual_time=False).outcome is CheckOutcome.PASS
 
 
 def test_request_may_time_out_during_a_fault() -> None:
@@ -100,9 +103,10 @@ def test_request_may_time_out_during_a_fault() -> None:
 def test_request_of_a_broker_is_judged_by_its_purpose(purpose: str, late_s: float | None) -> None:
     """Planted bug: a Fetch of metadata that is parked and forgotten.
 
-    It is a finding after twice the timeout of its purpose: 2 s for metadata, 30 s for a purpose
-    without a setting. A leader holds the Fetch of a replica fetcher for up to 0.5 s; the timeout of
-    0.9 s is less than twice this wait, so that a replica fetcher's timeouts prove nothing.
+    A timeout is a finding after twice the timeout of the purpose: 2 s for metadata, 30 s for a
+    purpose without a setting. For a replica fetcher it is never a finding. The leader holds its
+    Fetch for up to 0.5 s, and the timeout of 0.9 s is less than twice this wait, which is too
+    short to prove anything.
     """
     # `late_s`: seconds after the healing at which a timeout is a finding; None: it never is.
     for after_s, is_late in ((late_s or 100, late_s is not None), (3.9, False)):

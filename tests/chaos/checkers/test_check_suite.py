@@ -1,8 +1,9 @@
 """The suite of checkers: its rows, its findings during the run, and its expectations.
 
-`experiment()` is a small one: three brokers, topic orders with two partitions, group readers with
-two members. `context_of` computes from an experiment the names, timeouts and other facts that
-checkers need.
+A checker reads the rows of a run's trace and reports findings: violations of its promise. The suite
+passes each row to all checkers. `context_of` computes from an experiment what the checkers expect:
+names, timeouts and other facts. `experiment()` is a small experiment: three brokers, topic orders
+with two partitions, group readers with two members.
 """
 
 import msgspec
@@ -18,7 +19,7 @@ READER = "consumer-readers-0"
 
 
 def two_owners(suite: CheckSuite) -> Rows:
-    """Let the suite observe two owners of a partition for 3 s, from 2 s to 5 s."""
+    """Let the suite observe two owners of the same partition, from 2 s to 5 s."""
     rows = Rows(suite.observe)
     rows.assigned(1, READER, "readers")
     rows.assigned(2, "consumer-readers-1", "readers")
@@ -50,7 +51,7 @@ def test_twelve_checkers_are_in_every_suite() -> None:
 def test_topic_of_transactions_is_checked_for_transactional_members_only() -> None:
     """The context names the partitions of `__transaction_state` that a transactional group needs.
 
-    A member's node name is its transactional id.
+    A member's node name is its transactional id, whose hash chooses the partition.
     """
     cluster = {"brokers": 3, "config": {"transaction.state.log.num.partitions": 5}}
     readers = {"members": 3, "topics": ["orders"], "commit_interval_ms": 200}
@@ -58,7 +59,7 @@ def test_topic_of_transactions_is_checked_for_transactional_members_only() -> No
 
     context = context_of(experiment(cluster=cluster, groups={"readers": transactional}))
 
-    # Each of the three transactional ids has its own partition of five, by Kafka's hash.
+    # By Kafka's hash, the three transactional ids have these of the five partitions.
     names = [f"__transaction_state-{index}" for index in (0, 3, 4)]
     assert list(context.groups["readers"].transaction_partitions) == names
     assert context.transaction_min_isr == 2  # Kafka's default of transaction.state.log.min.isr
@@ -67,7 +68,7 @@ def test_topic_of_transactions_is_checked_for_transactional_members_only() -> No
 
 
 def test_finding_is_reported_when_it_is_made() -> None:
-    """The run traces each finding; the suite, which observes all rows, must ignore that row."""
+    """The run traces each finding as a row, which the suite observes as well, and must ignore."""
     reported: list[Finding] = []
     suite = CheckSuite(context_of(experiment()))
     rows = Rows()
@@ -88,7 +89,7 @@ def test_finding_is_reported_when_it_is_made() -> None:
 
 
 def test_figures_are_available_during_the_run_and_in_the_reports() -> None:
-    """The live view and the summary show them. Figures are measurements, no verdict."""
+    """The live view and the summary show the figures: measurements that decide no verdict."""
     suite = CheckSuite(context_of(experiment()))
     two_owners(suite)
 
@@ -102,7 +103,7 @@ def test_figures_are_available_during_the_run_and_in_the_reports() -> None:
 
 
 def test_report_without_figures_can_be_read() -> None:
-    """An earlier version wrote such a results.json."""
+    """The results.json of an earlier version has no `measured`."""
     old = b'{"check":"fencing","outcome":"pass","seen":{"appends_failed":0}}'
 
     assert msgspec.json.decode(old, type=CheckReport).measured == {}
@@ -120,9 +121,10 @@ def expected_times_us(of_experiment: Experiment) -> dict[str, int]:
 
 
 def test_expectations_come_from_the_consumers_settings() -> None:
-    """Eviction is the shorter of session timeout and max.poll.interval.ms.
+    """A group evicts a silent member after the session timeout or max.poll.interval.ms.
 
-    An application needs one poll (100 ms) and the records of a poll: 50 of 1 ms each.
+    `eviction` is the shorter of the two. `application` is the longest time between two polls: one
+    poll, and the processing of its records. Here they take 100 ms, and 50 times 1 ms.
     """
     group = {
         "members": 2,
@@ -162,9 +164,10 @@ def test_every_consumer_of_the_cluster_is_expected() -> None:
 
 
 def test_bound_of_the_start_applies_only_in_virtual_time() -> None:
-    """In real time a machine may be slow.
+    """The bound is the time in which a cluster must become steady.
 
-    There is no bound either for a partition of the offsets topic that cannot be loaded.
+    There is no bound in real time, because a machine may be slow. Nor is there one if a partition
+    of the offsets topic cannot be loaded.
     """
     ordinary = experiment()
     bound_us = context_of(ordinary, in_virtual_time=True).start_bound_us
@@ -174,7 +177,7 @@ def test_bound_of_the_start_applies_only_in_virtual_time() -> None:
     assert context_of(ordinary).start_bound_us is None
 
     # The bound assumes that one broker loads all partitions, here for 1 s each. The offsets topic
-    # alone has 50 by default, so that the bound grows by more than 50 s.
+    # has 50 by default, so the bound grows by more than 50 s.
     slow = experiment(cluster={"costs": {"load_fixed_us": 1_000_000}})
     assert (context_of(slow, in_virtual_time=True).start_bound_us or 0) > bound_us + 50_000_000
 

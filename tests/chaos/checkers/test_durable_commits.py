@@ -1,8 +1,9 @@
 """The durable-commits checker finds planted losses and excuses what Kafka allows.
 
-In most tests C0 commits 100 and 200 for partition t-0, acknowledged at 2 s and 3 s. Later the
-committed offset is fetched. The checker judges whether the fetch may return that offset.
-"Planted bug" in a docstring names a bug that the situation would show.
+In most tests the consumer C0 commits 100 and then 200 for partition t-0, acknowledged at 2 s and
+3 s. Later a consumer, or the verification at the end of the run, fetches the committed offset. The
+checker judges whether the fetch may return the offset that it returns. "Planted bug" in a docstring
+names a bug that the situation would show. BEHAVIOUR is docs/kafka/BEHAVIOUR.md.
 """
 
 from dataclasses import replace
@@ -33,7 +34,7 @@ def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
 
 
 def two_commits() -> Rows:
-    """Rows of C0, which is assigned t-0 and commits 100, then 200, at broker-0 in epoch 0."""
+    """Return rows of C0, which is assigned t-0 and commits 100, then 200, at broker-0 (epoch 0)."""
     rows = Rows()
     rows.leads(0.1, "broker-0", 0, 0)
     rows.assigned(1, C0)
@@ -100,7 +101,7 @@ def test_offset_without_a_commit_is_found_also_before_the_first_commit() -> None
 def test_offset_whose_commit_becomes_known_later_passes() -> None:
     """C1 fetches 17 before C0's commit of 17 has an answer.
 
-    A coordinator loads records above the high watermark, too.
+    This may happen, because a coordinator also loads records above the high watermark.
     """
     rows = Rows()
     rows.leads(0.1, "broker-0", 0, 0)
@@ -134,9 +135,9 @@ def test_offset_that_was_deleted_may_be_missing_or_come_back(cause: str) -> None
 
 
 def test_commit_of_an_administrator_counts_like_any_other() -> None:
-    """The fetch must return the administrator's last commit, 50, and no older one.
+    """The fetch must return the administrator's last commit, 50.
 
-    The commit of 50 was sent after the answer to the commit of 0, so it replaces the others.
+    It was sent after the answers to the commits of 200 and 0, so it replaces them.
     """
     for returned, outcome in ((50, CheckOutcome.PASS), (200, CheckOutcome.VIOLATED)):
         rows = two_commits()
@@ -165,7 +166,11 @@ def test_refused_commit_of_an_administrator_does_not_count() -> None:
 
 
 def test_offset_after_the_deletion_is_not_excused_by_it() -> None:
-    """Commits after the deletion must be returned; 100, older than the deleted 200, must not."""
+    """A deletion excuses neither the loss of a later commit nor the return of an older one.
+
+    In the first trace 400, committed after the deletion, is missing. In the second trace the fetch
+    returns 100, which the deleted 200 had replaced.
+    """
     rows = two_commits()
     rows.offset_removed(4)
     rows.committed(5, C0, 300)
@@ -227,7 +232,7 @@ def test_value_before_a_rewind_returned_is_found() -> None:
 
 @pytest.mark.parametrize("returned", [200, 300])
 def test_timed_out_commit_may_or_may_not_be_returned(returned: int) -> None:
-    """The record of the commit may be in the log; the checker cannot know."""
+    """The coordinator may or may not have stored 300; the checker cannot know."""
     rows = two_commits()
     rows.commit_failed(9, C0, 300, "REQUEST_TIMED_OUT")
     verify(rows, 10, returned)
@@ -242,7 +247,10 @@ def test_timed_out_commit_may_or_may_not_be_returned(returned: int) -> None:
 def test_failed_commit_is_replaced_by_a_later_acknowledged_commit(
     error: str,
 ) -> None:
-    """The record of 300 precedes that of 400 in the log, or is not in the log."""
+    """The coordinator answered the commit of 300 with an error.
+
+    So the record of 300 is in the log before that of 400, or not at all.
+    """
     rows = two_commits()
     rows.commit_failed(4, C0, 300, error)
     rows.committed(5, C0, 400)
@@ -253,7 +261,10 @@ def test_failed_commit_is_replaced_by_a_later_acknowledged_commit(
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED"])
 def test_commit_that_its_client_gave_up_may_take_effect_behind_a_newer_one(error: str) -> None:
-    """A resumed broker may read the request for 300 from its socket after that for 400."""
+    """The client gave the commit of 300 up without an answer.
+
+    A broker that was paused may read this request from its socket after the request for 400.
+    """
     rows = two_commits()
     rows.commit_failed(4, C0, 300, error)
     rows.committed(5, C0, 400)
@@ -272,6 +283,7 @@ def test_commit_that_died_with_its_broker_is_no_excuse(killed_s: float) -> None:
     The row of the kill may come before or after the row of the failed commit.
     """
     rows = two_commits()
+    # Rows must be added in the order of time.
     for time_s in sorted([killed_s, 4]):
         if time_s == killed_s:
             rows.add(time_s, "driver", TraceKind.NODE_KILLED, peer="broker-0")
@@ -284,7 +296,7 @@ def test_commit_that_died_with_its_broker_is_no_excuse(killed_s: float) -> None:
 
 
 def test_kill_long_before_a_commit_was_given_up_does_not_bound_it() -> None:
-    """The request went to the restarted broker, which lives."""
+    """The request of 4 s went to the restarted broker, which may carry it out later."""
     rows = two_commits()
     rows.add(1.5, "driver", TraceKind.NODE_KILLED, peer="broker-0")
     rows.commit_failed(4, C0, 300, "DISCONNECTED")
@@ -295,7 +307,10 @@ def test_kill_long_before_a_commit_was_given_up_does_not_bound_it() -> None:
 
 
 def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
-    """broker-1 loads the commit of 300, for whose answer C0 waits until 33 s."""
+    """broker-1 has the commit of 300 in its log at 8 s. C0 waits for the answer until 33 s.
+
+    So at the fetch, at 10.1 s, the trace does not show yet who committed 300.
+    """
     rows = two_commits()
     rows.leads(8, "broker-1", 1, 3)
     rows.assigned(10, C1)
@@ -307,7 +322,11 @@ def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
 
 
 def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
-    """At 40.1 s, a request timeout (30 s) after the fetch, no client waits for an answer."""
+    """Nobody is known to have committed 300, which C1 fetches at 10.1 s.
+
+    A client may still wait for the answer to such a commit, for its request timeout of 30 s. After
+    40.1 s none can, so the first row after that reports the finding.
+    """
     rows = two_commits()
     rows.assigned(10, C1)
     rows.fetched(10.1, C1, 300)
@@ -325,7 +344,7 @@ def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
 
 
 def split_with_a_commit_on_each_side(*, acknowledged: bool) -> Rows:
-    """Rows of a network split: C0 stays with broker-0, and broker-1 leads from 11 s on.
+    """Return rows of a network split: C0 stays with broker-0, and broker-1 leads from 11 s on.
 
     C0 commits 300 and 500 at broker-0. `acknowledged` says whether broker-0 acknowledges them. C1
     is assigned t-0 by broker-1, fetches 200 and commits 250.
@@ -346,7 +365,7 @@ def split_with_a_commit_on_each_side(*, acknowledged: bool) -> Rows:
 
 
 def test_split_network_whose_old_side_times_out_passes() -> None:
-    """As in Kafka, the old leader cannot advance its high watermark."""
+    """As in Kafka, the old leader cannot advance its high watermark, so its commits time out."""
     report = check(split_with_a_commit_on_each_side(acknowledged=False))
 
     assert report.outcome is CheckOutcome.PASS
@@ -373,7 +392,10 @@ def test_definite_failure_does_not_count_as_written() -> None:
 
 
 def test_commit_acknowledged_while_the_fetch_was_in_flight_may_be_missing() -> None:
-    """A fetch must return only commits acknowledged before it began."""
+    """Of the commits, a fetch must return only those that were acknowledged before it began.
+
+    It begins at 10 s, the commit of 300 is acknowledged at 10.05 s, and the answer comes at 10.1 s.
+    """
     rows = two_commits()
     rows.stage(10, "verifying")
     rows.committed(10.05, C0, 300)
@@ -383,7 +405,10 @@ def test_commit_acknowledged_while_the_fetch_was_in_flight_may_be_missing() -> N
 
 
 def test_fetch_request_bounds_the_start_of_a_fetch() -> None:
-    """C1 was assigned at 1 s and sends its fetch at 4 s, after the commit of 200."""
+    """A fetch begins at its request, if the trace has the request, not at the assignment.
+
+    C1 was assigned at 1 s and sends its fetch at 4 s, after the commit of 200. So it must get 200.
+    """
     rows = Rows()
     rows.assigned(1, C1)
     rows.assigned(1, C0)
@@ -396,7 +421,10 @@ def test_fetch_request_bounds_the_start_of_a_fetch() -> None:
 
 
 def test_either_of_two_owners_overlapping_commits_may_be_returned() -> None:
-    """Either of the two commits may be the last in the log: 150 was acknowledged after 200."""
+    """Both commits may have been under way at once, so either may be the last in the log.
+
+    Here 150 was acknowledged after 200, and 200 is returned.
+    """
     rows = Rows()
     rows.assigned(1, C0)
     rows.assigned(1, C1)
@@ -418,7 +446,10 @@ def test_next_owners_commit_replaces_the_previous_owners() -> None:
 
 
 def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None:
-    """A replaced coordinator answers from memory until it knows its successor (BEHAVIOUR 6.5)."""
+    """A replaced coordinator answers from memory until it knows its successor (BEHAVIOUR 6.5).
+
+    broker-0 answers C1 with 200, although 300 was committed at its successor, broker-1.
+    """
     rows = two_commits()
     rows.leads(4, "broker-1", 1, 2)
     rows.committed(5, C0, 300, peer="broker-1")
@@ -479,7 +510,8 @@ def test_aborted_transaction_leaves_the_earlier_commit() -> None:
 def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
     """C0's commit of 200 is acknowledged at 3 s; its transaction's marker stores 200 at 3.5 s.
 
-    If that counted as a second commit of 200, it would excuse the loss of 250.
+    The marker is no second commit of 200. Such a commit could come after that of 250, and would
+    excuse its loss.
     """
     rows = two_commits()
     rows.add(
@@ -500,7 +532,7 @@ def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
 
 
 def test_commit_stored_while_its_member_died_may_be_returned() -> None:
-    """The coordinator stored 300, and the answer reached no client."""
+    """The coordinator stored 300, but the trace has no row of a client about this commit."""
     rows = two_commits()
     rows.add(
         4, "broker-0", TraceKind.COMMIT_STORED, group="g", partition="t-0", offset=300, member="m"
@@ -537,7 +569,7 @@ def test_run_without_commits_reports_that_nothing_was_judged() -> None:
 
 
 def test_members_that_never_commit_are_named_as_the_reason() -> None:
-    """`no commit was acknowledged` alone reads as if the coordinator had refused commits."""
+    """The usual note, `no commit was acknowledged`, reads as if commits had been refused."""
     readers = replace(CONTEXT.groups["g"], commits=False)
     report = DurableCommits(CheckContext(groups={"g": readers})).finish()
 
@@ -546,7 +578,11 @@ def test_members_that_never_commit_are_named_as_the_reason() -> None:
 
 @pytest.mark.parametrize("clock_error_us", [0, 500, 2_000])
 def test_loss_of_the_last_commit_is_found_with_any_clocks(clock_error_us: int) -> None:
-    """The broker's row of a commit, 0.3 ms before C0's, must not count as a later commit."""
+    """Each commit has a row of the broker, and 0.3 ms later a row of C0.
+
+    If clocks differ, the order of the two rows means nothing. Then the broker's row of 100 must not
+    count as a commit of its own, which could come after 200 and would excuse the loss of 200.
+    """
     rows = Rows()
     rows.leads(0.1, "broker-0", 0, 0)
     rows.assigned(1, C0)
@@ -596,7 +632,10 @@ def check_append(error: str, in_sync: list[int], *, needed: int = 2) -> CheckRep
 
 
 def test_append_acknowledged_by_a_replica_alone_is_found_before_any_loss() -> None:
-    """The answer had to be NOT_ENOUGH_REPLICAS (BEHAVIOUR 6.1). The evidence has the ISR."""
+    """The answer had to be NOT_ENOUGH_REPLICAS (BEHAVIOUR 6.1).
+
+    The finding comes at the acknowledgement, before any offset is lost.
+    """
     report = check_append("NONE", [2])
 
     (finding,) = report.findings
@@ -619,5 +658,5 @@ def test_append_acknowledged_by_a_replica_alone_is_found_before_any_loss() -> No
 def test_append_with_enough_replicas_or_with_an_error_passes(
     error: str, in_sync: list[int], needed: int
 ) -> None:
-    """The append is refused, min.insync.replicas is 1, or the leader's own ISR still has two."""
+    """Only an acknowledgement with too few replicas in the leader's own ISR is a finding."""
     assert check_append(error, in_sync, needed=needed).findings_total == 0

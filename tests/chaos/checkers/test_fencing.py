@@ -1,10 +1,16 @@
 """The fencing checker finds planted bugs and reports nothing about correct failovers.
 
-`rows.leads(1, "broker-0", 4, 138)`: at 1 s broker 0 becomes leader in epoch 4, with a log that ends
-at offset 138. `rows.appended(3, "broker-0", 4, 196)`: at 3 s it appends at offset 196 in epoch 4,
-and acknowledges the append 2 ms later. An attempt is an append in an older epoch that begins or
-waits after another leader was elected. A zombie is a replaced leader that does not know this yet.
-"Planted bug" in a docstring names a bug that the situation would show.
+Fencing: once a new leader has taken over, the old leader acknowledges no append that the new
+leader's log lacks. All rows are about one partition of `__consumer_offsets`, OFFSETS_0.
+
+- `rows.leads(1, "broker-0", 4, 138)`: at 1 s broker 0 becomes leader in epoch 4, with a log that
+  ends at offset 138.
+- `rows.appended(3, "broker-0", 4, 196)`: at 3 s it appends at offset 196 in epoch 4, and
+  acknowledges the append 2 ms later.
+
+An attempt is an append in an older epoch that begins, or still waits, after another leader was
+elected. A zombie is a replaced leader that does not know this yet. "Planted bug" in a docstring
+names a bug that the situation would show.
 """
 
 import pytest
@@ -25,7 +31,7 @@ def check(rows: Rows, context: CheckContext | None = None) -> CheckReport:
 
 
 def failover(rows: Rows, log_end: int) -> None:
-    """Broker 0 acknowledges [0, 12) in epoch 0; broker 1 takes over with `log_end` records."""
+    """Broker 0 acknowledges the offsets 0 to 11 in epoch 0; broker 1 takes over at `log_end`."""
     rows.leads(1, "broker-0", 0, 0)
     rows.appended(2, "broker-0", 0, 0, records=10)
     rows.appended(3, "broker-0", 0, 10, records=2)
@@ -47,7 +53,9 @@ def test_failover_whose_log_holds_every_acknowledged_append_passes() -> None:
 def test_append_acknowledged_in_a_later_epoch_of_its_leader_belongs_to_that_epoch() -> None:
     """Kafka acknowledges a waiting append by the high watermark alone, also in a later epoch.
 
-    The append is judged like one of epoch 8. Corpus: `append_that_waited_through_two_elections`.
+    broker-0 appends in epoch 4, and acknowledges in its next epoch, 8. So the append must be in the
+    logs of the epochs after 8. Epoch 9 begins at 190, so it lacks the append at 196. The file
+    tests/corpus/append_that_waited_through_two_elections.yaml plays such a run.
     """
     rows = Rows()
     rows.leads(1, "broker-0", 4, 138)
@@ -66,7 +74,7 @@ def test_append_acknowledged_in_a_later_epoch_of_its_leader_belongs_to_that_epoc
 
 
 def test_zombie_that_never_leads_again_must_not_acknowledge() -> None:
-    """As above, but broker-0 has no epoch after broker-1's: only a leader may acknowledge."""
+    """As above, but broker-0 does not lead again, and only a leader may acknowledge."""
     rows = Rows()
     rows.leads(1, "broker-0", 4, 138)
     rows.leads(2, "broker-1", 5, 189)
@@ -121,7 +129,7 @@ def test_append_of_a_deposed_leader_is_an_attempt(begun_s: float) -> None:
 
 
 def test_append_of_a_leader_that_was_not_replaced_is_no_attempt() -> None:
-    """Neither a newer epoch of broker-0 itself nor an epoch without a leader replaces broker-0."""
+    """Neither an own newer epoch of broker-0 nor an epoch without a leader replaces broker-0."""
     rows = Rows()
     failover(rows, log_end=12)
     elected(rows, 9, "broker-0", 1)
@@ -132,7 +140,7 @@ def test_append_of_a_leader_that_was_not_replaced_is_no_attempt() -> None:
 
 
 def test_attempt_within_the_clocks_error_is_not_counted() -> None:
-    """The append follows the election by 4 ms: if clocks differ by 5 ms, the order is unknown."""
+    """The append begins 4 ms after the election: uncertain, if clocks may differ by 5 ms."""
     rows = Rows()
     failover(rows, log_end=12)
     elected(rows, 9, "broker-1", 1)
@@ -156,7 +164,11 @@ def truncated(rows: Rows, time_s: float, node: str, epoch: int, to: int, end: in
 
 
 def append_overtaken_by_another_leader(cut_to: int) -> tuple[Rows, int]:
-    """Broker 0 appends 12 and 13 in epoch 0, then follows broker 1 and truncates to `cut_to`."""
+    """Return rows and the id of an append that waits.
+
+    Broker 0 begins to append at the offsets 12 and 13 in epoch 0. Then it follows broker 1, and
+    truncates its log to `cut_to`.
+    """
     rows = Rows()
     failover(rows, log_end=12)
     waiting = rows.append_started(8.5, "broker-0", 0, 12, records=2)
@@ -189,7 +201,10 @@ def test_append_acknowledged_after_its_own_broker_truncated_it_is_found() -> Non
 
 
 def test_truncation_above_an_append_or_of_a_failed_one_passes() -> None:
-    """Records below the cut are kept; an append whose records are cut may fail with an error."""
+    """In the first trace the append is below the cut, so its records are kept.
+
+    In the second trace its records are truncated, and it fails with an error, as it must.
+    """
     kept, waiting = append_overtaken_by_another_leader(cut_to=14)
     kept.leads(11, "broker-0", 2, 15)
     kept.append_completed(11.1, "broker-0", 0, 12, waiting)
@@ -210,7 +225,7 @@ def test_offsets_that_are_used_again_after_a_truncation_may_be_acknowledged() ->
 
 
 def test_lost_append_is_reported_with_the_truncation_that_lost_it() -> None:
-    """The evidence has the replica, the epoch that it followed, and the ISR at that time."""
+    """`led_to` has the rows that led to the loss: the ISR at that time, and the truncation."""
     rows = Rows()
     failover(rows, log_end=10)
     rows.add(
@@ -238,7 +253,7 @@ def test_lost_append_is_reported_with_the_truncation_that_lost_it() -> None:
 
 
 def test_acknowledged_append_missing_from_the_later_log_is_found() -> None:
-    """Planted bug: acknowledged before the high watermark passed, and never replicated."""
+    """Planted bug: an append is acknowledged before it is replicated, and then never replicated."""
     rows = Rows()
     failover(rows, log_end=10)
 
@@ -271,7 +286,11 @@ def test_append_acknowledged_by_a_zombie_after_the_later_epoch_began_is_found() 
 
 
 def test_append_begun_after_the_later_epochs_first_acknowledged_one_is_found() -> None:
-    """Planted bug: two leaders share one log; offsets agree, the order of epochs does not."""
+    """Planted bug: two leaders share one log.
+
+    The offsets of their appends fit, but after the first acknowledgement of epoch 1 no append of
+    epoch 0 may begin and be acknowledged.
+    """
     rows = Rows()
     rows.leads(1, "broker-0", 0, 0)
     rows.leads(2, "broker-1", 1, 20)
@@ -311,7 +330,10 @@ def test_two_leaders_of_one_epoch_are_found() -> None:
 
 
 def test_failed_append_truncated_by_the_later_epoch_passes() -> None:
-    """A zombie's append that timed out may vanish (MEASURED_FAILOVER two-lineages)."""
+    """A zombie's append that timed out may vanish: it was never acknowledged.
+
+    A real cluster does so: section two-lineages of docs/kafka/MEASURED_FAILOVER.md.
+    """
     rows = Rows()
     failover(rows, log_end=12)
     lost = rows.append_started(10, "broker-0", 0, 12)
@@ -335,7 +357,7 @@ def test_same_leader_again_in_a_later_epoch_passes() -> None:
 
 
 def test_run_without_a_later_epoch_reports_that_nothing_was_judged() -> None:
-    """A check that saw no failover proves nothing, and must not look as if it did."""
+    """A check that saw no failover proves nothing, so its outcome must not be a pass."""
     rows = Rows()
     rows.leads(1, "broker-0", 0, 0)
     rows.appended(2, "broker-0", 0, 0)
@@ -347,7 +369,10 @@ def test_run_without_a_later_epoch_reports_that_nothing_was_judged() -> None:
 
 
 def test_data_partitions_are_not_judged() -> None:
-    """A topic written with acks=1 may lose records by the choice of its owner."""
+    """A topic of records may be written with acks=1, and then may lose records.
+
+    So even two leaders in one epoch are no finding here.
+    """
     rows = Rows()
     rows.add(1, "broker-0", TraceKind.BECAME_LEADER, partition="t-0", leader_epoch=0, offset=5)
     rows.add(2, "broker-1", TraceKind.BECAME_LEADER, partition="t-0", leader_epoch=0, offset=3)
@@ -356,7 +381,10 @@ def test_data_partitions_are_not_judged() -> None:
 
 
 def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -> None:
-    """A user must learn of a violation early; all lost appends are known only at the end."""
+    """A user must learn of a violation early, but all lost appends are known only at the end.
+
+    The second append is lost after the report. The finding at the end has both.
+    """
     reported: list[Finding] = []
     checker = Fencing(CheckContext())
     checker.on_finding = reported.append
@@ -401,7 +429,7 @@ def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
 
 
 def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
-    """Only an order against the epochs that one process knows of a partition is a finding."""
+    """Only a load or unload for an older epoch than the same process knows would be a finding."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 2)
     rows.load_completed(1, "broker-1", 1)  # another broker

@@ -1,8 +1,8 @@
 """The generations checker: legal committers, growing numbers, unshared partitions.
 
-In a generation (the group between two rebalances) only its members may commit, each partition has
-one owner, and the next generation has a greater number. "Planted bug" in a docstring names a bug
-that the situation would show.
+A generation is the group between two rebalances. Only its members may commit in it, each partition
+has one owner, and the next generation has a greater number. "Planted bug" in a docstring names a
+bug that the situation would show.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -26,7 +26,7 @@ def check(rows: Rows) -> CheckReport:
 
 
 def stable_group() -> Rows:
-    """Broker 0 has g in generation 1 with two members, each with one of t-0 and t-1."""
+    """Return rows of group g at broker 0: generation 1, M0 with t-0 and M1 with t-1."""
     rows = Rows()
     rows.load_started(0.1, "broker-0", 0)
     rows.member_added(1, "broker-0", M0)
@@ -38,7 +38,7 @@ def stable_group() -> Rows:
 
 
 def commit(rows: Rows, time_s: float, member: str, generation: int) -> None:
-    """Let broker 0 accept a commit, and store it 2 ms later."""
+    """Let broker 0 accept a commit (it begins the append), and store it 2 ms later."""
     append_id = rows.append_started(time_s, "broker-0", 0, 5)
     rows.commit_stored(time_s + 0.002, "broker-0", member, generation, append_id)
 
@@ -89,7 +89,7 @@ def test_commit_of_a_removed_member_is_found_with_its_removal() -> None:
 
 
 def test_commit_accepted_before_a_rebalance_and_stored_after_it_passes() -> None:
-    """A commit may wait up to 5 s for the high watermark; what counts is when it was accepted."""
+    """A commit may wait up to 5 s for the high watermark. It is judged by when it was accepted."""
     rows = stable_group()
     append_id = rows.append_started(9.9, "broker-0", 0, 5)
     rows.member_removed(9.95, "broker-0", M0, "leave")
@@ -208,9 +208,10 @@ def test_deleted_group_counts_from_the_beginning() -> None:
 
 
 def test_answer_of_a_deleted_group_is_distinguished_from_its_namesake() -> None:
-    """A resumed member reads an old answer, which is from generation 1 of the deleted group.
+    """A resumed member (M1) reads an old answer, which is from generation 1 of the deleted group.
 
-    Both groups assign t-1 in a generation 1; the checker tells them apart by their members' ids.
+    The new group of the same name also has a generation 1, which assigns t-1 to another member. The
+    checker distinguishes the groups by the ids of their members.
     """
     rows = stable_group()
     rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
@@ -225,8 +226,8 @@ def test_answer_of_a_deleted_group_is_distinguished_from_its_namesake() -> None:
 def test_both_sides_of_a_split_brain_may_have_equal_generations() -> None:
     """Each coordinator counts its own generations of the group, so both have a generation 2.
 
-    Kafka does so, too: 14 generations beside 2 of the same group, for 27 s (MEASURED_FAILOVER
-    two-lineages).
+    Kafka does so, too: for 27 s one coordinator had 14 generations and the other 2 (section
+    two-lineages of docs/kafka/MEASURED_FAILOVER.md).
     """
     rows = stable_group()
     for number in range(2, 8):
@@ -266,7 +267,10 @@ def test_partition_assigned_to_two_members_of_one_generation_is_found() -> None:
 
 
 def test_generation_loaded_by_a_new_coordinator_keeps_its_assignment() -> None:
-    """Planted bug: after a failover the same generation has another assignment."""
+    """Planted bug: after a failover the same generation has another assignment.
+
+    M0 has t-0 in generation 1, and the new coordinator assigns t-0 to M1.
+    """
     rows = stable_group()
     rows.load_started(17.9, "broker-1", 1)
     rows.group_loaded(18, "broker-1", generation=1, members=(M0, M1))
@@ -278,9 +282,10 @@ def test_generation_loaded_by_a_new_coordinator_keeps_its_assignment() -> None:
 def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number() -> None:
     """After the loss of the log a group may begin another generation 1, with a new member.
 
-    If broker-1 loads a generation 1 with an old member (M1), it is the first generation 1: t-0
-    belongs to M0.
-    Corpus: `generation_begun_again_and_never_acknowledged`.
+    Later broker-1 loads a generation 1, and assigns t-0 to its member. If this member is the new
+    one, it is the other generation 1, and t-0 is free. If it is the old member M1, it is the first
+    generation 1, in which t-0 belongs to M0. The file
+    tests/corpus/generation_begun_again_and_never_acknowledged.yaml plays such a run.
     """
     for member, outcome in (("new-id", CheckOutcome.PASS), (M1, CheckOutcome.VIOLATED)):
         rows = stable_group()
@@ -289,7 +294,6 @@ def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number(
             rows.generation_started(25, "broker-0", 1, ("new-id",))
         rows.load_started(40, "broker-1", 6)
         rows.group_loaded(40.1, "broker-1", generation=1, members=(member,))
-        # A violation if M1 gets it.
         rows.add(
             41,
             C0,
@@ -324,7 +328,7 @@ def test_restarted_static_member_keeps_its_partitions() -> None:
 
 
 def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None:
-    """A commit is judged by the loaded members; after an unload the members are unknown."""
+    """A commit is judged by the members that were loaded. After an unload no members are known."""
     rows = Rows()
     rows.load_started(0.1, "broker-0", 0)
     rows.group_loaded(0.2, "broker-0", generation=7, members=(M0,))
@@ -341,5 +345,5 @@ def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None
 
 
 def test_run_without_members_reports_that_nothing_was_judged() -> None:
-    """Without members nothing can break the promise, so a pass would prove nothing."""
+    """Without members nothing can break the promise, so the outcome must not be a pass."""
     assert check(Rows()).outcome is CheckOutcome.NOTHING_SEEN

@@ -1,10 +1,11 @@
 """Groups that no experiment names: their clients write no rows, and no check accuses them.
 
-A standing cluster runs until a person stops it, and Kafka's own clients may join it. The trace has
-the rows of brokers and coordinators about the group of such a client, but no rows of the client
-itself. Here a run has two groups of the lab. To make one of them look like a group from outside,
-the tests remove the rows of its members, and its entry in the checkers' context. "Of the lab" are
-the nodes that coordlab starts itself; a guest is a client from outside.
+A standing cluster runs until a person stops it, and Kafka's own clients may join it. Such a client
+is a guest: the trace has the rows of brokers and coordinators about its group, but no rows of the
+client itself. A client of the lab is a node that coordlab has started.
+
+Here a run has two groups of the lab. To make one of them look like a group from outside, the tests
+remove the rows of its members, and its entry in the checkers' context.
 """
 
 import pytest
@@ -57,7 +58,10 @@ FAULTS: dict[str, list[dict[str, object]]] = {
 
 
 def is_row_of_a_lab_client(prefix: str, row: TraceRow) -> bool:
-    """Return True if the row exists only because clients with the prefix are nodes of the lab."""
+    """Return True for a row that only a client of the lab has, if its name has the prefix.
+
+    Such rows are the client's own, and those of the driver that starts or kills it.
+    """
     is_of_the_run = row.kind in {TraceKind.NODE_STARTED, TraceKind.NODE_KILLED}
     return row.node.startswith(prefix) or (is_of_the_run and (row.peer or "").startswith(prefix))
 
@@ -89,10 +93,10 @@ def guests_in(rows: list[TraceRow]) -> tuple[str, ...]:
 def test_no_check_accuses_a_group_whose_members_write_no_rows(
     faults: list[dict[str, object]], unseen: str, in_virtual_time: bool
 ) -> None:
-    """No check raises, either: the trace of a real client must not be an internal error.
+    """Nor may a check raise an exception because of the missing rows.
 
     `unseen` is the prefix of the members whose rows are removed. If only member 1 is unseen, the
-    group is one of the lab that a client from outside has joined.
+    group looks like one of the lab that a client from outside has joined.
     """
     experiment, all_rows = play_two_groups(faults)
     assert guests_in(all_rows) == ()
@@ -114,7 +118,7 @@ def test_no_check_accuses_a_group_whose_members_write_no_rows(
 
 
 def test_members_without_rows_would_be_accused_as_members_of_the_lab() -> None:
-    """The context must leave the group out: else its processed records would count as lost."""
+    """Without `without_guests` the records that the unseen member processed count as lost."""
     experiment, all_rows = play_two_groups([])
     rows = [row for row in all_rows if not is_row_of_a_lab_client(f"consumer-{OUTSIDE}-1", row)]
     suite = CheckSuite(context_of(experiment))

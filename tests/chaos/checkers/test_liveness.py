@@ -1,8 +1,12 @@
 """The liveness checker finds groups that never recover, and excuses those that need not.
 
 Times are seconds of the trace. Most traces heal all faults at 40 s. From then on the checker gives
-each group 60 s to become live: to be Stable, and to have a commit of each member acknowledged.
-"Planted bug" in a docstring names a bug that the situation would show.
+each group 60 s to become live: to be Stable, and to have a commit of each member acknowledged. A
+group that does not become live is a finding, unless something excuses it. The outcome INCONCLUSIVE
+means that the group need not have become live, or was not watched for 60 s.
+
+"Planted bug" in a docstring names a bug that the situation would show. "Corpus" names a file of
+tests/corpus, which plays such a run.
 """
 
 import pytest
@@ -27,7 +31,11 @@ def check(
     late: tuple[str, ...] = (),
     transactions: tuple[str, ...] = (),
 ) -> CheckReport:
-    """Return the checker's report of a trace; `late` names consumers that start during the run."""
+    """Return the checker's report of a trace.
+
+    `commits`: the members commit. `late` names consumers that start during the run. `transactions`
+    are the partitions of the members' transaction coordinators.
+    """
     checker = Liveness(
         CheckContext(
             groups={
@@ -50,7 +58,7 @@ def check(
 
 
 def healed_group() -> Rows:
-    """Rows of a Stable group of two, a failover to broker-1 at 8 s, and healing at 40 s."""
+    """Return rows of a Stable group of two, a failover to broker-1 at 8 s, and healing at 40 s."""
     rows = Rows()
     rows.group_state(1, "broker-0", "CompletingRebalance", "Stable")
     for consumer in (C0, C1):
@@ -133,7 +141,7 @@ def test_group_that_was_observed_too_briefly_proves_nothing() -> None:
 
 
 def test_group_that_does_not_commit_only_needs_to_be_stable() -> None:
-    """Its members never commit, by their settings."""
+    """By their settings, the members never commit."""
     assert check(finish(healed_group(), 41), commits=False).outcome is CheckOutcome.PASS
 
 
@@ -152,9 +160,10 @@ def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
 def test_broker_elected_again_before_it_learned_of_another_coordinates_without_a_load(
     cause: str,
 ) -> None:
-    """If broker-0 ignores the load because it still has the group in memory, it coordinates.
+    """broker-0 leads again in epoch 2, and ignores the order to load the group.
 
-    If it ignores the load for the other cause, broker-0 does not coordinate: the group is not live.
+    If the cause is that it still has the group in memory, broker-0 coordinates, and the group is
+    live. If the order is stale, broker-0 does not coordinate.
     Corpus: `coordinator_elected_again_before_it_heard_of_another`.
     """
     rows = healed_group()
@@ -190,7 +199,7 @@ def test_group_that_its_newest_coordinator_does_not_have_is_found() -> None:
 
 
 def test_member_without_partitions_need_not_commit() -> None:
-    """C1 has nothing to commit."""
+    """C1 has no partition, so it has nothing to commit."""
     rows = healed_group()
     rows.assigned(40.1, C1, partitions=0)
     rows.committed(40.2, C0, 1)
@@ -199,9 +208,10 @@ def test_member_without_partitions_need_not_commit() -> None:
 
 
 def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
-    """C0 rejoins with the id `new`, is fenced and ends; the next coordinator loads the id `old`.
+    """C0 rejoins and gets the id `new`. It is fenced under this id, and ends.
 
-    Without that load no failover lost the id, and C0 is expected.
+    If the next coordinator loads the id `old`, the failover lost the new id, and C0 is not
+    expected. Without this load no failover lost the id, and C0 is expected.
     Corpus: `static_member_whose_new_id_was_never_stored`.
     """
     for lost in (True, False):
@@ -229,7 +239,10 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
 
 
 def fenced_after_it_was_stable() -> Rows:
-    """Rows of static member C0, which becomes Stable with its new member id at broker-1."""
+    """Return rows of static member C0, which becomes Stable with its new member id at broker-1.
+
+    Its SyncGroup was answered, so the coordinator must have stored the new id.
+    """
     rows = healed_group()
     rows.load_completed(8, "broker-1", 1)
     rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
@@ -243,6 +256,7 @@ def fence_at_the_next_coordinator(rows: Rows) -> CheckReport:
     rows.load_completed(42, "broker-2", 2)
     rows.member_state(42.5, C0, "UNJOINED", member="new", cause="left", error="FENCED_INSTANCE_ID")
     rows.committed(43, C1, 1)
+    # Both ids are heard, so that no session ends without a removal.
     for member in ("old", f"{C1}-id"):
         rows.session_restarted(80, "broker-2", member)
     return check(finish(rows, 110))
@@ -280,7 +294,7 @@ def test_stored_id_that_is_lost_with_the_last_replica_in_sync_is_excused() -> No
 
 
 def end_application(rows: Rows, time_s: float, error: str) -> None:
-    """Let the application of C0 end with an error that its poll threw."""
+    """Let the application of C0 end because its poll threw this error."""
     rows.member_state(
         time_s, C0, "UNJOINED", before="PREPARING_REBALANCE", cause="left", error=error
     )
@@ -301,7 +315,7 @@ def test_consumer_stopped_by_an_error_is_found_even_before_the_steady_state() ->
 
 
 def test_group_is_judged_without_a_consumer_that_an_error_has_stopped() -> None:
-    """The ended application is the only finding: the group is live without this consumer."""
+    """The ended application is the only finding: the rest of the group is live without it."""
     rows = healed_group()
     end_application(rows, 41, "UNKNOWN_SERVER_ERROR")
     rows.committed(42, C1, 1)
@@ -310,7 +324,7 @@ def test_group_is_judged_without_a_consumer_that_an_error_has_stopped() -> None:
 
 
 def test_consumer_without_an_offset_and_with_reset_none_is_excused() -> None:
-    """With `auto.offset.reset=none` the application asks for this error."""
+    """`auto.offset.reset=none` asks for this error where there is no committed offset."""
     rows = healed_group()
     end_application(rows, 41, "NO_OFFSET_FOR_PARTITION")
     rows.committed(42, C1, 1)
@@ -323,7 +337,7 @@ def test_consumer_without_an_offset_and_with_reset_none_is_excused() -> None:
 
 
 def test_consumer_that_is_refused_by_a_group_with_room_is_found() -> None:
-    """Two consumers do not exceed group.max.size."""
+    """The group has two consumers, which do not exceed group.max.size."""
     rows = healed_group()
     end_application(rows, 41, "GROUP_MAX_SIZE_REACHED")
     rows.committed(42, C1, 1)
@@ -366,7 +380,7 @@ def short_isr(*, unfenced_s: float) -> CheckReport:
 def test_isr_that_stays_incomplete_although_its_brokers_live_is_no_excuse() -> None:
     """Planted bug: a leader that never expands its ISR.
 
-    broker-2 has 160 s from the healing to the end of the watch, enough for any replica.
+    From the healing to the end of the watch broker-2 has 160 s, enough time to return to the ISR.
     """
     report = short_isr(unfenced_s=35)
 
@@ -375,7 +389,7 @@ def test_isr_that_stays_incomplete_although_its_brokers_live_is_no_excuse() -> N
 
 
 def test_isr_is_an_excuse_until_its_broker_has_lived_long_enough() -> None:
-    """broker-2 lives for 110 s only, and must first copy the missing records."""
+    """broker-2 has lived for 110 s only, and must first copy the records that it lacks."""
     report = short_isr(unfenced_s=90)
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
@@ -384,7 +398,11 @@ def test_isr_is_an_excuse_until_its_broker_has_lived_long_enough() -> None:
 
 
 def test_lost_data_of_transactions_does_not_excuse_a_group_that_is_not_stable() -> None:
-    """A transaction without its end blocks offsets, never a rebalance."""
+    """A transaction whose end was lost blocks offsets, but never a rebalance.
+
+    The partition of the transactions loses data: its only replica in sync loses power, and leads
+    again. This excuses missing commits in a Stable group, but no group that is rebalancing.
+    """
     for state, outcome in (
         ("Stable", CheckOutcome.INCONCLUSIVE),
         ("PreparingRebalance", CheckOutcome.VIOLATED),
@@ -427,9 +445,10 @@ def test_lost_data_of_transactions_does_not_excuse_a_group_that_is_not_stable() 
 def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
     old_coordinator: str,
 ) -> None:
-    """broker-2 has the id `old` in memory, broker-1 replaces it by `new`; C0 asks with `new`.
+    """broker-2, the replaced coordinator, has the id `old` of C0 in memory.
 
-    Only while broker-2 still has the group can it be the broker that fenced C0.
+    broker-1 replaces the id by `new`. If C0 then asks broker-2 with the id `new`, broker-2 fences
+    it. This excuse holds only while broker-2 still has the group.
     Corpus: `static_member_fenced_by_a_replaced_coordinator`.
     """
     rows = healed_group()
@@ -457,7 +476,7 @@ def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
 
 
 def test_run_that_never_healed_is_inconclusive() -> None:
-    """No group is judged."""
+    """Groups are judged from the healing on, so no group is judged."""
     rows = Rows()
     rows.stage(1, "stopping")
 
@@ -477,7 +496,10 @@ def test_killed_member_that_was_not_restarted_is_not_expected() -> None:
 
 
 def test_restarted_member_must_become_live() -> None:
-    """Commits before the restart do not count for the process after it."""
+    """In the first trace C1 is restarted after the group was live, in the second one before.
+
+    In the second trace the new process never joins.
+    """
     rows = healed_group()
     rows.committed(40.2, C0, 1)
     rows.committed(40.3, C1, 1)
@@ -486,7 +508,7 @@ def test_restarted_member_must_become_live() -> None:
     rows.add(40.5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
     rows.group_state(41, "broker-1", "CompletingRebalance", "Stable", generation=2)
 
-    # The group was live before the restart at 40.4 s; the checker wants that once.
+    # The group was live before C1 was killed at 40.4 s, and needs to be live only once.
     assert check(finish(rows, 100)).outcome is CheckOutcome.PASS
 
     rows = healed_group()
@@ -501,7 +523,7 @@ def test_restarted_member_must_become_live() -> None:
 
 
 def test_late_member_is_expected_once_it_was_started() -> None:
-    """Only in the second trace C1 starts, at 38 s."""
+    """C1 is a late member. In the first trace it never starts; in the second it starts at 38 s."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
     assert check(finish(rows, 110), late=(C1,)).outcome is CheckOutcome.PASS
@@ -537,7 +559,10 @@ def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
 
 
 def test_partition_without_a_possible_leader_elected_is_found() -> None:
-    """Planted bug: a controller that elects no leader when a replica in sync returns."""
+    """Planted bug: a controller that elects no leader when a replica in sync returns.
+
+    broker-2, the only replica of t-0 in sync, is fenced at 30 s and unfenced at 41 s.
+    """
     rows = healed_group()
     no_leader: dict[str, object] = {"isr": [2], "reason": "broker fenced"}
     rows.add(30, "controller-100", TraceKind.BROKER_FENCED, peer="broker-2")
@@ -579,7 +604,10 @@ def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() 
 def test_transactional_members_need_the_topic_of_transactions(
     kind: TraceKind, leader: str | None, isr: list[int], why: str
 ) -> None:
-    """Without a transaction coordinator the members cannot commit."""
+    """Without a transaction coordinator the members cannot commit.
+
+    Its partition has no leader, or two replicas in sync where min.insync.replicas is 3.
+    """
     rows = healed_group()
     rows.add(41, "controller-100", kind, partition=TRANSACTIONS, peer=leader, detail={"isr": isr})
     finish(rows, 110)
@@ -593,10 +621,10 @@ def test_transactional_members_need_the_topic_of_transactions(
 
 @pytest.mark.parametrize("lost", [TRANSACTIONS, OFFSETS_0])
 def test_transaction_whose_end_was_lost_may_stay_open_for_ever(lost: str) -> None:
-    """broker-2 is the only replica of `lost` in sync and loses power.
+    """broker-2 is the only replica of the partition `lost` in sync. It loses power and leads again.
 
-    Either the transaction coordinator has forgotten the transaction (TRANSACTIONS), or the group's
-    log has lost its marker (OFFSETS_0).
+    Then either the transaction coordinator has forgotten the transaction (TRANSACTIONS), or the
+    group's log has lost the marker that ends the transaction (OFFSETS_0).
     """
     rows = Rows()
     rows.add(
@@ -624,11 +652,15 @@ def test_transaction_whose_end_was_lost_may_stay_open_for_ever(lost: str) -> Non
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
     assert f"{lost} lost data" in report.note
-    assert check(rows).outcome is CheckOutcome.VIOLATED
+    assert check(rows).outcome is CheckOutcome.VIOLATED  # a group without transactions
 
 
 def test_member_that_its_coordinator_does_not_have_is_found() -> None:
-    """Planted bug: C1 ignores UNKNOWN_MEMBER_ID and stays STABLE."""
+    """Planted bug: C1 ignores UNKNOWN_MEMBER_ID and stays STABLE, although generation 2 lacks it.
+
+    In the first trace generation 2 begins after the group was live; in the second one before the
+    healing.
+    """
     rows = healed_group()
     rows.generation_started(40.5, "broker-1", 2, (f"{C0}-id",))
     rows.group_state(40.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
@@ -637,7 +669,7 @@ def test_member_that_its_coordinator_does_not_have_is_found() -> None:
 
     report = check(finish(rows, 110), commits=False)
 
-    assert report.outcome is CheckOutcome.PASS  # live at 40 s, before generation 2 lacks C1
+    assert report.outcome is CheckOutcome.PASS
 
     rows = Rows()
     rows.generation_started(30, "broker-1", 2, (f"{C0}-id",))
@@ -673,9 +705,10 @@ def test_application_that_exceeds_its_own_max_poll_interval_proves_nothing() -> 
 
 
 def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() -> None:
-    """C1 restarts with a new id, and the group waits for the session of `old-id`.
+    """C1 restarts and joins under a new id, and the group waits for the session of `old-id`.
 
-    C1 died at 35 s; its session of 45 s, after a last heartbeat up to 3 s later, ends at 83 s.
+    C1 died at 35 s. A heartbeat may have arrived up to 3 s later, so the session of 45 s may end at
+    83 s.
     """
 
     def rejoining(*, verifying_s: float) -> CheckReport:
@@ -710,7 +743,7 @@ def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() 
 
 
 def silent_member(*, until_s: float, heard: str = "Heartbeat") -> Rows:
-    """Rows of member `silent`, last heard at 10 s, and of `other`, heard until `until_s`."""
+    """Return rows of member `silent`, last heard at 10 s, and of `other`, heard until `until_s`."""
     rows = Rows()
     rows.session_restarted(10, "broker-0", "silent", api=heard)
     rows.session_restarted(until_s - 0.1, "broker-0", "other")
@@ -721,7 +754,8 @@ def silent_member(*, until_s: float, heard: str = "Heartbeat") -> Rows:
 def test_silent_member_that_is_not_removed_after_its_session_is_found() -> None:
     """Planted bug: a session without a timer.
 
-    The session of 45 s begins at 10 s; the checker adds 5 s for a busy broker: 60 s.
+    The session of 45 s begins at 10 s, and the checker adds 5 s for a busy broker. So the member
+    must be removed by 60 s.
     """
     assert check(silent_member(until_s=59.9)).findings_total == 0
 
@@ -762,9 +796,10 @@ def test_session_counts_only_while_member_and_broker_are_undisturbed(
 
 @pytest.mark.parametrize("heard", ["JoinGroup", "Heartbeat"])
 def test_member_whose_request_is_parked_is_expired_only_after_its_answer(heard: str) -> None:
-    """A session does not end in a join phase: the member may wait for its JoinGroup's answer.
+    """A session does not end in a join phase: a member may wait for the answer to its JoinGroup.
 
-    When the phase ends at 210 s, a new session of 45 s begins.
+    When the phase ends at 210 s, a new session of 45 s begins. After it the silent member must be
+    removed.
     """
     rows = Rows()
     rows.group_state(9, "broker-0", "Stable", "PreparingRebalance")
@@ -841,8 +876,9 @@ def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it(
 
     (finding,) = check(finish(rows, 300), transactions=(TRANSACTIONS,)).findings
 
+    # `led_to` has the rows that led to the finding. The first three are BROKER_UNFENCED.
     causes = [(row.kind, row.time_us // 1_000_000) for row in finding.led_to]
-    assert causes[3:] == [  # the first three are BROKER_UNFENCED
+    assert causes[3:] == [
         (TraceKind.TXN_COMMIT_PENDING, 20),
         (TraceKind.TRANSACTION_STATE, 21),
         (TraceKind.ISR_CHANGED, 30),
@@ -850,7 +886,7 @@ def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it(
 
 
 def test_finding_names_the_waiting_request() -> None:
-    """Only the JoinGroup is named; an idle Fetch waits up to half a second."""
+    """C1 waits for two answers. Only the JoinGroup is named: a Fetch may wait for half a second."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
     for api, waited_us in (("JoinGroup", 30_000_000), ("Fetch", 400_000)):
@@ -874,7 +910,11 @@ def test_finding_names_the_waiting_request() -> None:
 def test_cluster_that_never_reaches_its_steady_state_is_found(
     bound_s: int | None, is_found: bool
 ) -> None:
-    """Planted bug: a group that no member ever joins. `bound_s` is None in real time."""
+    """Planted bug: a group that no member ever joins.
+
+    The run waited 60 s for the steady state. `bound_s` is the time in which it must be reached; in
+    real time there is none.
+    """
     rows = Rows()
     rows.add(
         60,
@@ -899,7 +939,7 @@ def test_cluster_that_never_reaches_its_steady_state_is_found(
 def test_unreadable_offsets_of_a_live_group_are_found(comes_back: bool) -> None:
     """Planted bug: a coordinator that never answers an OffsetFetch.
 
-    A group that does not come back is the finding itself.
+    If the group does not become live, this alone is the finding.
     """
     rows = healed_group()
     if comes_back:
@@ -928,7 +968,10 @@ def test_unreadable_offsets_of_a_live_group_are_found(comes_back: bool) -> None:
 
 @pytest.mark.parametrize(("api", "is_found"), [("Heartbeat", True), ("OffsetCommit", False)])
 def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: bool) -> None:
-    """Planted bug: a coordinator in which only heartbeats restart sessions."""
+    """Planted bug: a coordinator in which only heartbeats restart sessions.
+
+    Two commits are stored. Before that a session was restarted by a heartbeat, or by a commit.
+    """
     rows = healed_group()
     rows.session_restarted(41, "broker-1", f"{C0}-id", api=api)
     rows.session_restarted(41.1, "broker-1", f"{C0}-id")
@@ -956,7 +999,10 @@ def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: boo
 def test_group_that_has_just_lost_a_dead_member_has_time_to_settle(
     member: str, removed_s: float, is_excused: bool
 ) -> None:
-    """Only the id of a dead member that was removed shortly before the end is an excuse."""
+    """C1 has no commit after the healing. The removal of another member may excuse this.
+
+    It does so only if the removed member was dead, and was removed shortly before the end.
+    """
     rows = healed_group()
     rows.member_removed(removed_s, "broker-1", member, "session expiry")
     rows.committed(96, C0, 1)

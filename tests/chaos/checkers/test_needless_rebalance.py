@@ -1,8 +1,12 @@
 """The needless-rebalance checker finds rebalances that a failover must not cause.
 
-A rebalance is needed if something happened to a member before it; any other is a finding. A session
-is 45 s. A zombie is a replaced coordinator that does not know this yet. "Planted bug" in a
-docstring names a bug that the situation would show.
+A failover moves a group to another coordinator, which loads it. If all members survive the fault, a
+Stable group needs no rebalance. A rebalance after the fault is needed only if something happened to
+a member before it; any other is a finding. NOTHING_SEEN: the run had no failover to judge.
+
+A session is 45 s. A zombie is a replaced coordinator that does not know this yet. "Planted bug" in
+a docstring names a bug that the situation would show. "Corpus" names a file of tests/corpus, which
+plays such a run. MEASURED_FAILOVER and BEHAVIOUR are pages of docs/kafka.
 """
 
 from dataclasses import replace
@@ -36,7 +40,10 @@ def check(rows: Rows) -> CheckReport:
 
 
 def stable_group_loses_its_coordinator() -> Rows:
-    """A Stable group in generation 1, its coordinator killed at 10 s, loaded again at 18 s."""
+    """Return rows of a Stable group in generation 1, whose coordinator is killed at 10 s.
+
+    broker-1 loads the group at 18 s.
+    """
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.fault(10, "broker-0")
@@ -45,12 +52,13 @@ def stable_group_loses_its_coordinator() -> Rows:
 
 
 def rebalance(rows: Rows, time_s: float, cause: RebalanceCause = RebalanceCause.JOIN) -> None:
+    """Let broker-1 begin a rebalance of the Stable group."""
     rows.add(time_s, "broker-1", TraceKind.REBALANCE_STARTED, group="g", generation=1, cause=cause)
     rows.group_state(time_s, "broker-1", "Stable", "PreparingRebalance")
 
 
 def test_failover_that_keeps_the_generation_passes() -> None:
-    """MEASURED_FAILOVER 6: no failover of a Stable group caused a rebalance."""
+    """No failover of a Stable group caused a rebalance in a real cluster (MEASURED_FAILOVER 6)."""
     rows = stable_group_loses_its_coordinator()
     rows.stage(40, "stopping")
 
@@ -83,7 +91,10 @@ def test_rebalance_after_the_load_is_found() -> None:
 
 
 def test_member_without_its_assignment_may_join_again() -> None:
-    """C1's SyncGroup was never answered: the log has the assignment, but C1 does not."""
+    """C1's SyncGroup was never answered: the log has the assignment, but C1 does not have it.
+
+    So C1 must join again. If C1 is STABLE, it has its assignment.
+    """
     for state, outcome in (
         ("STABLE", CheckOutcome.VIOLATED),
         ("COMPLETING_REBALANCE", CheckOutcome.NOTHING_SEEN),
@@ -111,7 +122,10 @@ def test_first_generation_on_the_new_coordinator_is_found() -> None:
 
 
 def test_session_expiry_of_a_living_member_is_found() -> None:
-    """Planted bug: the new coordinator continues the session timers of the old one."""
+    """Planted bug: the new coordinator continues the session timers of the old one.
+
+    It expires a member right after the load, without a session's silence.
+    """
     rows = stable_group_loses_its_coordinator()
     rows.add(
         18.1,
@@ -130,7 +144,7 @@ def test_session_expiry_of_a_living_member_is_found() -> None:
 
 
 def test_rebalance_after_the_kill_of_a_member_passes() -> None:
-    """Not all members survived the fault."""
+    """C1 was killed, and its session has ended."""
     rows = stable_group_loses_its_coordinator()
     rows.add(20, "driver", TraceKind.NODE_KILLED, peer=C1)
     rebalance(rows, 66, cause=RebalanceCause.SESSION_EXPIRY)
@@ -150,7 +164,7 @@ def test_rebalance_because_a_member_left_passes() -> None:
 
 
 def test_rebalance_under_a_fault_that_cuts_members_off_is_not_judged() -> None:
-    """Members out of reach expire, which needs a rebalance."""
+    """Members that the coordinator cannot hear expire, which needs a rebalance."""
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.fault(10, "broker-0", fault="cut", members_survive=False)
@@ -165,9 +179,10 @@ def test_rebalance_under_a_fault_that_cuts_members_off_is_not_judged() -> None:
     ("heard_s", "outcome"), [(None, CheckOutcome.PASS), (8, CheckOutcome.VIOLATED)]
 )
 def test_abandoned_member_id_may_expire(heard_s: float | None, outcome: CheckOutcome) -> None:
-    """A member that dies while its JoinGroup waits expires a session later.
+    """A consumer that dies while its JoinGroup waits leaves a member id (`former`) in the group.
 
-    The same expiry of an id that still sends requests is found.
+    The id expires one session later. If it still sent a request (at 8 s), the expiry at 50 s is
+    early, and is found.
     """
     rows = Rows()
     rows.generation_started(4, "broker-0", 4, [f"{C0}-a", f"{C1}-b", f"{C1}-former"])
@@ -192,7 +207,7 @@ def test_group_that_was_rebalancing_at_the_fault_is_not_judged() -> None:
 
 
 def test_rebalance_while_the_run_stops_is_not_judged() -> None:
-    """Stopped consumers leave."""
+    """Consumers that are stopped leave the group."""
     rows = stable_group_loses_its_coordinator()
     rows.stage(40, "stopping")
     rebalance(rows, 40.1)
@@ -201,7 +216,7 @@ def test_rebalance_while_the_run_stops_is_not_judged() -> None:
 
 
 def test_rebalance_before_any_fault_is_not_judged() -> None:
-    """Members join one after another while the cluster starts."""
+    """Members join one after another while the cluster starts, which needs rebalances."""
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rebalance(rows, 5)
@@ -216,7 +231,10 @@ def test_rebalance_before_any_fault_is_not_judged() -> None:
 
 
 def test_rebalance_at_a_zombie_does_not_count() -> None:
-    """A resumed coordinator expires members that moved long ago (BEHAVIOUR 6.6 i)."""
+    """A resumed coordinator expires members that have long found the new one (BEHAVIOUR 6.6 i).
+
+    Its rebalance does not concern the group, which broker-1 coordinates.
+    """
     rows = stable_group_loses_its_coordinator()
     rows.load_completed(18, "broker-1", 1)
     rows.add(
@@ -251,7 +269,10 @@ def test_rebalance_after_the_death_of_a_member_before_the_fault_passes() -> None
 
 
 def attached_to_the_old_coordinator(*, expired_s: float) -> Rows:
-    """Broker 0 is cut from the brokers, not from its members; broker 1 loads the group at 18 s."""
+    """Return rows of a cut between broker 0 and the other brokers, but not its members.
+
+    broker 1 loads the group at 18 s, and expires a member at `expired_s`.
+    """
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
@@ -264,7 +285,10 @@ def attached_to_the_old_coordinator(*, expired_s: float) -> Rows:
 
 
 def test_rebalance_of_members_that_stay_with_a_cut_coordinator_is_explained() -> None:
-    """Members that send the new coordinator no request expire there one session after its load."""
+    """Members that stay with the old coordinator send the new one no requests.
+
+    So they expire at the new coordinator one session after its load, at 63 s.
+    """
     report = check(attached_to_the_old_coordinator(expired_s=63))
 
     assert report.outcome is CheckOutcome.PASS
@@ -291,8 +315,8 @@ def test_silence_of_a_stable_member_in_a_healthy_cluster_is_found(
 ) -> None:
     """Planted bug: a client that never retries.
 
-    Nothing is broken from 20 s on. A session (45 s) and a request timeout (30 s) later, at 95 s, a
-    Stable member has no reason to be silent.
+    Nothing is broken from 20 s on. A session (45 s) and a request timeout (30 s) later, at 95 s,
+    nothing explains the silence of a Stable member any more.
     """
     rows = stable_group_loses_its_coordinator()
     rows.member_state(4.1, C0, "STABLE", before="COMPLETING_REBALANCE", member="m")
@@ -318,7 +342,10 @@ def test_silence_of_a_stable_member_in_a_healthy_cluster_is_found(
 def test_expiry_is_right_if_no_request_of_the_member_arrived_for_a_session(
     api: str, heard_s: float, broker: str, member: str, life: int, *, is_right: bool
 ) -> None:
-    """Whatever kept the member silent (a pause, a cut, a long lookup), only the silence counts."""
+    """It does not matter why the member was silent: because of a pause, a cut, or a long lookup.
+
+    `life` is the incarnation of the broker's process.
+    """
     rows = Rows()
     rows.load_completed(1, "broker-1", 0)
     rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
@@ -336,7 +363,7 @@ def test_expiry_is_right_if_no_request_of_the_member_arrived_for_a_session(
 
 
 def test_early_expiry_is_found_without_a_fault_and_at_a_replaced_coordinator() -> None:
-    """No circumstance ends a session early."""
+    """A session must never end early: there is no fault here, and broker-0 is replaced."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.group_loaded(2, "broker-1")
@@ -357,7 +384,10 @@ def test_early_expiry_is_found_without_a_fault_and_at_a_replaced_coordinator() -
 
 @pytest.mark.parametrize(("lasted_s", "is_right"), [(300, True), (299, False)])
 def test_member_has_the_rebalance_timeout_to_rejoin(lasted_s: int, is_right: bool) -> None:
-    """Planted bug: a rebalance that waits only for a session, as for JoinGroup v0."""
+    """Planted bug: a rebalance waits for a member only for its session, as for JoinGroup v0.
+
+    The rebalance timeout is 300 s.
+    """
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.add(20, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1, cause="join")
@@ -376,7 +406,10 @@ def test_member_has_the_rebalance_timeout_to_rejoin(lasted_s: int, is_right: boo
 
 
 def test_member_that_joined_after_the_load_gets_no_session_from_it() -> None:
-    """A new member has five minutes for its first JoinGroup, and they may end soon after a load."""
+    """`m` is not among the loaded members, so its time did not begin with the load.
+
+    A new member has five minutes for its first JoinGroup, which may end soon after a load.
+    """
     rows = Rows()
     rows.group_loaded(2, "broker-0", members=["other"])
     rows.member_removed(30, "broker-0", "m")
@@ -398,7 +431,7 @@ def test_time_of_an_expiry_is_judged_beyond_the_error_of_the_clocks() -> None:
 
 
 def test_paused_member_explains_a_rebalance_during_other_faults() -> None:
-    """The session of a paused member ends, even if the coordinator crashes meanwhile."""
+    """The session of a paused member ends, even if the coordinator crashes during the pause."""
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.session_restarted(8, "broker-0", "m")
@@ -435,7 +468,7 @@ def test_member_behind_a_cut_excuses_only_its_own_group() -> None:
 
 
 def test_move_of_the_coordinator_that_rebalances_is_found() -> None:
-    """Planted bug: an unload that answers members with a rejoin."""
+    """Planted bug: an unload tells the members to rejoin (REBALANCE_IN_PROGRESS)."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
@@ -448,7 +481,10 @@ def test_move_of_the_coordinator_that_rebalances_is_found() -> None:
 
 
 def test_member_expired_by_a_zombie_may_return_as_a_new_one() -> None:
-    """A resumed, replaced coordinator expires its members first (BEHAVIOUR 6.6 i)."""
+    """A resumed coordinator that was replaced first expires its members (BEHAVIOUR 6.6 i).
+
+    Such a member then joins the new coordinator under a new id, which needs a rebalance.
+    """
     rows = attached_to_the_old_coordinator(expired_s=63)
     del rows.rows[-3:]  # the expiry and its rebalance
     rows.member_removed(24, "broker-0", f"{C0}-1234")
@@ -470,7 +506,10 @@ def test_member_expired_by_a_zombie_may_return_as_a_new_one() -> None:
 
 
 def test_member_answered_rebalance_in_progress_by_a_zombie_may_rejoin() -> None:
-    """Corpus: `zombie_coordinator_tells_its_members_to_rejoin`."""
+    """The zombie begins a rebalance, and the member rejoins at the new coordinator.
+
+    Corpus: `zombie_coordinator_tells_its_members_to_rejoin`.
+    """
     rows = attached_to_the_old_coordinator(expired_s=63)
     del rows.rows[-3:]  # the expiry and its rebalance
     rows.add(
@@ -490,7 +529,11 @@ def test_member_answered_rebalance_in_progress_by_a_zombie_may_rejoin() -> None:
 
 
 def test_id_removed_by_another_coordinator_may_expire_where_it_is_loaded_again() -> None:
-    """broker-0 removes an id; its consumer gets another id and sends no heartbeat under the old."""
+    """broker-0 removes an id that broker-1 has loaded.
+
+    The consumer gets another id, and sends no more heartbeats under the removed one. So this one
+    expires at broker-1.
+    """
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.generation_started(3, "broker-0", 1, [f"{C0}-1234", f"{C1}-1234"])
@@ -509,7 +552,10 @@ def test_id_removed_by_another_coordinator_may_expire_where_it_is_loaded_again()
 
 
 def test_removed_member_that_the_next_coordinator_loads_may_return_as_a_new_one() -> None:
-    """The removal was never stored, so the next coordinator loads the member."""
+    """The removal was never stored, so the next coordinator loads the removed member.
+
+    The consumer knows that it was removed, and joins under a new id.
+    """
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
@@ -556,7 +602,10 @@ def test_rebalance_interrupted_by_a_failover_may_begin_again() -> None:
 
 
 def test_member_left_out_of_a_generation_may_return() -> None:
-    """C0 is not in generation 2: it expired while it was out of reach, so broker-1 refuses it."""
+    """C0 expired while it was out of reach, so it is not in generation 2.
+
+    When it reaches broker-1 again, it is refused and joins anew.
+    """
     rows = Rows()
     rows.load_completed(1, "broker-1", 0)
     rows.generation_started(2, "broker-1", 2, [f"{C1}-id"])
@@ -573,7 +622,10 @@ def test_member_left_out_of_a_generation_may_return() -> None:
 
 
 def test_member_left_out_of_a_generation_may_learn_it_from_an_earlier_coordinator() -> None:
-    """broker-1 already has generation 2, without C0, when the answer of broker-0 reaches C0."""
+    """As above, but broker-0, the earlier coordinator, refuses C0.
+
+    broker-1 already has generation 2, without C0, when this answer arrives.
+    """
     rows = Rows()
     rows.load_completed(1, "broker-1", 0)
     rows.generation_started(2, "broker-1", 2, [f"{C1}-id"])
@@ -598,7 +650,7 @@ def test_member_left_out_of_a_generation_may_learn_it_from_an_earlier_coordinato
 def test_live_member_that_its_coordinator_refuses_is_found(
     error: str, generation: int, *, removed: bool, outcome: CheckOutcome
 ) -> None:
-    """The refusal is excused if broker-1 removed the member, or the member missed a rebalance."""
+    """Only a removal by broker-1, or a rebalance that the member missed, excuses the refusal."""
     rows = Rows()
     rows.load_completed(1, "broker-1", 0)
     rows.generation_started(3, "broker-1", 1, [f"{C0}-id", f"{C1}-id"])
@@ -621,7 +673,8 @@ def test_member_of_a_lost_generation_may_be_refused(
 ) -> None:
     """Generation 2, in which C0 joined, was only in the log of a machine that lost power.
 
-    Corpus: members_of_a_generation_lost_with_a_disk.
+    Without the power loss no data may be lost, so the refusal is found.
+    Corpus: `members_of_a_generation_lost_with_a_disk`.
     """
     rows = Rows()
     rows.elected(0.5, "broker-1", [1])
@@ -642,7 +695,7 @@ def test_member_of_a_lost_generation_may_be_refused(
 
 
 def test_group_with_a_started_member_that_has_not_joined_is_not_judged() -> None:
-    """The member looks for its coordinator while the others process."""
+    """C1 has started and still looks for its coordinator. Its join will need a rebalance."""
     rows = Rows()
     rows.add(2, C1, TraceKind.NODE_STARTED)
     rows.generation_started(3, "broker-1", 2, [f"{C0}-id"])
@@ -654,7 +707,7 @@ def test_group_with_a_started_member_that_has_not_joined_is_not_judged() -> None
 
 
 def test_member_that_leaves_by_itself_explains_a_rebalance() -> None:
-    """The member missed a poll and left. If its LeaveGroup is lost, only the new join is seen."""
+    """The member missed a poll and left. If its LeaveGroup is lost, only its new join is traced."""
     rows = stable_group_loses_its_coordinator()
     rows.member_state(20, C0, "UNJOINED", before="STABLE", cause=MemberStateCause.MISSED_POLL)
     rebalance(rows, 21)
@@ -668,10 +721,11 @@ def test_member_that_leaves_by_itself_explains_a_rebalance() -> None:
 def test_sync_deadline_may_expire_an_id_without_an_assignment(
     generation: int, outcome: CheckOutcome
 ) -> None:
-    """A consumer that got an assignment in generation 1 owes no SyncGroup, so it is not removed.
+    """A member that does not send its SyncGroup in time is removed (sync deadline).
 
-    Kafka may still remove an older id of a consumer: it keeps the id among those that owe a
-    SyncGroup, although a newer id replaced it.
+    C0 is STABLE in `generation`. If it has its assignment of generation 1, it has sent its
+    SyncGroup, and the removal is found. If it has not, the removal is right. This also happens to
+    an older id of a consumer: Kafka still expects its SyncGroup after a newer id has replaced it.
     """
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
@@ -688,7 +742,12 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
     *,
     heard: bool,
 ) -> None:
-    """A coordinator that never learned that it was replaced loads nothing."""
+    """broker-0 is replaced by broker-1, and then elected again, without hearing of either.
+
+    So it never loads the group again, and goes on with the members in its memory. Meanwhile it
+    expires a static member, which has gone to broker-1 and returns under a new id. If the member
+    was heard at 40 s, the expiry at 50 s is early, and is found.
+    """
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.group_loaded(1, "broker-0", members=["member-0-1234", f"{C1}-1234"])
@@ -717,10 +776,11 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
 @pytest.mark.parametrize("asked", ["a zombie", "one that had heard", "its coordinator"])
 @pytest.mark.parametrize("api", ["Heartbeat", "OffsetCommit"])
 def test_member_unknown_to_a_zombie_may_return_as_a_new_one(asked: str, api: str) -> None:
-    """The group's own coordinator, broker-1, still has the member.
+    """A broker answers C0 with UNKNOWN_MEMBER_ID, although the coordinator, broker-1, has C0.
 
-    "a zombie": broker-2 has missed that broker-1 leads. "one that had heard": broker-2 knows of the
-    newer epoch, because it has unloaded the partition.
+    - "a zombie": broker-2 answers, which does not know that broker-1 leads. This excuses the join.
+    - "one that had heard": broker-2 answers, but has unloaded the partition for the newer epoch.
+    - "its coordinator": broker-1 answers.
     """
     rows = Rows()
     if asked == "one that had heard":

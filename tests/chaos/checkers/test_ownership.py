@@ -1,10 +1,13 @@
 """The ownership checker measures overlaps, and finds those that nothing excuses.
 
-An overlap is the time in which two members own one partition. Unless a test says otherwise, a
-session is 45 s: before its end a coordinator must not give a member's partitions to another. An
-overlap may last about 10 s once nothing is broken any more. A zombie is a replaced coordinator, or
-a removed member, that does not know this yet. "Planted bug" in a docstring names a bug that the
-situation would show.
+An overlap is the time in which two members own one partition. It is allowed under two conditions:
+
+1. It begins after the first owner has been silent for a session, which is 45 s here. Before that a
+   coordinator must not give a member's partitions to another member.
+2. It ends soon after nothing is broken any more, in about 10 s.
+
+A zombie is a replaced coordinator, or a removed member, that does not know this yet. "Planted bug"
+in a docstring names a bug that the situation would show. MEASURED_FAILOVER is a page of docs/kafka.
 """
 
 from dataclasses import replace
@@ -36,7 +39,10 @@ def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
 
 
 def split(rows: Rows, *, loaded_s: float = 7.1) -> None:
-    """Broker 0, the coordinator, is cut off at 0 s; broker 1 loads the group; C0 stays."""
+    """Add a split at 0 s: broker 0, the coordinator, is cut off from the other brokers.
+
+    broker 1 loads the group at `loaded_s`. C0, the owner of t-0, stays with broker 0.
+    """
     rows.load_completed(-20, "broker-0", 0)
     rows.assigned(-15, C0, names=["t-0"], peer="broker-0")
     rows.fault(0, "broker-0", fault="cut")
@@ -45,10 +51,10 @@ def split(rows: Rows, *, loaded_s: float = 7.1) -> None:
 
 
 def split_brain(*, assigned_s: float = 52.169, lost_s: float = 83.05) -> Rows:
-    """Rows of a split brain as it was measured with Kafka (MEASURED_FAILOVER two-owners).
+    """Return rows of a split brain as it was measured with Kafka (MEASURED_FAILOVER two-owners).
 
-    The link is healed at 80.002 s. LATE is assigned C0's partition at `assigned_s`; C0 learns it
-    at `lost_s`.
+    The link is healed at 80.002 s. LATE is assigned C0's partition at `assigned_s`; C0 learns that
+    it has lost the partition at `lost_s`.
     """
     rows = Rows()
     split(rows)
@@ -84,7 +90,7 @@ def test_split_brain_is_measured_to_the_millisecond_and_passes() -> None:
 def test_overlap_that_begins_sooner_than_a_session_after_the_load_is_found() -> None:
     """Planted bug: the new coordinator gives loaded members less than a session.
 
-    50 s is 42.9 s after the load at 7.1 s.
+    The overlap begins at 50 s, which is 42.9 s after the load at 7.1 s.
     """
     report = check(split_brain(assigned_s=50))
 
@@ -102,7 +108,7 @@ def test_overlap_that_begins_sooner_than_a_session_after_the_load_is_found() -> 
 
 
 def test_owner_that_keeps_its_partition_after_healing_is_found() -> None:
-    """Planted bug: a zombie gets no error; about 10 s after the healing it must have got one."""
+    """Planted bug: a zombie gets no error. It must get one within 10 s of the healing at 80 s."""
     report = check(split_brain(lost_s=95))
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -137,7 +143,7 @@ def test_overlap_without_any_fault_is_found() -> None:
 
 
 def test_overlaps_of_one_pair_of_members_are_one_finding() -> None:
-    """Twelve findings of one kind would hide other findings."""
+    """C0 and C1 share twelve partitions. Twelve findings of one kind would hide other findings."""
     rows = Rows()
     rows.assigned(1, C0, partitions=12)
     rows.assigned(1.2, C1, partitions=12)
@@ -150,7 +156,7 @@ def test_overlaps_of_one_pair_of_members_are_one_finding() -> None:
 
 
 def test_ordinary_rebalance_has_no_overlap() -> None:
-    """Eager protocol: all members revoke before any is assigned."""
+    """In Kafka's eager protocol all members revoke their partitions before any is assigned one."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.revoked(2, C0)
@@ -162,7 +168,7 @@ def test_ordinary_rebalance_has_no_overlap() -> None:
 
 
 def test_overlap_within_the_clock_error_does_not_count() -> None:
-    """Between machines the rows of a revocation and of an assignment may be out of order."""
+    """The overlap is 0.4 ms long. If clocks may differ by more, perhaps there was none."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.assigned(2.0, C1, names=["t-0"])
@@ -211,9 +217,9 @@ def test_dead_member_owns_nothing() -> None:
 
 
 def paused_member(*, expired_s: float, heard_s: float) -> Rows:
-    """C0 is paused from 10 s to 70 s and expired; 3 s later C1 gets its partition.
+    """Return rows of C0, which is paused from 10 s to 70 s and expires at `expired_s`.
 
-    At `heard_s` C0 gets an error answer and loses the partition.
+    C1 gets its partition 3 s after that. At `heard_s` C0 gets an error and loses the partition.
     """
     rows = Rows()
     rows.load_completed(0.5, "broker-0", 0)
@@ -230,7 +236,7 @@ def paused_member(*, expired_s: float, heard_s: float) -> Rows:
 
 
 def test_zombie_may_overlap_until_its_first_answer_after_the_resume() -> None:
-    """A paused member learns of its removal from the answer to its first heartbeat afterwards."""
+    """A resumed member learns of its removal from the answer to its first heartbeat."""
     report = check(paused_member(expired_s=53.2, heard_s=70.3))
 
     assert report.outcome is CheckOutcome.PASS
@@ -249,9 +255,9 @@ def test_member_expired_long_before_the_end_of_its_session_is_found() -> None:
 def test_member_expired_in_time_may_be_overtaken_long_after_the_fault(
     expired_s: float, allowed: bool
 ) -> None:
-    """The fault lasted from 10 s to 60 s: it excuses an expiry at 53.2 s, but none at 79 s.
+    """The fault lasts from 10 s to 60 s. It excuses an expiry at 53.2 s, but none at 79 s.
 
-    What counts is when the coordinator expired the member, not the assignment at 80 s.
+    The time of the expiry counts, not the time of the assignment, which is 80 s in both cases.
     """
     rows = Rows()
     rows.load_completed(0.5, "broker-0", 0)
@@ -269,11 +275,14 @@ def test_member_expired_in_time_may_be_overtaken_long_after_the_fault(
 def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
     assigned_s: float, allowed: bool
 ) -> None:
-    """A resumed coordinator, broker-2, answers JoinGroup and SyncGroup although it is replaced.
+    """broker-1, the new coordinator, loads the group at 26 s, and expires C0 at 71 s.
 
-    A member that joins broker-2 at 29.2 s sends nothing to broker-1. So broker-1 may expire the
-    member one session after the load (26 s + 45 s). A member assigned at 25 s, before the load,
-    sends heartbeats to broker-1 until its pause at 60 s: an expiry at 71 s is too early.
+    A resumed coordinator, broker-2, still answers JoinGroup and SyncGroup, although it is replaced.
+
+    - If C0 was assigned by broker-2 at 29.2 s, it sends nothing to broker-1. So broker-1 may expire
+      it one session after the load (26 s + 45 s).
+    - If C0 was assigned at 25 s, before the load, it sends heartbeats to broker-1 until its pause
+      at 60 s. So the expiry at 71 s is too early.
     """
     rows = Rows()
     rows.fault(24, "broker-2", fault="leadership_move", momentary=True)
@@ -294,10 +303,15 @@ def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
 def test_broker_that_waits_for_its_old_session_counts_as_down(
     unfenced_s: float, ghost: bool, allowed: bool
 ) -> None:
-    """A member that knows only this broker gets no answer before the broker is unfenced.
+    """broker-1 is killed and starts again, but stays fenced until its old session has ended.
 
-    `ghost`: heartbeats of the old process unfence the broker at 70.2 s, although the new process
-    has not registered yet. Corpus: `broker_unfenced_for_heartbeats_of_its_old_life`.
+    C0 may know only this broker, and gets no answer before `unfenced_s`. Until then something is
+    broken, so the overlap from 71 s to 112 s is allowed. If broker-1 is unfenced at 70.5 s, nothing
+    is broken, and the overlap is too long.
+
+    `ghost`: late heartbeats of the old process unfence the broker at 70.2 s, although the new
+    process has not registered yet. This does not count. The run of
+    tests/corpus/broker_unfenced_for_heartbeats_of_its_old_life.yaml is such a case.
     """
     rows = Rows()
     rows.add(0.1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
@@ -320,7 +334,7 @@ def test_broker_that_waits_for_its_old_session_counts_as_down(
 
 
 def test_zombie_that_continues_for_ever_is_found() -> None:
-    """Planted bug: UNKNOWN_MEMBER_ID is treated as retriable."""
+    """Planted bug: UNKNOWN_MEMBER_ID is treated as retriable, so the member never rejoins."""
     assert check(paused_member(expired_s=53.2, heard_s=110)).outcome is CheckOutcome.VIOLATED
 
 
@@ -342,9 +356,10 @@ def test_length_of_an_overlap_is_not_judged_during_another_fault() -> None:
 
 
 def test_overlap_is_not_counted_while_the_group_has_no_coordinator() -> None:
-    """Only a coordinator answers UNKNOWN_MEMBER_ID, so the time counts from the next load on.
+    """Only a coordinator answers UNKNOWN_MEMBER_ID, from which C0 learns of its removal.
 
-    The link is healed at 61 s; a coordinator exists from 90.2 s on.
+    The link is healed at 61 s, but a coordinator exists only from 90.2 s on. So the time in which
+    nothing is broken begins there.
     """
     rows = Rows()
     split(rows)
@@ -360,7 +375,10 @@ def test_overlap_is_not_counted_while_the_group_has_no_coordinator() -> None:
 
 @pytest.mark.parametrize("cause", ["the member", "the coordinator"])
 def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(cause: str) -> None:
-    """The limit is the application's own setting; no fault is needed."""
+    """Then its group removes it, or it leaves by itself. The limit is the application's setting.
+
+    Without a fault this explains an overlap.
+    """
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     if cause == "the member":
@@ -385,7 +403,7 @@ def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(cause: str) -> No
 
 
 def test_members_removed_by_an_administrator_may_be_overtaken_at_once() -> None:
-    """Until their next heartbeat they do not know it and process records, as in Kafka."""
+    """As in Kafka, such members learn of it with their next heartbeat, and process until then."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.member_removed(20, "broker-0", f"{C0}-id", "leave")
@@ -427,7 +445,7 @@ def test_figures_are_available_during_the_overlap() -> None:
 
 
 def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() -> None:
-    """The old coordinator had expired C0, and stored a generation without it."""
+    """The old coordinator expired C0 and stored a generation without it, which broker-1 loads."""
     rows = Rows()
     rows.load_completed(-20, "broker-0", 0)
     rows.assigned(-15, C0, names=["t-0"], peer="broker-0")
@@ -453,9 +471,11 @@ def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() 
 def test_overlap_that_the_log_explains_may_begin_at_the_load(
     groups: int, generation: int, allowed: bool
 ) -> None:
-    """A deleted group has no members to wait for, and a loaded generation has its assignment.
+    """C1 is assigned C0's partition right after a load, at 54 s. The loaded log may explain this.
 
-    Static members that do not rejoin are part of the next generation, too: here C0.
+    - A deleted group has no members for whose sessions the coordinator must wait.
+    - The loaded generation, 3, has its assignment in the log. C0 may be a member of it without an
+      assignment: a static member that did not rejoin.
     """
     rows = Rows()
     rows.load_completed(-20, "broker-0", 0)

@@ -1,7 +1,9 @@
 """The processing checker counts duplicates and finds records that no member processed.
 
 A committed offset promises that a member has processed all records before it. A record is due if
-it lies before a committed offset of its group, and after the group's first position.
+it lies before a committed offset of its group, and after the group's first position. A position is
+the offset from which a member reads on; `position_reset` sets it. "Planted bug" in a docstring
+names a bug that the situation would show.
 """
 
 import pytest
@@ -26,7 +28,7 @@ def check(rows: Rows) -> CheckReport:
 
 
 def group_that_commits() -> Rows:
-    """C0 reads t-0 from the beginning and commits 10, then 20."""
+    """Return rows of C0, which reads t-0 from the beginning and commits 10, then 20."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 0, "earliest")
@@ -86,7 +88,7 @@ def test_commit_beyond_the_processed_records_is_found_with_the_committer() -> No
 
 
 def test_commit_beyond_the_last_processed_record_is_found() -> None:
-    """No member continues at 30, but the committed offset alone says that the group is there."""
+    """No member continues at 30, but the commit alone says that all records before 30 are done."""
     rows = group_that_commits()
     rows.committed(3.5, C0, 30)
 
@@ -108,7 +110,10 @@ def test_dropped_records_are_found() -> None:
 
 
 def test_gap_that_a_member_processes_later_is_no_violation() -> None:
-    """At least once allows any order: C1 reads ahead of C0 while both own the partition."""
+    """Each record must be processed at least once, in any order.
+
+    C1 reads ahead of C0 while both own the partition.
+    """
     rows = group_that_commits()
     rows.assigned(3.9, C1)
     rows.position_reset(4, C1, 30, "committed")
@@ -203,7 +208,10 @@ def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
 
 
 def test_new_incarnation_of_a_member_is_another_member() -> None:
-    """It does not know what the killed incarnation processed: of 15 to 24 here 15 to 19."""
+    """The new incarnation does not know what the killed one has processed, which is 0 to 19.
+
+    So it processes 15 to 19 again, like another member.
+    """
     rows = group_that_commits()
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
     rows.add(
@@ -221,7 +229,10 @@ def test_new_incarnation_of_a_member_is_another_member() -> None:
 
 
 def test_commit_of_a_member_that_died_before_it_wrote_its_rows_is_no_violation() -> None:
-    """A kill may lose a member's last rows, although the commit is stored: here of 20 to 29."""
+    """A kill may lose a member's last rows, here those about the records 20 to 29.
+
+    The commit of 30 is stored, so the member has processed them.
+    """
     rows = group_that_commits()
     rows.commit_stored(3.5, "broker-0", f"{C0}-id", 1, 1, offset=30)
     rows.add(3.6, "driver", TraceKind.NODE_KILLED, peer=C0)
@@ -236,7 +247,10 @@ def test_commit_of_a_member_that_died_before_it_wrote_its_rows_is_no_violation()
 
 
 def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> None:
-    """An administrator sets the offsets of an empty group, which continues from there."""
+    """An administrator sets the offset of an empty group to 50, and the group continues from there.
+
+    The administrator's commit has no member id and the generation -1.
+    """
     rows = group_that_commits()
     rows.revoked(4, C0)
     rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
@@ -263,7 +277,10 @@ def test_records_skipped_beyond_an_administrators_offset_are_found() -> None:
 
 
 def test_member_that_commits_an_administrators_offset_did_not_skip_to_it() -> None:
-    """C1 began there; its auto-commit repeats the offset before any record was processed."""
+    """An administrator sets the offset to 50, and C1 begins there.
+
+    Its auto-commit repeats the offset before C1 has processed any record.
+    """
     rows = group_that_commits()
     rows.revoked(4, C0)
     rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
@@ -278,7 +295,7 @@ def test_member_that_commits_an_administrators_offset_did_not_skip_to_it() -> No
 
 
 def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:
-    """The deleted offset 0 was the only commit of the group, and not its own.
+    """The only commit of the group, of 0, was an administrator's, and was deleted again.
 
     So the group may start from the latest offset again, as before the commit.
     """
@@ -310,7 +327,7 @@ def test_records_that_an_administrator_may_have_skipped_are_no_violation(error: 
 
 
 def test_records_skipped_to_a_refused_offset_are_found() -> None:
-    """A refused commit has no effect."""
+    """The administrator's commit was refused, so nothing explains why C1 begins at 50."""
     rows = group_that_commits()
     rows.revoked(4, C0)
     rows.admin_commit(5, 50, "UNKNOWN_MEMBER_ID")
@@ -322,7 +339,10 @@ def test_records_skipped_to_a_refused_offset_are_found() -> None:
 
 
 def test_unanswered_commit_promises_nothing() -> None:
-    """Without that commit, of 0, the group has none: it may start from the latest offset."""
+    """The only commit of the group, of 0, has no answer: perhaps the group has no commit at all.
+
+    Then it may start from the latest offset.
+    """
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 0, "latest")
@@ -338,7 +358,7 @@ def test_unanswered_commit_promises_nothing() -> None:
 
 
 def test_reset_to_latest_after_a_deletion_follows_the_configuration() -> None:
-    """The group has no offsets, so auto.offset.reset decides."""
+    """After the deletion the group has no offsets, so auto.offset.reset decides."""
     rows = group_that_commits()
     rows.offset_removed(3.5)
     reassign_to_c1(rows, 4, 80, "latest")
@@ -361,11 +381,11 @@ def test_reset_to_latest_after_a_deletion_follows_the_configuration() -> None:
 def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_since(
     member: str, outcome: CheckOutcome
 ) -> None:
-    """A deletion excuses earlier commits, and those whose append was in flight.
+    """A deletion excuses the loss of earlier commits, and of those whose append was in flight.
 
-    The commit is stored at 3.7 s, after the deletion at 3.5 s. A member from before the deletion or
-    an administrator may have sent it before 3.5 s, and the append waited for a replica. A member
-    that joined after the deletion has sent it later.
+    The commit of 30 is stored at 3.7 s, after the deletion at 3.5 s. If a member from before the
+    deletion, or an administrator, sent it, this may have been before 3.5 s, and the append waited
+    for a replica. A member that joined after the deletion has certainly sent it later.
     """
     rows = group_that_commits()
     rows.revoked(3.3, C0)

@@ -1,8 +1,12 @@
 """The readers checker finds partitions without a reader although a member could read.
 
-A partition has a reader while a member with a running process owns it. The group g has the members
-C0 and C1 and the partitions t-0 and t-1. `rows.revoked(31, C0)` takes all partitions from C0;
-`consumed(35, C0, 0, 0)` lets C0 process the records 0 to 0 of t-0.
+A partition has a reader while a member with a running process owns it. The reader makes progress
+while it processes records that wait. The checker has a bound for each: BOUND_S without a reader,
+and READING_S without progress.
+
+The group g has the members C0 and C1 and the partitions t-0 and t-1. `rows.revoked(31, C0)` takes
+all partitions from C0; `rows.consumed(35, C0, 0, 0)` lets C0 process the record 0 of t-0. "Planted
+bug" in a docstring names a bug that the situation would show.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -50,7 +54,7 @@ def check(rows: Rows) -> CheckReport:
 
 
 def group() -> Rows:
-    """Two members, a partition each, in a steady state from 10 s on."""
+    """Return rows of two members, with a partition each, in a steady state from 10 s on."""
     rows = Rows()
     rows.assigned(5, C0, names=["t-0"])
     rows.assigned(5, C1, names=["t-1"])
@@ -111,7 +115,7 @@ def test_partitions_that_stay_with_a_dead_member_are_found() -> None:
 
 
 def test_time_within_the_bound_is_not_judged() -> None:
-    """The bound is the time that sessions and rebalances may take."""
+    """A partition may be without a reader as long as sessions and rebalances may take."""
     rows = group()
     killed(rows, 20, C1)
 
@@ -128,7 +132,7 @@ def test_gap_that_ended_too_late_is_found_at_the_next_change() -> None:
 
 
 def test_fault_of_the_cluster_restarts_the_bound() -> None:
-    """A broker that is cut off excuses the group until the healing; then the bound begins anew."""
+    """While a broker is cut off, the group is excused. With the healing the bound begins anew."""
     rows = group()
     killed(rows, 20, C1)
     rows.fault(40, "broker-0", fault="cut", nodes=["broker-0"])
@@ -176,7 +180,10 @@ def check_transactional(rows: Rows) -> CheckReport:
 
 
 def lost_offsets() -> Rows:
-    """The offsets partition elects its last in-sync replica, whose disk was emptied."""
+    """Return rows in which the offsets partition loses data.
+
+    Its last replica in sync, broker-0, is elected again after its disk was emptied.
+    """
     rows = Rows()
     rows.elected(1, "broker-0", isr=[0])
     rows.fault(2, "broker-0", disk="empty", nodes=["broker-0"])
@@ -198,7 +205,10 @@ def then_without_progress(rows: Rows, *, fetched_at_s: int | None = None) -> Row
 
 
 def test_reader_that_waits_for_a_lost_transaction_is_excused() -> None:
-    """The committed offset stays unstable, because the end of its transaction is lost."""
+    """The reader waits for its committed offset, which is in a transaction.
+
+    The end of this transaction is lost, so the reader gets no offset, and cannot read.
+    """
     report = check_transactional(then_without_progress(lost_offsets()))
 
     assert report.findings == ()
@@ -206,7 +216,7 @@ def test_reader_that_waits_for_a_lost_transaction_is_excused() -> None:
 
 
 def test_excuse_needs_lost_data_and_a_missing_offset() -> None:
-    """A reader that got its committed offset, or whose coordinators lost no data, must read on."""
+    """A reader that got its committed offset must read on, and so must one without lost data."""
     got_its_offset = check_transactional(then_without_progress(lost_offsets(), fetched_at_s=11))
     nothing_lost = check_transactional(then_without_progress(Rows()))
 
@@ -216,12 +226,13 @@ def test_excuse_needs_lost_data_and_a_missing_offset() -> None:
 
 
 def test_reader_with_progress_passes() -> None:
-    """Each record read restarts the bound, and without waiting records no bound runs."""
+    """Each processed record restarts the bound; without waiting records there is no bound."""
     rows = group()
     produced(rows, 20, 0)
     produced(rows, 21, 1)
     rows.consumed(35, C0, 0, 0)
-    rows.consumed(50, C0, 1, 1)  # too late after the record at 21 s, not after the step at 35 s
+    # 50 s is too late for the record produced at 21 s, but in time after the progress at 35 s.
+    rows.consumed(50, C0, 1, 1)
 
     assert check(end(rows, 200)).outcome is CheckOutcome.PASS
 
@@ -229,7 +240,8 @@ def test_reader_with_progress_passes() -> None:
 def test_run_waits_for_a_reader_and_its_first_step() -> None:
     """With a `recovery_timeout` the run continues while `unsettled` names a partition.
 
-    A partition is settled once it has a reader and was read since healing, or once its bound ends.
+    A partition is settled once it has a reader and was read since healing. It also counts as
+    settled once its bound has ended, because the run need not wait any longer.
     """
     rows = group()
     rows.revoked(30, C1)

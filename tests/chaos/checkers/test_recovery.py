@@ -2,6 +2,9 @@
 
 Parts are partitions, transactions, offsets and producers. In these tests the cluster is healed at
 40 s (stage "liveness"), and an ISR must be complete 30 s later (`isr_recovery_us`), so by 70 s.
+T0 is a partition of records; the consumer's transactions are in the partition TXN. ANSWER_US is the
+longest time until a request is answered. "Planted bug" in a docstring names a bug that the
+situation would show.
 """
 
 import pytest
@@ -78,7 +81,7 @@ def change_isr(rows: Rows, time_s: float, partition: str, brokers: list[int]) ->
 
 
 def cluster() -> Rows:
-    """Three unfenced brokers; t-0 on all of them, led by broker-0."""
+    """Return rows of three unfenced brokers, with t-0 on all of them, led by broker-0."""
     rows = Rows()
     for broker in range(3):
         rows.add(0.1, "controller-0", TraceKind.BROKER_UNFENCED, peer=f"broker-{broker}")
@@ -87,6 +90,7 @@ def cluster() -> Rows:
 
 
 def end(rows: Rows, time_s: float) -> Rows:
+    """Add the end of the run, and return the rows."""
     rows.stage(time_s, "verifying")
     rows.stage(time_s, "stopping")
     return rows
@@ -141,7 +145,7 @@ def test_run_that_ends_within_the_bound_judges_nothing() -> None:
 
 
 def test_replica_of_a_fenced_broker_is_not_expected() -> None:
-    """A broker that is dead after the healing excuses its replicas."""
+    """broker-2 stays fenced after the healing, so its replica need not return."""
     rows = cluster()
     change_isr(rows, 20, T0, [0, 1])
     rows.add(20, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
@@ -151,7 +155,7 @@ def test_replica_of_a_fenced_broker_is_not_expected() -> None:
 
 
 def test_bound_counts_from_the_unfencing_of_the_replica() -> None:
-    """A broker that returns at 60 s has its whole 30 s, until 90 s."""
+    """A broker that returns at 60 s has the whole 30 s from then on, until 90 s."""
     rows = cluster()
     change_isr(rows, 20, T0, [0, 1])
     rows.add(20, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
@@ -180,9 +184,10 @@ def test_partition_without_a_leader_is_found() -> None:
 
 @pytest.mark.parametrize(("recovery_s", "outcome"), [(120, "violated"), (30, "nothing_seen")])
 def test_preferred_leader_that_does_not_return_is_found(recovery_s: int, outcome: str) -> None:
-    """Planted bug: a balance timer that is never set again.
+    """Planted bug: a timer for balancing leaders that is never set again.
 
-    The bound is 2 * 5 s and ANSWER_US (35 s). A run that waits only 30 s cannot judge it.
+    The controller balances leaders every 5 s. The bound is 2 * 5 s and ANSWER_US (35 s), so a run
+    that waits only 30 s cannot judge it.
     """
     rows = cluster()
     elected(rows, 20, T0, 1, [0, 1, 2], epoch=1)
@@ -206,6 +211,7 @@ def test_preferred_leader_that_returns_passes() -> None:
 
 
 def transaction(rows: Rows, time_s: float, state: str, *, before: str = "Empty") -> None:
+    """Let the consumer's transaction enter `state`."""
     rows.add(
         time_s,
         "broker-1",
@@ -221,8 +227,9 @@ def transaction(rows: Rows, time_s: float, state: str, *, before: str = "Empty")
     )
 
 
-# An ongoing transaction times out after 10 s, which a cleanup every 1 s notices. This interval
-# counts twice, because another coordinator restarts it. Markers may need two requests.
+# An ongoing transaction times out after 10 s, which a cleanup every 1 s notices. The interval of
+# the cleanup counts twice, because another coordinator begins it anew. Then the markers, which tell
+# the partitions of the decision, may need two requests.
 @pytest.mark.parametrize(
     ("state", "bound_s"),
     [("Ongoing", 10 + 2 * 1 + 2 * ANSWER_US / 1e6), ("PrepareCommit", 2 * ANSWER_US / 1e6)],
@@ -237,7 +244,7 @@ def test_transaction_that_never_ends_is_found(state: str, bound_s: float) -> Non
 
 
 def test_transaction_of_a_partition_without_its_last_replica_is_not_awaited() -> None:
-    """The broker with the only in-sync replica is lost for good, so that no coordinator exists."""
+    """The broker with the only replica in sync is lost for good, so there is no coordinator."""
     rows = cluster()
     transaction(rows, 20, "Ongoing")
     rows.add(30, "controller-0", TraceKind.BROKER_FENCED, peer="broker-1")
@@ -259,8 +266,9 @@ def test_decided_transaction_waits_for_a_partition_that_takes_its_markers(
 ) -> None:
     """broker-1 is lost for good. OFFSETS_0, which gets the markers, needs two replicas in sync.
 
-    The cases: only broker-1 was in sync, so there is no leader; one replica is left; two are left.
-    Counter-example: the transaction of the last case must end.
+    1. Only broker-1 was in sync, so OFFSETS_0 has no leader: the transaction cannot end.
+    2. One replica is left in sync, which may not take the markers: the transaction cannot end.
+    3. Two replicas are left, so the transaction must end.
     """
     rows = cluster()
     elected(rows, 15, OFFSETS_0, 1, [1, *isr[1:]])
@@ -287,7 +295,7 @@ def test_transaction_that_ends_is_no_longer_awaited() -> None:
 
 
 def test_transaction_that_began_after_healing_is_not_awaited() -> None:
-    """Live members begin transactions all the time, so a run waits for none that is this new."""
+    """Live members begin transactions all the time, so the run does not wait for new ones."""
     rows = cluster()
     rows.stage(40, "liveness")
     transaction(rows, 50, "Ongoing")
@@ -299,9 +307,10 @@ def test_transaction_that_began_after_healing_is_not_awaited() -> None:
 
 
 def test_load_decides_which_transactions_are_open() -> None:
-    """The load of the log lists no open transaction: the Ongoing one ended without a row.
+    """A new coordinator loads the log, which has no open transaction.
 
-    A coordinator may die after it has logged a step, before it writes the row of the step.
+    So the Ongoing one has ended, although the trace has no row of this. A coordinator may die after
+    it has logged a step of a transaction, and before it has written the row of the step.
     """
     rows = cluster()
     transaction(rows, 20, "Ongoing")
@@ -318,7 +327,7 @@ def test_load_decides_which_transactions_are_open() -> None:
 
 
 def test_transaction_that_a_load_found_prepared_is_found() -> None:
-    """Planted bug: a new coordinator does not send the markers of the old one's decision."""
+    """Planted bug: a new coordinator does not send the markers of a decision that it has loaded."""
     rows = cluster()
     rows.add(
         30,
@@ -335,6 +344,7 @@ def test_transaction_that_a_load_found_prepared_is_found() -> None:
 
 
 def pending(rows: Rows, time_s: float) -> None:
+    """Add an offset of group `g` to the open transaction of producer 7."""
     rows.add(
         time_s,
         "broker-0",
@@ -347,9 +357,9 @@ def pending(rows: Rows, time_s: float) -> None:
 
 
 def test_offset_that_stays_unstable_is_found() -> None:
-    """Planted bug: a marker that does not reach the group.
+    """Planted bug: a marker that does not reach the group, so its offset stays unstable.
 
-    The bound is that of the markers, 2 * ANSWER_US: 40 s + 70 s, and the run ends 1 s later.
+    The bound is that of the markers, 2 * ANSWER_US = 70 s after 40 s. The run ends 1 s later.
     """
     rows = cluster()
     transaction(rows, 19, "Ongoing")
@@ -365,7 +375,10 @@ def test_offset_that_stays_unstable_is_found() -> None:
 
 
 def test_offset_that_a_load_found_stable_is_not_awaited() -> None:
-    """If the loaded log has the marker already, no row shows the transaction's end in the group."""
+    """broker-1 loads the group from a log that already has the marker.
+
+    So there is no row of the transaction's end in the group, and the offset is stable all the same.
+    """
     rows = cluster()
     pending(rows, 20)
     transaction(rows, 21, "CompleteCommit", before="PrepareCommit")
@@ -394,9 +407,10 @@ def test_run_that_never_heals_judges_nothing() -> None:
 def test_producer_without_acknowledged_records_is_found(
     acknowledged: bool, is_whole: bool, is_found: bool
 ) -> None:
-    """Planted bug: a producer that never sends again. A topic with missing replicas excuses it.
+    """Planted bug: a producer that never sends again.
 
-    The bound is a record's period (1 s), two requests (2 * 5 s) and SLACK_US (10 s).
+    It is excused while its topic lacks a replica. The bound is a record's period (1 s), two
+    requests (2 * 5 s) and the checker's SLACK_US (10 s).
     """
     rows = cluster()
     rows.stage(40, "liveness")

@@ -1,11 +1,12 @@
 """The stability checker finds losses in a healthy cluster.
 
 A loss is a row of one of the kinds that `lose` adds: a fenced broker, a changed leader, a replica
-out of sync, a truncated log, or a client's lost coordinator, connection, record or commit.
+out of sync, a truncated log, or a client's lost coordinator, connection, record or commit. A fault
+explains losses until SETTLING_S after its end. "Planted bug" in a docstring names a bug that the
+situation would show.
 
 `steady_cluster()` has the rows of brokers 0 to 2 in a steady state from 10 s on; broker-0 is the
-preferred leader of OFFSETS_0, and leads it. A fault may have effects until SETTLING_S after its
-end.
+preferred leader of OFFSETS_0, and leads it.
 """
 
 import pytest
@@ -42,7 +43,7 @@ def change_isr(rows: Rows, time_s: float, isr: list[int]) -> None:
 
 
 def after_a_fault() -> Rows:
-    """A link is cut from 20 to 30 s; its effects may last until 90 s (30 + SETTLING_S)."""
+    """Return rows of a link that is cut from 20 to 30 s: effects may last until 90 s."""
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
     rows.healed(30, "broker-0", fault="cut")
@@ -102,7 +103,7 @@ def test_loss_long_after_a_fault_is_found(loss: str) -> None:
 @pytest.mark.parametrize("loss", [*SERVER_LOSSES, *CLIENT_LOSSES])
 @pytest.mark.parametrize("time_s", [25, 30 + SETTLING_S - 1])
 def test_loss_that_a_fault_may_explain_is_no_violation(loss: str, time_s: float) -> None:
-    """A fault explains losses while it is in force, and until the settling time after it ends."""
+    """The times are in the middle of the fault, and just before the end of the settling time."""
     rows = after_a_fault()
     lose(rows, time_s, loss)
 
@@ -111,7 +112,7 @@ def test_loss_that_a_fault_may_explain_is_no_violation(loss: str, time_s: float)
 
 @pytest.mark.parametrize("loss", CLIENT_LOSSES)
 def test_client_losses_before_the_steady_state_are_no_violation(loss: str) -> None:
-    """Clients send lookups while brokers still register and load."""
+    """Brokers still register and load then, so requests of clients may fail."""
     rows = Rows()
     lose(rows, 5, loss)
     rows.stage(10, "steady")
@@ -123,9 +124,10 @@ def test_client_losses_before_the_steady_state_are_no_violation(loss: str) -> No
 def test_clients_of_a_partition_that_nobody_may_lead_are_not_judged(
     isr: list[int], is_found: bool
 ) -> None:
-    """OFFSETS_0 has no leader from 25 s on. Only broker-2, which is lost for good, is in its ISR.
+    """OFFSETS_0 has no leader from 25 s on, so C0 cannot find its coordinator.
 
-    Counter-example: broker-1 is in the ISR and lives, so the controller should have elected it.
+    If only broker-2 is in the ISR, which is lost for good, no broker may lead, and C0 is excused.
+    If broker-1 is in the ISR, it lives, so the controller should have elected it.
     """
     rows = steady_cluster()
     rows.fault(20, "broker-2", fault="node_loss", nodes=["broker-2"], momentary=True)
@@ -137,10 +139,13 @@ def test_clients_of_a_partition_that_nobody_may_lead_are_not_judged(
 
 
 def test_preferred_leader_may_lead_again() -> None:
-    """The controller moves leadership back by itself; the move has a settling time, too."""
+    """The controller moves leadership back by itself, which is no loss.
+
+    For the settling time the move also explains losses.
+    """
     rows = after_a_fault()
     rows.elected(40, "broker-1", [0, 1, 2])
-    # 120 s is outside of the fault's settling time. broker-0 is the preferred leader.
+    # The fault's settling time has ended at 90 s. broker-0 is the preferred leader.
     rows.elected(120, "broker-0", [0, 1, 2])
     lose(rows, 121, "coordinator")
 
@@ -151,7 +156,7 @@ def test_preferred_leader_may_lead_again() -> None:
     "error", ["REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID", "TRANSACTION_ABORTED"]
 )
 def test_commit_may_fail_because_of_a_rebalance(error: str) -> None:
-    """A member that joins or leaves is no loss."""
+    """The commit failed because a member joined or left, which is no loss."""
     rows = steady_cluster()
     rows.add(15, C0, TraceKind.COMMIT_FAILED, group="g", error=error)
 
@@ -159,7 +164,7 @@ def test_commit_may_fail_because_of_a_rebalance(error: str) -> None:
 
 
 def test_replica_that_returns_is_no_loss() -> None:
-    """A second election of the same leader is no loss, either."""
+    """broker-2 returns to the ISR. Nor is a second election of the same leader a loss."""
     rows = after_a_fault()
     change_isr(rows, 25, [0, 1])  # during the fault
     rows.elected(140, "broker-0", [0, 1])
@@ -201,9 +206,10 @@ def test_no_loss_is_judged_in_real_time() -> None:
 
 @pytest.mark.parametrize(("lasted_s", "is_right"), [(14, False), (16, True)])
 def test_replica_keeps_its_lag_time_after_an_election(lasted_s: int, is_right: bool) -> None:
-    """Planted bug: a new leader takes every follower for lagging, during other faults.
+    """Planted bug: a new leader takes every follower for lagging. Faults do not explain this.
 
-    A follower may leave after 15 s: half of `replica.lag.time.max.ms` (30 s), because clocks drift.
+    A leader must give a follower `replica.lag.time.max.ms` (30 s). Because clocks drift, the
+    checker demands only half of it, 15 s.
     """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
@@ -220,9 +226,9 @@ def test_replica_keeps_its_lag_time_after_an_election(lasted_s: int, is_right: b
 
 
 def test_replica_whose_broker_is_fenced_may_leave_at_once() -> None:
-    """A replica may leave at once if its broker is fenced, or if it joined after the election.
+    """The rule of the test above holds only for replicas that are in the ISR at the election.
 
-    The rule of the test above is about the ISR that the election had.
+    A replica that joined the ISR later may leave at once. So may a replica whose broker is fenced.
     """
     rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])

@@ -1,8 +1,9 @@
 """Properties that no design promises: measured on ZooKeeper, judged where a group demands them.
 
-A group demands ("asks for") a property by `must_hold`. Only then a breach is a finding. The group
-"old" is on ZooKeeper, "new" has a coordinator. Ids such as ZK-60 are those of the rules in
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+There are two properties: one member processes a partition at a time (OneOwnerProcesses), and
+committed positions never go back (PositionsNeverGoBack). A group demands ("asks for") a property by
+`must_hold`. Only then is a breach a finding. The group "old" is on ZooKeeper, "new" has a
+coordinator. Ids such as ZK-60 are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Mapping
@@ -33,9 +34,9 @@ def context(must_hold: Mapping[str, tuple[str, ...]]) -> CheckContext:
 
 
 def two_processors(checker: Checker, group: str = "old") -> None:
-    """Let C0 process on for a second (2 s to 3 s) after C1 was assigned its partition.
+    """Let C0 go on for a second (2 s to 3 s) after C1 was assigned its partition.
 
-    C1 processes 2 records, C0 twice 2: six in all while both own the partition.
+    While both own the partition, C1 processes two records, and C0 two and then two more.
     """
     rows = Rows(checker.observe)
     detail: dict[str, object] = {"partitions": ["orders-0"]}

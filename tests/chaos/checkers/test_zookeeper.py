@@ -1,8 +1,10 @@
 """The check *zookeeper* on hand-made rows: an ensemble's promises, and each way to break one.
 
-An owner node is the znode by which a consumer claims a partition; a claim fails ("meets") where the
-node of another owner exists. Ids such as ZK-02 are those of the rules in
-docs/kafka/ZOOKEEPER_CONSUMER.md, whose words the docstrings quote.
+Every server of the ensemble applies all writes (transactions) in one order; the zxid is the number
+of a write. An owner node is the znode by which a consumer claims a partition. It is ephemeral: the
+end of the consumer's session removes it. A claim fails ("meets") where the node of another owner
+exists. Ids such as ZK-02 are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md, whose words
+the docstrings quote.
 """
 
 import pytest
@@ -24,10 +26,7 @@ OWNER = "/consumers/old/owners/orders/0"
 
 
 class Story:
-    """Rows of an ensemble, a tenth of a second apart; each goes to the checker at once.
-
-    A zxid numbers the transactions of the ensemble; every server must apply all of them in order.
-    """
+    """Rows of an ensemble, a tenth of a second apart; each goes to the checker at once."""
 
     def __init__(self, context: CheckContext = CONTEXT) -> None:
         self.checker = ZooKeeper(context)
@@ -66,7 +65,10 @@ class Story:
         self.add(C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, peer=server, offset=zxid, detail=detail)
 
     def meets(self, owner: str | None, zxid: int) -> None:
-        """Let C0's claim fail at the owner node of orders-0; None if the node is gone meanwhile."""
+        """Let C0's claim fail at the owner node of orders-0.
+
+        C0 then reads the owner from the node. None: the node was gone by then.
+        """
         self.add(
             C0,
             TraceKind.ZOOKEEPER_CLAIM_CONFLICT,
@@ -96,10 +98,12 @@ def summaries(story: Story) -> list[str]:
 
 
 def test_ensemble_that_keeps_its_order_passes() -> None:
-    """S2 lags behind S1, restarts, and applies everything again.
+    """Each of these steps is legal.
 
-    C0 gets the event of 0x3 before an answer that shows 0x3. A claim of C0 meets an owner node that
-    is deleted meanwhile, another claim an owner node that still exists.
+    1. C0 gets the event of 0x3 before an answer that shows 0x3.
+    2. A claim of C0 meets an owner node that is gone when C0 reads it; a second claim meets one
+       that still exists.
+    3. S2 lags behind S1, restarts, and applies everything again.
     """
     story = opened()
     story.state("SyncConnected", S1, 0)
@@ -162,7 +166,10 @@ def test_transaction_that_contradicts_the_existing_nodes_is_found(
 
 
 def test_write_of_an_ended_session_is_found() -> None:
-    """ZK-12: the end of a session removes all its ephemerals in one step."""
+    """ZK-12: the end of a session removes all its ephemerals in one step.
+
+    So no ephemeral node of the session may be created afterwards.
+    """
     story = opened()
     story.txn(S1, 3, "0x1", "closeSession")
     story.txn(S1, 4, "0x1", "create", OWNER)
@@ -188,7 +195,8 @@ def test_owner_node_that_outlives_its_session_is_found() -> None:
 def test_client_that_reads_an_older_state_is_found(in_virtual_time: bool) -> None:
     """ZK-05: a server which has applied less refuses the session.
 
-    The client has seen 0x3. S2 accepts its session, and applies 0x3 only 0.1 s later.
+    The client has seen 0x3. S2 accepts its session at once, and applies 0x3 only 0.1 s later. This
+    is longer than the error of the clocks in real time, 20 ms.
     """
     story = opened(
         CheckContext(
@@ -244,7 +252,7 @@ def test_event_of_a_closed_connection_is_not_awaited() -> None:
 
 
 def test_runs_without_an_ensemble_have_none_of_its_checks() -> None:
-    """Two checks need an ensemble; two others need an ensemble or a group's `must_hold`."""
+    """Two checks need an ensemble. Two others need an ensemble, or a group that demands them."""
     group = GroupExpectation(consumers=(), offsets_partition=OFFSETS_0, commits=False)
     without_ensemble = CheckSuite(CheckContext(groups={"g": group}))
     demanding = CheckSuite(

@@ -1,9 +1,10 @@
 """The check *zookeeper consumers* on hand-made rows: views, releases, notices and commits.
 
 A view is the list of members from which a consumer computes its share. In one attempt a consumer
-releases its partitions, reads a view, computes its share and claims it. Ids such as ZK-43 are those
-of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md, whose words the docstrings quote. A zxid is the
-number of a write in the ensemble's order.
+releases its partitions, reads a view, computes its share and claims it. A notice tells a consumer
+that the members have changed; then it must begin an attempt. A zxid is the number of a write in the
+ensemble's order. Ids such as ZK-43 are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md,
+whose words the docstrings quote.
 """
 
 from chaos.checkers.context import CheckContext, ZooKeeperGroupExpectation
@@ -94,7 +95,10 @@ class Story:
         )
 
     def loses_its_registry(self) -> None:
-        """Claim a share, begin the next attempt, and have a new session empty the registry."""
+        """Claim a share, begin the next attempt, and let a new session empty the registry.
+
+        The registry is the consumer's own list of the partitions that it has claimed.
+        """
         self.begins()
         self.views("m0")
         self.claims()
@@ -117,7 +121,10 @@ def summaries(story: Story) -> list[str]:
 
 
 def test_consumer_that_reads_releases_and_is_notified_passes() -> None:
-    """m1 joins after the attempt has begun: the list without m1 is still a legal view of it."""
+    """m1 joins after the first attempt has begun, so a view without m1 is still legal in it.
+
+    The second attempt releases the partition, and has a view with m1.
+    """
     story = Story()
     story.begins()
     story.txn("0x2", "create", f"{IDS}/m1")
@@ -138,7 +145,7 @@ def test_retry_that_uses_members_of_an_earlier_attempt_is_found() -> None:
     """ZK-43: the child list used for the assignment is that of R6 at that moment.
 
     R6 is the step of an attempt that reads the members. The second attempt begins after m1 joined,
-    so that it cannot have read a list without m1.
+    so it cannot have read a list without m1.
     """
     story = Story()
     story.begins()
@@ -153,11 +160,11 @@ def test_retry_that_uses_members_of_an_earlier_attempt_is_found() -> None:
 
 
 def test_new_session_may_see_an_older_state_than_the_last_one() -> None:
-    """ZK-05 (a client never reads an older state than before) holds within a session only."""
+    """ZK-05, a client never reads an older state than before, holds within one session only."""
     story = Story()
     story.txn("0x2", "create", f"{IDS}/m1")
     story.begins()
-    story.expires()  # also removes m0's node, which the view below still has
+    story.expires()  # this also removes the node of m0, which the older view below still has
     story.txn("0x3", "createSession")
     detail: dict[str, object] = {"session": "0x3", "state": "SyncConnected"}
     story.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=SERVER, detail=detail)
@@ -167,7 +174,10 @@ def test_new_session_may_see_an_older_state_than_the_last_one() -> None:
 
 
 def test_consumer_that_computes_before_its_release_is_found() -> None:
-    """ZK-41: everything is given up in R5 before anything is known (R5 is the release)."""
+    """ZK-41: everything is given up in R5 before anything is known.
+
+    R5 is the release. The second attempt has a view without a release.
+    """
     story = Story()
     story.begins()
     story.views("m0")
@@ -183,7 +193,8 @@ def test_consumer_that_computes_before_its_release_is_found() -> None:
 def test_owner_nodes_that_a_new_session_forgot_are_not_released() -> None:
     """ZK-32: nor does `resetState` take the lock: what it forgets, no release deletes.
 
-    `resetState` runs at a new session and empties the consumer's list of its partitions.
+    `resetState` runs at a new session and empties the consumer's list of its partitions. So the
+    consumer may compute while its old owner node still exists.
     """
     story = Story()
     story.loses_its_registry()
@@ -193,7 +204,10 @@ def test_owner_nodes_that_a_new_session_forgot_are_not_released() -> None:
 
 
 def test_forgotten_owner_node_is_no_part_of_the_next_release() -> None:
-    """ZK-32: what `resetState` made an attempt forget stays at the next release."""
+    """ZK-32: what `resetState` made an attempt forget stays at the next release.
+
+    The next attempt releases orders-1, but not the forgotten orders-0.
+    """
     story = Story()
     story.loses_its_registry()
     story.txn("0x1", "create", "/consumers/old/owners/orders/1")
@@ -223,7 +237,10 @@ def test_member_that_is_never_notified_of_a_change_is_found() -> None:
 
 
 def test_unregistered_member_needs_no_notification() -> None:
-    """ZK-56: fetchers run on without registration, for ever. So C0 without m0 begins no attempt."""
+    """ZK-56: fetchers run on without registration, for ever.
+
+    C0's registration, m0, is deleted, so C0 need not begin an attempt.
+    """
     story = Story()
     story.begins()
     story.views("m0")

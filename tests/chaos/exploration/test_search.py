@@ -307,7 +307,7 @@ def test_interrupted_run_is_not_recorded() -> None:
 
 
 def test_lab_that_fails_repeatedly_ends_the_search() -> None:
-    """The search ends after MAX_BROKEN broken runs. Runs in progress still count, one per worker."""
+    """The search ends after MAX_BROKEN broken runs. The runs in progress then still count."""
     workers = ScriptedWorkers(lambda seed: inconclusive(seed, PlayResult.BROKEN, f"boom {seed}"))
     searching = Searching(workers, Limits(batch=1))
     assert searching.search.run() is Stop.TOOL_FAILED

@@ -1,8 +1,11 @@
 """A record acknowledged with acks=all is in the log of every later leader.
 
-producer-0 writes to t-0 with acks=all, producer-1 with acks=1. `produced(5, 10, 2)` acknowledges
-the records 10 and 11 at 5 s; `rows.leads(6, "broker-1", 1, 12, partition="t-0")` lets broker-1 lead
-in epoch 1, with a log that ends at offset 12.
+With acks=all a record is acknowledged when all replicas in sync have it. producer-0 writes to t-0
+with acks=all, producer-1 with acks=1.
+
+- `produced(rows, 5, 10, 2)` acknowledges the records 10 and 11 at 5 s.
+- `rows.leads(6, "broker-1", 1, 12, partition="t-0")` lets broker-1 lead in epoch 1 from 6 s on,
+  with a log that ends at offset 12.
 """
 
 import pytest
@@ -35,6 +38,7 @@ def check(rows: Rows, *, clock_error_us: int = 0) -> CheckReport:
 def produced(
     rows: Rows, time_s: float, offset: int, count: int, producer: str = "producer-0"
 ) -> None:
+    """Acknowledge `count` records of t-0, from `offset` on."""
     rows.add(
         time_s,
         producer,
@@ -46,7 +50,10 @@ def produced(
 
 
 def led_with(log_end: int, *, acknowledged_s: float = 5, producer: str = "producer-0") -> Rows:
-    """Records 10 and 11 are acknowledged at `acknowledged_s`; broker-1 takes over at 6 s."""
+    """Return rows of records 10 and 11, acknowledged at `acknowledged_s`, and of a new leader.
+
+    broker-1 takes over at 6 s, with a log that ends at `log_end`.
+    """
     rows = Rows()
     produced(rows, 4, 8, 2)
     produced(rows, acknowledged_s, 10, 2, producer)
@@ -75,16 +82,20 @@ def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
     ],
 )
 def test_log_that_has_all_records_acknowledged_before_with_acks_all_passes(rows: Rows) -> None:
+    """Records with acks=1 may be lost, and records acknowledged after 6 s are the new leader's."""
     assert not check(rows).findings
 
 
 def test_acknowledgement_that_only_another_clock_puts_before_the_leader_is_not_judged() -> None:
-    """Clocks differ by up to 2 s: the records may be those of the new leader."""
+    """Clocks differ by up to 2 s, so the new leader may have acknowledged records 10 and 11."""
     assert not check(led_with(10), clock_error_us=2_000_000).findings
 
 
 def test_leader_of_an_ended_epoch_that_takes_over_late_is_not_judged() -> None:
-    """broker-0 was paused when it was elected in epoch 2; broker-2 leads epoch 3 meanwhile."""
+    """broker-0 is elected in epoch 2, but is paused, and takes over only at 7 s.
+
+    By then broker-2 leads in epoch 3, and has acknowledged records 10 and 11.
+    """
     rows = Rows()
     produced(rows, 4, 8, 2)
     rows.leads(5, "broker-2", 3, 10, partition=T0)
@@ -95,7 +106,7 @@ def test_leader_of_an_ended_epoch_that_takes_over_late_is_not_judged() -> None:
 
 
 def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
-    """broker-1 is alone in the ISR, loses power and leads again."""
+    """broker-1 is alone in the ISR, loses power, and leads again with an empty log."""
     rows = Rows()
     elected: dict[str, object] = {"isr": [1], "reason": "test"}
     rows.add(
@@ -112,6 +123,7 @@ def test_records_may_be_lost_with_the_last_replica_in_sync() -> None:
 
 
 def test_topic_that_is_made_again_begins_at_offset_0() -> None:
+    """The records of the deleted topic need not be in the log of the new one."""
     rows = led_with(12)
     rows.add(7, "controller-0", TraceKind.TOPIC_DELETED, detail={"topic": "t"})
     rows.leads(8, "broker-1", 0, 0, partition=T0)

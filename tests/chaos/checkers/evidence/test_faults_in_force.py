@@ -1,7 +1,9 @@
 """The faults in force: which parts of the cluster they disturb, and when they end.
 
-`quiet_since_us` is the time since which no fault is in force, `cluster_quiet_since_us` the time
-since which no fault disturbs a server; None while one does.
+Both times are None while there is such a fault:
+
+- `quiet_since_us`: since this time no fault is in force.
+- `cluster_quiet_since_us`: since this time no fault disturbs a server.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -13,6 +15,7 @@ C0 = "consumer-g-0"
 
 
 def faults_after(rows: Rows) -> FaultsInForce:
+    """Return the faults in force after the last row."""
     faults = FaultsInForce(
         CheckContext(
             groups={
@@ -27,6 +30,7 @@ def faults_after(rows: Rows) -> FaultsInForce:
 
 
 def killed(time_s: float, node: str) -> Rows:
+    """Return rows of a fault that kills the node."""
     rows = Rows()
     rows.add(1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     rows.fault(time_s, node, nodes=[node])
@@ -35,7 +39,10 @@ def killed(time_s: float, node: str) -> Rows:
 
 
 def test_end_of_a_member_disturbs_only_its_group() -> None:
-    """The servers are undisturbed; a checker of a group knows its members."""
+    """A dead member does not disturb the servers.
+
+    A checker of its group must look at the members itself.
+    """
     rows = killed(20, C0)
     assert faults_after(rows).quiet_since_us is None  # a fault is in force
     assert faults_after(rows).cluster_quiet_since_us == 0
@@ -46,7 +53,10 @@ def test_end_of_a_member_disturbs_only_its_group() -> None:
 
 
 def test_dead_broker_disturbs_until_it_is_fenced_and_again_after_its_restart() -> None:
-    """Once the broker is fenced, all nodes know that it is down. Its restart ends when unfenced."""
+    """Once the broker is fenced, the other nodes know that it is down, and go on without it.
+
+    Its restart disturbs the cluster again, until the broker is unfenced.
+    """
     rows = killed(20, "broker-1")
     assert faults_after(rows).cluster_quiet_since_us is None
 
@@ -63,7 +73,7 @@ def test_dead_broker_disturbs_until_it_is_fenced_and_again_after_its_restart() -
 
 
 def test_paused_broker_disturbs_even_when_it_is_fenced() -> None:
-    """A paused broker is not dead: after the pause it still takes itself for a leader."""
+    """A paused broker is not dead. When it resumes, it still takes itself for a leader."""
     rows = Rows()
     rows.add(20, "driver", TraceKind.NODE_PAUSED, peer="broker-1")
     rows.add(29, "controller-100", TraceKind.BROKER_FENCED, peer="broker-1")

@@ -1,9 +1,9 @@
 """Coordinators that answer from a partial load of their log.
 
-A partial load ends before the end of the log, because the broker was replaced as leader during it.
-In Kafka such a broker answers from the loaded part until it unloads the partition, so checkers
-excuse its outdated answers. The `offset` of a LOAD_COMPLETED row is the end of the part that was
-read.
+A coordinator loads its groups from the log of an offsets partition. A load is partial if the broker
+is replaced as leader during the load, which then ends before the end of the log. In Kafka such a
+broker answers from the loaded part until it unloads the partition, so checkers excuse its outdated
+answers. The `offset` of a LOAD_COMPLETED row is the end of the part that was read.
 """
 
 import pytest
@@ -24,7 +24,7 @@ from tests.support.builders.rows import OFFSETS_0, Rows
 def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
     read_to: int, elected_epoch: int, is_partial: bool
 ) -> None:
-    """A load that ends early under a leader that stays has another reason, and is no excuse."""
+    """If the leader is not replaced, an early end of the load has another reason: no excuse."""
     rows = Rows()
     rows.leads(1, "broker-0", 1, 12)  # leader epoch 1, log end offset 12
     rows.add(
@@ -55,14 +55,14 @@ def test_load_is_partial_if_it_ends_before_the_log_and_its_leader_is_replaced(
 
 
 def test_second_load_of_an_epoch_does_not_continue_the_first() -> None:
-    """A broker that receives an old leadership notice again loads a log that it has lost.
+    """Only the first load of an epoch counts, and here it read the whole log.
 
-    Only the first load of an epoch counts, and the first one here was complete.
+    A second one occurs if a broker hears of an old leadership again, after it has lost its log.
     """
     rows = Rows()
     rows.leads(1, "broker-0", 1, 12)
     loads = HalfLoads()
-    # The second load of epoch 1 ends at 0, but the first has already read the whole log.
+    # The first load of epoch 1 reads the whole log, to 12. The second one ends at 0.
     for time_s, read_to in ((2, 12), (5, 0)):
         rows.add(
             time_s,

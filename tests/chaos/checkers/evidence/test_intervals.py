@@ -1,4 +1,7 @@
-"""Intervals of offsets behave like sets of offsets."""
+"""Intervals of offsets behave like sets of offsets.
+
+An interval is a start and an end, which does not belong to it.
+"""
 
 from itertools import pairwise
 
@@ -20,7 +23,10 @@ intervals_to_add = st.lists(
 def test_intervals_equal_a_set_of_offsets(
     added: list[tuple[int, int]], start: int, length: int
 ) -> None:
-    """A plain set is the model of add, total, end, covered and missing; no two intervals touch."""
+    """Each method gives what a plain set of offsets gives (the model).
+
+    Besides, no two intervals touch: they would have to be one.
+    """
     intervals = IntervalSet()
     model: set[int] = set()
     for added_start, added_end in added:

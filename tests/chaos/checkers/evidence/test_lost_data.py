@@ -1,7 +1,8 @@
 """Data that may be lost with the last replica in sync, and data that must not be.
 
-Power losses and empty disks of the only replica in sync, which Kafka answers with a clean election
-of a leader that has lost its log. Corpus: `power_loss_of_the_last_replica_in_sync`.
+If the only replica in sync loses power or its disk, Kafka may elect it again. This is a clean
+election, because the replica is in sync, but its log is gone. Checkers excuse this loss. The file
+tests/corpus/power_loss_of_the_last_replica_in_sync.yaml plays such a run.
 
 The rows are made by hand: `rows.leads(5.1, "broker-0", 3, 0)` lets broker 0 lead in epoch 3, with a
 log that ends at offset 0. A fetched offset of -1 means that the group has no committed offset. In
@@ -67,10 +68,10 @@ def damaged(rows: Rows, time_s: float, broker: str, how: str) -> None:
 def last_replica_lost(
     *, how: str = "power loss", isr: tuple[int, ...] = (0,), left_isr: bool = False
 ) -> Rows:
-    """Broker 0 acknowledges a commit, is damaged, and leads again with an empty log.
+    """Return rows of broker 0, which acknowledges a commit, is damaged, and leads again.
 
-    `isr` is the ISR of its second election. With `left_isr`, broker 1 leads in between, and
-    broker 0 fetches the log again before it leads.
+    Its log is then empty. `isr` is the ISR of its second election. With `left_isr`, broker 1 leads
+    in between, and broker 0 fetches the log again before it leads.
     """
     rows = Rows()
     elected(rows, 0.1, "broker-0", 0, [0, 1])
@@ -118,12 +119,16 @@ def test_data_lost_with_the_last_replica_in_sync_is_no_violation(
 def test_data_that_a_replica_must_keep_is_found_when_lost(
     checker: type[Checker], rows: Rows
 ) -> None:
-    """A kill keeps the disk; another replica in sync had the data; broker 0 fetched it again."""
+    """In each case broker 0 or another replica had the data.
+
+    A kill keeps the disk. Another replica in sync has all acknowledged data. A broker that returns
+    to the ISR has fetched the data again.
+    """
     assert check(checker(CONTEXT), rows).findings_total == 1
 
 
 def test_commits_after_the_loss_are_promised_again() -> None:
-    """The group continues in the new log, which is undamaged: its offset 9 must not be lost."""
+    """The group continues in the new log, which is undamaged. So offset 9 must not be lost."""
     rows = last_replica_lost()
     rows.committed(7, "consumer-0", 9, peer="broker-0")
     rows.stage(9, "verifying")
@@ -137,11 +142,13 @@ def test_commits_after_the_loss_are_promised_again() -> None:
 
 
 def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
-    """A transaction with offset 9 is acknowledged at 7 s; `partition` lost data at 5 s.
+    """Return rows of a transaction with offset 9, acknowledged at 7 s, which is then missing.
 
-    The transaction began after the member's previous commit, which is at `began_s`.
+    `partition` loses data at 5 s. The transaction began after the member's previous commit, which
+    is at `began_s`.
     """
     rows = last_replica_lost()
+    # Move the loss to `partition`.
     rows.rows[:] = [
         msgspec.structs.replace(row, partition=partition) if row.partition == OFFSETS_0 else row
         for row in rows.rows
@@ -174,7 +181,7 @@ def test_transaction_that_was_open_at_the_loss_may_be_lost_although_it_ended(
 
 
 def test_election_that_loses_data_is_named_with_its_epoch() -> None:
-    """The log was cut before leader epoch 3, in which broker 0 leads again."""
+    """LostData lists the elections that lost data: here that of epoch 3, broker 0's second one."""
     lost = LostData()
     for row in last_replica_lost().rows:
         lost.observe(row)
@@ -182,7 +189,7 @@ def test_election_that_loses_data_is_named_with_its_epoch() -> None:
 
 
 def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
-    """Without its commit the group starts from the latest offset, as configured."""
+    """Without its lost commit the group starts from the latest offset, as configured."""
     rows = last_replica_lost()
     rows.position_reset(7, "consumer-0", 40, "latest")
     rows.consumed(8, "consumer-0", 40, 41)
@@ -195,9 +202,10 @@ def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
 
 
 def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
-    """The new coordinator has no group, so that the first member to join begins a new one.
+    """The new coordinator has lost the group, so the first member to join begins a new one.
 
-    The new owner is assigned the partition (6.2 s) before the old owner knows of its loss (6.3 s).
+    So consumer-1 is assigned the partition (6.2 s) before consumer-0, the old owner, knows that it
+    has lost it (6.3 s).
     """
     rows = last_replica_lost()
     rows.add(5.2, "broker-0", TraceKind.LOAD_STARTED, partition=OFFSETS_0, leader_epoch=3)
@@ -210,7 +218,10 @@ def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
 
 @pytest.mark.parametrize("fault_before_load", [False, True])
 def test_rebalance_of_a_group_that_lost_its_members_is_needed(*, fault_before_load: bool) -> None:
-    """The lost log had the group's members; another fault before the load changes nothing."""
+    """The members were only in the lost log, so they must join again.
+
+    Another fault before the load changes nothing.
+    """
     rows = Rows()
     elected(rows, 0.1, "broker-0", 0, [0])
     rows.add(0.2, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=0)

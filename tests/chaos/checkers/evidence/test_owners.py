@@ -1,4 +1,8 @@
-"""The owners of partitions, by the members' own rows."""
+"""The owners of partitions, by the members' own rows.
+
+An owner is named by its node and incarnation: `(C0, 0)` is the first process of C0. `owners.ended`
+has the ownerships that the last row ended.
+"""
 
 from chaos.checkers.evidence.owners import Owners
 from protocol.trace import TraceKind
@@ -8,7 +12,7 @@ C0, C1 = "consumer-g-0", "consumer-g-1"
 
 
 def test_partition_has_two_owners_until_the_older_one_revokes_it() -> None:
-    """An overlap begins with the second assignment and ends with the first revocation."""
+    """Both members own t-0 from the second assignment to the first revocation."""
     owners = Owners()
     rows = Rows()
     rows.assigned(1, C0, partitions=2)
@@ -29,7 +33,7 @@ def test_partition_has_two_owners_until_the_older_one_revokes_it() -> None:
 
 
 def test_next_assignment_or_the_end_of_the_process_ends_an_ownership() -> None:
-    """The driver names a killed member; its new incarnation owns nothing."""
+    """A second assignment replaces the first. A killed member owns nothing from the kill on."""
     owners = Owners()
     rows = Rows()
     rows.assigned(1, C0, partitions=2)

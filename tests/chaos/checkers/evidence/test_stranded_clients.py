@@ -1,8 +1,12 @@
 """A consumer that knows only brokers which are lost for good is excused; no other one is.
 
-Times are seconds of the trace. Group `g` has the members C0 and C1, which own t-0 and t-1. Broker 0
-and broker 1 are fenced at 15 s, so that metadata lists only broker-2, which is lost at 20 s. Both
-others are unfenced at 30 s. C0 asks nobody but broker-2 until the end at 120 s, C1 goes on.
+Such a consumer is stranded. The trace of most tests, in seconds:
+
+- 1: group `g` has the members C0 and C1, which own t-0 and t-1.
+- 15: broker-0 and broker-1 are fenced, so metadata lists only broker-2.
+- 20: broker-2 is lost for good.
+- 30: broker-0 and broker-1 are unfenced.
+- until the end at 120: C0 asks nobody but broker-2. C1 goes on.
 """
 
 import pytest
@@ -36,7 +40,7 @@ CONTEXT = CheckContext(
 
 
 def steady_group() -> Rows:
-    """Both members are Stable, and three brokers are unfenced."""
+    """Return rows of two Stable members, and of three unfenced brokers."""
     rows = Rows()
     for broker in ("broker-0", "broker-1", "broker-2"):
         rows.add(0.5, CONTROLLER, TraceKind.BROKER_UNFENCED, peer=broker)
@@ -103,7 +107,7 @@ def check(checker: Checker, rows: Rows) -> CheckReport:
 
 
 def test_reader_that_knows_only_a_lost_broker_is_excused() -> None:
-    """The excuse is counted for t-0, and noted with the lost broker."""
+    """t-0, which C0 owns, has a record that nobody reads. C0 is excused."""
     report = check(Readers(CONTEXT), stranded_member())
 
     assert report.outcome is CheckOutcome.PASS
@@ -112,7 +116,10 @@ def test_reader_that_knows_only_a_lost_broker_is_excused() -> None:
 
 
 def test_excuse_needs_a_member_that_is_stranded() -> None:
-    """C1 leaves at 43 s. t-0 is judged when C0, the last member, leaves: nobody is stranded."""
+    """C0 finds its coordinator at 80 s, so it is not stranded any more.
+
+    C1 leaves at 43 s. t-0 is judged when C0, the last member, leaves.
+    """
     rows = stranded_member(found_s=80)
     rows.member_state(43, C1, "UNJOINED", cause="left")
     rows.member_state(119.5, C0, "UNJOINED", cause="left")
@@ -125,7 +132,7 @@ def test_excuse_needs_a_member_that_is_stranded() -> None:
 
 
 def test_group_is_excused_if_it_is_live_without_its_stranded_member() -> None:
-    """C1 has committed since healing; only the commit of C0 is missing."""
+    """C1 has committed since healing, so only the commit of C0 is missing for a live group."""
     report = check(Liveness(CONTEXT), stranded_member())
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
@@ -136,7 +143,7 @@ def test_group_is_excused_if_it_is_live_without_its_stranded_member() -> None:
 def test_group_that_is_not_live_without_its_stranded_member_either_is_found() -> None:
     """C1, which can reach the cluster, waits in a rebalance."""
     rows = stranded_member()
-    rows.rows.pop()
+    rows.rows.pop()  # the end of the run, which comes after the next row
     rows.member_state(119.5, C1, "PREPARING_REBALANCE")
     rows.stage(120, "stopping")
 
@@ -162,7 +169,7 @@ def test_group_that_is_not_live_without_its_stranded_member_either_is_found() ->
 def test_consumer_that_can_reach_the_cluster_has_to_go_on(
     checker: type[Readers] | type[Liveness], rows: Rows
 ) -> None:
-    """Each variant lacks one part of the evidence, so that the standstill is a finding."""
+    """Each variant of the trace lacks one part of the evidence that C0 is stranded."""
     report = check(checker(CONTEXT), rows)
 
     assert report.outcome is CheckOutcome.VIOLATED

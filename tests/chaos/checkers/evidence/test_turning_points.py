@@ -1,7 +1,8 @@
 """Turning points of a finding: earlier rows that explain how it came about.
 
-The evidence of a finding are the rows that prove it; `led_to` are its turning points. The first
-argument of `row` is the time in microseconds.
+The evidence of a finding are the rows that prove it. Its `led_to` are its turning points: earlier
+rows of the partitions, groups and faults that the finding is about. The first argument of `row` is
+the time in microseconds.
 """
 
 from chaos.checkers.evidence.turning_points import MOST_FAULTS, MOST_OTHERS, TurningPoints
@@ -30,7 +31,7 @@ def led_to(rows: list[TraceRow], *evidence: TraceRow) -> tuple[TraceRow, ...]:
 
 
 def test_fault_and_its_effects_on_the_partition_are_turning_points() -> None:
-    """In time order, from the fault to the last row of the evidence."""
+    """They are in time order, from the fault (10 µs) to the last row of the evidence (30 µs)."""
     before = row(5, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
     after = row(31, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
 
@@ -38,9 +39,9 @@ def test_fault_and_its_effects_on_the_partition_are_turning_points() -> None:
 
 
 def test_rows_of_other_partitions_and_groups_are_no_turning_points() -> None:
-    """ELECTED is no turning point here, because it is part of the evidence, which is not repeated.
+    """The finding is about the partition OFFSETS and the group readers.
 
-    The finding is about OFFSETS and the group readers.
+    ELECTED is about OFFSETS, too. It is part of the evidence, which `led_to` does not repeat.
     """
     other_partition = row(22, "controller-100", TraceKind.LEADER_ELECTED, partition="orders-0")
     other_group = row(23, "broker-1", TraceKind.REBALANCE_STARTED, group="writers")
@@ -92,7 +93,10 @@ def test_only_the_last_rows_are_kept_beside_the_faults() -> None:
 
 
 def test_violation_of_a_run_names_the_fault_the_silence_and_the_election() -> None:
-    """The coordinator is cut off from the controller, so it could acknowledge the lost commit."""
+    """A real run: the coordinator is cut off from the controller, and a commit is lost.
+
+    The turning points are the cut, the unanswered heartbeats, the fencing, and the election.
+    """
     findings: list[Finding] = []
     schedule = load_experiment("tests/corpus/two_coordinators_after_a_cut_from_the_controller.yaml")
     play(schedule.experiment, 1, on_finding=findings.append)
@@ -105,5 +109,5 @@ def test_violation_of_a_run_names_the_fault_the_silence_and_the_election() -> No
 
 
 def test_finding_without_evidence_has_no_turning_points() -> None:
-    """No row gives the time to search backwards from."""
+    """The search for turning points goes backwards from the evidence."""
     assert led_to([CUT, ELECTED]) == ()

@@ -3,9 +3,13 @@
 A draw makes an experiment from a space and a seed. The tests look at the experiments of the first
 SEEDS seeds of the standard space; bounds such as "more than 10 of them" leave room for chance.
 
-In the `faults` of a space, `kinds` and `patterns` (named combinations of faults) have weights;
-`kept` is the probability with which a seed keeps a kind, `lost` the share of seeds that lose nodes
-for good, and `factors` multiply a timeout to give a duration.
+The `faults` of a space have these parts:
+
+- `kinds` and `patterns` (named combinations of faults), with their weights;
+- `kept`: the probability with which a seed keeps a kind;
+- `lost`: the share of seeds that lose nodes for good;
+- `factors`: a timeout times a factor gives a duration;
+- `window`: the time in which faults begin.
 """
 
 import json
@@ -35,6 +39,7 @@ from chaos.targets.registry import TARGET_KINDS, split_target
 from tests.support.builders.packaged_spaces import packaged_space
 
 SEEDS = 300
+# A program that prints the digests of this module, for another process.
 DIGESTS = """
 import json
 from tests.chaos.exploration.draw.test_draw import digests
@@ -64,7 +69,7 @@ def digests() -> list[str]:
 
 @pytest.mark.slow
 def test_draw_is_the_same_in_another_process() -> None:
-    """A seed means one experiment, whatever order Python's hashes give to sets."""
+    """A seed means one experiment. It must not depend on the order that hashes give to sets."""
     completed = subprocess.run(
         [sys.executable, "-c", DIGESTS],
         env={**os.environ, "PYTHONHASHSEED": "4711"},
@@ -85,7 +90,7 @@ def test_every_draw_can_be_run() -> None:
 
 
 def test_draw_written_as_a_file_is_read_back_equal(tmp_path: Path) -> None:
-    """Because of this a person can keep the file of a finding, change it, and run it."""
+    """A person can keep the file of a finding, change it, and run it."""
     path = tmp_path / "drawn.yaml"
     for experiment in drawn()[:20]:
         path.write_text(experiment_text(experiment), encoding="utf-8")
@@ -93,7 +98,7 @@ def test_draw_written_as_a_file_is_read_back_equal(tmp_path: Path) -> None:
 
 
 def test_every_value_of_every_setting_is_drawn() -> None:
-    """Otherwise a value of the space would never be tried."""
+    """Each value that the space lists for a setting must be tried by some seed."""
     texts = [msgspec.json.encode(experiment).decode() for experiment in drawn()]
     for value in (
         '"brokers":5',
@@ -102,18 +107,21 @@ def test_every_value_of_every_setting_is_drawn() -> None:
         '"late_members":[{',
     ):
         assert 10 < sum(value in text for text in texts) < SEEDS, value
+
     groups = Counter(len(experiment.groups) for experiment in drawn())
     assert set(groups) == {1, 2, 3}
-    assert groups[2] > groups[3]  # the space lists it twice
+    assert groups[2] > groups[3]  # the space lists 2 twice
+
     members = {group.members for each in drawn() for group in each.groups.values()}
     assert members == {0, 1, 2, 3, 4}
     differing = sum(len({group.members for group in each.groups.values()}) > 1 for each in drawn())
-    assert differing > SEEDS / 4  # each group draws its own
+    assert differing > SEEDS / 4  # each group draws its own number of members
 
 
 def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
-    """The search must cover all faults."""
+    """A search with the standard space must reach all faults, except those named below."""
     faults = [fault for experiment in drawn() for fault in experiment.faults]
+    # The role of a target, such as `coordinator-of` of `coordinator-of(readers)`.
     roles = {
         parts[0]
         for fault in faults
@@ -145,7 +153,10 @@ def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
 
 
 def test_seeds_omit_kinds_of_faults_so_that_others_are_more_frequent() -> None:
-    """Swarm testing: with every kind in every run, some situations would never occur."""
+    """Some situations occur only if other kinds of faults are absent ("swarm testing").
+
+    `without` counts, for each kind, the seeds that have faults but none of this kind.
+    """
     without = Counter(
         kind
         for experiment in drawn()
@@ -157,7 +168,10 @@ def test_seeds_omit_kinds_of_faults_so_that_others_are_more_frequent() -> None:
 
 
 def test_durations_are_drawn_around_the_timeouts_of_the_experiment() -> None:
-    """A fault of 0.9 sessions does not end a session, one of 1.1 sessions does."""
+    """A fault of 0.9 sessions does not end a session, a fault of 1.1 sessions does.
+
+    Each such factor is drawn for some fault.
+    """
     drawn_near_a_session: Counter[float] = Counter()
     for experiment in drawn():
         sessions = {group.config.session_timeout_ms for group in experiment.groups.values()}
@@ -170,7 +184,7 @@ def test_durations_are_drawn_around_the_timeouts_of_the_experiment() -> None:
 
 
 def test_faults_begin_within_the_window_and_none_exceeds_the_longest_duration() -> None:
-    """Patterns of several faults are left out here: they may end a little after the window."""
+    """Patterns are left out here, because their faults may begin a little after the window."""
     faults = msgspec.structs.replace(standard().faults, patterns={})
     longest_us, window_us = microseconds(faults.longest), microseconds(faults.window)
     for seed in range(60):
@@ -181,7 +195,7 @@ def test_faults_begin_within_the_window_and_none_exceeds_the_longest_duration() 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_pattern_makes_faults_that_can_be_run(name: str) -> None:
-    """Each drawn experiment has one pattern of several faults repeatedly, and no other fault."""
+    """Each drawn experiment repeats one pattern, and has no other fault."""
     is_on_zookeeper = PATTERNS[name].draw.__module__ == zookeeper_patterns.__name__
     whole = on_zookeeper() if is_on_zookeeper else standard()
     faults = msgspec.structs.replace(whole.faults, kinds={}, patterns={name: 1}, kept=1.0)
@@ -193,7 +207,7 @@ def test_every_pattern_makes_faults_that_can_be_run(name: str) -> None:
 
 
 def test_patterns_of_zookeeper_draw_no_faults_without_a_group_on_it() -> None:
-    """A space may name these patterns although some of its draws have no group on ZooKeeper."""
+    """A space may have these patterns, although some of its draws have no group on ZooKeeper."""
     names = [
         name
         for name, pattern in PATTERNS.items()
@@ -208,7 +222,7 @@ def test_patterns_of_zookeeper_draw_no_faults_without_a_group_on_it() -> None:
 
 
 def test_faults_on_servers_connections_and_sessions_of_zookeeper_are_drawn() -> None:
-    """The space `zookeeper` draws them; `standard` has no ensemble."""
+    """The space `zookeeper` draws such faults, and groups and ensembles of each form."""
     experiments = [draw(on_zookeeper(), seed) for seed in range(60)]
     faults = [fault for experiment in experiments for fault in experiment.faults]
     roles = {
@@ -233,7 +247,11 @@ def test_faults_on_servers_connections_and_sessions_of_zookeeper_are_drawn() -> 
 
 
 def test_another_value_of_one_setting_changes_no_other_draw() -> None:
-    """Each choice and each fault has its own stream: a wider space keeps its schedules."""
+    """Each choice and each fault has its own random stream.
+
+    So if a value is added to one setting of a space, the seeds keep the rest of their schedules.
+    Here one option of the set `size` is listed twice, so other sizes of groups are drawn.
+    """
     choices = tuple(
         replace(choice, options=(*choice.options, choice.options[0]))
         if choice.where.startswith("together.size")
@@ -241,7 +259,6 @@ def test_another_value_of_one_setting_changes_no_other_draw() -> None:
         for choice in standard().choices
     )
     wider = replace(standard(), choices=choices)
-    # One option of the set `size` is listed twice, so that other sizes of groups are drawn.
     changed = 0
     for seed in range(40):
         before, after = drawn()[seed], draw(wider, seed)
@@ -256,7 +273,10 @@ def test_another_value_of_one_setting_changes_no_other_draw() -> None:
 
 
 def test_smaller_window_only_removes_faults() -> None:
-    """The remaining faults are equal; losses of nodes are drawn over the whole window."""
+    """The faults in the smaller window are the first ones of the larger window.
+
+    Losses of nodes are left out (`lost`), because their times depend on the window.
+    """
     faults = msgspec.structs.replace(
         standard().faults, patterns={}, window="10s", kinds=standard().faults.kinds, lost=0.0
     )

@@ -33,7 +33,7 @@ def roles(losses: tuple[FaultDefinition, ...]) -> list[str]:
 
 
 def test_at_most_one_broker_is_lost_and_each_group_keeps_a_first_member() -> None:
-    """Late members may never join, so they do not count."""
+    """A group must keep a member that certainly runs: a late member may never join."""
     group = {"topics": ["orders"], "commit_interval_ms": 200}
     of = experiment(
         groups={
@@ -46,7 +46,7 @@ def test_at_most_one_broker_is_lost_and_each_group_keeps_a_first_member() -> Non
 
     assert all(loss.fault == "node_loss" for losses in drawn for loss in losses)
     assert {roles(losses).count("broker") for losses in drawn} == {0, 1}
-    # Only readers has more than one first member: of three at most two are lost.
+    # Only the group readers has more than one first member. Of its three at most two are lost.
     members = [roles(losses).count("member") for losses in drawn]
     assert set(members) == {0, 1, 2}
     assert {
@@ -60,7 +60,7 @@ def test_at_most_one_broker_is_lost_and_each_group_keeps_a_first_member() -> Non
 def test_broker_is_lost_only_if_every_partition_has_a_replica_to_spare(
     offsets_replicas: int, topic_replicas: int, may: bool
 ) -> None:
-    """min.insync.replicas is 2 here, so that a partition with two replicas has none to spare."""
+    """min.insync.replicas is 2 here, so a partition with two replicas has none to spare."""
     of = experiment(
         cluster={
             "brokers": 3,
@@ -85,7 +85,7 @@ def test_space_sets_the_share_of_seeds_that_lose_nodes() -> None:
         any(fault.fault == "node_loss" for fault in draw(space, seed).faults)
         for seed in range(SEEDS)
     )
-    # Some of the seeds that may lose nodes draw none, or have none to spare: a low lower bound.
+    # The lower bound is low: some seeds that may lose nodes draw no loss, or have none to spare.
     assert 0.3 * space.faults.lost < losing / SEEDS <= space.faults.lost * 1.5
     none = replace(space, faults=msgspec.structs.replace(space.faults, lost=0.0))
     assert not any(

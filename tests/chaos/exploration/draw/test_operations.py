@@ -1,7 +1,8 @@
 """Drawn rollouts and scalings, and how they are shrunk.
 
 A rollout replaces the members of a group one after the other, a scaling changes their number. A
-failing schedule is shrunk by playing smaller ones; a pass of the shrinker yields such candidates.
+failing schedule is shrunk: a pass of the shrinker yields simpler candidates, and a candidate that
+still fails is kept.
 """
 
 from typing import Any
@@ -44,12 +45,12 @@ def test_space_draws_operations_of_every_form_and_each_can_be_run(space: Space) 
 
 
 def test_standard_space_draws_no_operation() -> None:
-    """A new kind of fault would change the plans of all its seeds, which records cite."""
+    """Records cite seeds of this space. A new kind of fault would change the plans of all seeds."""
     assert not {"rollout", "scale"} & set(packaged_space("standard").faults.kinds)
 
 
 def test_group_without_a_place_for_a_member_gets_no_operation() -> None:
-    """A group of no members has none to replace; None: no fault is drawn."""
+    """A group of no members has none to replace, so no fault is drawn (None)."""
     made = quick_experiment()
     group = msgspec.structs.replace(made.groups["readers"], members=0)
     empty = msgspec.structs.replace(made, groups={"readers": group})
@@ -78,7 +79,7 @@ def shortened(args: dict[str, Any], fails: Any) -> dict[str, Any]:  # noqa: ANN4
 
 
 def test_durations_of_a_rollout_are_shortened_one_by_one() -> None:
-    """A list of durations is replaced by one duration, unless the finding needs the list."""
+    """A list of durations becomes one short duration, unless only a list makes the run fail."""
     args = {"start_up": ["3s", "9s"], "ready_after": "8s", "max_unavailable": "50%"}
     assert shortened(args, lambda _: True) == {
         "start_up": "200ms",

@@ -1,7 +1,8 @@
 """Each pattern, played alone, brings runs into the situation of its name.
 
-A pattern is a named combination of faults, which a space draws like a single one. A mark is a named
-situation that a run has reached. BROKEN: the run failed because of an error of the tool itself.
+A pattern is a named combination of faults, which a space draws like a single fault. A mark is the
+name of a rare situation that a run may reach. BROKEN: the run failed because of an error of the
+tool itself.
 """
 
 from collections.abc import Iterator
@@ -57,10 +58,10 @@ def played_with(pattern: str) -> Iterator[PlayedRun]:
 def test_pattern_brings_runs_into_the_situation_of_its_name(
     pattern: str, marks: tuple[str, ...]
 ) -> None:
-    """At least one run in ten reaches the situation; the test ends once each mark was reached.
+    """At least one run in ten reaches the situation. The test ends when each mark was reached.
 
-    The searches check the promises: `test_standard_space` plays the patterns in 120 seeds, none of
-    which may break the lab.
+    Whether the runs keep Kafka's promises is checked elsewhere: `test_standard_space` plays the
+    patterns in 120 seeds.
     """
     not_met = set(marks)
     for run in played_with(pattern):
@@ -72,7 +73,7 @@ def test_pattern_brings_runs_into_the_situation_of_its_name(
 
 
 def test_runs_that_lose_nodes_are_live_with_the_remaining_ones() -> None:
-    """Liveness waits for the remaining nodes only.
+    """At its end a run waits until the remaining nodes work, and not for the lost ones.
 
     One of ten runs may take longer, because a group may still be rebalancing.
     """
@@ -87,7 +88,7 @@ def test_runs_that_lose_nodes_are_live_with_the_remaining_ones() -> None:
     assert [run.result for run in runs] == [PlayResult.PASS] * SEEDS, [
         (run.seed, run.findings or run.reasons) for run in runs
     ]
-    # 30 s of faults; waiting for lost nodes would take the 120 s of liveness_timeout more.
+    # Faults last 30 s. A wait for lost nodes would take liveness_timeout, 120 s, in addition.
     late = [
         run.seed
         for run, steady, end in zip(runs, steady_s, ends_s, strict=True)

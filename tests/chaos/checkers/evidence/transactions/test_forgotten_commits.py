@@ -1,11 +1,16 @@
 """Acknowledged commits of transactions: which Kafka itself forgets, and which it must keep.
 
-While a transaction is open, the group has one pending offset per producer and partition: the slot.
-A failed append empties the slot, also if a later attempt has filled it again. The marker that ends
-the transaction then finds no pending offset, and Kafka forgets the acknowledged commit.
+While a transaction is open, the group has one pending offset per producer and partition, in a slot.
+Kafka itself forgets a commit in this case, which the checker excuses:
+
+1. The append of an offset takes long, and the client sends the offset again.
+2. The first append fails. Kafka empties the slot, although it now belongs to the second attempt.
+3. The second attempt succeeds, and the transaction is committed.
+4. The marker that ends the transaction finds no pending offset, so the committed offset stays as it
+   was before the transaction.
 
 `rows.committed(2, C0, 3)` adds the row of an acknowledged commit: at 2 s, by C0, of offset 3 in
-t-0. `fetched` adds the answer to a member that asks for the committed offset.
+t-0. `rows.fetched` adds the answer to a member that asks for the committed offset.
 """
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -29,10 +34,11 @@ def state(rows: Rows, time_s: float, before: str, to: str) -> None:
 
 
 def lost_commit(*, failed_s: float | None, node: str = "broker-0", ends: bool = False) -> Rows:
-    """Offset 5 is committed in a transaction, acknowledged, and a fetch returns 3 afterwards.
+    """Return rows of offset 5, which is committed in a transaction and acknowledged, but lost.
 
-    The transaction is open from 10 s to 13 s. An append fails at `failed_s` on `node`. `ends` adds
-    the row by which the group completes the transaction, with one offset.
+    A later fetch returns 3, the commit before. The transaction is open from 10 s to 13 s. An append
+    fails at `failed_s` on `node`. `ends` adds the row by which the group completes the transaction,
+    with one offset.
     """
     rows = Rows()
     rows.assigned(1, C0)
@@ -75,7 +81,7 @@ def check(rows: Rows) -> CheckReport:
 
 
 def test_commit_whose_pending_slot_a_failed_append_emptied_is_excused() -> None:
-    """Kafka removes the pending offset, whichever attempt failed."""
+    """An append fails at 11 s, while the transaction is open."""
     report = check(lost_commit(failed_s=11))
 
     assert not report.findings
@@ -83,9 +89,9 @@ def test_commit_whose_pending_slot_a_failed_append_emptied_is_excused() -> None:
 
 
 def test_lost_commit_without_a_failed_append_in_its_transaction_is_found() -> None:
-    """Planted bug: a commit marker that commits no offset.
+    """The planted bug that this would show: a commit marker that commits no offset.
 
-    An append that failed before the transaction began (at 9 s) does not excuse it, either.
+    Nor is the loss excused by an append that failed at 9 s, before the transaction began.
     """
     for failed_s in (None, 9.0):
         (finding,) = check(lost_commit(failed_s=failed_s)).findings
@@ -98,5 +104,5 @@ def test_failed_append_of_another_broker_excuses_nothing() -> None:
 
 
 def test_commit_that_ended_in_the_group_was_not_forgotten() -> None:
-    """The end in the group counted one offset, so the slot was still full when the marker came."""
+    """The row of the end in the group has one offset, so the marker found it in the slot."""
     assert check(lost_commit(failed_s=11, ends=True)).findings

@@ -1,9 +1,10 @@
 """Offsets of a transaction count exactly if its end was decided as a commit.
 
-The transaction coordinator decides (`decided`); its marker then ends the transaction in the group
-(`completed`). The checker compares each end in a group with the decision that it belongs to.
-`pending` adds the row of an offset that waits for the end of its transaction. The group's
-coordinator is broker-0, the transaction coordinator is broker-2, and the producer has the id 0.
+The transaction coordinator decides on a commit or an abort (`decided`). Its marker then ends the
+transaction in the group (`completed`). The checker compares each end in a group with the decision
+that it belongs to. `pending` adds the row of an offset that waits for the end of its transaction.
+The group's coordinator is broker-0, the transaction coordinator is broker-2, and the producer has
+the id 0. "Planted bug" in a docstring names a bug that the situation would show.
 """
 
 import pytest
@@ -90,7 +91,7 @@ def elected(rows: Rows, time_s: float) -> None:
 def test_end_that_follows_the_decision_passes_also_at_the_next_coordinator(
     to: str, *, committed: bool
 ) -> None:
-    """The group moves from broker-0 to broker-1 in between, and gets the marker there."""
+    """Between decision and end the group moves to broker-1, and gets the marker there."""
     rows = Rows()
     pending(rows, 1)
     decided(rows, 2, to)
@@ -109,9 +110,11 @@ def test_end_that_follows_the_decision_passes_also_at_the_next_coordinator(
 def test_end_against_the_decision_is_found(to: str, summary: str, *, committed: bool) -> None:
     """Planted bug: a marker that is read as its opposite."""
     rows = Rows()
+    # The previous transaction ends as it was decided, which is the opposite of `to`.
     pending(rows, 0.1)
-    decided(rows, 0.2, COMMIT if to == ABORT else ABORT)  # of the previous transaction
+    decided(rows, 0.2, COMMIT if to == ABORT else ABORT)
     completed(rows, 0.3, committed=committed)
+    # The end of this transaction is against its decision.
     pending(rows, 1)
     decided(rows, 2, to)
     completed(rows, 3, committed=committed)
@@ -139,9 +142,10 @@ def test_offsets_that_count_after_an_abort_are_found() -> None:
 
 
 def test_marker_overtaken_by_the_next_transaction_is_judged_by_its_own_decision() -> None:
-    """The first marker waits behind a load of the group's broker, as in Kafka.
+    """As in Kafka, the first marker may wait until the group's broker has finished a load.
 
-    Meanwhile the next transaction is decided. Markers keep their order: the first end is a commit.
+    Meanwhile the next transaction is decided. Markers keep their order, so the first end belongs to
+    the first decision.
     """
     rows = Rows()
     pending(rows, 1)
@@ -157,7 +161,7 @@ def test_marker_overtaken_by_the_next_transaction_is_judged_by_its_own_decision(
 def test_decision_without_a_row_proves_nothing() -> None:
     """A coordinator may die after the append of a decision, and before it writes the row.
 
-    The next coordinator loads the decision, and writes the markers.
+    The next coordinator loads the decision and writes the markers, so the end may be right.
     """
     rows = Rows()
     pending(rows, 1)
@@ -169,7 +173,10 @@ def test_decision_without_a_row_proves_nothing() -> None:
 
 @pytest.mark.parametrize(("clock_error_us", "findings"), [(0, 1), (2_000_000, 0)])
 def test_decision_with_a_later_clock_is_waited_for(clock_error_us: int, findings: int) -> None:
-    """The decision at 3 s may precede the end at 2 s if the two clocks differ by up to 2 s."""
+    """The commit in the group at 2 s is against the decision of 1.5 s.
+
+    If the clocks differ by up to 2 s, it may belong to the decision whose row is at 3 s.
+    """
     rows = Rows()
     pending(rows, 1)
     decided(rows, 1.5, ABORT)
@@ -183,10 +190,11 @@ def test_decision_with_a_later_clock_is_waited_for(clock_error_us: int, findings
 def test_marker_after_a_completed_transaction_belongs_to_the_next_one(
     completed_s: float | None, findings: int
 ) -> None:
-    """If the commit was completed at 2.5 s, the abort in the group at 60 s is not its end.
+    """In the group a transaction ends as an abort at 60 s.
 
-    Then the commit's own end has no row, because the group was loaded together with the marker.
-    Without the completion, the abort contradicts the decision.
+    If the transaction coordinator completed its commit at 2.5 s, the abort is not this commit's
+    end. The commit's own end has no row: the group was loaded from a log with the marker. Without
+    the completion, the abort is against the decision.
     """
     rows = Rows()
     pending(rows, 1)
@@ -202,7 +210,10 @@ def test_marker_after_a_completed_transaction_belongs_to_the_next_one(
 def test_decision_lost_with_the_last_replica_in_sync_is_not_binding(
     cause: str | None, findings: int
 ) -> None:
-    """A power loss of the only replica in sync loses the decision, so that a commit is legal."""
+    """A power loss of the only replica in sync loses the decision to abort.
+
+    The next decision may then be a commit. A kill without a power loss loses nothing.
+    """
     rows = Rows()
     elected(rows, 0.1)
     pending(rows, 1)
@@ -215,9 +226,10 @@ def test_decision_lost_with_the_last_replica_in_sync_is_not_binding(
 
 
 def late_end(rows: Rows, *, loaded_s: float) -> Rows:
-    """The late marker of an aborted transaction ends the next transaction, a commit, in the group.
+    """Add the late marker of an aborted transaction, which ends the next one in the group.
 
-    Only a load between the two decisions (10 s and 11.1 s) can have delayed the marker.
+    The next transaction was decided as a commit. Only a load between the two decisions (10 s and
+    11.1 s) can have delayed the marker.
     """
     decided(rows, 10, ABORT)
     decided(rows, 10.1, "CompleteAbort")
@@ -237,9 +249,9 @@ def test_end_behind_a_load_is_excused_as_that_of_the_previous_transaction() -> N
 
 
 def test_late_end_may_follow_the_completion_of_the_next_transaction() -> None:
-    """The late abort, at 18 s, removes the pending offsets of the next transaction.
+    """The late abort of the first transaction, at 18 s, removes the offsets of the next one.
 
-    That transaction was completed as a commit at 11.2 s; its own end will find no offsets.
+    The next one was completed as a commit at 11.2 s. Its own end will find no offsets.
     """
     rows = Rows()
     decided(rows, 10, ABORT)
@@ -263,7 +275,7 @@ def test_wrong_end_without_a_load_has_no_excuse() -> None:
 
 
 def test_wrong_end_after_the_previous_one_has_no_excuse() -> None:
-    """The end at 10.05 s is that of the aborted transaction, so it cannot come late at 11.2 s."""
+    """The aborted transaction ends at 10.05 s, so the end at 11.2 s cannot be its late end."""
     rows = Rows()
     pending(rows, 9)
     completed(rows, 10.05, committed=False)
