@@ -22,6 +22,7 @@ _ADVICE = (
     "https://adoptium.net), or point JAVA_HOME at one that is already there."
 )
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+"""The major version, and the number after it if there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

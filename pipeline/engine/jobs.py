@@ -9,6 +9,7 @@ from pyspark import SparkContext
 T = TypeVar("T")
 
 LOOK_AGAIN_S = 0.1
+"""Seconds between two looks at the jobs."""
 
 
 def stop_jobs(running: Collection[Future[T]], context: SparkContext, tag: str) -> None:

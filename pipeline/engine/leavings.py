@@ -26,6 +26,7 @@ def remove_abandoned(parent: Path, pattern: str) -> None:
 
 
 def _is_abandoned(owner_file: Path) -> bool:
+    """Return whether the owner was a process of this machine, and has ended."""
     try:
         host, process_id = owner_file.read_text(encoding="utf-8").split()
         if host != socket.gethostname():

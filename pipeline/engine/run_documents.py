@@ -9,6 +9,7 @@ from pipeline.engine.events import run_of_file, spark_path
 from pipeline.engine.run_files import RunFiles
 
 NAMES = ("manifest.json", "results.json")
+"""The documents that tables are computed from."""
 
 
 def read_documents(spark: SparkSession, runs: Sequence[RunFiles]) -> DataFrame:

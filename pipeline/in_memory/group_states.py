@@ -17,6 +17,7 @@ _KINDS = (
     TraceKind.LOAD_COMPLETED,
     TraceKind.UNLOAD_COMPLETED,
 )
+"""Kinds of a broker's rows that change a group's state, members or partition."""
 
 
 def group_states_of(trace: Trace) -> list[TableRow]:

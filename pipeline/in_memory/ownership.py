@@ -28,6 +28,7 @@ _KINDS = (
     TraceKind.POSITION_RESET,
     TraceKind.RECORDS_CONSUMED,
 )
+"""Kinds of a member's rows that begin or end an interval, or describe it."""
 
 
 @once_per_trace

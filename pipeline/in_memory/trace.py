@@ -30,12 +30,14 @@ MEMBER_KINDS = (
 )
 """Kinds of rows that only a member of a group writes."""
 _OFFSETS = "__consumer_offsets-"
+"""Beginning of the name of every offsets partition."""
 _PARTITION_KINDS = (
     TraceKind.LEADER_ELECTED,
     TraceKind.BECAME_LEADER,
     TraceKind.BECAME_FOLLOWER,
     TraceKind.LOAD_COMPLETED,
 )
+"""Kinds of rows that name partitions of the broker, offsets partitions among them."""
 
 
 def detail_of(row: TraceRow) -> dict[str, Any]:  # Any: what JSON holds

@@ -25,6 +25,7 @@ _PARTITION_KINDS = (
     TraceKind.BECAME_FOLLOWER,
     TraceKind.LOAD_COMPLETED,
 )
+"""Kinds of rows that name partitions, offsets partitions among them."""
 _PREFIX = f"{CONSUMER_OFFSETS}-"
 
 

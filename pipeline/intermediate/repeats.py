@@ -13,6 +13,7 @@ from pipeline.engine.events import of_kind
 from protocol.trace import TraceKind
 
 _PARTITION = ("run", "group", "partition")
+"""Columns that name a partition in one group."""
 
 
 def batches(events: DataFrame) -> DataFrame:

@@ -56,6 +56,7 @@ _DIFFERS = "\N{BLACK DIAMOND} "
 """Mark of a figure that differs between columns."""
 
 Runs = Sequence[tuple[RunFacts, RunSummary]]
+"""The compared runs: facts and summary of each."""
 
 
 def build_comparison(runs: Runs, output: Path) -> Path:

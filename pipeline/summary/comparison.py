@@ -448,6 +448,7 @@ _OUTCOMES: tuple[tuple[str, Callable[[FaultSummary], int | None]], ...] = (
     ("members kept", _kept),
     ("members", _members),
 )
+"""Name of each count of a fault's outcomes, and the function that returns it."""
 
 
 _FELT_COUNTS: tuple[tuple[str, Callable[[FeltGroup], int]], ...] = (
@@ -456,6 +457,7 @@ _FELT_COUNTS: tuple[tuple[str, Callable[[FeltGroup], int]], ...] = (
     ("partitions that came back", lambda group: group.came_back),
     ("members sent away needlessly", lambda group: group.sent_away),
 )
+"""Name of each felt count of a run, and the function that returns it."""
 
 
 def _if_complete(runs: Sequence[RunSummary], values: Sequence[int]) -> list[int | None]:

@@ -96,6 +96,7 @@ def text_cell_of(values: Sequence[str | None]) -> Cell | None:
     counts = {value: known.count(value) for value in dict.fromkeys(known)}
     text = ", ".join(f"{value} {count}" for value, count in counts.items())
     missing = len(values) - len(known)
+    # Of one run the word itself, of several the number of each word.
     return Cell(
         text=known[0] if len(values) == 1 else text + (f", none {missing}" if missing else ""),
         runs=len(known),

@@ -77,6 +77,7 @@ def _measure(
 _BROKER: tuple[Chain, str] = ("broker", "broker_phases")
 _CLIENT: tuple[Chain, str] = ("client", "client_phases")
 _GAP: tuple[Chain, str] = ("gap", "availability")
+"""Places of measures: the chain, and the table with its columns."""
 
 MEASURES: tuple[Measure, ...] = (
     _measure(_BROKER, "detect", "detect_us", across_nodes=True),

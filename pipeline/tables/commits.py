@@ -8,6 +8,7 @@ from pipeline.tables.faults import with_latest_fault
 from protocol.trace import TraceKind
 
 ACKNOWLEDGED = "NONE"
+"""The `error` of a commit that succeeded."""
 
 
 def commits(events: DataFrame, faults: DataFrame) -> DataFrame:

@@ -17,6 +17,7 @@ OF_COORDINATION = (
     Api.OFFSET_COMMIT,
     Api.OFFSET_FETCH,
 )
+"""APIs of group coordination."""
 
 
 def coordinator_requests(all_events: DataFrame) -> DataFrame:

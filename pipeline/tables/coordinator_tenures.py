@@ -13,6 +13,7 @@ from pipeline.intermediate.lives import deaths, impaired_us
 from protocol.trace import TraceKind
 
 _KEY = ("run", "partition", "leader_epoch", "broker", "incarnation")
+"""Columns that name a tenure."""
 
 
 def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFrame) -> DataFrame:

@@ -12,6 +12,7 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import FaultHealedDetail, FaultInjectedDetail
 
 _FIELDS = ("fault", "target", "groups", "partitions", "nodes", "from", "to")
+"""Fields of the detail of FAULT_INJECTED."""
 
 
 def faults(events: DataFrame, runs: DataFrame) -> DataFrame:

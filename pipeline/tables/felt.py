@@ -26,6 +26,7 @@ _SENT_AWAY = (
 )
 """Removals that the coordinator decides by itself, because a member seems to be gone."""
 _PLACE = ("run", "group", "partition")
+"""Columns that name a data partition in one group."""
 
 
 def felt_partitions(

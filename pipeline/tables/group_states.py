@@ -11,7 +11,9 @@ from protocol.trace_schema import GroupLoadedDetail, TransitionDetail
 DEAD = "Dead"
 """State of a group that its coordinator forgets."""
 _LIFE = ("run", "node", "incarnation")
+"""Columns that name one incarnation of a broker."""
 _GROUP = (*_LIFE, "group")
+"""Columns that name a group on one incarnation of a broker."""
 _GROUP_KINDS = (
     TraceKind.GROUP_LOADED,
     TraceKind.GROUP_STATE,
@@ -19,11 +21,13 @@ _GROUP_KINDS = (
     TraceKind.MEMBER_ADDED,
     TraceKind.MEMBER_REMOVED,
 )
+"""Kinds of rows about a group."""
 _PARTITION_KINDS = (
     TraceKind.LOAD_STARTED,
     TraceKind.LOAD_COMPLETED,
     TraceKind.UNLOAD_COMPLETED,
 )
+"""Kinds of rows about an offsets partition."""
 
 
 def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataFrame:

@@ -16,12 +16,15 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import PartitionsDetail
 
 _MEMBER = ("run", "group", "node", "incarnation")
+"""Columns that name one incarnation of a member."""
 _ENDINGS = {
     TraceKind.PARTITIONS_REVOKED: "revoked",
     TraceKind.PARTITIONS_LOST: "lost",
     TraceKind.PARTITIONS_ASSIGNED: "reassigned",
 }
+"""How each kind of row ends an interval."""
 _INTERVAL = (*_MEMBER, "partition", "nth")
+"""Columns that name an interval; `nth` numbers the assignments of a partition to a member."""
 
 
 def ownership(

@@ -6,6 +6,7 @@ from pyspark.sql import functions as F
 from pipeline.intermediate.repeats import batches
 
 _MEMBER = ("run", "group", "partition", "consumer")
+"""Columns that name a row of the table."""
 
 
 def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFrame:

@@ -22,6 +22,7 @@ _OVERLAP = (
     "newer_incarnation",
     "newer_broker",
 )
+"""Columns that name an overlap: the partition, and the two tenures."""
 
 
 def tenure_overlaps(

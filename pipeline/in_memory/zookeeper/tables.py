@@ -36,6 +36,7 @@ _EFFECTS = {
 _OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
 """Znode with the committed offset of a group, a topic and a partition number."""
 _GIVE_UP_KINDS = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
+"""Kinds of rows that list partitions which a consumer gave up."""
 
 
 def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:

@@ -79,10 +79,12 @@ _CONFIG: Spec = {
     "header": {"labelColor": INK, "titleColor": MUTED, "labelFontSize": 12},
     "title": {"color": INK, "fontSize": 13, "anchor": "start", "subtitleColor": MUTED},
 }
+"""Default configuration of every chart."""
 _LANE_CONFIG: Spec = {
     "axisY": {"minExtent": _LABEL_WIDTH, "maxExtent": _LABEL_WIDTH, "labelLimit": _LABEL_LIMIT},
     "axisX": {"format": "~f"},
 }
+"""Default configuration of lanes, in addition to _CONFIG."""
 
 _VALIDATE = False
 """True: charts are validated against Vega-Lite's schema; tests set it.

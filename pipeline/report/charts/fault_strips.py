@@ -90,6 +90,7 @@ def _by_fault(rows: Sequence[Row]) -> Mapping[str, Sequence[Row]]:
 
 
 _NOTHING = Distribution(samples=0, missing=0, percentiles={}, maximum=None)
+"""The distribution of a measure without values."""
 
 
 def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) -> Strip:

@@ -78,6 +78,7 @@ _TICK_LABEL = (
     "datum.value == 0 ? '0' : datum.value < 1000 ? datum.value + ' us'"
     " : datum.value < 1000000 ? datum.value / 1000 + ' ms' : datum.value / 1000000 + ' s'"
 )
+"""A Vega expression for the text at a tick, from its value in microseconds."""
 
 
 def _decade(value: int) -> int:

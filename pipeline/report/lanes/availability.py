@@ -54,6 +54,7 @@ _BETWEEN = (
     moment_tip("b", "the first after"),
     Tip("d", "between them"),
 )
+"""Last lines of the tooltip of a gap."""
 
 
 def _length(row: Row) -> str:

@@ -79,6 +79,7 @@ _LOAD = (
     Tip("g", "waited for the loads before it"),
     *FROM_TO,
 )
+"""Tooltip of a load."""
 
 
 def coordinators_lane(run: ReportInput) -> Chart | None:

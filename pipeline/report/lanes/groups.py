@@ -46,6 +46,7 @@ STATES = {
     "CompletingRebalance": SERIES[1],
     "Empty": PAPER,
 }
+"""Fill of each state."""
 _DEAD = "Dead"
 LANE = IntervalLane(
     id="lane-groups",

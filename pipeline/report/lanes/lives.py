@@ -21,6 +21,7 @@ from results_schema.journal import JournalEntry
 MAX_MEMBERS = 100
 """Limit of the members that have a row."""
 OPERATIONS = ("rollout", "scale")
+"""Kinds of faults that stop and start members."""
 BEFORE = "former version"
 STOPPING = "stopping: its grace period"
 AWAY = "away: the successor starts"
@@ -35,6 +36,7 @@ FILLS = {
     AFTER: GOOD,
     BACK: SERIES[1],
 }
+"""Fill of each part of a life."""
 LANE = IntervalLane(
     id="lane-lives",
     title="Lives of the members",

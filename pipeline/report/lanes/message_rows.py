@@ -65,6 +65,7 @@ HELD_US = 500_000
 A slanted line would show it as travelling all the time. A bar on its sender's line is drawn
 instead."""
 SERVED, HELD, UNANSWERED = "served", "held on its way", "no answer came"
+"""Kinds of waits."""
 
 
 @dataclass

@@ -137,6 +137,7 @@ _TIPS = (
     moment_tip("z", "the last ended", 6),
     Tip("c", "correlation id"),
 )
+"""Tooltip of an exchange; `message_rows._message_cells` explains the fields."""
 _COLUMNS = (
     Column(request_words, "request"),
     Column("from_node", "from"),
@@ -148,6 +149,7 @@ _COLUMNS = (
     Column(outcome_words, "outcome"),
     number("repeats", "exchanges"),
 )
+"""Columns of the table beneath a diagram."""
 
 
 def lanes(run: ReportInput) -> tuple[Chart, ...]:
@@ -194,6 +196,7 @@ def _chart(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> Chart:
 
 
 def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
+    """Return the data of the diagram; `hit`: the times in which a fault hit one of its nodes."""
     lines = set(drawn.nodes)
     hit = [
         span(
@@ -203,7 +206,7 @@ def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
             l=f"{fault.fault} {fault.hit}",
         )
         for fault in run.facts.faults
-        if fault.injected_at_us is not None and not fault.momentary
+        if fault.injected_at_us is not None and not fault.momentary  # a moment has no bar
         for node in fault.hit_nodes
         if node in lines
     ]

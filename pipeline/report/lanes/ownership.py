@@ -61,8 +61,11 @@ ROW_PX = 18
 
 ONCE, NO_OWNER, TWICE = "one owner", "no owner", "two owners or more"
 COUNTS = {ONCE: SERIES[4], NO_OWNER: PAPER, TWICE: BAD_HATCH}
+"""Fills of the numbers of partitions, by their number of owners."""
 _ROWS_PICK, _MEMBER_PICK = "ownership_rows", "ownership_member"
+"""Vega parameters for the picked range of partitions, and the picked member."""
 _ALL_MEMBERS, _REMARKABLE = "all members", "0: two owners, or moved most"
+"""Options of these two picks."""
 # A Vega condition for the rows of the second lane. A picked member shows its own rows, whatever the
 # pick of partitions. The option of a range of partitions begins with the number of its chunk. The
 # fields `t`, `h` and `q` are those of `number_rows`.

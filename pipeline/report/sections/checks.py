@@ -22,6 +22,7 @@ _ORDER = (
     CheckOutcome.PASS,
     CheckOutcome.NOTHING_SEEN,
 )
+"""Order of the checks in the section, by their outcome."""
 _LEAD = (
     "What Kafka promises its consumer groups, as the checkers judged it over the whole trace. "
     "They decide; tables and pictures explain."

@@ -28,6 +28,7 @@ MAX_GROUPS = 40
 MAX_PARTITIONS = 300
 """Partitions in the list: those with the longest times without an owner and waits."""
 _HEADINGS = ("partitions", "p50", "p90", "max", "sum")
+"""Headings of the figures in `story.felt_rows`."""
 _LEAD = (
     "From the steady state to the end. A record waits when its producer was told that it is stored "
     "and the group has not processed it; a wait counts from one second on."

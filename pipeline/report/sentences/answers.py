@@ -25,12 +25,15 @@ MAX_FAULTS = 3
 MAX_NODES = 4
 """Nodes that the answer names."""
 _GUARDS = "cluster.guards"
+"""Section of the settings that switch guards off."""
 _NOT_SET, _OFF = "not set", "false"
+"""Values of commit settings with which a member does not commit."""
 _WITHOUT_RESULTS = {
     "interrupted": "the run was interrupted before it could prove anything",
     "killed": "the run's process is gone without having written results",
     "running": "the run has not ended yet",
 }
+"""Reasons for which a run that did not complete proves nothing, by its status."""
 
 
 def what_broke(run: ReportInput) -> Markup:

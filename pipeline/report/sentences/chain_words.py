@@ -204,6 +204,7 @@ _BROKER = (
     ("load wait", "the new leader applied it", "its load task starts: a broker runs one at a time"),
     ("load", "the load task starts", "the coordinator is active: groups and offsets are read"),
 )
+"""Measures of the broker chain: name, begin, end."""
 _CLIENT = (
     ("notice", "fault injected", "the member marks its coordinator unknown"),
     ("rediscover", "coordinator unknown", "FindCoordinator names the newest coordinator"),
@@ -226,6 +227,7 @@ _CLIENT = (
         "heartbeats that the old one still answered with success",
     ),
 )
+"""Measures of the client chain: name, begin, end or what is counted."""
 _GAPS = (
     ("commit gap", "a member's acknowledged commit", "its next one: the longest around the fault"),
     (
@@ -239,6 +241,7 @@ _GAPS = (
         "its next active one; 0: there was always one",
     ),
 )
+"""Measures of times without service: name, begin, end."""
 
 
 def definitions() -> TextTable:

@@ -22,7 +22,9 @@ from protocol.trace_schema import (
 )
 
 _LIFE = ("run", "node", "incarnation")
+"""Columns that name one incarnation of a consumer."""
 _ATTEMPT = (*_LIFE, "number")
+"""Columns that name an attempt; `number` counts the attempts of an incarnation."""
 _GIVEN_UP = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 _STEPS = (
     TraceKind.ZOOKEEPER_VIEW,
@@ -30,6 +32,7 @@ _STEPS = (
     TraceKind.ZOOKEEPER_ATTEMPT_ENDED,
     *_GIVEN_UP,
 )
+"""Kinds of rows about the steps of an attempt."""
 
 
 def zookeeper_attempts(events: DataFrame) -> DataFrame:

@@ -13,6 +13,7 @@ READS = (Api.EXISTS, Api.GET_DATA, Api.GET_CHILDREN)
 WRITES = (Api.CREATE, Api.DELETE, Api.SET_DATA)
 OF_SESSIONS = (Api.CONNECT, Api.CLOSE_SESSION, Api.PING, Api.SET_WATCHES)
 _EFFECTS = {"read": READS, "write": WRITES, "session": OF_SESSIONS}
+"""The APIs of each value of the column `effect`."""
 
 
 def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) -> DataFrame:

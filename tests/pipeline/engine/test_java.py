@@ -25,6 +25,7 @@ def test_parse_version_of_each_spelling_is_the_major_version(
 
 
 def _java(folder: Path, script: str) -> Path:
+    """Write a script that stands for `java`, and return its path."""
     path = folder / "bin" / "java"
     path.parent.mkdir(parents=True)
     path.write_text(f"#!/bin/sh\n{script}\n")

@@ -32,6 +32,7 @@ with spark_session(short_work=True) as spark:
     print(spark.conf.get("spark.driver.host"), spark.range(10).repartition(2).count())
 print(folder.exists(), process.poll() is not None)
 """
+"""Opens a session, and prints its host, a count, and what is left after its end."""
 
 
 @pytest.mark.spark

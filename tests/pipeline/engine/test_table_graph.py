@@ -168,6 +168,7 @@ try:
 except KeyboardInterrupt:
     sys.exit(7)
 """
+"""Analyses the run of its first argument, and prints the JVM's process id at each step."""
 
 
 @pytest.mark.slow

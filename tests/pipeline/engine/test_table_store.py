@@ -20,6 +20,7 @@ from tests.support.worlds.analysed_runs import AnalysedRuns
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 PARTITIONS = 3
+"""Partitions of the large runs' tables: fewer than the runs, so that runs share them."""
 
 
 def _copied(analysed: AnalysedRuns, names: Sequence[str], base: Path) -> dict[str, Path]:
@@ -42,6 +43,7 @@ def _assert_same(analysed: AnalysedRuns, copies: dict[str, Path]) -> None:
 
 @contextmanager
 def _settings_of_long_work(spark: SparkSession) -> Iterator[None]:
+    """Use the settings of large runs, which a session for small ones lacks."""
     wanted = {**LONG_WORK, "spark.sql.shuffle.partitions": str(PARTITIONS)}
     before = {name: spark.conf.get(name) for name in wanted}
     try:

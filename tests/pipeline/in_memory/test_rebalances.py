@@ -13,6 +13,7 @@ from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 from tests.support.random_worlds.random_trace import random_run
 
 SEEDS = range(40)
+"""Enough seeds to reach every cause of a rebalance."""
 
 
 def log_of(rows: list[TraceRow]) -> RebalanceLog:

@@ -15,6 +15,7 @@ _TRANSFORMS = [
     for path in sorted((Path(pipeline.__file__).parent / folder).glob("*.py"))
     if path != Path(telling_rows.__file__)
 ]
+"""Modules of transforms, except the one that selects the rows."""
 
 
 @pytest.mark.parametrize("kind", NO_TABLES_KINDS, ids=str)

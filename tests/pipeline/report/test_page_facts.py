@@ -47,6 +47,7 @@ def test_comparison_equals_the_reviewed_one(reports: Reports, golden: Golden) ->
 
 
 def _comparison(reports: Reports) -> str:
+    """Return the page that compares the runs of SEVERAL."""
     pairs = []
     for run in SEVERAL:
         summary = current_summary(reports.pages[run].parent)

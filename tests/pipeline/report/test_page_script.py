@@ -251,6 +251,7 @@ WIDE = TextTable(
     rows=tuple(("1 member joins", group, *range(9)) for group in ("old", "new", "alone")),
     blocks=(2, 1),
 )
+"""A table of eleven columns, with a block of two rows and a block of one."""
 
 
 @pytest.mark.parametrize(("screen", "beside"), [(PHONE, True), (DESKTOP, False)])

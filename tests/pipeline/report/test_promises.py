@@ -22,6 +22,7 @@ PASSED = CheckReport(check="fencing", outcome=CheckOutcome.PASS, seen={"appends_
 COMMIT = Rows().add(
     11.25, "consumer-0", TraceKind.OFFSETS_COMMITTED, partition="orders-1", offset=92
 )
+"""A row of the trace, for the evidence of findings."""
 
 
 def _broken(*findings: Finding, total: int | None = None) -> CheckReport:

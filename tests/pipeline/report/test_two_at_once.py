@@ -29,9 +29,11 @@ from tests.support.builders.report_rows import (
 )
 
 OLD, NEW = ("broker-2", 0), ("broker-0", 1)
+"""The two coordinators, each with its leader epoch."""
 EXPIRY = SettingFact(
     section=f"groups.{GROUP}.config", name="session.timeout.ms", value="45000", default="45000"
 )
+"""The session timeout of the members: 45 s."""
 
 
 def overlap(partition: str, first: str, second: str, **changes: Any) -> Row:  # noqa: ANN401
