@@ -28,7 +28,7 @@ NO_ANSWER = "no answer"
 _TURNING_POINTS = [key.label for key in (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.LEAVE_GROUP)]
 """APIs whose every success changes the group; so each is a row of its own."""
 _PAIR = ("run", "from_node", "to_node", "api", "correlation_id")
-"""Columns that name a request. Correlation ids repeat, so that several exchanges may have equal ones.
+"""Columns that name a request; correlation ids repeat, so that several requests may be equal here.
 """
 _FAULT = ("run", "fault")
 _ROUTE = (*_FAULT, "from_node", "to_node", "api", "group")

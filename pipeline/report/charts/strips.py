@@ -132,6 +132,7 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
     if figures.bound_us:
         yield {
             "mark": "band",
+            # 3 pixels higher and lower than the dots.
             "y": centre - _SPREAD - 3,
             "y2": centre + _SPREAD + 3,
             "from": 0,

@@ -399,7 +399,8 @@ def legend_columns(names: Iterable[str | int]) -> alt.ExprRef:
     """Return the number of columns of a legend: as many as fit into the picture's width."""
     widest_px = _LEGEND_SYMBOL_PX + _LEGEND_LETTER_PX * max(len(str(name)) for name in names)
     # The container's size, not `width`: `width` shrinks between the passes of a layout. With
-    # `width`, the legend would get one row more, and be partly outside of the picture.
+    # `width`, the legend would get one row more, and be partly outside of the picture. The
+    # comparison, always true, names `width`: a change of it makes Vega evaluate the expression.
     room = f"containerSize()[0] - ({NARROW} ? {LABELS_NARROW} : {LABELS_WIDE})"
     columns = f"floor((width >= 0 ? {room} : 0) / {widest_px})"
     return alt.ExprRef(f"max(1, min({_LEGEND_COLUMNS}, {columns}))")

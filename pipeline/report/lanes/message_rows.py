@@ -160,6 +160,7 @@ def _nodes(rows: Sequence[Row]) -> list[str]:
     clients = in_number_order(node for node in exchanges if node not in known_servers)
 
     by_interest = sorted(clients, key=lambda node: (-exchanges[node][0], -exchanges[node][1]))
+    # Two clients have a line even if the servers alone reach the limit.
     shown_clients = set(by_interest[: max(2, MAX_NODES - len(servers))])
     return [*servers[:MAX_NODES], *(node for node in clients if node in shown_clients)]
 
