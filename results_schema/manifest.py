@@ -60,7 +60,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     - `config`: the experiment as plain data, with the keys of its file.
     - `time_scale`: the run's clock is this many times as fast as real time.
     - `clock_error_us`: largest difference between the clocks of two nodes.
-    - `digest`: the trace's digest; None if none was computed.
+    - `digest`: a hash over all rows of the trace; None if none was computed.
     - `pid`, `host`: process and machine that conduct the run.
     - `losses`: sentences on missing parts of the trace.
     - `replay`: the command that plays the run again.

@@ -1,5 +1,6 @@
 """The table `broker_phases` in plain Python: how each fault moved each offsets partition.
 
+A failover is the move of an offsets partition, and of its coordinator, to a new leader.
 `pipeline.tables.broker_phases` computes the same with Spark. Four phases follow one another:
 
 1. detect: from the fault to the election of a leader;

@@ -1,7 +1,8 @@
 """The tables `felt_partitions` and `felt_groups` in plain Python: times without service and lag.
 
 Felt figures are those that users of a group notice. `pipeline.tables.felt` computes the same with
-Spark. The lag of a partition is the number of its records that wait for a group.
+Spark. The lag of a partition is the number of its records that wait for a group. An incarnation is
+one life of a node's process.
 All figures are measured from the steady state (or from the run's beginning, if the run never became
 steady) to the end.
 """

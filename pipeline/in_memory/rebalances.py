@@ -6,7 +6,8 @@ belong to the rebalance until the next one begins. Members that are added or rem
 rebalance begins belong to it, too, unless one of these comes between: the start of a generation,
 the group becoming Empty or Dead, a load.
 
-In a row, `cause` is the short name of a cause, and `cause_text` or `explanation` its sentence. The
+An incarnation is one life of a broker's process; in each, the broker is another coordinator. In a
+row, `cause` is the short name of a cause, and `cause_text` or `explanation` its sentence. The
 table `rebalances` is computed by Spark, too (`pipeline.tables.rebalances`).
 """
 

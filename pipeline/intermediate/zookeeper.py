@@ -1,4 +1,8 @@
-"""Steps for the tables of ZooKeeper: its transactions, and the group of each consumer."""
+"""Steps for the tables of ZooKeeper: its transactions, and the group of each consumer.
+
+A transaction is a change of ZooKeeper's data; its zxid is its number in the order of all changes.
+In an attempt, a consumer tries once to own its share of the partitions.
+"""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

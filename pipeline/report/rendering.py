@@ -1,7 +1,8 @@
 """Rendering of the Jinja2 templates: the sentences are in the templates, the facts in Python.
 
 A template has one macro for each sentence or block of the page. Macros of `words.j2` are shared by
-all templates. Autoescape is on, so texts from a run are escaped where a template prints them.
+all templates. Autoescape is on, so texts from a run are escaped where a template prints them. A
+lane is a chart on the page's time axis.
 """
 
 import re

@@ -1,8 +1,9 @@
 """Cells of a comparison: the values of a figure over the runs of a column, and their text.
 
 A column is one run, or several runs with the same settings. Lengths are microseconds. If no run of
-a column has the figure, the cell is None, never 0. MARK follows a figure in whose time a machine
-was away by accident.
+a column has the figure, the cell is None, never 0. The error of the clocks is the difference
+between those of a run's machines: a length below it is not known. MARK follows a figure in whose
+time a machine was away by accident.
 """
 
 from collections.abc import Sequence

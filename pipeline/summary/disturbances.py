@@ -1,7 +1,9 @@
 """Disturbances: times in which a machine was away by accident, from a run's journal.
 
-A figure that a disturbance may have changed says nothing about Kafka. So `summary` marks each
-figure whose time overlaps a disturbance, with `figures.MARK`. This module imports no Spark.
+By accident means that no fault of the plan was the cause: a machine of the Ray cluster was lost, or
+did not answer for a while. A figure that a disturbance may have changed says nothing about Kafka.
+So `summary` marks each figure whose time overlaps a disturbance, with `figures.MARK`. This module
+imports no Spark.
 """
 
 from collections.abc import Sequence

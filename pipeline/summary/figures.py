@@ -1,6 +1,10 @@
 """The figures of a run as plain Python: phases and gaps with percentiles, and their text.
 
 `summary` fills these structs, the command line prints them. This module imports no Spark.
+
+The error of the clocks is the difference between those of the run's machines, 0 on one machine. A
+figure is disturbed if a machine was away by accident (lost or silent without a planned fault) in
+the figure's time.
 """
 
 from collections.abc import Mapping, Sequence

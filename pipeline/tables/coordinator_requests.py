@@ -1,4 +1,7 @@
-"""The table `coordinator_requests`: how many requests of group coordination each client sent."""
+"""The table `coordinator_requests`: how many requests of group coordination each client sent.
+
+An incarnation is one life of a node's process, counted from 0.
+"""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

@@ -1,7 +1,8 @@
 """The table `coordinator_tenures`: when a broker served an offsets partition in a leader epoch.
 
-A tenure is the time in which a broker is the active coordinator of one offsets partition. Impaired
-means paused, or cut off from others by a fault of the network.
+A tenure is the time in which a broker is the active coordinator of one offsets partition. An
+incarnation is one life of a broker's process, counted from 0. Impaired means paused, or cut off
+from others by a fault of the network.
 """
 
 from pyspark.sql import Column, DataFrame, Window

@@ -1,7 +1,9 @@
 """The table `figures`: the phases and gaps of every fault, with percentiles over its subjects.
 
 A measure is one column of another table, such as `detect_us` of `broker_phases`; its subjects are
-the rows of that table about one fault: partitions, members or groups.
+the rows of that table about one fault: partitions, members or groups. Measures belong to three
+chains: `broker` (phases of offsets partitions), `client` (phases of members), and `gap` (times
+without service).
 """
 
 from pyspark.sql import Column, DataFrame

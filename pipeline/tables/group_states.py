@@ -1,4 +1,8 @@
-"""The table `group_states`: the states of each group on each coordinator, as intervals."""
+"""The table `group_states`: the states of each group on each coordinator, as intervals.
+
+An incarnation is one life of a broker's process, counted from 0. In each the broker begins without
+groups.
+"""
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F

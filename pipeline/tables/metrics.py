@@ -1,4 +1,7 @@
-"""The table `metrics`: the sampled metrics of controllers and brokers, under Kafka's names."""
+"""The table `metrics`: the sampled metrics of controllers and brokers, under Kafka's names.
+
+An incarnation is one life of a node's process, counted from 0.
+"""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

@@ -1,9 +1,12 @@
 """The table `ownership`: the owners of each data partition over time, from the members' rows.
 
 A tenure is the time in which a broker is the active coordinator of an offsets partition. An
-interval is a time in which one member owned one partition. Steps, in the order of their use:
-`ownership_intervals` finds the intervals and what the member did to end each;
-`ownership_spans` also looks at deaths and at the run's end; `ownership` adds the rest.
+interval is a time in which one member owned one partition. An incarnation is one life of a member's
+process, counted from 0. Steps, in the order of their use:
+
+1. `ownership_intervals` finds the intervals, and what the member did to end each.
+2. `ownership_spans` also looks at deaths and at the run's end.
+3. `ownership` adds the rest.
 """
 
 from pyspark.sql import Column, DataFrame, Window

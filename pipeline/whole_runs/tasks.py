@@ -1,7 +1,8 @@
 """Spreads runs over Spark's workers, one run at a time in each.
 
-Data flow: the driver sends the names of a run's files; a worker reads them, writes tables and
-summary into the run's directory, and sends the summary back. Nothing else crosses the network.
+Data flow: the driver (the Python process of the analysis) sends the names of a run's files. A
+worker reads the files, writes tables and summary into the run's directory, and sends the summary
+back. Nothing else crosses the network.
 """
 
 import uuid

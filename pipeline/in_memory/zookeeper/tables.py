@@ -8,8 +8,10 @@ In an attempt to rebalance, a consumer does four steps:
 4. It claims each partition of the plan by an ephemeral znode. A claim conflicts while another
    member still has the partition's znode.
 
-The ensemble is ZooKeeper's servers. A transaction (txn) is a change of their data; its zxid is its
-number in the order of all changes. `pipeline.tables.zookeeper` computes the same with Spark.
+The ensemble is ZooKeeper's servers. A znode is a node of the tree that they store; an ephemeral one
+is deleted when the session that created it ends. A transaction (txn) is a change of the tree; its
+zxid is its number in the order of all changes. `pipeline.tables.zookeeper` computes the same with
+Spark.
 """
 
 import re

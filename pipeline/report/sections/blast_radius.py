@@ -1,9 +1,12 @@
 """The section `blast-radius`: the nodes, groups and partitions that each fault concerned.
 
 The section also has the errors that commits met after each fault. The blast radius of a fault is
-what it concerned. Of the rows about one fault, `broker` are those of the table `broker_phases`
-(offsets partitions that moved), `client` those of `client_phases` (members), `gap` those of
-`availability` (times without service).
+what it concerned. `FaultRows` has the rows about one fault:
+
+- `broker`: those of the table `broker_phases`, about offsets partitions that moved;
+- `client`: those of `client_phases`, about members;
+- `gap`: those of `availability`, about times without service of a subject: a member, a data
+  partition or a group.
 """
 
 from collections import Counter

@@ -4,8 +4,9 @@ Pure functions over rows of `ownership_overlaps`, `ownership`, `rebalances`, `te
 `faults`, `client_phases` and `messages`. An episode is a time in which two sets of members owned
 the same partitions; each set was assigned by one coordinator in one leader epoch. The first side is
 the set that had the partitions already; the second side is the set that got the same partitions
-later. A tenure is the time in which a broker is the coordinator in one leader epoch. The table
-`messages` is bounded: if it lacks an answer, the step of that answer is left out.
+later. A tenure is the time in which a broker is the coordinator in one leader epoch. A lane is a
+chart on the page's time axis. The table `messages` is bounded: if it lacks an answer, the step of
+that answer is left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

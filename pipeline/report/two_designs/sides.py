@@ -2,7 +2,8 @@
 
 The design is where the members agree: on ZooKeeper, or at a coordinator. A change is a moment of
 the plan that concerns the group: members join, or a fault begins or ends. The window of a change
-ends at the next change of the group, or with the run. Times are microseconds of the run's clock.
+ends at the next change of the group, or with the run. The plan begins at the steady state: every
+group is stable with all its first members. Times are microseconds of the run's clock.
 """
 
 import re

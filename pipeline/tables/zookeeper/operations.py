@@ -1,4 +1,7 @@
-"""The table `zookeeper_operations`: numbers of requests from each client to ZooKeeper over time."""
+"""The table `zookeeper_operations`: numbers of requests from each client to ZooKeeper over time.
+
+An incarnation is one life of a client's process, counted from 0.
+"""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

@@ -1,6 +1,7 @@
 """The table `zookeeper_sessions`: beginning and end of each session, at servers and its client.
 
-The ensemble is ZooKeeper's servers. A transaction (txn) is a change of the ensemble's data, which
+The ensemble is ZooKeeper's servers. A znode is a node of the tree that they store; an ephemeral one
+is deleted when the session that created it ends. A transaction (txn) is a change of the tree, which
 each server applies for itself; its zxid is its number in the order of all changes.
 """
 

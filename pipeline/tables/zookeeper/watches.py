@@ -1,4 +1,9 @@
-"""The table `zookeeper_watches`: each event of a watch, and the consumer's next attempt."""
+"""The table `zookeeper_watches`: each event of a watch, and the consumer's next attempt.
+
+A server sends an event to a client when something changes that the client watches. In an attempt, a
+consumer tries once to own its share of the partitions. A transaction is a change of ZooKeeper's
+data; its zxid is its number in the order of all changes.
+"""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F

@@ -1,7 +1,8 @@
 """Figures of a time in which a machine was away by accident are marked, and no others.
 
 An accident is a machine that did not answer for a while, or was lost, without a planned fault. The
-driver writes it into the journal of faults. A marked figure proves nothing about Kafka.
+driver (the process that conducts a run) writes it into the journal, the run's list of faults. A
+marked figure proves nothing about Kafka.
 
 Runs are random traces (`random_run`); `felt` has the effects on the users of groups over the whole
 run. A mark is an asterisk.

@@ -9,7 +9,8 @@ Both traces are commented text files with times in seconds. The expected rows fo
 
 `analysed.table(run, name, columns)` returns a table's rows by the values of these columns. An
 ownership is the time in which a member has a partition; a tenure is the time in which a broker
-coordinates an offsets partition; an overlap is a time with two owners, or with two coordinators.
+coordinates an offsets partition; an overlap is a time with two owners, or with two coordinators. An
+incarnation is one life of a member's process, counted from 0.
 Members are named by their node (`c-0`) and their member id (`c-0-a`). Numbers in brackets name
 sections of docs/kafka.
 """

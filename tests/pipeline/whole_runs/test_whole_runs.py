@@ -1,8 +1,9 @@
 """A run that one task reads whole has the tables and the summary that Spark's transforms give it.
 
 Small runs are read whole by a plain Python function in one Spark task; large ones go through the
-transforms. `analysis` has the runs that Spark's transforms analysed: random ones, and hand-written
-ones (`told`). Each test copies such a run without its tables, reads the copy whole, and compares.
+transforms. The driver is the process that calls `analyze`; tasks run in Spark's workers. `analysis`
+has the runs that Spark's transforms analysed: random ones, and hand-written ones (`told`). Each
+test copies such a run without its tables, reads the copy whole, and compares.
 """
 
 import errno
