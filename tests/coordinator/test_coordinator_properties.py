@@ -37,6 +37,7 @@ CHANGES_THOUGH_AN_ERROR = {
     "UNKNOWN_SERVER_ERROR",  # Kafka's handler failed half way through
 }
 
+# In these lists a value that stands twice is drawn twice as often.
 group_ids = st.sampled_from(GROUPS)
 instances = st.sampled_from([None, None, None, "i", "j"])
 COMMON = protocols("range", "roundrobin")
@@ -57,6 +58,7 @@ offers = st.one_of(
 timeouts_ms = st.sampled_from([6_000, 10_000, 10_000, 5_000])
 rebalance_timeouts_ms = st.sampled_from([0, 5_000, 30_000, 30_000])
 generations = st.integers(-1, 4)
+# 0 to 5 pick a member id that a group has had, 6 and 7 one that was never assigned.
 picks = st.integers(0, 7)
 producers = st.sampled_from([7, 8])
 verification_errors = st.sampled_from(
@@ -151,6 +153,8 @@ class Coordinator(RuleBasedStateMachine):
     def start(self, delay_ms: int, max_size: int) -> None:
         config = BrokerConfig(group_initial_rebalance_delay_ms=delay_ms, group_max_size=max_size)
         self.h = CoordinatorHarness(config=config, java=self.java)
+        # Group b begins with two static members and a dynamic one. Before version 4 a dynamic
+        # member joins at once, without the answer MEMBER_ID_REQUIRED.
         for instance in ("i", "j", None):
             body = join_group(group_id="b", instance=instance, offers=COMMON)
             self.submit(body, 5 if instance else 3)

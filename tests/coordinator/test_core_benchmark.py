@@ -12,6 +12,7 @@ from protocol.ids import TopicPartition
 
 
 def test_group_of_the_benchmark_is_stable_with_all_members() -> None:
+    """Each member has a session timer, with a key "heartbeat-..."."""
     core = Core()
     ids = core.stable_group(5)
     (group,) = core.coordinator.groups()
@@ -21,6 +22,7 @@ def test_group_of_the_benchmark_is_stable_with_all_members() -> None:
 
 
 def test_each_member_is_answered_in_a_generation_of_the_benchmark() -> None:
+    """`syncing` makes the SyncGroup of each member, here for generation 1."""
     core = Core()
     ids = core.stable_group(5)
     results = core.send(syncing(ids, 1))
@@ -28,6 +30,7 @@ def test_each_member_is_answered_in_a_generation_of_the_benchmark() -> None:
 
 
 def test_load_of_the_benchmark_finds_the_last_commit_of_each_partition() -> None:
+    """The commits go through the partitions of the groups in turn, with growing offsets."""
     records = commit_records(300, groups=2, partitions=PARTITIONS)
     core = Core(loads=batches_of(records))
     group = core.coordinator.group("group-1")
@@ -39,4 +42,5 @@ def test_load_of_the_benchmark_finds_the_last_commit_of_each_partition() -> None
 
 
 def test_weight_counts_only_memory_that_is_kept() -> None:
+    """`weight` is in bytes: of a result of a million bytes, little more than these remain."""
     assert 1_000_000 <= weight(lambda: bytes(1_000_000)) < 1_100_000

@@ -1,4 +1,7 @@
-"""A rebalance timeout of zero; scenarios/delayed.txt has the stories of all timers."""
+"""A rebalance timeout of zero; scenarios/delayed.txt has the stories of all timers.
+
+Sections are those of docs/kafka/BEHAVIOUR.md.
+"""
 
 import pytest
 
@@ -23,7 +26,10 @@ def join_v3(h: CoordinatorHarness, *, rebalance_timeout_ms: int = REBALANCE_MS) 
 def test_rebalance_timeout_of_zero_evicts_the_member_before_it_can_sync(
     rebalance_timeout_ms: int,
 ) -> None:
-    """The delayed SyncGroup expires at once (BEHAVIOUR 0.1)."""
+    """A member without SyncGroup is removed after the rebalance timeout, which is over at once.
+
+    A negative timeout counts as zero (BEHAVIOUR 0.1).
+    """
     h = CoordinatorHarness()
     join_v3(h, rebalance_timeout_ms=rebalance_timeout_ms)
     h.advance(0)

@@ -1,4 +1,9 @@
-"""Rules of a group: members, leader, protocols, pending ids. Mirrors Kafka GroupMetadataTest."""
+"""Rules of a group: members, leader, protocols, pending ids. Mirrors Kafka GroupMetadataTest.
+
+Ids such as GM-22 are cases of that test (docs/kafka/BEHAVIOUR.md 10.2), MM-28 of another; BEHAVIOUR
+4.3 is a section of that file. In the join phase the JoinGroup of a member is parked: it waits for
+its answer. A pending id is one that a client has got, and has not joined with yet.
+"""
 
 import pytest
 
@@ -154,6 +159,7 @@ def test_next_generation_selects_a_protocol_of_the_present_members() -> None:
     """
     group = preparing(member("a", "range"))
     group.add_pending_sync_member("a")
+    # The member changes its list to another protocol.
     group.update_member(
         group.members["a"],
         protocols("roundrobin"),
@@ -185,9 +191,11 @@ def test_subscribed_topics_are_known_from_the_next_generation_on() -> None:
     )
     assert group.subscribed_topics is None
     assert group.is_subscribed_to("anything")
+
     next_generation(group)
     assert group.subscribed_topics == {"foo", "bar"}
     assert not group.is_subscribed_to("baz")
+
     group.transition_to(
         GroupState.PREPARING_REBALANCE, now_us=0, cause=RebalanceCause.JOIN, trace=[]
     )
@@ -289,10 +297,12 @@ def test_elect_joined_leader_prefers_the_leader_then_any_joined_member() -> None
     group = preparing(member("a"), member("b"), member("c"))
     assert group.elect_joined_leader()
     assert group.leader_id == "a"
+
     group.unpark_join(group.members["a"])
     group.unpark_join(group.members["c"])
     assert group.elect_joined_leader()
     assert group.leader_id == "b"
+
     group.unpark_join(group.members["b"])
     assert not group.elect_joined_leader()
 
@@ -344,8 +354,10 @@ def test_pending_id_becomes_a_member_or_is_removed() -> None:
     group.add_pending_member("a")
     group.add(member("a"))
     assert not group.pending_members
+
     with pytest.raises(IllegalTransition, match="member already"):
         group.add_pending_member("a")
+
     group.add_pending_member("b")
     group.remove("b")
     assert not group.pending_members
@@ -365,6 +377,7 @@ def test_pending_sync_is_for_members_only() -> None:
     group.add_pending_sync_member("a")
     group.remove_pending_sync_member("a")
     assert not group.pending_sync_members
+
     group.add_pending_sync_member("a")
     group.remove("a")
     assert not group.pending_sync_members
@@ -377,9 +390,11 @@ def test_all_members_joined_counts_parked_members_and_pending_ids() -> None:
     """
     group = preparing(member("a"))
     assert group.has_all_members_joined
+
     group.add_pending_member("b")
     assert not group.has_all_members_joined
     group.remove("b")
+
     group.unpark_join(group.members["a"])
     assert not group.has_all_members_joined
     group.remove("a")
@@ -421,6 +436,7 @@ def test_parked_join_is_answered_once_and_no_longer_counted() -> None:
     group = preparing(member("a"), member("b"))
     collecting = turn()
     response = JoinGroupResponse(generation_id=1, member_id="a")
+    # The second call finds no parked join.
     for _ in range(2):
         answer_parked_join(collecting, group, group.members["a"], response)
         assert [(r.request_id, r.response) for r in collecting.result.replies] == [(0, response)]
@@ -480,11 +496,14 @@ def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
     )
     assert group.state is GroupState.EMPTY
     assert [expired(5 * day_ms), expired(6 * day_ms - 1), expired(6 * day_ms)] == [0, 0, 1]
+
+    # The age counts no more once the group rebalances.
     group.transition_to(
         GroupState.PREPARING_REBALANCE, now_us=0, cause=RebalanceCause.JOIN, trace=[]
     )
     group.add(member("b", metadata=subscription("foo")))
     assert expired(9 * day_ms) == 0
+
     group.init_next_generation(now_us=0, cause=GroupStateCause.ALL_JOINED, trace=[])
     assert (group.state, expired(9 * day_ms)) == (GroupState.COMPLETING_REBALANCE, 0)
     group.transition_to(

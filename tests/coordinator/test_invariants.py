@@ -163,6 +163,7 @@ def test_check_shards_finds_dead_and_misplaced_groups() -> None:
     shards.owned[0].groups["other"] = shards.owned[0].groups.pop("group")
     with pytest.raises(InvariantViolation, match="group_in_its_shard"):
         check_shards(shards, timers)
+
     shards.owned[0].groups = {"group": group}
     group.transition_to(GroupState.DEAD, now_us=0, cause=GroupStateCause.UNLOADED, trace=[])
     with pytest.raises(InvariantViolation, match="is Dead"):
@@ -180,10 +181,12 @@ def test_coordinator_lists_the_requests_that_it_holds() -> None:
     h.holds_appends = True
     commit = h.submit(offset_commit({("orders", 0): 5}, ids[0], 1))
     assert h.coordinator.waiting() == {commit}
+
     h.holds_appends = False
     h.complete()
     rejoin = h.submit(join_group(ids[0]))
     assert h.coordinator.waiting() == {rejoin}
+
     h.submit(join_group(ids[1]))
     sync = h.submit(sync_group(ids[1], 2))
     assert h.coordinator.waiting() == {sync}

@@ -1,4 +1,7 @@
-"""Numbers of groups and offsets of a coordinator, for the gauges of its metrics."""
+"""Numbers of groups and offsets of a coordinator, for the gauges of its metrics.
+
+MM-66, JC-38 and such are cases of Kafka's tests (docs/kafka/BEHAVIOUR.md 10).
+"""
 
 from coordinator.states import GroupState
 from tests.support.builders.requests import join_group, leave_group, offset_commit
@@ -22,8 +25,10 @@ def test_groups_are_counted_by_state() -> None:
 
     ids = harness.stable_group(2, group_id="a")
     assert states(harness) == {GroupState.EMPTY: 3, GroupState.STABLE: 1}
+
     harness.submit(join_group(harness.new_member_id(group_id="b"), group_id="b"))
     assert states(harness)[GroupState.PREPARING_REBALANCE] == 1
+    # The initial rebalance delay is 0, so the join phase ends at once.
     harness.advance(10)
     assert states(harness)[GroupState.COMPLETING_REBALANCE] == 1
     assert GroupState.PREPARING_REBALANCE not in states(harness)

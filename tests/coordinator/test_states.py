@@ -48,6 +48,7 @@ def test_transition_is_allowed_exactly_where_kafka_allows_it(
     GM-20: not Dead to PreparingRebalance
     GM-21: not Dead to CompletingRebalance
     """
+    # In its first state since 1,000 us, which is 1 ms.
     group = Group("g", 0, source, 1_000)
     trace: list[TraceEvent] = []
     if (source, target) in LEGAL:

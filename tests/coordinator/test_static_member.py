@@ -1,4 +1,8 @@
-"""A static member in a state that Kafka excludes; scenarios/static.txt has the legal stories."""
+"""A static member in a state that Kafka excludes; scenarios/static.txt has the legal stories.
+
+`h` is a KafkaBench: a coordinator with the constants and starting points of Kafka's
+GroupCoordinatorTest, whose cases have ids such as GC-054 (docs/kafka/BEHAVIOUR.md 10.1).
+"""
 
 import pytest
 
@@ -33,8 +37,10 @@ def test_static_member_that_returns_to_an_empty_group_is_a_server_error() -> Non
     GC-054: static member comes back while the group is Empty: a server error that names both
     """
     h = KafkaBench()
+    # Static members L and F of a Stable group. No request leads from there to Empty with members.
     h.static_members()
     h.force(GroupState.PREPARING_REBALANCE, GroupState.EMPTY)
+
     shard = Shard(h.group().partition)
     shard.groups[GROUP] = h.group()
     turn = Turn(h.coordinator._shared, h.now_us)

@@ -158,10 +158,12 @@ def test_tombstone_is_kept_for_the_retention_after_the_first_cleaning() -> None:
     cleaned.write("a=")
     cleaned.clean()
     assert cleaned.left() == ["1 b=1", "2 a="]
+
     cleaned.now_ms += DAY_MS - 1
     cleaned.write("c=1")
     cleaned.clean()
     assert cleaned.left() == ["1 b=1", "2 a=", "3 c=1"]
+
     cleaned.now_ms += 1
     cleaned.write("d=1")
     cleaned.clean()
@@ -197,12 +199,15 @@ def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
     epochs = cleaned.log.epochs.entries()
     cleaned.clean()
     assert cleaned.left() == ["5 a=2"]
+
     storage = cleaned.log.storage
     kept = [storage.batch(index) for index in range(len(storage))]
     assert [(b.base_offset, b.record_count) for b in kept] == [(0, 0), (2, 0), (4, 0), (5, 1)]
+
     reopened = cleaned.reopened()
     assert reopened.epochs.entries() == epochs
     assert (reopened.log_start_offset, reopened.log_end_offset) == (0, 6)
+
     cleaned.write("b=1")
     cleaned.clean()
     assert cleaned.left() == ["5 a=2", "6 b=1"]
@@ -217,6 +222,7 @@ def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
     cleaned.write("c=1")
     cleaned.clean()
     assert cleaned.left() == ["0 a=1", "3 marker=", "4 c=1"]
+
     # The aborted batch is empty now, but remains as the producer's last batch, which has its epoch.
     # So the marker remains, too, until the producer writes another batch.
     cleaned.now_ms += 10 * DAY_MS
@@ -225,9 +231,11 @@ def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
     cleaned.write("c=2")
     cleaned.clean()
     assert cleaned.left() == ["0 a=1", "3 marker=", "5 d=txn", "6 marker=", "7 c=2"]
+
     cleaned.write("c=3")
     cleaned.clean()
     assert "3 marker=" in cleaned.left()
+
     cleaned.now_ms += DAY_MS
     cleaned.write("c=4")
     cleaned.clean()
@@ -258,10 +266,10 @@ def test_marker_is_kept_while_its_transaction_has_records() -> None:
     assert cleaned.left() == ["0 a=txn", "1 marker=", "2 b=1", "3 c=1"]
 
 
-def test_marker_of_a_transaction_without_records_is_removed_after_the_retention() -> None:
+def test_marker_is_kept_with_the_empty_last_batch_of_its_producer() -> None:
     """The producer's last batch is kept without records, because it has the producer's epoch.
 
-    So a reopened log still knows the producer after its marker was removed.
+    So the marker is kept, too, also after the retention, and a reopened log knows the producer.
     """
     cleaned = CleanedLog()
     cleaned.write("first=1")
@@ -271,10 +279,12 @@ def test_marker_of_a_transaction_without_records_is_removed_after_the_retention(
     cleaned.clean()
     assert cleaned.left() == ["0 first=1", "2 marker=", "3 a=plain"]
     assert len(cleaned.reopened().producers) == 1
+
     for _ in range(3):
         cleaned.now_ms += DAY_MS
         cleaned.write("b=1")
         cleaned.clean()
+    assert "2 marker=" in cleaned.left()
     assert len(cleaned.reopened().producers) == 1
 
 
@@ -290,6 +300,7 @@ def test_open_transaction_limits_the_cleaning() -> None:
     assert TransactionIndex(cleaned.log).last_stable_offset == 2
     cleaned.clean()
     assert cleaned.left() == ["1 a=2", "2 a=open", "3 a=other", "4 marker=", "5 a=3"]
+
     cleaned.append_marker(commit=True)
     cleaned.write("z=1")
     assert TransactionIndex(cleaned.log).last_stable_offset == cleaned.log.log_end_offset
@@ -307,6 +318,7 @@ def test_transaction_whose_marker_is_not_committed_counts_as_open() -> None:
     index = TransactionIndex(cleaned.log)
     assert index.last_stable_offset == 1
     assert index.counts(cleaned.log.storage.batch(1)) is None
+
     cleaned.commit_all()
     index = TransactionIndex(cleaned.log)
     assert (index.last_stable_offset, index.is_aborted(cleaned.log.storage.batch(1))) == (3, True)
@@ -351,6 +363,7 @@ def test_cleaning_of_a_log_that_was_truncated_during_it_changes_nothing() -> Non
         delete_retention_ms=DAY_MS,
     )
     assert compaction.step(2**40)
+
     cleaned.log.truncate_to(1)
     assert compaction.apply() is None
     cleaned.write("a=other")
@@ -387,20 +400,24 @@ def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) 
     """A remaining record keeps its bytes and headers; a key is the same in both formats."""
     cleaned = CleanedLog()
     cleaned.write("a=1", "k0=old")
+
     records = tuple(Record(b"k%d" % number, b"v%d" % number, NOW_MS) for number in range(3))
     own = build_batch(records, compression=compression, codecs=CODECS)
     (sent,) = decode_batches(encode_batch(own, CODECS))
     placed = cleaned.log.append_batch_as_leader(sent, leader_epoch=0)
     cleaned.write("k1=new")
     cleaned.write("end=1")
+
     cleaned.codecs = CODECS
     result = cleaned.clean(end=6)
     assert cleaned.left() == ["0 a=1", "2 k0=v0", "4 k2=v2", "5 k1=new", "6 end=1"]
     assert result.records_after == 4
+
     kept = cleaned.log.storage.batch(1)
     assert (kept.base_offset, kept.last_offset, kept.record_count) == (2, 4, 2)
     (read,) = decode_batches(encode_batch(kept))
     assert records_of(read, CODECS) == [(2, records[0]), (4, records[2])]
+    # Of three records of one length, two remain, each with its bytes.
     before = payload_of(placed, CODECS)
     after = payload_of(kept, CODECS)
     assert len(before) - len(after) == len(before) // 3
@@ -418,8 +435,10 @@ def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
     cleaned.write("same=last")
     cleaned.write("end=1")
     cleaned.clean(end=4)
+
     kept = [cleaned.log.storage.batch(index) for index in range(len(cleaned.log.storage))]
     assert [(b.base_offset, b.record_count) for b in kept] == [(0, 0), (2, 0), (3, 1), (4, 1)]
+
     producers = cleaned.reopened().producers
     repeated = client_batch("same", producer_id=PRODUCER, base_sequence=2)
     duplicate = producers.find_duplicate(repeated)

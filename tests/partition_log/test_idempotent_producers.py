@@ -124,6 +124,7 @@ def test_sequences_wrap_to_zero() -> None:
     assert last_sequence_of(produced("a", "b", "c", sequence=LAST - 1)) == 0
     assert outcome(place, "d", sequence=1) == 3
     assert outcome(place, "a", "b", "c", sequence=LAST - 1) == 0
+    # Two records, LAST - 1 and LAST: the wrap is between this batch and the next.
     other = with_batches(leader(), LAST - 1)
     assert outcome(other, "x", sequence=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert outcome(other, "x", sequence=0) == 2
@@ -154,6 +155,7 @@ def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
         verification_guard=guard,
     )
     assert opened.error is ErrorCode.NONE
+
     assert outcome(place, "x", sequence=0) is ErrorCode.INVALID_TXN_STATE
     place.append_marker(
         EndTransactionMarker(is_commit=False, coordinator_epoch=0),
@@ -162,6 +164,7 @@ def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
         timestamp_ms=0,
         now_us=0,
     )
+
     assert outcome(place, "x", sequence=5, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert outcome(place, "x", sequence=0, epoch=1) == 2
 
@@ -198,6 +201,7 @@ def test_producer_state_is_rebuilt_from_the_log_after_a_restart(tmp_path: Path) 
     name = log().topic_partition
     with_batches(leader(B, PartitionLog(name, storage.log(name))), 0, 2, 4)
     storage.close()
+
     opened = FileStorage(tmp_path)
     again = leader(B, PartitionLog(name, opened.log(name)), leader_epoch=2)
     assert outcome(again, "a", "b", sequence=0) == 0
@@ -217,6 +221,7 @@ def test_idle_producer_is_forgotten() -> None:
     place.log.producers.remove_expired(now_ms=7 + 1_000, expiration_ms=1_000)
     assert len(place.log.producers) == 0
     assert outcome(place, "x", sequence=50) == 2
+
     guard = place.log.producers.begin_verification(8, 0)
     place.append_records(
         records("t"),

@@ -286,11 +286,13 @@ def test_prefix_is_replaced_by_the_result_of_a_cleaning() -> None:
     made.flush()
     kept = [made.storage.batch(0), made.storage.batch(3)]
     made.replace_prefix(4, kept)
+
     assert [made.storage.batch(index).base_offset for index in range(3)] == [0, 3, 4]
     assert (made.log_start_offset, made.log_end_offset, made.recovery_point) == (0, 5, 5)
     assert made.storage.flushed_length == 3
     check_log(made)
     assert [b.base_offset for b in made.read(1, 2**20, up_to=5)] == [3, 4]
+
     # The new batches must begin where the log begins: not at 3, and not without any batch.
     with pytest.raises(SimulationError, match="beginning"):
         made.replace_prefix(2, kept[1:])

@@ -78,6 +78,7 @@ def test_batch_of_a_real_client_is_stored_byte_for_byte(recorded: RecordedBatch)
     # Kafka's batch begins with base offset (8 bytes), length (4) and leader epoch (4).
     stored = encode_batch(place.log.storage.batch(1))
     assert stored[8:12] + stored[16:] == recorded.data[8:12] + recorded.data[16:]
+    # The leader has set base offset 1 and its leader epoch, 5.
     assert stored[:8] + stored[12:16] == (1).to_bytes(8, "big") + (5).to_bytes(4, "big")
 
 
@@ -175,6 +176,7 @@ def test_log_append_time_is_the_leaders_time_of_every_record() -> None:
         timestamps_ms = {record.timestamp_ms for _, record in records_of(stored, CODECS)}
         assert timestamps_ms == {APPEND_TIME_MS}
         assert stored.max_timestamp_ms == APPEND_TIME_MS
+    # The records themselves are unchanged: the attribute tells readers to use the batch's time.
     kept = place.log.storage.batch(0)
     assert kept.records == PACKED.records
     assert kept.kafka is not None

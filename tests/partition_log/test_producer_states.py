@@ -175,6 +175,7 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
         is_transactional=True,
     )
     assert (refused.error, leading.log_end_offset) == (ErrorCode.INVALID_TXN_STATE, 0)
+
     taken = leading.append_records(
         records("v"),
         required_acks=-1,
@@ -185,8 +186,10 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
         verification_guard=producers.begin_verification(PRODUCER, 0),
     )
     assert (taken.error, taken.base_offset) == (ErrorCode.NONE, 0)
+
     replicate(leading, following)
     assert following.log.producers.has_ongoing_transaction(PRODUCER, 0)
+
     ended = leading.append_marker(
         EndTransactionMarker(is_commit=True, coordinator_epoch=4),
         producer_id=PRODUCER,

@@ -130,6 +130,7 @@ def test_append_is_acknowledged_when_every_replica_in_sync_has_fetched_it() -> N
     info = leading.append_records(records("a"), required_acks=-1, now_us=0)
     fetch_as(leading, B, 1, last_fetched_epoch=1)
     assert leading.check_acknowledged(info.next_offset) is None
+
     last = fetch_as(leading, C, 1, last_fetched_epoch=1)
     assert last.new_high_watermark == 1
     assert [(e.kind, e.offset) for e in last.trace] == [(TraceKind.HIGH_WATERMARK, 1)]

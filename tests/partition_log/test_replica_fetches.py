@@ -108,6 +108,7 @@ def test_fetch_is_limited_by_the_partition_and_by_the_rest_of_the_request() -> N
     )
     assert limited_by_partition.size_in_bytes == 2 * size
     assert fetch_as(leading, B, 0, max_bytes=2 * size).size_in_bytes == 2 * size
+
     limited_by_request = leading.fetch(
         fetch_request(0),
         replica_id=B,

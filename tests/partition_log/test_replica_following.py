@@ -53,6 +53,7 @@ def test_follower_appends_the_fetched_records_and_takes_the_high_watermark() -> 
     assert (first.appended_batches, following.log_end_offset) == (1, 2)
     assert first.new_high_watermark is None
     assert replicate(leading, following).new_high_watermark is None
+
     third = replicate(leading, following)
     assert third.new_high_watermark == 2
     assert [event.kind for event in third.trace] == [TraceKind.HIGH_WATERMARK]
@@ -252,6 +253,7 @@ def test_leader_and_follower_of_different_leader_epochs_do_not_replicate() -> No
     request = newer_follower.fetch_position(1000)
     answer = zombie.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0)
     assert answer.data.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
+
     new_leader = leader(C, log_of_epochs(0), leader_epoch=2)
     older_follower = follower(B, log_of_epochs(0), leader_id=C, leader_epoch=1)
     assert replicate(new_leader, older_follower).error is ErrorCode.FENCED_LEADER_EPOCH

@@ -95,6 +95,7 @@ def test_shrink_keeps_a_follower_that_follows_a_busy_leader() -> None:
     """Each Fetch reaches the log end at the time of the Fetch before, never the current one."""
     leading = leader(isr=(A, B), replicas=(A, B))
     fetch_offset, last_epoch = 0, -1
+    # Each second B fetches from the log end of its last Fetch, and the log grows before and after.
     for step in range(1, 100):
         leading.append_records(records("x"), required_acks=-1, now_us=step * SECOND)
         fetch_as(leading, B, fetch_offset, last_fetched_epoch=last_epoch, now_us=step * SECOND)
@@ -243,11 +244,13 @@ def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None
     """The follower C is about to join; a faster watermark would keep it out (BEHAVIOUR 6.1)."""
     leading = leader(partition_log=log_of_epochs(0), isr=(A, B))
     fetch_as(leading, C, 1, last_fetched_epoch=0)
+
     # Newer metadata with the same ISR ends the proposal to add C.
     leading.make_leader(leader_epoch=1, partition_epoch=2, replicas=REPLICAS, isr=(A, B), now_us=0)
     leading.append_records(records("x"), required_acks=-1, now_us=0)
     # B has 2 records, but the high watermark waits at C's 1.
     assert fetch_as(leading, B, 2, last_fetched_epoch=1, now_us=1).new_high_watermark == 1
+
     # C is fenced now, and cannot join: the high watermark no longer waits for it.
     leading.update_eligible_brokers({A: BrokerEpoch(100), B: BrokerEpoch(101)})
     info = leading.append_records(records("y"), required_acks=-1, now_us=2)

@@ -128,10 +128,12 @@ def test_leader_after_following_forgets_the_offsets_of_its_followers() -> None:
     """The followers' logs may have been truncated in between."""
     leading = leader(isr=(A, B), min_insync_replicas=1)
     fetch_as(leading, B, 0)
+
     leading.make_follower(
         leader_id=B, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=REPLICAS
     )
     assert leading.leader_epoch_start_offset == -1
+
     leading.make_leader(
         leader_epoch=3, partition_epoch=3, replicas=REPLICAS, isr=REPLICAS, now_us=0
     )

@@ -214,6 +214,7 @@ def test_power_loss_is_reported_once_with_the_lost_batches(disk: Disk) -> None:
         append(log, up_to=written)
     disk.lose_power()
     storage = disk.boot()
+
     recoveries = storage.take_recoveries()
     assert [
         (recovery.partition, recovery.log_end_offset, recovery.cut_batches)
@@ -359,10 +360,13 @@ def test_replaced_prefix_precedes_the_batches_behind_it(disk: Disk) -> None:
     log.replace_prefix(4, new_prefix)
     assert batches(log) == [*new_prefix, before[4]]
     assert log.flushed_length >= 2  # the new prefix is flushed
+
     next_batch = batch("5", base_offset=5)
     log.append(next_batch)
+
     reopened = disk.boot().log(PARTITION)
     assert batches(reopened) == [*new_prefix, before[4], next_batch]
+
     disk.lose_power()
     assert batches(disk.boot().log(PARTITION))[:2] == new_prefix
 

@@ -1,4 +1,10 @@
-"""An answer that fits its request is accepted; each way of not fitting is named in the error."""
+"""An answer that fits its request is accepted; each way of not fitting is named in the error.
+
+For each API there is a request, such as `_COMMIT`, and a function that builds answers to it, such
+as `_committed(0, 1)`, an answer for these partitions. `_fetch()` is a consumer's Fetch of orders-0
+from offset 10, with `replica_id=1` a follower's. `_fetched(_batch(9, 2))` answers with a batch of
+two records, 9 and 10; its high watermark is 12.
+"""
 
 import msgspec
 import pytest
@@ -397,13 +403,17 @@ def _altered(
     ("request_", "response"),
     [
         (_COMMIT, _committed(0, 1)),
+        # The order of the partitions does not matter.
         (_COMMIT, _committed(1, 0)),
         (_PRODUCE, _produced(0, 7)),
         (_fetch(), _fetched()),
+        # The first batch may begin before the requested offset.
         (_fetch(), _fetched(_batch(9, 2), _batch(11))),
+        # A follower reads above the high watermark, and across holes of a cleaned log.
         (_fetch(replica_id=1), _fetched(_batch(10, 5))),
         (_fetch(replica_id=1), _fetched(_batch(14, 5))),
         (_fetch(replica_id=1), _fetched(diverging_epoch=EpochEndOffset(epoch=1, end_offset=3))),
+        # A refused Fetch has no high watermark, or no partition at all.
         (_fetch(), _fetched(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1)),
         (_fetch(), FetchResponse()),
         (_JOIN, _JOINED),

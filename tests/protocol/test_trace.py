@@ -36,6 +36,7 @@ def test_columns_are_the_fields_of_a_row_in_order() -> None:
     assert tuple(name for name, _ in TRACE_COLUMNS) == TraceRow.__struct_fields__
     hints = get_type_hints(TraceRow)
     for name, parquet_type in TRACE_COLUMNS:
+        # A text column is a field with the type str, or str | None.
         assert (str in getattr(hints[name], "__args__", (hints[name],))) == (
             parquet_type == "string"
         )

@@ -42,10 +42,12 @@ def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced
     assert not lab.broker(0).fenced
     assert (lab.partition(P0).leader, lab.partition(P0).leader_epoch) == (1, 1)
     assert [lab.partition(name).isr for name in (P0, P1, P2)] == [(1, 2), (1, 2), (2, 1)]
+
     assert len(lab.storage) == batches + 1
     # One record for the broker, and one for each partition, whose ISR has changed.
     written = [type(record) for record in lab.records()[-4:]]
     assert written == [BrokerRegistrationChangeRecord] + [PartitionChangeRecord] * 3
+
     # Broker 0 led one of the three partitions.
     (elected,) = [e for e in lab.events(TraceKind.LEADER_ELECTED) if e.leader_epoch == 1]
     assert elected.detail == {"isr": [1, 2], "reason": "controlled shutdown"}
@@ -59,6 +61,7 @@ def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None
     lab.heartbeat(1)
     lab.heartbeat(2, offset=behind)  # has not applied the move
     assert not lab.heartbeat(0, want_shut_down=True).should_shut_down
+
     lab.heartbeat(2)
     response = lab.heartbeat(0, want_shut_down=True)
     assert (response.is_fenced, response.should_shut_down) == (True, True)

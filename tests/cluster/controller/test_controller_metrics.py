@@ -1,4 +1,8 @@
-"""Metrics of the controller under Kafka's names (docs/kafka, BEHAVIOUR 8.3)."""
+"""Metrics of the controller under Kafka's names (docs/kafka, BEHAVIOUR 8.3).
+
+`lab` passes requests to a controller without brokers and network. `start_brokers` registers brokers
+and unfences them. A broker without a heartbeat for a session of 9 s is fenced.
+"""
 
 import pytest
 
@@ -38,6 +42,7 @@ def test_brokers_are_counted_as_fenced_or_active() -> None:
     metrics = values(lab)
     assert metrics["ActiveControllerCount"] == 1
     assert (metrics["FencedBrokerCount"], metrics["ActiveBrokerCount"]) == (1, 2)
+
     lab.heartbeat(2)
     end_other_sessions(lab, 1, 2)
     metrics = values(lab)
@@ -58,9 +63,11 @@ def test_election_of_a_replica_outside_the_isr_counts_as_unclean(unclean: bool) 
     lab = ControllerLab(cluster_of(topic(), config=config))
     lab.start_brokers(0, 1, 2)
     end_other_sessions(lab, 1, 2)
+    # The ISR shrinks to broker 1, whose session ends next.
     lab.alter_partition(P0, (1,), by=1)
     assert lab.partition(P0).leader == 1
     assert values(lab)["UncleanLeaderElectionsPerSec.Count"] == 0
+
     end_other_sessions(lab, 2)
     assert lab.partition(P0).leader == (2 if unclean else NO_LEADER)
     assert values(lab)["UncleanLeaderElectionsPerSec.Count"] == unclean

@@ -174,14 +174,17 @@ def test_preferred_leaders_are_elected_at_the_next_check_if_enabled() -> None:
         lab.heartbeat(1)
         lab.heartbeat(2)
     assert lab.partition(P0).leader == 1
+
     lab.register(0, incarnation_id=1)
     lab.heartbeat(0)
     lab.alter_partition(P0, (1, 2, 0), by=1)  # broker 0 is in the ISR again, so it may lead
+
     # Up to 20 s, the time of the check.
     for _ in range(5):
         lab.advance_ms(2_000)
         for broker_id in range(3):
             lab.heartbeat(broker_id)
+
     assert lab.partition(P0).leader == 0
     assert lab.partition(P0).leader_epoch == 2  # the second of two elections
     event = lab.events(TraceKind.LEADER_ELECTED)[-1]

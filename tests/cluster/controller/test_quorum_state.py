@@ -1,4 +1,8 @@
-"""Each incarnation of a controller has a higher epoch, and its log survives a power loss."""
+"""Each incarnation of a controller has a higher epoch, and its log survives a power loss.
+
+`ControllerLab(cluster, storage)` passes requests to a controller without brokers and network;
+another lab on the same storage is the next incarnation.
+"""
 
 from cluster.controller.quorum_state import begin_controller_epoch
 from partition_log.log import PartitionLog
@@ -40,7 +44,7 @@ def test_restarted_controller_writes_and_answers_in_its_new_epoch() -> None:
     restarted = ControllerLab(cluster_of(topic()), lab.storage)
     restarted.broker_epochs = lab.broker_epochs
     before = restarted.log.log_end_offset
-    restarted.heartbeat(0, want_shut_down=True)
+    restarted.heartbeat(0, want_shut_down=True)  # makes the controller write a record
     assert [epoch.epoch for epoch in restarted.log.epochs.entries()] == [1, 2]
     response = restarted.replies[restarted.fetch(before)]
     assert isinstance(response, FetchResponse)

@@ -81,8 +81,10 @@ def test_fenced_broker_is_a_replica_only_if_needed_and_never_in_the_isr() -> Non
         lab.heartbeat(broker_id)
     lab.advance_ms(2_000)  # the session of broker 2 ended at 9 s
     assert lab.broker(2).fenced
+
     create(lab, CreatableTopic(name="two", num_partitions=2, replication_factor=2))
     assert {p.replicas for p in lab.image.topics["two"]} == {(0, 1), (1, 0)}
+
     create(lab, CreatableTopic(name="three", num_partitions=1, replication_factor=3))
     (partition,) = lab.image.topics["three"]
     assert sorted(partition.replicas) == [0, 1, 2]

@@ -51,6 +51,7 @@ def test_deleted_topic_of_the_plan_is_not_created_again() -> None:
     lab.advance_ms(20_000)  # all sessions end, so that the brokers are unfenced once more
     lab.start_brokers(0, 1, 2)
     assert list(lab.image.topics) == ["bills"]
+
     successor = ControllerLab(cluster_of(topic("orders"), topic("bills")), lab.storage)
     successor.broker_epochs = dict(lab.broker_epochs)
     successor.start_brokers(0, 1, 2)

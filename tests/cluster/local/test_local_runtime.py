@@ -137,6 +137,7 @@ def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
         runtime = lab.runtime
         before = await lab.until_appended(10, VICTIM)
         assert await runtime.crash(VICTIM) == HitNode(node=VICTIM, incarnation=0, pid=None)
+
         status = await runtime.status()
         assert status.brokers_alive == {BrokerId(0): True, BrokerId(1): False}
         assert [group.coordinator for group in status.groups["g"]] == [0]
@@ -144,9 +145,11 @@ def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
             await runtime.crash(VICTIM)
         with pytest.raises(UnknownNode, match="broker-0 is up and cannot be restarted"):
             await runtime.restart(SURVIVOR)
+
         size = lab.bytes_on_disk(VICTIM)
         await runtime.sleep(SECOND_US)
         assert lab.bytes_on_disk(VICTIM) == size, "a dead broker writes nothing"
+
         await runtime.restart(VICTIM)
         assert await lab.appended(VICTIM) >= before
         await lab.until_appended(before + 1, VICTIM)
@@ -154,6 +157,7 @@ def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
     lab.play(story)
     started = [(r.node, r.incarnation) for r in lab.rows if r.kind == TraceKind.NODE_STARTED]
     assert started.count((VICTIM, 0)) == started.count((VICTIM, 1)) == 1
+
     killed = next(row for row in lab.rows if row.kind == TraceKind.NODE_KILLED)
     lost = next(
         row
@@ -176,9 +180,11 @@ def test_a_paused_node_does_nothing_until_it_is_resumed(lab: Lab) -> None:
         assert await lab.appended(VICTIM) == 0, "a paused node answers no query of its status"
         with pytest.raises(UnknownNode, match="broker-1 is paused and cannot be paused"):
             await runtime.pause(VICTIM)
+
         size = lab.bytes_on_disk(VICTIM)
         await runtime.sleep(SECOND_US)
         assert lab.bytes_on_disk(VICTIM) == size
+
         await runtime.resume(VICTIM)
         with pytest.raises(UnknownNode, match="broker-1 is up and cannot be resumed"):
             await runtime.resume(VICTIM)
@@ -242,12 +248,14 @@ def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:
         await lab.until_appended(3, VICTIM)
         assert await runtime.reset_links(clients, brokers) >= 1
         assert await runtime.reset_links(clients, brokers, ["gossip"]) == 0  # no such purpose
+
         cut = Selector(sources=clients, destinations=brokers)
         await runtime.set_link_rules([LinkRule(rule_id="1", selector=cut, effect=Cut())])
         await runtime.sleep(SECOND_US // 10)  # frames in flight have arrived
         sizes = [lab.bytes_on_disk(broker) for broker in brokers]
         await runtime.sleep(SECOND_US)
         assert [lab.bytes_on_disk(broker) for broker in brokers] == sizes
+
         await runtime.set_link_rules([])
         await lab.until_appended(await lab.appended(VICTIM) + 1, VICTIM)
 

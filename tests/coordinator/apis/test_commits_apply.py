@@ -76,8 +76,10 @@ def test_stable_fetch_of_several_groups_waits_for_each() -> None:
     by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(20)}
     for partition in (0, 1):
         h.commit(offset_commit({FOO: 5}, group_id=by_partition[partition]))
+
     h.holds_appends = True
     h.submit(offset_commit({FOO: 6}, group_id=by_partition[1]))
+
     fetch = h.submit(
         OffsetFetchRequest(
             groups=tuple(
@@ -90,7 +92,9 @@ def test_stable_fetch_of_several_groups_waits_for_each() -> None:
             require_stable=True,
         )
     )
+
     assert h.response(fetch) is None
+
     h.commit_everything(1)
     response = h.response(fetch)
     assert isinstance(response, OffsetFetchResponse)

@@ -203,5 +203,6 @@ def test_offset_delete_in_an_empty_group_deletes_the_named_partitions() -> None:
         ("t0", 0): ErrorCode.NONE,
         ("t2", 0): ErrorCode.NONE,
     }
+    # The tombstone is in the log, too: the next coordinator has no offset of t0.
     for coordinator in (h, h.failover()):
         assert (coordinator.offset("t0", 0), coordinator.offset("t1", 0)) == (-1, 5)

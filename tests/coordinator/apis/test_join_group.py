@@ -183,6 +183,7 @@ def test_rebalance_of_an_oversized_group_keeps_the_first_to_rejoin() -> None:
     assert small.state() is GroupState.PREPARING_REBALANCE
     # The order is reversed: joins[2] is that of ids[0].
     joins = [small.submit(join_group(member_id)) for member_id in reversed(ids)]
+
     assert refused(small.join_response(joins[2]), ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     assert small.join_response(joins[0]).generation_id == 2
     assert set(small.summary().members) == {ids[1], ids[2]}

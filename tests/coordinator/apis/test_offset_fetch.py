@@ -1,4 +1,8 @@
-"""OffsetFetch is answered from memory, to any client, in any state (BEHAVIOUR 2.7)."""
+"""OffsetFetch is answered from memory, to any client, in any state (BEHAVIOUR 2.7).
+
+`h` is a CoordinatorHarness, a coordinator that owns the only offsets partition. `h.fetched` is the
+answer for one partition.
+"""
 
 from protocol.errors import ErrorCode
 from protocol.messages.offset import (

@@ -1,4 +1,9 @@
-"""SyncGroup over every state, and the outcome of the assignment's append (BEHAVIOUR 2.3)."""
+"""SyncGroup over every state, and the outcome of the assignment's append (BEHAVIOUR 2.3).
+
+`h` is a CoordinatorHarness: a coordinator with a log, which owns the only offsets partition unless
+`owned=()`. While `h.holds_appends`, an append waits for `h.complete(error)`. The gate is the check
+that this coordinator owns the group's partition. GC-061 is a case in docs/kafka/BEHAVIOUR.md 10.1.
+"""
 
 import pytest
 

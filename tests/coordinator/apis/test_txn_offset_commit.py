@@ -126,6 +126,7 @@ def test_verification_guard_is_passed_to_the_append() -> None:
     (verification,) = h.verifying
     assert verification.transactional_id == "tx-7"
     assert (verification.producer_id, verification.producer_epoch) == (P, 3)
+
     h.verify(guard=42)
     (append,) = h.held
     assert (append.producer_id, append.producer_epoch) == (P, 3)
@@ -217,9 +218,11 @@ def test_load_of_a_tombstone_in_a_transaction_deletes_pending_offsets_only() -> 
     h.commit(offset_commit({BAR: 1}))
     h.txn_commit(txn_offset_commit({FOO: 10, BAR: 20}, producer=P))
     h.txn_commit(txn_offset_commit({FOO: 30}, producer=Q))
+
     for partition in (FOO, BAR):
         tombstone = offset_tombstone("group", TopicPartition(*partition), 1)
         h.write_records(tombstone, producer_id=P, is_transactional=True)
+
     other = h.failover()
     for producer in (P, Q):
         other.end_transaction(producer, is_commit=True)
@@ -247,10 +250,12 @@ def test_load_restores_open_transactions() -> None:
     h.txn_commit(txn_offset_commit({BAR: 2}, member_id, 1, producer=Q))
     h.end_transaction(Q, is_commit=True)
     h.commit(offset_commit({("foo", 2): 3}, member_id, 1))
+
     other = h.failover()
     before, after = h.group().offsets, other.group().offsets
     assert after.committed() == before.committed()
     assert after.producers() == before.producers() == (P,)
+
     h.leave(leave_group(member_id))
     for coordinator in (h, other):
         coordinator.end_transaction(P, is_commit=True)

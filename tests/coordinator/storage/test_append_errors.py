@@ -111,8 +111,10 @@ def test_sync_and_commit_whose_append_fails_get_the_mapped_error_and_store_nothi
     h.complete(error)
     assert commit_errors(h.response(commit)) == [of_java if java.append_errors else of_commit]
     assert not h.group().offsets.has_offsets
+
     join = h.submit(join_group(member_id))
     assert h.join_response(join).generation_id == 2
+
     sync = h.submit(sync_group(member_id, 2, {member_id: b"a"}))
     h.complete(error)
     answer = h.response(sync)
@@ -120,5 +122,6 @@ def test_sync_and_commit_whose_append_fails_get_the_mapped_error_and_store_nothi
     assert answer.error_code is (of_java if java.append_errors else of_group)
     assert answer.assignment == b""
     assert h.state() is GroupState.PREPARING_REBALANCE
+
     # Generation 2 was not stored, so the next coordinator has generation 1.
     assert h.failover().summary().generation == 1

@@ -1,6 +1,10 @@
 """Loading a partition: records become groups, in chunks, under the epoch rules (BEHAVIOUR 5.4).
 
-[S] marks what Kafka's Scala coordinator does, [J] what its Java coordinator does.
+`h` is a CoordinatorHarness: a coordinator with a log, `h.log`, a list of batches by partition.
+`h.load(epoch=3)` loads partition 0 as the leader of epoch 3, and returns None, or why the load is
+ignored; `h.offset("foo", 0)` is the committed offset, -1 without one. `h.failover()` is another
+coordinator that has loaded the log. [S] marks what Kafka's Scala coordinator does, [J] what its
+Java coordinator does. MM-02, FO-02 and such are cases in docs/kafka/BEHAVIOUR.md 10.
 """
 
 import pytest
@@ -163,6 +167,7 @@ def test_load_of_a_tombstone_removes_the_earlier_records_of_its_key() -> None:
     assert loaded((offset(0, 1), offset(1, 2)), (offset(0, None),)).offset("foo", 1) == 2
     h = loaded((offset(0, 1), offset(1, 2)), (offset(0, None),))
     assert h.offset("foo", 0) == -1
+
     assert loaded((group(group_value("m")),), (group(None),)).coordinator.groups() == ()
     h = loaded((group(group_value("m")),), (group(None),), (offset(0, 3),))
     assert (h.state(), h.summary().generation, h.offset("foo", 0)) == (GroupState.EMPTY, 0, 3)
@@ -183,6 +188,7 @@ def test_load_takes_the_last_write_of_each_key() -> None:
 
 def test_load_treats_keys_of_version_0_and_1_as_one() -> None:
     """Both versions have the same fields."""
+    # The same key with version 0 in its first two bytes.
     old = Record(b"\x00\x00" + (offset(0, 7).key or b"")[2:], offset(0, 7).value, 1)
     assert loaded((offset(0, 1),), (old,)).offset("foo", 0) == 7
     assert loaded((old,), (offset(0, None),)).coordinator.groups() == ()
@@ -221,6 +227,7 @@ def test_load_reads_batches_in_kafkas_format() -> None:
     h.write_marker(7, is_commit=True)
     h.write_records(offset(2, 5), producer_id=8, is_transactional=True)
     h.write_marker(8, is_commit=False)
+    # Replace each batch by itself in Kafka's format.
     h.log[0] = [kafkas for own in h.log[0] for kafkas in decode_batches(encode_batch(own))]
     assert all(batch.kafka is not None for batch in h.log[0])
     h.load()
@@ -240,9 +247,10 @@ def test_java_repeats_a_failed_load_only_in_a_newer_epoch() -> None:
     assert "without key" in (h.coordinator.load_error(0) or "")
     assert (h.coordinator.is_owned(0), h.coordinator.is_loading(0)) == (False, False)
     assert h.commit(offset_commit({("foo", 0): 1})) == [ErrorCode.NOT_COORDINATOR]
+
     failed = LoadIgnored(reason=IgnoredCause.LOAD_FAILED, known_epoch=3)
     assert h.load(epoch=3) == failed
-    h.log[0].pop()
+    h.log[0].pop()  # the record without a key
     assert h.load(epoch=4) is None
     assert (h.coordinator.load_error(0), h.offset("foo", 0)) == (None, 5)
 
@@ -324,6 +332,7 @@ def test_load_of_a_group_over_its_limit_rebalances() -> None:
 @pytest.mark.parametrize("batches_per_chunk", [1, 2, 7])
 def test_load_in_chunks_creates_the_same_groups_as_a_load_at_once(batches_per_chunk: int) -> None:
     """The broker decides where each chunk ends."""
+    # Twenty commits of three partitions, by four groups.
     batches = [(offset(i % 3, i, group_id=f"g{i % 4}"),) for i in range(20)]
     batches.insert(5, (group(group_value("m"), group_id="g1"),))
     whole = loaded(*batches)
@@ -356,6 +365,7 @@ def test_load_restores_what_was_written() -> None:
     h.commit(offset_commit({("foo", 0): 7}, group_id="simple", metadata="m", leader_epoch=2))
     (gone,) = h.stable_group(1, group_id="emptied")
     h.leave(leave_group(gone, group_id="emptied"))
+
     other = h.failover()
     for group_id in ("stable", "simple", "emptied"):
         before, after = h.group(group_id), other.group(group_id)

@@ -86,6 +86,7 @@ def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -
     assert group.current_state_timestamp_ms == STATE_TIMESTAMP_MS
     assert group.static_members == {f"instance-{n}": f"member-{n}" for n in (0, 1)}
     assert list(group.members) == ["member-0", "member-1"]
+
     for number, loaded_member in enumerate(group.members.values()):
         assert loaded_member.client_id == f"client-{number}"
         assert loaded_member.client_host == f"host-{number}"
@@ -96,6 +97,7 @@ def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -
         )
         assert loaded_member.assignment == b"for-%d" % number
         assert not loaded_member.is_new
+
     assert group.supported_protocols == {"range": 2}
     assert group.rebalance_timeout_ms == expected_ms
 

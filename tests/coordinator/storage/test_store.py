@@ -119,13 +119,16 @@ def test_values_are_written_in_the_version_of_inter_broker_protocol_version(
     (member_id,) = h.stable_group(1)
     h.commit(offset_commit({("foo", 0): 5}, member_id, 1, leader_epoch=2))
     stored, committed = written(h)
+
     assert record_version(value_of(stored)) == group_version
     timestamp_ms = decode_group_metadata_value(value_of(stored)).current_state_timestamp_ms
     assert timestamp_ms == (EPOCH_US // 1_000 if group_version >= 2 else -1)
+
     assert record_version(value_of(committed)) == offset_version
     # Version 3 of a commit's record is the first with a leader epoch.
     epoch = decode_offset_commit_value(value_of(committed)).leader_epoch
     assert epoch == (2 if offset_version == 3 else -1)
+
     after = h.failover()
     assert (after.state(), after.offset("foo", 0)) == (GroupState.STABLE, 5)
     assert (after.group().current_state_timestamp_ms is None) == (group_version < 2)

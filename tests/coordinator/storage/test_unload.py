@@ -57,6 +57,7 @@ def test_unload_in_completing_answers_parked_syncs() -> None:
     for member_id in ids:
         h.submit(join_group(member_id))
     h.advance(0)
+    # The follower's SyncGroup waits for that of the leader.
     sync = h.submit(sync_group(ids[1], 1))
     h.unload()
     assert h.sync_response(sync).error_code is ErrorCode.NOT_COORDINATOR
@@ -180,6 +181,7 @@ def test_static_replacement_that_ends_after_the_unload_is_answered(error: ErrorC
     h.submit(join_group(instance="i"))
     h.advance(0)
     h.submit(sync_group(h.summary().members[0], 1, {}))
+
     h.holds_appends = True
     join = h.submit(join_group(instance="i"))
     h.unload()
@@ -205,9 +207,11 @@ def test_group_loaded_again_has_no_state_of_its_first_tenure() -> None:
     ids = h.stable_group()
     h.holds_appends = True
     request_id = h.submit(offset_commit({("foo", 0): 5}, ids[0], 1))
+
     h.unload(epoch=1)
     h.load(epoch=2)
     h.complete()
+
     assert commit_errors(h.response(request_id)) == [ErrorCode.NONE]
     assert h.offset("foo", 0) == -1
     assert h.beat(ids[0], 1) is ErrorCode.NONE

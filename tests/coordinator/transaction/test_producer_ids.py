@@ -1,4 +1,8 @@
-"""Blocks of producer ids, requested ahead of need. Mirrors Kafka's ProducerIdManagerTest."""
+"""Blocks of producer ids, requested ahead of need. Mirrors Kafka's ProducerIdManagerTest.
+
+A block is a range of ids that the controller gives to a broker: `allocated(start, length)`. `take`
+assigns the next id, or None. `wants_block` is True once when the next block must be requested.
+"""
 
 from coordinator.transaction.producer_ids import ProducerIds
 
@@ -41,6 +45,7 @@ def test_each_block_has_its_own_threshold_for_the_next_request() -> None:
     for _ in range(9):
         ids.take()
     assert ids.wants_block()
+    # The tenth id of the first block, then 89 of the second: the 90th reaches its nine tenths.
     ids.allocated(1_000, 100)
     ids.take()
     for _ in range(89):

@@ -62,6 +62,7 @@ def test_init_producer_id_without_free_ids_gets_a_retriable_error() -> None:
     refused = answers[10]
     assert refused.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
+
     h.gives_producer_ids = True  # from the next request on
     assert h.init("tx-10").error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert h.init("tx-10").producer_id == 10
@@ -122,6 +123,7 @@ def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None
     h.add_partitions(0, 0, DATA)
     h.holds_markers = True
     h.end(0)
+
     (markers,) = h.markers
     h.markers.clear()
     h.execute(
@@ -129,8 +131,10 @@ def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None
             TX, 0, {OFFSETS: NONE, DATA: ErrorCode.NOT_LEADER_OR_FOLLOWER}, h.now_us
         )
     )
+
     (retried,) = h.markers
     assert (retried.partitions, retried.is_retry, markers.is_retry) == ((DATA,), True, False)
+
     h.answer_markers(ErrorCode.NETWORK_EXCEPTION)
     assert h.state() is TransactionState.PREPARE_COMMIT
     h.answer_markers()
@@ -160,8 +164,10 @@ def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> N
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert h.init().error_code is loading
     assert [h.add_offsets(0), h.end(0), h.verify(0)] == [loading] * 3
+
     h.execute(h.coordinator.finish_load(0, h.now_us))
     assert h.init().error_code is NONE
+
     # The broker is elected again: its state belongs to an earlier leader epoch.
     h.coordinator.begin_load(0, 4)
     assert (h.coordinator.is_owned(0), h.init().error_code) == (False, loading)
@@ -176,7 +182,9 @@ def test_next_coordinator_knows_open_transactions() -> None:
     h.advance(50_000)
     other = h.failover()
     assert (other.state(), other.verify(0)) == (TransactionState.ONGOING, NONE)
+
     assert other.end(0) is NONE
+    # From the same log, in which the transaction is still open.
     another = h.failover()
     another.advance(20_000)
     assert another.state() is TransactionState.COMPLETE_ABORT
@@ -202,10 +210,12 @@ def test_step_of_a_lost_tenure_is_answered_and_changes_nothing() -> None:
     h = ongoing()
     h.holds_appends = True
     ending = h.submit(end_txn(0))
+
     h.coordinator.unload(0)
     h.coordinator.begin_load(0, 5)
     h.coordinator.load_batches(0, tuple(h.log))
     h.execute(h.coordinator.finish_load(0, h.now_us))
+
     h.complete()
     assert h.end_error(ending) is ErrorCode.NOT_COORDINATOR
     assert h.state() is TransactionState.ONGOING
@@ -280,6 +290,7 @@ def test_state_machine_allows_the_steps_of_the_table(state: TransactionState, st
         "fence": TransactionState.PREPARE_EPOCH_FENCE,
         "dead": TransactionState.DEAD,
     }[step]
+
     stepping = metadata(state)
 
     def prepare_step() -> None:
