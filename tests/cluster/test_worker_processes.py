@@ -73,10 +73,12 @@ def test_interrupt_reaches_the_work_and_spares_the_worker(tmp_path: Path) -> Non
     with WorkerProcesses(partial(wait_for_interrupt, begun), size=1) as workers:
         (worker,) = workers.idle()
         workers.interrupt()  # an idle worker has nothing to interrupt
+
         workers.give(worker, (1,))
         while not begun.exists():
             assert workers.wait(0.05) == []
         workers.interrupt()
+
         (event,) = events_of(workers, lambda found: len(found) == 1)
         assert isinstance(event, Finished)
         assert event.answer == b"interrupted"

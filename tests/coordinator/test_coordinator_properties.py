@@ -167,6 +167,7 @@ class Coordinator(RuleBasedStateMachine):
         response = self.h.response(request_id)
         if refused(response):
             assert snapshot(self.h) == before
+
         # A handler that failed half way keeps the changes that were not stored, as Kafka's does.
         self.log_diverged |= response is not None and error_of(response) == "UNKNOWN_SERVER_ERROR"
         for group_id, known in self.ids.items():
@@ -396,6 +397,7 @@ class Coordinator(RuleBasedStateMachine):
         self.h.commit_everything()
         if self.log_diverged:
             return
+
         other = self.h.failover()
         error = other.coordinator.load_error(0)
         if error is not None:
@@ -403,6 +405,7 @@ class Coordinator(RuleBasedStateMachine):
             # bytes are unreadable, the next load fails. Kafka does the same.
             assert "subscription" in error
             return
+
         for summary in self.h.coordinator.groups():
             group = self.h.group(summary.group_id)
             if summary.state not in {GroupState.STABLE, GroupState.EMPTY}:

@@ -89,6 +89,7 @@ class ClusterModel:
         leading = self.brokers[broker.partition.leader_id]
         if leading.partition is None:
             return
+
         request = broker.partition.fetch_position(1_048_576)  # the most bytes of a partition
         # A broker first calls `fetch_nothing`, which answers a Fetch from the log end without a
         # read. If `fetch_nothing` gives an answer, `fetch` must give the same one.
@@ -102,6 +103,7 @@ class ClusterModel:
             max_bytes=300,  # a few batches, so that a follower needs several Fetches
             now_us=self.now_us,
         )
+
         if result.proposal is not None:
             leading.proposal = result.proposal
         if quick_answer is not None:
@@ -234,6 +236,7 @@ class ClusterModel:
         proposal, broker.proposal = broker.proposal, None
         data = proposal.data
         error = ErrorCode.NONE
+
         if data.leader_epoch < state.leader_epoch:
             error = ErrorCode.FENCED_LEADER_EPOCH
         elif broker_id != state.leader_id:
@@ -250,6 +253,7 @@ class ClusterModel:
         else:
             state.isr = proposal.new_isr
             self._publish()
+
         broker.answer = (
             proposal,
             AlterPartitionPartitionResponse(
@@ -323,6 +327,7 @@ class ClusterModel:
         """
         for broker_id in REPLICAS:
             self.recover(broker_id)
+
         for _ in range(30):  # rounds; each step of a healing needs a few, so that 30 are enough
             for broker_id in REPLICAS:
                 self.apply_metadata(broker_id)
@@ -331,6 +336,7 @@ class ClusterModel:
                 self.handle_alter_partition(broker_id)
                 self.deliver_answer(broker_id)
                 self.check()
+
         self.check_logs()
         ends = {
             (b.partition.log_end_offset, b.partition.high_watermark)

@@ -132,6 +132,7 @@ class IdempotentModel(ClusterModel):
             if partition is None:
                 producer.waits.remove(wait)
                 continue
+
             error = partition.check_acknowledged(wait.end_offset)
             if error is None:
                 continue
@@ -162,6 +163,7 @@ class IdempotentModel(ClusterModel):
         for producer in self.producers:
             while producer.late:
                 self.deliver_late(producer)
+
             # A round repeats the oldest unanswered batch; at most MAX_IN_FLIGHT are unanswered.
             for _ in range(2 * MAX_IN_FLIGHT):
                 self.reconnect(producer)
@@ -189,6 +191,7 @@ class IdempotentModel(ClusterModel):
             for offset, record in records_of(batch):
                 value = (record.value or b"").decode()
                 written.setdefault(batch.producer_id, []).append((offset, value))
+
         for producer in self.producers:
             found = written.get(producer.producer_id, [])
             if [value for _, value in found] != [
@@ -198,6 +201,7 @@ class IdempotentModel(ClusterModel):
                     "nothing is lost, written twice or out of order",
                     f"producer {producer.producer_id} sent {producer.created} batches: {found}",
                 )
+
             if [offset for offset, _ in found] != [
                 producer.offsets[index] for index in range(producer.created)
             ]:
@@ -211,6 +215,7 @@ class IdempotentModel(ClusterModel):
             if request.attempt == producer.attempt:
                 producer.must_repeat = True
             return
+
         sequence = (FIRST_SEQUENCE + request.index) % 2**31
         batch = client_batch(
             producer.value(request.index), producer_id=producer.producer_id, base_sequence=sequence
@@ -220,8 +225,10 @@ class IdempotentModel(ClusterModel):
             broker.parked.add(info.next_offset)
             producer.waits.append(Wait(request, info.next_offset))
             return
+
         if request.attempt != producer.attempt:
             return  # the client does not see the error
+
         oldest = producer.unanswered()[0]
         if info.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and request.index == oldest:
             raise InvariantViolation(

@@ -93,12 +93,14 @@ def walk(seed: int) -> IdempotentModel:
         (model.checkpoint, (0, 0.1)),
         (lambda _: model.pass_time(11), (0, 0.05)),  # seconds: a follower lags after 10
     ]
+
     events: list[Callable[[], None]] = []
     weights: list[float] = []
     for event, odds in broker_events:
         for broker in REPLICAS:
             events.append(lambda event=event, broker=broker: event(broker))  # type: ignore[misc]
             weights.append(rng.choice(odds))
+
     for client in model.producers:
         for act, odds in (
             (model.continue_sending, (1.0, 3.0)),
@@ -112,6 +114,7 @@ def walk(seed: int) -> IdempotentModel:
         ):
             events.append(lambda act=act, client=client: act(client))  # type: ignore[misc]
             weights.append(rng.choice(odds))
+
     for step, event_of_step in enumerate(rng.choices(events, weights, k=STEPS)):
         event_of_step()
         model.check()

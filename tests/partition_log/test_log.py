@@ -270,6 +270,7 @@ def test_follower_of_a_compacted_log_copies_its_holes() -> None:
     assert copy.log_end_offset == 10
     assert copy.epochs.entries() == source.epochs.entries()
     check_log(copy)
+
     other_copy = log()
     other_copy.is_compacted = True
     overlapping = (batch("a", "b"), batch("b", base_offset=1))

@@ -171,6 +171,7 @@ def test_log_append_time_is_the_leaders_time_of_every_record() -> None:
     info = append(place, PACKED)
     assert (info.error, info.log_append_time_ms) == (ErrorCode.NONE, APPEND_TIME_MS)
     append(place, batch("own"))
+
     for index in (0, 1):
         stored = place.log.storage.batch(index)
         timestamps_ms = {record.timestamp_ms for _, record in records_of(stored, CODECS)}

@@ -136,6 +136,7 @@ def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
         lambda broker: model.deliver_answer(broker, lost=True),
         lambda _: model.pass_time(11),
     ]
+
     # The lists are parallel: weights[i] is the rate of events[i].
     events = [(event, broker) for event in common + rare for broker in REPLICAS]
     # A weight of 0, for rare events, switches an event off in this seed.
@@ -144,12 +145,14 @@ def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
     if unclean:
         events += [(model.elect_unclean, broker) for broker in REPLICAS]
         weights += [0.05] * len(REPLICAS)
+
     for step, (event, broker) in enumerate(rng.choices(events, weights, k=STEPS)):
         event(broker)
         model.check()
         # The comparison of whole logs is slow.
         if step % 50 == 0:
             model.check_logs()
+
     model.heal()
     model.append(model.metadata.leader_id)
     model.heal()

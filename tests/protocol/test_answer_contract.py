@@ -439,6 +439,7 @@ def _altered(
     ],
 )
 def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyResponse) -> None:
+    """No exception is raised."""
     check_answer(request_, response)
 
 
@@ -497,5 +498,6 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
 def test_answer_that_does_not_fit_is_named(
     request_: AnyRequest, response: AnyResponse, problem: str
 ) -> None:
+    """The error has the part of the answer that does not fit."""
     with pytest.raises(InvariantViolation, match=problem):
         check_answer(request_, response)

@@ -23,7 +23,7 @@ DEFAULTS = {
 
 @pytest.mark.parametrize(("name", "value"), DEFAULTS.items())
 def test_broker_setting_has_kafkas_name_and_default(name: str, value: object) -> None:
-    """BEHAVIOUR 8.1."""
+    """The defaults are copied from docs/kafka/BEHAVIOUR.md 8.1."""
     assert msgspec.to_builtins(BrokerConfig())[name] == value
 
 

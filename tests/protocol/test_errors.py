@@ -1,4 +1,7 @@
-"""Error codes: Kafka's numbers, and which errors are retriable or definite."""
+"""Error codes: Kafka's numbers, and which errors are retriable or definite.
+
+After a definite error the request has had no effect. Sections are those of docs/kafka/BEHAVIOUR.md.
+"""
 
 import pytest
 

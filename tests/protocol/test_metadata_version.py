@@ -44,6 +44,7 @@ def test_version_that_kafka_does_not_have_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*NAMES, LATEST_METADATA_VERSION, "3.7-IV4"])
 def test_version_that_kafka_has_is_matched_by_the_pattern(name: str) -> None:
+    """The setting accepts each of them."""
     assert re.search(VERSION_PATTERN, name) is not None
 
 
@@ -64,6 +65,7 @@ def test_version_that_kafka_has_is_matched_by_the_pattern(name: str) -> None:
 def test_values_are_written_in_the_version_that_the_broker_version_selects(
     name: str, group: int, offset: int
 ) -> None:
+    """`group` is the version of a group's record, `offset` that of a commit's."""
     assert value_versions(metadata_version(name)) == ValueVersions(group=group, offset=offset)
 
 

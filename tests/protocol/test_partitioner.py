@@ -1,4 +1,4 @@
-"""The offsets partition of a group: Java's hash, Kafka's abs (BEHAVIOUR 2.1, test vectors)."""
+"""The offsets partition of a group: Java's hash, Kafka's abs (docs/kafka/BEHAVIOUR.md 2.1)."""
 
 import pytest
 from hypothesis import given

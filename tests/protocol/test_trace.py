@@ -20,7 +20,9 @@ def test_stamp_puts_every_field_into_its_column() -> None:
         },
         TraceEvent,
     )
+
     row = stamp(event, run="run", time_us=10, node_time_us=11, seq=12, node="node", incarnation=13)
+
     for name in (*texts, "run", "node"):
         assert getattr(row, name) == name
     for name, number in numbers.items():

@@ -213,6 +213,7 @@ def test_producer_ids_are_never_assigned_twice() -> None:
             assigned_ids.append(other.id)
             await tx.init(TC)
             assigned_ids.append(tx.id)
+
             await lab.kill(NEXT_GC)
             await lab.restart(NEXT_GC)
             await lab.seconds(12)  # longer than the session of the killed broker, 9 s

@@ -4,7 +4,7 @@
 and the replies. `cluster_of(topic())` is a plan of three brokers and the topic `orders` with three
 partitions; `cluster_of()` has no topic. `start_brokers` registers brokers and unfences them.
 `lab.image` is the state that the metadata log gives, `lab.records()` are the log's records. A
-broker is fenced after 9 s without a heartbeat.
+broker is fenced after 9 s without a heartbeat. Sections are those of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest

@@ -26,6 +26,7 @@ ALL_FINE = {group_id: [NONE] * MEMBERS for group_id in group_ids()}
 async def join_and_sync(groups: ConcurrentGroups) -> None:
     """Bring every group to Stable, with one leader that has all members."""
     assert await groups.all_do(ClientMember.join) == ALL_FINE
+
     for group_id in group_ids():
         answers = [m.joined for m in groups.members if m.group_id == group_id]
         joined = [answer for answer in answers if answer is not None]
@@ -37,6 +38,7 @@ async def join_and_sync(groups: ConcurrentGroups) -> None:
             answer.member_id: len(answer.members) for answer in joined if answer.members
         }
         assert list_lengths == {leader: MEMBERS}
+
     assert await groups.all_do(ClientMember.sync) == ALL_FINE
     described = await groups.described()
     assert {group.group_state for group in described.values()} == {"Stable"}

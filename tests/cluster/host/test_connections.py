@@ -55,6 +55,7 @@ def test_requests_sent_while_connecting_go_out_in_order_when_it_opens() -> None:
     for group in ("a", "b", "c"):
         outcomes.send(group)
     assert (connection.is_open, connection.is_closed, connection.in_flight) == (False, False, 3)
+
     lab.run_for(HANDSHAKE_US)
     assert connection.is_open
     assert server.served == []
@@ -213,6 +214,7 @@ def test_a_closed_connection_fails_requests_and_calls_on_close_at_once() -> None
     connection.close()
     lab.run_for(10 * LATENCY_US)
     assert connection.is_closed
+
     closed: list[str] = []
     connection.on_close(lambda: closed.append("closed"))
     outcomes.send("late")
@@ -273,6 +275,7 @@ def test_a_restarted_server_resets_connections_of_its_former_incarnation() -> No
     lab.run_for(10 * LATENCY_US)
     first.retire()  # ends the incarnation without a frame to its peers
     second = EchoServer(lab.host(SERVER, incarnation=1))
+
     outcomes.send("g")
     lab.run_for(2 * LATENCY_US)
     assert outcomes.seen == [("g", "Disconnected")]
@@ -290,6 +293,7 @@ def test_a_report_of_a_death_spares_a_connection_to_the_next_incarnation() -> No
     lab.run_for(10 * LATENCY_US)
     first.crash()
     EchoServer(lab.host(SERVER, incarnation=1))
+
     fresh = Outcomes(connect(client))
     fresh.send("g")
     lab.run_for(10 * LATENCY_US)
@@ -304,6 +308,7 @@ def test_a_restarted_client_is_distinguished_from_its_former_incarnation() -> No
     Outcomes(connect(first)).send("old")
     lab.run_for(10 * LATENCY_US)
     first.retire()  # ends the incarnation without a frame to its peers
+
     outcomes = Outcomes(connect(lab.host("client", incarnation=1)))
     outcomes.send("new")
     server.release()
@@ -375,11 +380,13 @@ def test_messages_are_traced_on_both_sides_with_the_columns_of_their_api() -> No
         "response_sent",
         "response_received",
     ]
+
     for row in (request_sent, response_received):
         assert (row.node, row.peer, row.cause) == ("client", SERVER, "coordinator")
         assert (row.group, row.member, row.generation) == ("orders", "m", 3)
     for row in (request_received, response_sent):
         assert (row.node, row.peer) == (SERVER, "client")
+
     assert {(row.api, row.correlation_id) for row in lab.rows} == {("Heartbeat", 0)}
     assert [row.error for row in lab.rows] == [None, None, "NONE", "NONE"]
 

@@ -279,8 +279,10 @@ def test_a_connection_closed_by_its_own_end_during_a_cut_sends_only_the_close() 
     lab.gate.send(request(1, connection=2))
     lab.gate.receive(response(2, connection=2))
     lab.gate.send(request(3, connection=3))
+
     lab.gate.send(close(1))
     lab.gate.send(close(2))
+
     lab.gate.set_rules([])
     lab.run_for()
     # Connection 3 is not closed. The close of connection 1 took the place of its open.
@@ -394,9 +396,11 @@ def test_a_reset_ends_a_connection_through_a_cut_and_drops_held_frames() -> None
     lab.gate.send(request(1))
     lab.gate.send(request(2, connection=2))
     lab.gate.receive(response(3))
+
     end = close(by_client=False, source=B, destination=A)
     lab.gate.reset([end])
     assert lab.delivered == [end]
+
     lab.gate.set_rules([])
     lab.run_for()
     assert lab.transmitted == [request(2, connection=2)]
@@ -462,9 +466,11 @@ def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
     lab = GateLab()
     lab.gate.set_rules([other, slow])
     rng = stream(1, "r")
+    # Before each frame another one goes to `c`, under the other rule.
     for number, (frame, left_at) in enumerate(zip(frames, alone, strict=True)):
         lab.gate.send(request(destination=C))
         lab.gate.send(frame)
+
         delay_us = 20 + int(rng.random() * 101)
         assert left_at == number * 1_000 + delay_us
         lab.run_for(delay_us - 1)

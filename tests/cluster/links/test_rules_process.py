@@ -311,6 +311,7 @@ def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
         lab.node("p1", OTHER)  # keeps process p1 alive after the client's crash
         connection = connect(client)
         await beat(connection)
+
         lab.set_rules(CUT)
         connection.close()
         lab.processes["p1"].crash_node(CLIENT)
@@ -318,6 +319,7 @@ def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
         assert isinstance(server.host, RealHost)
         # The cut holds the client's close and hides its death: the server keeps the connection.
         assert server.host.peers() == (CLIENT,)
+
         lab.set_rules(())
         await settle()
         assert server.host.peers() == ()

@@ -135,6 +135,7 @@ def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_fram
         await lab.process("p1")
         server, client = lab.node("p0", SERVER), lab.node("p1", CLIENT)
         host = server.host
+
         early, late = connect(client), connect(client)
         await beat(early)
         await beat(late)
@@ -146,6 +147,7 @@ def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_fram
 
         host.serve(lambda request: story.append(f"served {request.envelope.correlation_id}"))
         host.spawn(sleeper(), name="sleeper")
+
         selector = Selector(sources=(CLIENT,), destinations=(SERVER,))
         process.set_link_rules([LinkRule(rule_id="cut", selector=selector, effect=Cut())])
         # The cut holds the request of `early`. Then the node pauses, and the cut ends. The request
@@ -194,6 +196,7 @@ def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path
         server, client = lab.node("p0", SERVER), lab.node("p0", CLIENT)
         connection = connect(client)
         await beat(connection)
+
         process.pause_node(SERVER)
         waiting = asyncio.ensure_future(beat(connection, 1))
         await settle()
@@ -201,6 +204,7 @@ def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path
         process.pause_node(SERVER)
         await settle()
         assert server.served == [0]
+
         process.resume_node(SERVER)
         process.resume_node(SERVER)  # of a node that is not paused: does nothing
         await waiting
@@ -222,6 +226,7 @@ def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Pat
         client = lab.node("p1", CLIENT)
         connection = connect(client)
         await beat(connection)
+
         clients.pause_node(CLIENT)
         await lab.processes["p0"].stop()
         await settle()
@@ -269,6 +274,7 @@ def test_paused_node_has_flushed_its_trace_and_writes_no_row(tmp_path: Path) -> 
         client = lab.node("p0", CLIENT)
         connection = connect(client)
         await beat(connection)
+
         waiting = asyncio.ensure_future(beat(connection, 1))
         await asyncio.sleep(0)  # the request is sent
 
@@ -338,10 +344,12 @@ def test_node_killed_during_its_shutdown_is_reported_to_the_driver(
         await asked_to_stop(server)
         # A crash or stop must end a paused node, too.
         process.pause_node(SERVER)
+
         if end == "crash":
             process.crash_node(SERVER)
         else:
             await process.stop()
+
         # True: the node was stopped in order; False: it crashed. A late end changes nothing.
         assert await stopping is (end == "stop")
         finish(server)

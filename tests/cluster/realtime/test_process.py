@@ -88,7 +88,9 @@ def test_connection_to_a_dead_process_ends_although_the_directory_forgot_it(
         await lab.process("p1")
         lab.node("p0", SERVER)
         client = lab.node("p1", CLIENT)
+
         await lab.processes["p0"].stop()
+
         started_us = client.host.now_us()
         connection = connect(client)
         del lab.directory[SERVER]
@@ -388,6 +390,7 @@ def test_cancelled_host_timer_does_not_fire_and_sleeps_end_in_order(tmp_path: Pa
         host.after(1_000, fired.append, "cancelled").cancel()
         host.after(2_000, fired.append, "second")
         host.after(0, fired.append, "first")
+
         started_us = host.now_us()
         await host.sleep(5_000)
         assert host.now_us() - started_us >= 5_000

@@ -196,6 +196,7 @@ def test_file_log_equals_the_log_in_memory(
             memory.truncate(min(step, len(memory)))
             log.truncate(min(step, len(log)))
         log.close()  # each step opens the log anew
+
     log = FileStorage(directory).log(PARTITION)
     assert [log.batch(i) for i in range(len(log))] == [memory.batch(i) for i in range(len(memory))]
 

@@ -118,6 +118,7 @@ def test_merge_orders_by_time_node_incarnation_and_sequence(tmp_path: Path) -> N
             everything += rows
             path = frames_path(tmp_path, node, incarnation)
             sources.append(FrameReader(written(path, rows)))
+
     expected = sorted(everything, key=lambda r: (r.time_us, r.node, r.incarnation, r.seq))
     assert list(merge_rows(sources)) == expected
 

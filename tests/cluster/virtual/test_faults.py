@@ -61,6 +61,7 @@ def test_a_late_node_is_started_by_the_run() -> None:
             await runtime.restart(late.name)
         with pytest.raises(UnknownNode, match="not started already and cannot be killed"):
             await runtime.crash(late.name)
+
         await runtime.start_node(late.name)
         with pytest.raises(UnknownNode, match="up and cannot be started"):
             await runtime.start_node(late.name)

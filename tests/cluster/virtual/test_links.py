@@ -327,10 +327,12 @@ def test_a_reset_is_seen_at_both_ends_and_loses_frames_in_flight() -> None:
     client.send(world.connection, "parked")
     lab.run_for(2 * LATENCY_US)
     client.send(world.connection, "in flight")
+
     ends = client.host.reset_links((SERVER,), ("coordinator",))
     assert len(ends) == len(world.server.host.reset_links((CLIENT,), ("coordinator",))) == 1
     lab.run_for(0)
     assert client.outcomes == [("parked", "Disconnected"), ("in flight", "Disconnected")]
+
     world.server.release()  # the answer to "parked" finds no connection, and is no misuse
     lab.run_for(10 * LATENCY_US)
     assert world.server.served_groups == ["parked"]
@@ -383,9 +385,11 @@ def test_a_death_ends_connections_whose_acceptance_is_held(effect: LinkEffect) -
     lab.set_rules(to_client(effect))
     half_open = client.connect("other")
     lab.run_for(2 * LATENCY_US)  # the server has accepted; its OpenedFrame waits in its gate
+
     world.server.host.crash()
     lab.run_for(2 * LATENCY_US)
     assert not half_open.is_closed
+
     lab.set_rules()
     lab.run_for(0)
     assert half_open.is_closed

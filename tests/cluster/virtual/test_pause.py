@@ -51,18 +51,21 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     calls, late = Calls(lab, client), Calls(lab, client)
     lab.run_for(2 * LATENCY_US)
+
     server.host.pause()
     assert server.host.is_paused
     calls.send("a")
     lab.run_for(TIMEOUT_US - 1)
     assert calls.outcomes == []
     assert calls.connection.is_open
+
     # Sent a microsecond before the timeout of "a", so its own timeout is after the resume.
     late.send("b")
     lab.run_for(1)
     assert [(group, what) for group, _, what in calls.outcomes] == [("a", "RequestTimedOut")]
 
     lab.run_for(LATENCY_US)  # request "b" reaches the paused server
+
     server.host.resume()
     lab.run_for(LATENCY_US)
     assert not server.host.is_paused
@@ -84,10 +87,12 @@ def test_an_open_to_a_paused_host_hangs_until_a_timeout_or_the_resume() -> None:
     first = Calls(lab, client)
     lab.run_for(SETUP_US - 1)
     assert not first.connection.is_closed
+
     second = Calls(lab, client)
     lab.run_for(1)
     assert first.connection.is_closed
     lab.run_for(LATENCY_US)
+
     server.host.resume()
     lab.run_for(LATENCY_US)
     assert second.connection.is_open
@@ -193,12 +198,14 @@ def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> 
     lab.run_for(2 * LATENCY_US)
     fired: list[int] = []
     host.after(10, lambda: fired.append(host.now_us()))
+
     host.pause()
     calls.send("a")
     lab.run_for(1_000)
     host.resume()
     host.pause()
     lab.run_for(1_000)
+
     assert (fired, server.served) == ([], [])
 
     host.resume()
@@ -257,6 +264,7 @@ def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
     lab.set_rules()
     lab.run_for(1_000)
     assert calls.outcomes == []  # the answer waits in the stopped process
+
     server.host.resume()
     lab.run_for(LATENCY_US)
     assert [what for _, _, what in calls.outcomes] == ["HeartbeatResponse"]

@@ -97,6 +97,7 @@ def their_message(cls: Any, fields: tuple[WireField, ...], plain: dict[str, Any]
             data_class = known[field.name].data_class
             value = [their_message(data_class, field.fields, item, v) for item in value]
         values[field.name] = value
+
     # Fields that kafka-python has in this version, and our table of fields has not.
     left_out = [
         name for name, field in known.items() if field.for_version_q(v) and name not in values
@@ -167,6 +168,7 @@ def some_value(annotation: Any, numbers: Iterator[int]) -> Any:  # noqa: ANN401 
         number = next(numbers)
         made = {bool: number % 2 == 0, int: number, str: f"s{number}", bytes: b"%d" % number}
         return made[annotation]
+
     # The type without None of `T | None`, or the item's type of `tuple[T, ...]`.
     (inner, *_) = [arg for arg in annotation.__args__ if arg not in (type(None), Ellipsis)]
     if getattr(annotation, "__origin__", None) is tuple:
@@ -233,6 +235,7 @@ def test_answer_is_read_by_kafka_python_field_by_field(api: Api, version: int) -
         response_to_plain(api.label, version, response) if reshaped else response
     )
     expected = expected_of(schema.response_fields, plain, version)
+
     if api is Api.FETCH:
         for topic, their_topic in zip(expected["responses"], theirs.responses, strict=True):
             for mine, their in zip(topic["partitions"], their_topic.partitions, strict=True):

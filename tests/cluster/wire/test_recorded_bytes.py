@@ -114,12 +114,14 @@ def our_value(annotation: Any, value: Any) -> Any:  # noqa: ANN401 (a field's va
         return ErrorCode(value)
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return ours(annotation, value)
+
     if isinstance(value, list):
         # The item's type of `tuple[T, ...]`, or of `tuple[T, ...] | None`.
         (inner, *_) = [arg for arg in annotation.__args__ if arg not in (type(None), Ellipsis)]
         if getattr(inner, "__origin__", None) is tuple:
             inner = inner.__args__[0]
         return tuple(our_value(inner, item) for item in value)
+
     if annotation is int and not isinstance(value, int):
         return NO_AUTHORIZED_OPERATIONS  # kafka-python makes a set of this bit field
     return value

@@ -193,6 +193,7 @@ def test_tree_equals_a_plain_model_of_paths_and_owners(
             sessions.append(writer.zxid)
         else:
             assert (error is KeeperError.NONE) == _model_write(model, sessions, session, request)
+
         tree = writer.database.tree
         owner_of = {
             path: stat.ephemeral_owner for path in tree.paths() if (stat := tree.stat(path))

@@ -62,6 +62,7 @@ def test_requests_of_a_session_are_carried_out_in_the_order_sent() -> None:
         await lab.rule(Slow(delay_us=LAG_US), [leader], [follower])
         client = lab.client(servers=[follower])
         await connected(lab, client)
+
         answers: list[ZooKeeperResponse | KeeperError] = []
         for request in (
             CreateRequest(path="/consumers/g", data="0"),
@@ -69,6 +70,7 @@ def test_requests_of_a_session_are_carried_out_in_the_order_sent() -> None:
             GetDataRequest(path="/consumers/g"),
         ):
             client.handle.send(request, answers.append)
+
         await lab.runtime.sleep(3 * LAG_US)
         assert [type(answer).__name__ for answer in answers] == [
             "CreateResponse",
@@ -95,6 +97,7 @@ def test_read_of_a_lagging_follower_shows_its_applied_writes() -> None:
         await connected(lab, writer)
         await connected(lab, reader)
         assert await children(reader, "/consumers", watch=True) == ()
+
         await lab.rule(Slow(delay_us=LAG_US), [leader], [follower])
         began_us = lab.runtime.now_us()
         await writer.call(CreateRequest(path="/consumers/g"))
@@ -102,6 +105,7 @@ def test_read_of_a_lagging_follower_shows_its_applied_writes() -> None:
         assert await children(writer, "/consumers") == ("g",)
         assert await children(reader, "/consumers") == ()
         assert reader.events == []
+
         await lab.runtime.sleep(LAG_US + LAG_US // 4)
         assert await children(reader, "/consumers") == ("g",)
         # A watch fires on the server of its client, when that server applies the change (ZK-17).
@@ -167,6 +171,7 @@ def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
             await connected(lab, client)
             await connected(lab, writer)
             await lab.rule(Slow(delay_us=lag_us), [leader], [follower])
+
             seen = -1
             for index in range(12):
                 await writer.call(CreateRequest(path=f"/consumers/{index:02}"))
@@ -204,12 +209,14 @@ def test_session_outlives_its_connection_and_its_server() -> None:
         client, witness = lab.client(0, [server, other]), lab.client(1, [leader])
         await connected(lab, client)
         await connected(lab, witness)
+
         session_id = client.handle.session_id
         await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
         await lab.runtime.crash(server)
         await lab.runtime.sleep(RECONNECT_US)
         # Much longer than the session timeout.
         await lab.runtime.sleep(15 * SECOND)
+
         assert client.handle.is_connected
         assert client.handle.session_id == session_id
         assert await children(witness, "/consumers") == ("mine",)
@@ -276,11 +283,13 @@ def test_client_that_is_cut_off_learns_of_its_expiry_only_from_a_server() -> Non
         await connected(lab, client)
         await connected(lab, witness)
         await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
+
         await lab.cut(["client-0"], lab.servers)
         await lab.runtime.sleep(9 * SECOND)
         assert await children(witness, "/consumers") == ()
         await lab.runtime.sleep(3_600 * SECOND)
         assert client.states == [KeeperState.SYNC_CONNECTED, KeeperState.DISCONNECTED]
+
         await lab.heal()
         await lab.runtime.sleep(RECONNECT_US)
         assert client.states[2:] == [KeeperState.EXPIRED]
@@ -345,14 +354,17 @@ def test_watches_are_registered_again_at_a_reconnection_and_missed_changes_fire_
         await connected(lab, writer)
         await children(client, "/consumers", watch=True)
         await client.call(GetDataRequest(path="/brokers", watch=True))
+
         await lab.cut(["client-0"], lab.servers)
         await lab.runtime.reset_links([NodeName("client-0")], lab.servers)
         await writer.call(CreateRequest(path="/consumers/g"))
+
         await lab.heal()
         await lab.runtime.sleep(RECONNECT_US)
         assert client.events == [
             WatcherEvent(event_type=WatchType.NODE_CHILDREN_CHANGED, path="/consumers")
         ]
+
         await writer.call(SetDataRequest(path="/brokers", data="changed"))
         await lab.runtime.sleep(SECOND // 10)
         assert client.events[1:] == [
@@ -415,6 +427,7 @@ def test_answered_write_survives_the_power_loss_of_its_leader(seed: int) -> None
             written += 1
             if index == 7 + seed:
                 await lab.runtime.power_loss(leader)
+
         assert written >= 8
         await lab.serving(2)
         await lab.runtime.restart(leader)
@@ -439,6 +452,7 @@ def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
         client, other = lab.client(0, [leader]), lab.client(1, others)
         await connected(lab, client)
         await connected(lab, other)
+
         await lab.cut([leader], others)
         outcomes: list[ZooKeeperResponse | KeeperError] = []
         client.handle.send(CreateRequest(path="/consumers/lost"), outcomes.append)
@@ -449,6 +463,7 @@ def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
 
         await connected(lab, other)
         await other.call(CreateRequest(path="/consumers/kept"))
+
         await lab.heal()
         await lab.serving(3)
         late = lab.client(2, [leader])
@@ -483,10 +498,12 @@ def test_follower_without_its_leader_serves_old_data_until_the_sync_limit() -> N
         writer, reader = lab.client(0, [leader]), lab.client(1, [follower])
         await connected(lab, writer)
         await connected(lab, reader)
+
         await lab.cut([leader], [follower])
         await writer.call(CreateRequest(path="/consumers/g"))
         await lab.runtime.sleep(8 * SECOND)
         assert await children(reader, "/consumers") == ()
+
         await lab.runtime.sleep(4 * SECOND)
         status = await lab.runtime.status()
         assert not status.zookeepers[follower].is_serving

@@ -44,6 +44,7 @@ def forget_the_owner(tree: ZnodeTree) -> None:
 
 
 def test_whole_tree_passes() -> None:
+    """The check must not find damage where there is none."""
     check_tree(tree_of_three())
 
 
@@ -59,6 +60,7 @@ def test_whole_tree_passes() -> None:
     ],
 )
 def test_damage_is_named(damage: Callable[[ZnodeTree], None], invariant: str) -> None:
+    """Each function damages the tree in the way that its name says."""
     tree = tree_of_three()
     damage(tree)
     with pytest.raises(InvariantViolation) as raised:

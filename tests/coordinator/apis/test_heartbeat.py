@@ -1,4 +1,4 @@
-"""Heartbeat over every state (BEHAVIOUR 2.4)."""
+"""Heartbeat without a group id; scenarios/heartbeat.txt has the states of a group."""
 
 from protocol.errors import ErrorCode
 from tests.support.builders.requests import heartbeat

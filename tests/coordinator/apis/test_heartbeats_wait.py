@@ -1,6 +1,8 @@
-"""Switch `heartbeats_wait_for_writes` (BEHAVIOUR 2.4, 6.4, RT-3).
+"""Switch `heartbeats_wait_for_writes`: its gauge, and its registration for high watermarks.
 
-As in Kafka's Java coordinator, where a heartbeat is a write without records.
+In Kafka's Java coordinator a heartbeat is a write without records, so its answer waits until the
+writes before it are committed: docs/kafka/BEHAVIOUR.md 2.4 and 6.4. The stories are in
+scenarios/heartbeats_wait.txt.
 """
 
 from protocol.config import JavaSwitches

@@ -1,4 +1,4 @@
-"""JoinGroup in every state of a group: Kafka's checks, and its answers.
+"""JoinGroup: Kafka's checks, and answers that are not in scenarios/join_group.txt.
 
 `h` is a CoordinatorHarness: a coordinator with a log and a clock, which owns the only offsets
 partition unless `owned=()`. `h.join` returns an answer that must come at once; `h.submit` returns a

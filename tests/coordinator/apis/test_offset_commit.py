@@ -1,4 +1,4 @@
-"""OffsetCommit in every state of a group, and the outcome of its append.
+"""OffsetCommit: ids, metadata, append errors; scenarios/offset_commit.txt has the group's states.
 
 `h` is a CoordinatorHarness: a coordinator with a log and a clock, which owns the only offsets
 partition unless `owned=()`. `h.commit` returns the error of each partition. While

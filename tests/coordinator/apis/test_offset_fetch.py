@@ -1,7 +1,7 @@
-"""OffsetFetch is answered from memory, to any client, in any state (BEHAVIOUR 2.7).
+"""OffsetFetch of missing, several and no groups; scenarios/offset_fetch.txt has the states.
 
-`h` is a CoordinatorHarness, a coordinator that owns the only offsets partition. `h.fetched` is the
-answer for one partition.
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.7. `h` is a CoordinatorHarness, a coordinator that
+owns the only offsets partition. `h.fetched` is the answer for one partition.
 """
 
 from protocol.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""SyncGroup over every state, and the outcome of the assignment's append (BEHAVIOUR 2.3).
+"""SyncGroup: its first checks, and errors of its append; scenarios/sync_group.txt has the states.
 
 `h` is a CoordinatorHarness: a coordinator with a log, which owns the only offsets partition unless
 `owned=()`. While `h.holds_appends`, an append waits for `h.complete(error)`. The gate is the check

@@ -1,4 +1,4 @@
-"""Effects of deleted partitions on groups (BEHAVIOUR 2.13, 0.1)."""
+"""Deleted partitions on a broker without groups; scenarios/topic_deletion.txt has the others."""
 
 from protocol.ids import TopicPartition
 from tests.support.harness.coordinator_harness import CoordinatorHarness

@@ -17,11 +17,13 @@ def with_block(start: int = 0, length: int = 10) -> ProducerIds:
 
 
 def test_block_is_assigned_whole_and_then_no_id_is_left() -> None:
+    """Ids are assigned in ascending order."""
     ids = with_block(100, 3)
     assert [ids.take() for _ in range(5)] == [100, 101, 102, None, None]
 
 
 def test_next_block_is_requested_once_when_nine_tenths_are_assigned() -> None:
+    """The rest of the old block is assigned before the new block."""
     ids = with_block()
     for _ in range(8):
         ids.take()
@@ -34,6 +36,7 @@ def test_next_block_is_requested_once_when_nine_tenths_are_assigned() -> None:
 
 
 def test_refused_block_is_requested_again() -> None:
+    """Otherwise the broker would never get ids again."""
     ids = ProducerIds()
     assert [ids.wants_block(), ids.wants_block()] == [True, False]
     ids.refused()
@@ -41,6 +44,7 @@ def test_refused_block_is_requested_again() -> None:
 
 
 def test_each_block_has_its_own_threshold_for_the_next_request() -> None:
+    """The second block has 100 ids, so the next request follows after its 90th."""
     ids = with_block()
     for _ in range(9):
         ids.take()

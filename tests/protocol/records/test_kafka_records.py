@@ -83,8 +83,10 @@ def test_scan_refuses_what_a_full_reading_refuses(
     expected = expected_scan(whole, count)
     assert expected is not None
     assert scanned(whole, count) == expected
+
     if not payload:
         return
+
     for index in data.draw(st.lists(st.integers(0, len(payload) - 1), max_size=3)):
         payload[index] = data.draw(st.integers(0, 255))
     damaged = bytes(payload)[: data.draw(st.integers(0, len(payload)))]

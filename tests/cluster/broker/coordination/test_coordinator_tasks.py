@@ -1,8 +1,8 @@
-"""Loads and unloads run one at a time and check epochs (BEHAVIOUR 5.4, 5.5, FO-06).
+"""Loads and unloads run one at a time and check epochs (BEHAVIOUR 5.4, 5.5).
 
 A leadership of an offsets partition adds a load to the broker's queue of tasks, its loss adds an
 unload. With `late_notices_us` each load and unload is queued three more times, when it may be
-outdated. [S] and [J] mark the behaviour of Kafka's Scala and Java coordinators.
+outdated. Sections and cases such as FO-06 are those of docs/kafka/BEHAVIOUR.md.
 """
 
 import json
@@ -193,9 +193,11 @@ def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
     lab.lab.run_for(1_000_000)
+
     completed = lab.row(TraceKind.LOAD_COMPLETED)
     detail = json.loads(completed.detail or "{}")
     assert (detail["records"], detail["groups"], completed.offset) == (20_000, 20, 20_000)
+
     costs = CostModel()
     expected_us = (
         costs.load_fixed_us

@@ -139,8 +139,10 @@ def test_scheduler_flushes_logs_whose_last_flush_is_older_than_the_interval() ->
     """
     config = BrokerConfig(log_flush_interval_ms=40_000, log_flush_scheduler_interval_ms=2_000)
     lab = FlusherLab(config, topic=TopicConfig(flush_ms=1_000))
+
     lab.append(lab.orders)
     lab.append(lab.payments)
+
     lab.seconds(29)
     assert (lab.orders.recovery_point, lab.payments.recovery_point) == (0, 0)
     lab.seconds(2)

@@ -216,10 +216,13 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
     quiet, plain = Leader(QuietFetches), Leader(NeverQuiet)
     followers = [Follower(B, 101), Follower(C, 102)]
     now_us = 0
+
     for _ in range(STEPS):
         now_us += rng.choice((1_000, 20_000, LAG_MAX_US // 3))
+
         index = rng.randrange(PARTITIONS)
         follower = rng.choice(followers)
+
         # Half of the events are Fetches; a new leader epoch or a restart is rare.
         act = rng.random()
         if act < 0.25:

@@ -282,9 +282,11 @@ def test_request_to_a_given_broker_is_not_redirected() -> None:
             assert (refused.name, refused.retriable) == ("NOT_COORDINATOR", False)
             with pytest.raises(ClientError, match="NOT_COORDINATOR"):
                 await admin.delete_consumer_group_offsets(SIMPLE, (P0,))
+
         with admin_of(lab, broker=BrokerId(COORDINATOR)) as admin:
             assert [group.group_id for group in (await admin.list_groups()).groups] == [SIMPLE]
             assert await admin.list_consumer_group_offsets((SIMPLE,)) == {SIMPLE: {P0: 5}}
+
         assert lab.runtime.now_us() - began_us < 100_000
 
     BrokerLab(broker_cluster()).run(story)

@@ -241,6 +241,7 @@ def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: 
     broker.host.reply(
         parked.request_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
     )
+
     lab.run_for(2 * SECOND)
     assert len(broker.of_type(HeartbeatRequest)) == 1
     assert [join.member_id for join in joins_of(broker.requests)] == ["", "m-1", "m-1"]
@@ -366,11 +367,13 @@ def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
     lab.coordinator = 1
     node = lab.consumer(commit_interval_ms=None)
     lab.run_for(SECOND)
+
     lab.brokers[1].host.crash()
     lab.run_for(10 * MS)  # the client has seen the connection end, and has no coordinator
     node.close()
     lab.run_for(SECOND)
     assert member_status(node).assigned == ()
+
     lookups = len(lab.brokers[0].of_type(FindCoordinatorRequest))
     lab.run_for(5 * SECOND)
     assert len(lab.brokers[0].of_type(FindCoordinatorRequest)) == lookups

@@ -94,6 +94,7 @@ def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMake
 
 
 def test_transaction_coordinator_is_looked_up_by_the_transactional_id(make_lab: LabMaker) -> None:
+    """The lookup has the key type of transactions, and is sent once."""
     lab = make_lab(1)
     started(lab)
     lab.run_for(2 * SECOND)

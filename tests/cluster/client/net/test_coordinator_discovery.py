@@ -143,6 +143,7 @@ def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab:
     lab.coordinator = 1
     node = lab.consumer()
     lab.run_for(2 * SECOND)
+
     lab.brokers[1].host.crash()
     lab.run_for(100 * MS)
     consumed = member_status(node).records_consumed
@@ -151,6 +152,7 @@ def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab:
         lab.high_watermark += 1
         lab.run_for(200 * MS)
     lab.run_for(SECOND)
+
     assert member_status(node).records_consumed == consumed + 40  # 20 in each of two partitions
     assert {row.error for row in lab.of_kind("commit_failed")} <= {
         "COORDINATOR_NOT_AVAILABLE",
@@ -166,11 +168,13 @@ def test_stale_coordinator_that_refuses_is_replaced_by_the_named_one(make_lab: L
     lab = make_lab(2)
     node = lab.consumer()
     lab.run_for(2 * SECOND)
+
     lab.coordinator = 1
     not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
     lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
     lab.brokers[0].answer(FindCoordinatorRequest, coordinator_is(0))
     lab.run_for(5 * SECOND)
+
     causes = [row.cause for row in lab.of_kind("coordinator_unknown")]
     assert causes[0] == "NOT_COORDINATOR"
     assert member_status(node).coordinator == 1

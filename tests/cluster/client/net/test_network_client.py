@@ -44,7 +44,7 @@ def picks(network: NetworkClient, times: int = 60) -> list[str]:
 def test_least_loaded_node_without_connections_is_any_node_from_a_random_start() -> None:
     """The search begins at a random node, so that members spread their first lookups.
 
-    (CL-01, a case of docs/kafka/BEHAVIOUR.md)
+    (Case CL-01 of docs/kafka/BEHAVIOUR.md)
     """
     assert picks(client(HostLab())) == list(SERVERS)
 
@@ -191,6 +191,7 @@ def test_connection_closed_by_the_client_is_no_sign_of_stale_metadata() -> None:
     network = client(lab, on_disconnect=lambda: ended.append(lab.loop.now_us()))
     request = ask(network, SERVERS[0], "parked")
     lab.run_for(10_000)
+
     network.disconnect(SERVERS[0], GENERAL)
     assert network.is_unavailable(SERVERS[0], GENERAL)
     assert not request.is_done

@@ -1,4 +1,8 @@
-"""Backoff and retries on the host's clock."""
+"""Backoff and retries on the host's clock.
+
+A backoff is made of its initial and its longest wait, in ms; `delay_us(n)` draws the wait after
+n failures.
+"""
 
 from itertools import pairwise
 

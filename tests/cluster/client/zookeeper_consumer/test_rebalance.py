@@ -393,6 +393,7 @@ def test_members_in_conflict_sleep_the_same_time() -> None:
         await lab.runtime.sleep(15 * SECOND)
 
     other = ZooKeeperConsumerConfig(partition_assignment_strategy="roundrobin")
+
     pauses: set[int] = set()
     for seed in range(2):
         lab = GroupLab(2, 8, late_from=1, configs={1: other}, seed=seed).run(scenario)

@@ -121,6 +121,7 @@ def test_commit_of_the_old_session_sets_the_position_back_in_the_new_one() -> No
     rewinds = 0
     for seed in range(2):
         lab = GroupLab(4, 16, config=EVERY_SECOND, process_us=SLOW_WORK_US, seed=seed).run(cut_off)
+
         stored: dict[str, int] = {}
         for row, detail in lab.writes_of("offsets"):
             path = detail["path"]
@@ -281,6 +282,7 @@ def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> No
             if len(detail_of(row)["members"]) == 6:
                 first_with_six.setdefault(row.node, row.time_us)
         assert sorted(first_with_six) == list(lab.names)
+
         learned_us = [first_with_six[name] for name in lab.names[:5]]
         disagreement_us.append(max(learned_us) - min(learned_us))
     longest_us = max(disagreement_us)
