@@ -38,14 +38,14 @@ def test_no_machine_is_refused() -> None:
 
 def test_every_node_of_a_cluster_is_on_one_machine() -> None:
     """The layout of the file is that of the cluster that is built."""
-    made = experiment(
+    two_machines = experiment(
         cluster={"brokers": 3, "machines": 2},
         producers=[{"topic": "orders", "records_per_second": 5}],
     )
 
-    machines = to_cluster_spec(made).machines
+    machines = to_cluster_spec(two_machines).machines
 
-    assert machine_layout(made) == MachineLayout(machines=machines)
+    assert machine_layout(two_machines) == MachineLayout(machines=machines)
     assert sorted(name for names in machines for name in names) == [
         "broker-0",
         "broker-1",

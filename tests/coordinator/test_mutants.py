@@ -42,7 +42,7 @@ def test_mutants_are_killed_by_the_tests_of_their_scenarios(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """A mutant without a change survives: the copy alone makes no test fail."""
-    some = MUTANTS[::EVERY]
-    same = msgspec.structs.replace(some[0], new=f"{some[0].old} ")
+    sample = MUTANTS[::EVERY]
+    same = msgspec.structs.replace(sample[0], new=f"{sample[0].old} ")
     folder = tmp_path_factory.mktemp("mutants")
-    assert survivors(folder, [*some, same]) == [same]
+    assert survivors(folder, [*sample, same]) == [same]

@@ -24,11 +24,11 @@ MAX_IN_FLIGHT = 5
 
 @dataclass(frozen=True)
 class Request:
-    """A batch in flight; `attempt` is the connection on which it was sent."""
+    """A batch in flight; `connection` is the number of the one on which it was sent."""
 
     index: int
     broker_id: BrokerId
-    attempt: int
+    connection: int
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Producer:
     created: int = 0  # number of batches so far
     offsets: dict[int, int] = field(default_factory=dict)
     """Index of a batch -> the offset in its answer."""
-    attempt: int = 0  # number of the present connection
+    connection: int = 0  # number of the present connection
     broker_id: BrokerId = NO_BROKER  # at the other end of the present connection
     must_repeat: bool = False  # an unanswered batch must be repeated before a new one is sent
     on_the_way: deque[Request] = field(default_factory=deque)
@@ -83,14 +83,16 @@ class IdempotentModel(ClusterModel):
             producer.broker_id = self.metadata.leader_id
         if producer.broker_id == NO_BROKER:
             return
-        producer.on_the_way.append(Request(producer.created, producer.broker_id, producer.attempt))
+        producer.on_the_way.append(
+            Request(producer.created, producer.broker_id, producer.connection)
+        )
         producer.created += 1
 
     def reconnect(self, producer: Producer) -> None:
         """Close the connection, and repeat the oldest unanswered batch, if any."""
         producer.late.extend(producer.on_the_way)
         producer.on_the_way.clear()
-        producer.attempt += 1
+        producer.connection += 1
         producer.broker_id = self.metadata.leader_id
         waiting = producer.unanswered()
         producer.must_repeat = bool(waiting)
@@ -103,7 +105,7 @@ class IdempotentModel(ClusterModel):
             self._arrive(producer, producer.on_the_way.popleft())
 
     def refuse(self, producer: Producer) -> None:
-        """Refuse the next request, as for too few replicas in sync, and deliver the later ones."""
+        """Refuse the next request, as for too few replicas in sync; later ones still arrive."""
         if producer.on_the_way:
             producer.on_the_way.popleft()
             producer.must_repeat = True
@@ -115,7 +117,7 @@ class IdempotentModel(ClusterModel):
 
     def continue_sending(self, producer: Producer) -> None:
         """Let the client repeat a batch, or send its next batch; then deliver a request."""
-        waits = any(wait.request.attempt == producer.attempt for wait in producer.waits)
+        waits = any(wait.request.connection == producer.connection for wait in producer.waits)
         if producer.must_repeat and not producer.on_the_way and not waits:
             self.reconnect(producer)
         else:
@@ -137,7 +139,7 @@ class IdempotentModel(ClusterModel):
             if error is None:
                 continue
             producer.waits.remove(wait)
-            if wait.request.attempt != producer.attempt:
+            if wait.request.connection != producer.connection:
                 continue
             if lost:
                 self.reconnect(producer)
@@ -212,7 +214,7 @@ class IdempotentModel(ClusterModel):
     def _arrive(self, producer: Producer, request: Request) -> None:
         broker = self.brokers[request.broker_id]
         if broker.partition is None:
-            if request.attempt == producer.attempt:
+            if request.connection == producer.connection:
                 producer.must_repeat = True
             return
 
@@ -226,7 +228,7 @@ class IdempotentModel(ClusterModel):
             producer.waits.append(Wait(request, info.next_offset))
             return
 
-        if request.attempt != producer.attempt:
+        if request.connection != producer.connection:
             return  # the client does not see the error
 
         oldest = producer.unanswered()[0]
@@ -254,4 +256,4 @@ class IdempotentModel(ClusterModel):
                 producer.must_repeat = False
 
     def _repeat(self, producer: Producer, index: int) -> None:
-        producer.on_the_way.append(Request(index, producer.broker_id, producer.attempt))
+        producer.on_the_way.append(Request(index, producer.broker_id, producer.connection))

@@ -15,10 +15,10 @@ LOG_END = Offset(20)
 
 
 def cache(*pairs: tuple[int, int]) -> LeaderEpochCache:
-    made = LeaderEpochCache()
+    epochs = LeaderEpochCache()
     for epoch, start in pairs:
-        made.assign(LeaderEpoch(epoch), Offset(start))
-    return made
+        epochs.assign(LeaderEpoch(epoch), Offset(start))
+    return epochs
 
 
 def test_assign_keeps_the_first_start_of_an_epoch() -> None:

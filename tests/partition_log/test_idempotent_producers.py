@@ -2,7 +2,7 @@
 
 A batch has the sequence number of its first record; the producer numbers its records. From this the
 leader knows a repeated batch, and a batch that lacks its predecessor. `leader()` and `follower()`
-are replicas of one partition with an empty log; `place` is the replica that gets the batches.
+are replicas of one partition with an empty log.
 """
 
 from pathlib import Path
@@ -31,9 +31,9 @@ def produced(*values: str, sequence: int = 0, epoch: int = 0) -> RecordBatch:
     return client_batch(*values, producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence)
 
 
-def append(place: Partition, batch: RecordBatch) -> AppendInfo:
+def append(leading: Partition, batch: RecordBatch) -> AppendInfo:
     """Append with acks=1."""
-    return place.append_batch(batch, required_acks=1, now_us=0, codecs=CODECS)
+    return leading.append_batch(batch, required_acks=1, now_us=0, codecs=CODECS)
 
 
 def outcome(leading: Partition, *values: str, sequence: int = 0, epoch: int = 0) -> ErrorCode | int:
@@ -48,30 +48,30 @@ def outcome(leading: Partition, *values: str, sequence: int = 0, epoch: int = 0)
     return info.base_offset if info.error is ErrorCode.NONE else info.error
 
 
-def with_batches(place: Partition, *sequences: int, epoch: int = 0) -> Partition:
+def with_batches(leading: Partition, *sequences: int, epoch: int = 0) -> Partition:
     """Append a batch of two records for each sequence."""
     for sequence in sequences:
-        assert isinstance(outcome(place, "a", "b", sequence=sequence, epoch=epoch), int)
-    return place
+        assert isinstance(outcome(leading, "a", "b", sequence=sequence, epoch=epoch), int)
+    return leading
 
 
 def test_batches_in_sequence_are_appended() -> None:
     """The next batch begins with the sequence after the last record of the one before."""
-    place = leader()
-    assert outcome(place, "a", "b", sequence=0) == 0
-    assert outcome(place, "c", sequence=2) == 2
-    assert outcome(place, "d", sequence=3) == 3
+    leading = leader()
+    assert outcome(leading, "a", "b", sequence=0) == 0
+    assert outcome(leading, "c", sequence=2) == 2
+    assert outcome(leading, "d", sequence=3) == 3
 
 
 def test_duplicate_is_answered_with_the_offsets_of_the_first_batch() -> None:
     """The answer is a success: the client learns the offset of the lost answer."""
-    place = with_batches(leader(), 0, 2, 4)
-    place.append_records(records("another"), required_acks=1, now_us=0)
-    info = append(place, produced("a", "b", sequence=2))
+    leading = with_batches(leader(), 0, 2, 4)
+    leading.append_records(records("another"), required_acks=1, now_us=0)
+    info = append(leading, produced("a", "b", sequence=2))
     assert (info.error, info.is_duplicate) == (ErrorCode.NONE, True)
     assert (info.base_offset, info.next_offset) == (2, 4)
     assert (info.log_append_time_ms, info.log_start_offset) == (7, 0)  # the batch's own time
-    assert place.log_end_offset == 7  # three batches of two records, and the other record
+    assert leading.log_end_offset == 7  # three batches of two records, and the other record
 
 
 def test_only_the_last_five_batches_are_recognised_as_duplicates() -> None:
@@ -79,25 +79,25 @@ def test_only_the_last_five_batches_are_recognised_as_duplicates() -> None:
 
     Of six batches of two records, the first (sequence 0) is forgotten.
     """
-    place = with_batches(leader(), *range(0, 12, 2))
-    assert outcome(place, "a", "b", sequence=0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    leading = with_batches(leader(), *range(0, 12, 2))
+    assert outcome(leading, "a", "b", sequence=0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     for sequence in range(2, 12, 2):
-        assert outcome(place, "a", "b", sequence=sequence) == sequence
+        assert outcome(leading, "a", "b", sequence=sequence) == sequence
     assert BATCHES_TO_RETAIN == 5
 
 
 @pytest.mark.parametrize(("values", "sequence"), [(("a",), 2), (("a", "b", "c"), 2), (("b",), 3)])
 def test_batch_that_overlaps_others_is_no_duplicate(values: tuple[str, ...], sequence: int) -> None:
     """A duplicate has exactly the sequences of one batch."""
-    place = with_batches(leader(), 0, 2)
-    assert outcome(place, *values, sequence=sequence) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    leading = with_batches(leader(), 0, 2)
+    assert outcome(leading, *values, sequence=sequence) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize("sequence", [1, 3, 5, LAST])
 def test_batch_that_skips_a_sequence_is_refused(sequence: int) -> None:
     """An earlier batch of the producer is still in flight, or lost."""
-    place = with_batches(leader(), 0, 2)
-    assert outcome(place, "x", sequence=sequence) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    leading = with_batches(leader(), 0, 2)
+    assert outcome(leading, "x", sequence=sequence) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize("sequence", [0, 41, LAST])
@@ -108,22 +108,22 @@ def test_producer_without_state_may_begin_with_any_sequence(sequence: int) -> No
 
 def test_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
     """A producer raises its epoch after an error, and numbers its records from 0 again."""
-    place = with_batches(leader(), 0, 2)
-    assert outcome(place, "x", sequence=4, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert outcome(place, "x", sequence=0, epoch=1) == 4
+    leading = with_batches(leader(), 0, 2)
+    assert outcome(leading, "x", sequence=4, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert outcome(leading, "x", sequence=0, epoch=1) == 4
     # Of the old epoch, neither the next batch nor a duplicate is accepted.
-    assert outcome(place, "x", sequence=4, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert outcome(place, "a", "b", sequence=2, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert outcome(place, "x", sequence=0, epoch=1) == 4
+    assert outcome(leading, "x", sequence=4, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert outcome(leading, "a", "b", sequence=2, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert outcome(leading, "x", sequence=0, epoch=1) == 4
 
 
 def test_sequences_wrap_to_zero() -> None:
     """The wrap may be within a batch or between two."""
-    place = leader()
-    assert outcome(place, "a", "b", "c", sequence=LAST - 1) == 0  # LAST - 1, LAST, 0
+    leading = leader()
+    assert outcome(leading, "a", "b", "c", sequence=LAST - 1) == 0  # LAST - 1, LAST, 0
     assert last_sequence_of(produced("a", "b", "c", sequence=LAST - 1)) == 0
-    assert outcome(place, "d", sequence=1) == 3
-    assert outcome(place, "a", "b", "c", sequence=LAST - 1) == 0
+    assert outcome(leading, "d", sequence=1) == 3
+    assert outcome(leading, "a", "b", "c", sequence=LAST - 1) == 0
     # Two records, LAST - 1 and LAST: the wrap is between this batch and the next.
     other = with_batches(leader(), LAST - 1)
     assert outcome(other, "x", sequence=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -135,17 +135,17 @@ def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
 
     A coordinator that does not know it would never send it the marker that ends the transaction.
     """
-    place = leader()
+    leading = leader()
     batch = client_batch("a", producer_id=PRODUCER, is_transactional=True)
-    assert append(place, batch).error is ErrorCode.INVALID_TXN_STATE
-    assert (place.log_end_offset, len(place.log.producers)) == (0, 0)
+    assert append(leading, batch).error is ErrorCode.INVALID_TXN_STATE
+    assert (leading.log_end_offset, len(leading.log.producers)) == (0, 0)
 
 
 def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
     """After the marker it is accepted. The marker is of epoch 1, which begins at sequence 0."""
-    place = leader()
-    guard = place.log.producers.begin_verification(PRODUCER, 0)
-    opened = place.append_records(
+    leading = leader()
+    guard = leading.log.producers.begin_verification(PRODUCER, 0)
+    opened = leading.append_records(
         records("t"),
         required_acks=1,
         now_us=0,
@@ -156,8 +156,8 @@ def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
     )
     assert opened.error is ErrorCode.NONE
 
-    assert outcome(place, "x", sequence=0) is ErrorCode.INVALID_TXN_STATE
-    place.append_marker(
+    assert outcome(leading, "x", sequence=0) is ErrorCode.INVALID_TXN_STATE
+    leading.append_marker(
         EndTransactionMarker(is_commit=False, coordinator_epoch=0),
         producer_id=PRODUCER,
         producer_epoch=1,
@@ -165,8 +165,8 @@ def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
         now_us=0,
     )
 
-    assert outcome(place, "x", sequence=5, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert outcome(place, "x", sequence=0, epoch=1) == 2
+    assert outcome(leading, "x", sequence=5, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert outcome(leading, "x", sequence=0, epoch=1) == 2
 
 
 def test_producer_state_is_replicated_to_the_next_leader() -> None:
@@ -186,13 +186,13 @@ def test_truncated_batches_are_no_duplicates() -> None:
 
     The truncation to 0 removes all that the log knows of the producer.
     """
-    place = with_batches(leader(), 0, 2, 4)
-    place.log.truncate_to(2)
-    assert outcome(place, "a", "b", sequence=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert outcome(place, "a", "b", sequence=0) == 0
-    assert outcome(place, "a", "b", sequence=2) == 2
-    place.log.truncate_to(0)
-    assert outcome(place, "x", sequence=77) == 0
+    leading = with_batches(leader(), 0, 2, 4)
+    leading.log.truncate_to(2)
+    assert outcome(leading, "a", "b", sequence=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert outcome(leading, "a", "b", sequence=0) == 0
+    assert outcome(leading, "a", "b", sequence=2) == 2
+    leading.log.truncate_to(0)
+    assert outcome(leading, "x", sequence=77) == 0
 
 
 def test_producer_state_is_rebuilt_from_the_log_after_a_restart(tmp_path: Path) -> None:
@@ -215,15 +215,15 @@ def test_idle_producer_is_forgotten() -> None:
 
     The time counts from the producer's last batch, whose records have the timestamp 7.
     """
-    place = with_batches(leader(), 0)
-    place.log.producers.remove_expired(now_ms=7 + 999, expiration_ms=1_000)
-    assert len(place.log.producers) == 1
-    place.log.producers.remove_expired(now_ms=7 + 1_000, expiration_ms=1_000)
-    assert len(place.log.producers) == 0
-    assert outcome(place, "x", sequence=50) == 2
+    leading = with_batches(leader(), 0)
+    leading.log.producers.remove_expired(now_ms=7 + 999, expiration_ms=1_000)
+    assert len(leading.log.producers) == 1
+    leading.log.producers.remove_expired(now_ms=7 + 1_000, expiration_ms=1_000)
+    assert len(leading.log.producers) == 0
+    assert outcome(leading, "x", sequence=50) == 2
 
-    guard = place.log.producers.begin_verification(8, 0)
-    place.append_records(
+    guard = leading.log.producers.begin_verification(8, 0)
+    leading.append_records(
         records("t"),
         required_acks=1,
         now_us=0,
@@ -232,6 +232,6 @@ def test_idle_producer_is_forgotten() -> None:
         is_transactional=True,
         verification_guard=guard,
     )
-    place.log.producers.remove_expired(now_ms=10**9, expiration_ms=1_000)
-    assert place.log.producers.has_ongoing_transaction(8, 0)
-    assert len(place.log.producers) == 1
+    leading.log.producers.remove_expired(now_ms=10**9, expiration_ms=1_000)
+    assert leading.log.producers.has_ongoing_transaction(8, 0)
+    assert len(leading.log.producers) == 1

@@ -186,15 +186,15 @@ def test_check_agreement_compares_below_both_high_watermarks() -> None:
 
 def test_check_log_compares_producer_states_with_the_batches() -> None:
     """A leader with a wrong state refuses or repeats batches of a client."""
-    made = log()
+    written = log()
     for sequence in range(2):
-        made.append_batch_as_leader(
+        written.append_batch_as_leader(
             client_batch("v", producer_id=7, base_sequence=sequence), leader_epoch=0
         )
-    check_log(made)
-    states_of_both_batches = made.producers
-    made.truncate_to(1)
-    check_log(made)
-    made.producers = states_of_both_batches
+    check_log(written)
+    states_of_both_batches = written.producers
+    written.truncate_to(1)
+    check_log(written)
+    written.producers = states_of_both_batches
     with pytest.raises(InvariantViolation, match="the state of a producer follows from the log"):
-        check_log(made)
+        check_log(written)

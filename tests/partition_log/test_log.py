@@ -228,19 +228,19 @@ def log_with_holes() -> PartitionLog:
 )
 def test_read_in_a_hole_begins_with_the_next_batch(offset: int, first_base_offset: int) -> None:
     """The requested record was removed; the base offset shows the reader where it continues."""
-    made = log_with_holes()
-    first = made.read(offset, 1, up_to=10)[0]
+    compacted = log_with_holes()
+    first = compacted.read(offset, 1, up_to=10)[0]
     assert first.base_offset == first_base_offset
-    assert [found.base_offset for found in made.read(offset, 2**20, up_to=10)] == [
+    assert [found.base_offset for found in compacted.read(offset, 2**20, up_to=10)] == [
         base_offset for base_offset in (0, 1, 4, 9) if base_offset >= first_base_offset
     ]
 
 
 def test_read_that_ends_in_a_hole_returns_no_batch_behind_it() -> None:
     """A consumer reads up to the high watermark, which may be in the hole: here 8."""
-    made = log_with_holes()
-    assert made.read(6, 2**20, up_to=8) == ()
-    assert [b.base_offset for b in made.read(4, 2**20, up_to=8)] == [4]
+    compacted = log_with_holes()
+    assert compacted.read(6, 2**20, up_to=8) == ()
+    assert [b.base_offset for b in compacted.read(4, 2**20, up_to=8)] == [4]
 
 
 @pytest.mark.parametrize(
@@ -249,12 +249,16 @@ def test_read_that_ends_in_a_hole_returns_no_batch_behind_it() -> None:
 )
 def test_truncate_in_a_hole_ends_the_log_there(offset: int, end: int, batches: int) -> None:
     """The batches before the hole remain whole. Offset 5 is inside of a batch that begins at 4."""
-    made = log_with_holes()
-    assert made.truncate_to(offset) == end
-    assert (len(made.storage), made.log_end_offset, made.truncations) == (batches, end, 1)
-    check_log(made)
-    made.append_as_leader(records("new"), leader_epoch=3)
-    assert made.read(end, 1, up_to=end + 1)[0].base_offset == end
+    compacted = log_with_holes()
+    assert compacted.truncate_to(offset) == end
+    assert (len(compacted.storage), compacted.log_end_offset, compacted.truncations) == (
+        batches,
+        end,
+        1,
+    )
+    check_log(compacted)
+    compacted.append_as_leader(records("new"), leader_epoch=3)
+    assert compacted.read(end, 1, up_to=end + 1)[0].base_offset == end
 
 
 def test_follower_of_a_compacted_log_copies_its_holes() -> None:
@@ -282,20 +286,24 @@ def test_prefix_is_replaced_by_the_result_of_a_cleaning() -> None:
 
     The cleaning of the first four batches kept those at 0 and 3.
     """
-    made = log_of_epochs(0, 0, 0, 1, 1)
-    made.is_compacted = True
-    made.flush()
-    kept = [made.storage.batch(0), made.storage.batch(3)]
-    made.replace_prefix(4, kept)
+    compacted = log_of_epochs(0, 0, 0, 1, 1)
+    compacted.is_compacted = True
+    compacted.flush()
+    kept = [compacted.storage.batch(0), compacted.storage.batch(3)]
+    compacted.replace_prefix(4, kept)
 
-    assert [made.storage.batch(index).base_offset for index in range(3)] == [0, 3, 4]
-    assert (made.log_start_offset, made.log_end_offset, made.recovery_point) == (0, 5, 5)
-    assert made.storage.flushed_length == 3
-    check_log(made)
-    assert [b.base_offset for b in made.read(1, 2**20, up_to=5)] == [3, 4]
+    assert [compacted.storage.batch(index).base_offset for index in range(3)] == [0, 3, 4]
+    assert (compacted.log_start_offset, compacted.log_end_offset, compacted.recovery_point) == (
+        0,
+        5,
+        5,
+    )
+    assert compacted.storage.flushed_length == 3
+    check_log(compacted)
+    assert [b.base_offset for b in compacted.read(1, 2**20, up_to=5)] == [3, 4]
 
     # The new batches must begin where the log begins: not at 3, and not without any batch.
     with pytest.raises(SimulationError, match="beginning"):
-        made.replace_prefix(2, kept[1:])
+        compacted.replace_prefix(2, kept[1:])
     with pytest.raises(SimulationError, match="beginning"):
-        made.replace_prefix(3, [])
+        compacted.replace_prefix(3, [])

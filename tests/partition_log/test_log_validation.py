@@ -45,10 +45,10 @@ def partition(
         message_max_bytes=message_max_bytes,
         segment_bytes=segment_bytes,
     )
-    made = Partition(log.topic_partition, A, log, config)
-    made.update_eligible_brokers(EVERYBODY)
-    made.make_leader(leader_epoch=5, partition_epoch=1, replicas=(A,), isr=(A,), now_us=0)
-    return made
+    leading = Partition(log.topic_partition, A, log, config)
+    leading.update_eligible_brokers(EVERYBODY)
+    leading.make_leader(leader_epoch=5, partition_epoch=1, replicas=(A,), isr=(A,), now_us=0)
+    return leading
 
 
 APPEND_TIME_MS = 99
@@ -69,14 +69,14 @@ def append(leading: Partition, produced: RecordBatch) -> AppendInfo:
 )
 def test_batch_of_a_real_client_is_stored_byte_for_byte(recorded: RecordedBatch) -> None:
     """Only base offset and leader epoch change, also in compressed batches."""
-    place = partition()
-    append(place, client_batch("before"))
+    leading = partition()
+    append(leading, client_batch("before"))
     (produced,) = decode_batches(recorded.data)
-    info = append(place, produced)
+    info = append(leading, produced)
     assert (info.error, info.base_offset) == (ErrorCode.NONE, 1)
     assert (info.next_offset, info.log_append_time_ms) == (1 + len(recorded.records), -1)
     # Kafka's batch begins with base offset (8 bytes), length (4) and leader epoch (4).
-    stored = encode_batch(place.log.storage.batch(1))
+    stored = encode_batch(leading.log.storage.batch(1))
     assert stored[8:12] + stored[16:] == recorded.data[8:12] + recorded.data[16:]
     # The leader has set base offset 1 and its leader epoch, 5.
     assert stored[:8] + stored[12:16] == (1).to_bytes(8, "big") + (5).to_bytes(4, "big")
@@ -130,20 +130,20 @@ def test_batch_that_no_client_may_send_is_refused_and_changes_nothing(
     produced: RecordBatch, message: str
 ) -> None:
     """INVALID_RECORD makes the client give up. Source: Kafka LogValidator."""
-    place = partition()
-    info = append(place, produced)
+    leading = partition()
+    info = append(leading, produced)
     assert info.error is ErrorCode.INVALID_RECORD
     assert info.error_message is not None
     assert re.search(message, info.error_message), info.error_message
-    assert (place.log_end_offset, len(place.log.producers)) == (0, 0)
+    assert (leading.log_end_offset, len(leading.log.producers)) == (0, 0)
 
 
 def test_record_without_key_is_refused_only_by_a_compacted_topic() -> None:
     """The error has the record's place in the batch, which Kafka's clients print."""
     produced = client_batch("a", "b", has_keys=False)
     assert append(partition(), produced).error is ErrorCode.NONE
-    place = partition(is_compacted=True)
-    info = append(place, produced)
+    leading = partition(is_compacted=True)
+    info = append(leading, produced)
     assert info.error is ErrorCode.INVALID_RECORD
     assert info.error_message == "2 of 2 records have no key, and the topic is compacted"
     assert info.record_errors == tuple(
@@ -153,32 +153,32 @@ def test_record_without_key_is_refused_only_by_a_compacted_topic() -> None:
         )
         for index in range(2)
     )
-    assert place.log_end_offset == 0
+    assert leading.log_end_offset == 0
 
 
 def test_wrong_max_timestamp_is_corrected() -> None:
     """Lookups by time need it; the CRC is computed again, as Kafka does."""
-    place = partition()
-    append(place, resealed(PLAIN, max_timestamp_ms=5_000))
-    stored = place.log.storage.batch(0)
+    leading = partition()
+    append(leading, resealed(PLAIN, max_timestamp_ms=5_000))
+    stored = leading.log.storage.batch(0)
     assert stored.max_timestamp_ms == 7  # the time of all records of `client_batch`
     assert stored == replace(PLAIN, partition_leader_epoch=5)
 
 
 def test_log_append_time_is_the_leaders_time_of_every_record() -> None:
     """message.timestamp.type LogAppendTime applies to batches of both formats."""
-    place = partition(uses_log_append_time=True)
-    info = append(place, PACKED)
+    leading = partition(uses_log_append_time=True)
+    info = append(leading, PACKED)
     assert (info.error, info.log_append_time_ms) == (ErrorCode.NONE, APPEND_TIME_MS)
-    append(place, batch("own"))
+    append(leading, batch("own"))
 
     for index in (0, 1):
-        stored = place.log.storage.batch(index)
+        stored = leading.log.storage.batch(index)
         timestamps_ms = {record.timestamp_ms for _, record in records_of(stored, CODECS)}
         assert timestamps_ms == {APPEND_TIME_MS}
         assert stored.max_timestamp_ms == APPEND_TIME_MS
     # The records themselves are unchanged: the attribute tells readers to use the batch's time.
-    kept = place.log.storage.batch(0)
+    kept = leading.log.storage.batch(0)
     assert kept.records == PACKED.records
     assert kept.kafka is not None
     assert kept.kafka.attributes == GZIP | LOG_APPEND_TIME
@@ -189,9 +189,9 @@ def test_log_append_time_attribute_of_a_client_is_cleared() -> None:
 
     A client could otherwise give all records another time (3 ms) by the attribute.
     """
-    place = partition()
-    append(place, resealed(PLAIN, header(PLAIN, attributes=LOG_APPEND_TIME), max_timestamp_ms=3))
-    stored = place.log.storage.batch(0)
+    leading = partition()
+    append(leading, resealed(PLAIN, header(PLAIN, attributes=LOG_APPEND_TIME), max_timestamp_ms=3))
+    stored = leading.log.storage.batch(0)
     assert {record.timestamp_ms for _, record in records_of(stored)} == {7}
 
 

@@ -150,10 +150,10 @@ def test_marker_of_an_older_producer_epoch_or_coordinator_epoch_is_refused() -> 
 
 def test_producer_states_are_rebuilt_after_a_restart_and_a_truncation() -> None:
     """The truncation is that of a follower whose leader lacks the end of its log."""
-    made = log()
-    made.append_as_leader(records("v"), leader_epoch=0)
-    assert made.append_as_follower((transactional(1), marker(2))) is ErrorCode.NONE
-    reopened = PartitionLog(made.topic_partition, made.storage)
+    written = log()
+    written.append_as_leader(records("v"), leader_epoch=0)
+    assert written.append_as_follower((transactional(1), marker(2))) is ErrorCode.NONE
+    reopened = PartitionLog(written.topic_partition, written.storage)
     assert len(reopened.producers) == 1
     assert not reopened.producers.has_ongoing_transaction(PRODUCER, 0)
     reopened.truncate_to(2)

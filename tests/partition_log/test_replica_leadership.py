@@ -47,8 +47,8 @@ def test_make_leader_keeps_its_own_last_high_watermark() -> None:
 
 def test_make_leader_in_an_isr_of_one_commits_its_whole_log() -> None:
     """The leader is the whole ISR, so no Fetch of a follower needs to move the high watermark."""
-    made = replica(partition_log=log_of_epochs(0, 0, 0), min_insync_replicas=1)
-    change = made.make_leader(
+    partition = replica(partition_log=log_of_epochs(0, 0, 0), min_insync_replicas=1)
+    change = partition.make_leader(
         leader_epoch=1, partition_epoch=1, replicas=REPLICAS, isr=(A,), now_us=0
     )
     assert change.new_high_watermark == 3
@@ -60,11 +60,11 @@ def test_make_leader_in_an_isr_of_one_commits_its_whole_log() -> None:
 
 def test_make_leader_returns_whether_the_epoch_is_new() -> None:
     """The broker starts a load only for a new leader epoch."""
-    made = replica(partition_log=log_of_epochs(0))
-    first = made.make_leader(
+    partition = replica(partition_log=log_of_epochs(0))
+    first = partition.make_leader(
         leader_epoch=3, partition_epoch=1, replicas=REPLICAS, isr=REPLICAS, now_us=0
     )
-    same = made.make_leader(
+    same = partition.make_leader(
         leader_epoch=3, partition_epoch=2, replicas=REPLICAS, isr=(A, B), now_us=0
     )
     assert first.is_new_leader_epoch
@@ -73,7 +73,7 @@ def test_make_leader_returns_whether_the_epoch_is_new() -> None:
     ]
     assert not same.is_new_leader_epoch
     assert same.trace == ()
-    assert made.isr == (A, B)
+    assert partition.isr == (A, B)
 
 
 def test_make_leader_with_an_older_partition_epoch_changes_nothing() -> None:
@@ -156,13 +156,13 @@ def test_follower_refuses_appends_and_fetches() -> None:
 
 def test_make_follower_without_leader_leaves_the_partition_offline() -> None:
     """No replica of the ISR is alive: the controller names leader -1."""
-    made = replica(B)
-    change = made.make_follower(
+    partition = replica(B)
+    change = partition.make_follower(
         leader_id=NO_BROKER, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=(A,)
     )
     assert change.is_new_leader_epoch
     assert [(event.kind, event.peer) for event in change.trace] == [(TraceKind.BECAME_FOLLOWER, "")]
-    assert not made.is_leader
+    assert not partition.is_leader
 
 
 def test_make_follower_traces_its_leader() -> None:

@@ -4,10 +4,10 @@ from cluster.ray.machine_watch import Contact, MachineChange, MachineWatch, Sile
 
 
 def watch() -> MachineWatch:
-    made = MachineWatch(SilenceLimits(silent_after_s=3.0, lost_after_s=20.0))
-    made.record_answer("a", 0.0)
-    made.record_answer("b", 0.0)
-    return made
+    machines = MachineWatch(SilenceLimits(silent_after_s=3.0, lost_after_s=20.0))
+    machines.record_answer("a", 0.0)
+    machines.record_answer("b", 0.0)
+    return machines
 
 
 def test_machine_that_answers_is_never_reported() -> None:

@@ -36,11 +36,11 @@ def test_failure_that_was_only_traced_is_a_failure_of_the_run(tmp_path: Path) ->
     )
     for node in ("broker-0", "broker-1"):
         write_failure(tmp_path, node)
-    heard = "broker-1: fetcher died with ZeroDivisionError: planted"
-    runtime._failed(heard)
+    reported = "broker-1: fetcher died with ZeroDivisionError: planted"
+    runtime._failed(reported)
     runtime.run(runtime.stop())
     assert runtime.failures() == (
-        heard,
+        reported,
         "broker-0: fetcher died with ZeroDivisionError: planted",
     )
     assert [row.node for row in rows] == ["broker-0", "broker-1"]

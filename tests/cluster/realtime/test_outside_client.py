@@ -145,13 +145,13 @@ def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path:
                     refusals += 1
                 await host.sleep(SECOND_US // 100)
 
-        asked = asyncio.ensure_future(ask(lab, until_it_is_back))
+        answer = asyncio.ensure_future(ask(lab, until_it_is_back))
         await asyncio.to_thread(answered.wait)
         await lab.processes["p0"].stop()
         await serve(lab, "p1", incarnation=1)
 
         restarted.set()
-        assert await asked > 0
+        assert await answer > 0
         assert lab.processes["p1"].status().records_produced > 0
 
     in_lab(tmp_path, body)
@@ -171,11 +171,11 @@ def test_outside_client_fails_when_the_run_stops_before_the_answer(tmp_path: Pat
             began.set()
             await host.sleep(60 * SECOND_US)
 
-        asked = asyncio.ensure_future(ask(lab, forever))
+        answer = asyncio.ensure_future(ask(lab, forever))
         await asyncio.to_thread(began.wait)
         remove_listeners(lab.run_dir)
         with pytest.raises(NotReachable, match="the run stopped before"):
-            await asked
+            await answer
 
     in_lab(tmp_path, body)
 
@@ -218,9 +218,9 @@ def test_listeners_file_is_readable_only_by_its_owner_from_the_first_moment(tmp_
 
     A half-written file of another writer may be readable by others; it is replaced, not reused.
     """
-    left = tmp_path / f".{FILE_NAME}.unfinished"
-    left.write_text("open to all")
-    left.chmod(0o666)
+    unfinished = tmp_path / f".{FILE_NAME}.unfinished"
+    unfinished.write_text("open to all")
+    unfinished.chmod(0o666)
 
     directory = {SERVER: ProcessAddress(process_id="p", host="127.0.0.1", port=1)}
     written = listeners(directory)

@@ -106,7 +106,7 @@ Step = Connect | Send | Close | SetRules | Act | Reset | Wait
 
 
 @dataclass
-class Asked:
+class SentRequest:
     """One request: its connection, its outcomes, and how often it was served."""
 
     number: int
@@ -126,7 +126,7 @@ class World:
         self.rules: dict[NodeName, tuple[LinkRule, ...]] = dict.fromkeys(NODES, ())
         self.hosts: dict[NodeName, VirtualHost] = {}
         self.connections: list[tuple[VirtualHost, ClientConnection]] = []
-        self.asked: list[Asked] = []
+        self.requests: list[SentRequest] = []
         self.served: dict[tuple[NodeName, int, int], list[int]] = {}
         """Numbers of requests in the order in which they were served.
 
@@ -159,25 +159,25 @@ class World:
         assert isinstance(connection, ClientConnection)
         self.connections.append((host, connection))
 
-    def send(self, index: int, *, finds: bool = True, parked: bool = False) -> Asked | None:
+    def send(self, index: int, *, finds: bool = True, parked: bool = False) -> SentRequest | None:
         """Send a request on a connection of a node that is up."""
         host, connection = self.connections[index % len(self.connections)]
         if not host.alive or host.is_paused:
             return None
-        asked = Asked(len(self.asked), connection)
-        self.asked.append(asked)
-        name = f"{'parked' if parked else 'at once'} {asked.number}"
+        sent = SentRequest(len(self.requests), connection)
+        self.requests.append(sent)
+        name = f"{'parked' if parked else 'at once'} {sent.number}"
         request: AnyRequest = MetadataRequest(topics=(name,))
         if finds:
             request = FindCoordinatorRequest(coordinator_keys=(name,))
 
         def on_response(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
             assert not host.is_paused  # a paused node takes no step
-            asked.outcomes.append(_outcome_name(outcome, name))
+            sent.outcomes.append(_outcome_name(outcome, name))
 
         connection.send(request, timeout_us=TIMEOUT_US, on_response=on_response)
-        assert asked.outcomes == []  # `send` never calls back before it returns
-        return asked
+        assert sent.outcomes == []  # `send` never calls back before it returns
+        return sent
 
     def set_rules(self, nodes: tuple[NodeName, ...], rules: tuple[LinkRule, ...]) -> None:
         """Give some nodes other rules."""
@@ -209,12 +209,12 @@ class World:
     def _serve(self, host: VirtualHost, request: IncomingRequest) -> None:
         assert host.alive
         assert not host.is_paused
-        name = _name_asked(request.envelope.body)
+        name = _name_of(request.envelope.body)
         number = int(name.rpartition(" ")[2])  # the name is "parked 7" or "at once 7"
 
-        asked = self.asked[number]
-        asked.served += 1
-        connection = asked.connection
+        sent = self.requests[number]
+        sent.served += 1
+        connection = sent.connection
         assert isinstance(connection, ClientConnection)
         key = (request.peer, connection.connection_id, host.incarnation)
         self.served.setdefault(key, []).append(number)
@@ -227,7 +227,7 @@ class World:
         host.after(delay_us, host.reply, request.request_id, answer)
 
 
-def _name_asked(request: AnyRequest) -> str:
+def _name_of(request: AnyRequest) -> str:
     if isinstance(request, FindCoordinatorRequest):
         return request.coordinator_keys[0]
     assert isinstance(request, MetadataRequest)
@@ -235,14 +235,14 @@ def _name_asked(request: AnyRequest) -> str:
     return request.topics[0]
 
 
-def _outcome_name(outcome: AnyResponse | Disconnected | RequestTimedOut, asked_name: str) -> str:
-    """Return the outcome of a request; check that an answer belongs to the request."""
+def _outcome_name(outcome: AnyResponse | Disconnected | RequestTimedOut, name: str) -> str:
+    """Return the outcome of the request `name`; check that an answer has the same name."""
     match outcome:
         case FindCoordinatorResponse():
-            assert outcome.coordinators[0].key == asked_name
+            assert outcome.coordinators[0].key == name
             return "answered"
         case MetadataResponse():
-            assert outcome.topics[0].name == asked_name
+            assert outcome.topics[0].name == name
             return "answered"
         case _:
             return type(outcome).__name__
@@ -345,13 +345,13 @@ def test_every_request_of_a_live_client_has_exactly_one_outcome(steps: list[Step
     world = play(steps)
     assert world.lab.failures == []
     owners = {id(connection): host for host, connection in world.connections}
-    for asked in world.asked:
-        owner = owners[id(asked.connection)]
+    for sent in world.requests:
+        owner = owners[id(sent.connection)]
         if owner.alive:
-            assert len(asked.outcomes) == 1, asked
+            assert len(sent.outcomes) == 1, sent
         else:
-            assert len(asked.outcomes) <= 1, asked
-        assert asked.served <= 1
+            assert len(sent.outcomes) <= 1, sent
+        assert sent.served <= 1
     for numbers in world.served.values():
         assert numbers == sorted(numbers)
 

@@ -166,8 +166,13 @@ def some_value(annotation: Any, numbers: Iterator[int]) -> Any:  # noqa: ANN401 
         if issubclass(annotation, msgspec.Struct):
             return some_message(annotation, numbers)
         number = next(numbers)
-        made = {bool: number % 2 == 0, int: number, str: f"s{number}", bytes: b"%d" % number}
-        return made[annotation]
+        value_by_type = {
+            bool: number % 2 == 0,
+            int: number,
+            str: f"s{number}",
+            bytes: b"%d" % number,
+        }
+        return value_by_type[annotation]
 
     # The type without None of `T | None`, or the item's type of `tuple[T, ...]`.
     (inner, *_) = [arg for arg in annotation.__args__ if arg not in (type(None), Ellipsis)]

@@ -176,9 +176,9 @@ def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
             for index in range(12):
                 await writer.call(CreateRequest(path=f"/consumers/{index:02}"))
                 if client.handle.is_connected:
-                    shown = len(await children(client, "/consumers"))
-                    assert shown >= seen
-                    seen = shown
+                    count = len(await children(client, "/consumers"))
+                    assert count >= seen
+                    seen = count
                 # A client that loses its connection tries the other server.
                 await lab.runtime.reset_links([NodeName("client-0")], lab.servers)
                 await lab.runtime.sleep(SECOND * 5 // 4)

@@ -336,10 +336,10 @@ def test_load_in_chunks_creates_the_same_groups_as_a_load_at_once(batches_per_ch
     batches = [(offset(i % 3, i, group_id=f"g{i % 4}"),) for i in range(20)]
     batches.insert(5, (group(group_value("m"), group_id="g1"),))
     whole = loaded(*batches)
-    parts = loaded(*batches, batches_per_chunk=batches_per_chunk)
-    assert parts.coordinator.groups() == whole.coordinator.groups()
+    in_chunks = loaded(*batches, batches_per_chunk=batches_per_chunk)
+    assert in_chunks.coordinator.groups() == whole.coordinator.groups()
     for group_id in ("g0", "g1", "g2", "g3"):
-        assert parts.group(group_id).offsets.committed() == (
+        assert in_chunks.group(group_id).offsets.committed() == (
             whole.group(group_id).offsets.committed()
         )
 

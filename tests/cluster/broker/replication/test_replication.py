@@ -24,9 +24,10 @@ async def list_offset(
     lab: BrokerLab, broker_id: int, timestamp: int
 ) -> ListOffsetsPartitionResponse:
     """Ask a broker for the offset of a time in orders-0."""
-    asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     response = await lab.client.call(
-        broker_id, ListOffsetsRequest(topics=(ListOffsetsTopic(name=ORDERS, partitions=(asked,)),))
+        broker_id,
+        ListOffsetsRequest(topics=(ListOffsetsTopic(name=ORDERS, partitions=(partition,)),)),
     )
     assert isinstance(response, ListOffsetsResponse)
     return response.topics[0].partitions[0]

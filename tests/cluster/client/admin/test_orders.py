@@ -118,8 +118,8 @@ def test_empty_group_can_be_reset_then_deleted() -> None:
         committed = await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP)
         assert {str(partition) for partition in committed} == set(moved)
 
-        gone = await lab.runtime.ask_as_admin(delete)
-        assert gone == moved
+        deleted = await lab.runtime.ask_as_admin(delete)
+        assert deleted == moved
         assert await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP) == {}
 
         await lab.runtime.ask_as_admin(partial(reset, to="earliest"))
@@ -154,7 +154,7 @@ def test_commit_of_an_order_that_was_given_up_may_still_be_applied() -> None:
 
     The trace therefore has a commit row, with TIMED_OUT, for each request that got no answer.
     """
-    asked = {TopicPartition(TOPIC, 0): 3}
+    new_offsets = {TopicPartition(TOPIC, 0): 3}
 
     async def story(lab: BrokerLab) -> None:
         await all_members_leave(lab)
@@ -164,7 +164,7 @@ def test_commit_of_an_order_that_was_given_up_may_still_be_applied() -> None:
             pytest.raises(GaveUp),
             AdminClient(host, lab.cluster, timeout_ms=3_000, broker=COORDINATOR_ID) as admin,
         ):
-            await admin.alter_consumer_group_offsets(GROUP, asked)
+            await admin.alter_consumer_group_offsets(GROUP, new_offsets)
 
     lab = with_members(story)
 

@@ -57,9 +57,9 @@ def test_named_partitions_are_fetched_by_name(make_lab: LabMaker) -> None:
     lab = make_lab(2)
     lab.coordinator = 1
     host = lab.client_host("admin-0")
-    asked = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
     lab.committed = {0: 11}
-    answer = lab.hosts.run(fetch_committed_offsets(host, lab.cluster, GROUP, asked))
+    answer = lab.hosts.run(fetch_committed_offsets(host, lab.cluster, GROUP, partitions))
     assert answer == {TopicPartition("t", 0): 11}
     (request,) = lab.brokers[1].of_type(OffsetFetchRequest)
     assert isinstance(request, OffsetFetchRequest)

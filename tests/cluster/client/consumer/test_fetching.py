@@ -138,12 +138,12 @@ def test_fetch_from_the_wrong_leader_refreshes_metadata_and_continues_at_the_rig
     node = lab.consumer(commit_interval_ms=None)
     lab.run_for(SECOND)
 
-    asked = sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers)
+    metadata_requests = sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers)
     lab.brokers[0].answer(FetchRequest, *[fetch_error(code)] * 2)  # for two Fetches
     lab.leader, lab.leader_epoch, lab.high_watermark = 1, 1, 4
     lab.run_for(2 * SECOND)
 
-    assert sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers) > asked
+    assert sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers) > metadata_requests
     assert member_status(node).records_consumed == 8
     request = lab.brokers[1].of_type(FetchRequest)[-1]
     assert isinstance(request, FetchRequest)

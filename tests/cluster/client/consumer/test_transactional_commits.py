@@ -98,13 +98,13 @@ def test_transaction_coordinator_is_looked_up_by_the_transactional_id(make_lab: 
     lab = make_lab(1)
     started(lab)
     lab.run_for(2 * SECOND)
-    asked = [
+    looked_up_ids = [
         request.coordinator_keys
         for request in lab.brokers[0].of_type(FindCoordinatorRequest)
         if isinstance(request, FindCoordinatorRequest)
         and request.key_type == CoordinatorType.TRANSACTION
     ]
-    assert asked == [("consumer-g-0",)]
+    assert looked_up_ids == [("consumer-g-0",)]
 
 
 @pytest.mark.parametrize(

@@ -193,13 +193,13 @@ def test_coordinator_marked_unknown_by_the_client_causes_no_metadata_request(
     lab = make_lab(2)
     lab.consumer()
     lab.run_for(2 * SECOND)
-    asked = sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers)
+    metadata_requests = sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers)
     not_coordinator = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
     lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
     lab.run_for(5 * SECOND)
     causes = [row.cause for row in lab.of_kind("coordinator_unknown")]
     assert causes[0] == "NOT_COORDINATOR"
-    assert sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers) == asked
+    assert sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers) == metadata_requests
 
 
 def test_lookup_sent_to_a_silent_broker_is_cleared(make_lab: LabMaker) -> None:
@@ -229,12 +229,12 @@ def test_lookup_sent_to_a_silent_broker_is_cleared(make_lab: LabMaker) -> None:
     lab.run_for(5 * SECOND)
 
     (doubt,) = lab.of_kind("coordinator_unknown")
-    asked = next(
+    lookup = next(
         row
         for row in lab.of_kind("request_sent")
         if row.api == "FindCoordinator" and row.time_us >= doubt.time_us
     )
-    assert asked.peer == "broker-1"
+    assert lookup.peer == "broker-1"
     _, found, *_ = lab.of_kind("coordinator_found")  # the first one belongs to the start
     assert found.cause == "broker-0"
     assert found.time_us - doubt.time_us < SECOND
