@@ -98,14 +98,14 @@ def process_of(hit: HitNode) -> ProcessRef:
 class Story:
     """One run, and what its steps have seen: states of nodes, facts by a description.
 
-    - `left`: the processes that run when the experiment breaks off.
+    - `running_at_the_end`: the processes that run when the experiment breaks off.
     """
 
     runtime: RayRuntime
     rows: list[TraceRow]
     states: dict[str, NodeState] = field(default_factory=dict)
     facts: dict[str, object] = field(default_factory=dict)
-    left: list[ProcessRef] = field(default_factory=list)
+    running_at_the_end: list[ProcessRef] = field(default_factory=list)
 
     async def until(self, condition: Callable[[ClusterStatus], bool], what: str) -> ClusterStatus:
         """Query the status until a condition holds."""
@@ -260,7 +260,9 @@ async def broken_off(story: Story) -> None:
             )
         ]
     )
-    story.left = [ProcessRef(pid=p, start_ticks=start_ticks(p) or 0) for p in runtime.pids()]
+    story.running_at_the_end = [
+        ProcessRef(pid=p, start_ticks=start_ticks(p) or 0) for p in runtime.pids()
+    ]
     await runtime.pause(BROKERS[0])
     await runtime.pause(ISOLATED)
     await runtime.pause(SHARED)
@@ -408,7 +410,7 @@ def test_exception_in_the_middle_leaves_no_process(story: Story) -> None:
 
     Six processes: controller, three brokers, the shared clients, the isolated consumer.
     """
-    assert len(story.left) == 6
-    assert [ref for ref in story.left if is_alive(ref)] == []
+    assert len(story.running_at_the_end) == 6
+    assert [ref for ref in story.running_at_the_end if is_alive(ref)] == []
     assert story.runtime.failures() == ()
     assert story.runtime.losses == ()

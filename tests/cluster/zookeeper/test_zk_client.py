@@ -62,16 +62,16 @@ def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
 
     async def scenario(lab: EnsembleRun) -> None:
         watcher, writer = lab.zk_client(0), lab.zk_client(1)
-        heard: list[str] = []
+        notified: list[str] = []
 
         async def listener(path: str) -> None:
-            heard.append(path)
+            notified.append(path)
 
         await watcher.subscribe_data_changes("/brokers", listener)
         await writer.write("/brokers", "new")
         await lab.runtime.sleep(SECOND // 10)
         assert requests_of(lab, "client-0") == ["Exists", "Exists", "GetData"]
-        assert heard == ["/brokers"]
+        assert notified == ["/brokers"]
 
     run_ensemble(scenario)
 
@@ -169,13 +169,13 @@ def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
 
     async def scenario(lab: EnsembleRun) -> None:
         client = lab.zk_client(0)
-        heard: list[str] = []
+        calls: list[str] = []
 
         async def listener(path: str) -> None:
-            heard.append(path)
+            calls.append(path)
 
         async def new_session() -> None:
-            heard.append("new session")
+            calls.append("new session")
 
         client.on_new_session = new_session
         await client.subscribe_child_changes("/consumers", listener)
@@ -184,7 +184,7 @@ def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
         await lab.runtime.sleep(10 * SECOND)
         await lab.heal()
         await lab.runtime.sleep(3 * SECOND)
-        assert heard == ["new session", "/consumers", "/brokers"]
+        assert calls == ["new session", "/consumers", "/brokers"]
 
     run_ensemble(scenario)
 

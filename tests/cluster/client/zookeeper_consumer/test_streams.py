@@ -25,22 +25,22 @@ def test_queue_holds_two_chunks_beside_the_one_being_iterated() -> None:
         host = lab.hosts[NodeName("client-0")]
         queue = ChunkQueue(host, ZooKeeperConsumerConfig().queued_max_message_chunks)
         info = PartitionTopicInfo(TopicPartition("t", 0), queue, 0, 0)
-        put: list[int] = []
+        queued: list[int] = []
 
         async def fetch() -> None:
             for first in range(5):
                 await queue.put(Chunk(info, first, first), Interrupt())
-                put.append(first)
+                queued.append(first)
 
         host.spawn(fetch(), name="fetch")
         await lab.runtime.sleep(SECOND)
-        assert put == [0, 1]
+        assert queued == [0, 1]
 
         chunk = await queue.take()
         await lab.runtime.sleep(SECOND)
         assert chunk is not None
         assert chunk.first == 0
-        assert put == [0, 1, 2]
+        assert queued == [0, 1, 2]
 
     run_ensemble(scenario)
 
