@@ -46,16 +46,20 @@ def test_range_assigns_consecutive_partitions_and_one_more_to_the_first_threads(
 
 
 def test_threads_are_sorted_as_text() -> None:
-    """Threads in text order of the thread id (`c10` before `c2`) (ZK-51)."""
+    """The assignment goes through the threads in text order of the thread id (ZK-51).
+
+    So `c10` comes before `c2`.
+    """
     two = view({"c2": {"t": 1}, "c10": {"t": 1}}, {"t": 2})
 
     assert shares("range", two) == {"c2": ["t-1"], "c10": ["t-0"]}
 
 
 def test_round_robin_sorts_by_the_java_hash_and_skips_threads_of_other_topics() -> None:
-    """Sorted by the Java hash of their text; threads that do not consume are skipped (ZK-52).
+    """Partitions are sorted by the Java hash of their text; threads take one each, in turn (ZK-52).
 
-    The partitions are what is sorted. Member `a` does not consume `u`, so `b` gets both of `u`.
+    Threads that do not consume the topic are skipped: `a` does not consume `u`, so `b` gets both of
+    `u`.
     """
     # Java's own values; the second is the lowest that a hash can have.
     assert [java_hash(text) for text in ("hello", "polygenelubricants", "")] == [
@@ -77,7 +81,7 @@ def test_more_threads_than_partitions_leave_some_threads_idle() -> None:
 
 
 def test_one_more_member_moves_the_bounds_of_all_ranges() -> None:
-    """Not sticky: a change of one member moves borders of all ranges (ZK-54)."""
+    """The assignment is not sticky: a change of one member moves borders of all ranges (ZK-54)."""
     names = [f"c{index}" for index in range(9)]
     before = view({name: {"t": 1} for name in names[:8]}, {"t": 64})
     after = view({name: {"t": 1} for name in names}, {"t": 64})

@@ -72,9 +72,9 @@ def test_reads_of_an_undisturbed_join_equal_the_formula(
 ) -> None:
     """Reads of an undisturbed join equal the formula of section 13 exactly (ZK-90).
 
-    C(C + T + 3B + 9) + P reads, and 1 + T for the newcomer's own start; 1 + B fewer for each member
-    without a partition, whose leader finder has nothing to find.
-    C - 1 notifications: every consumer wakes for every change (ZK-29).
+    The formula: C(C + T + 3B + 9) + P reads, and 1 + T for the newcomer's own start. Each member
+    without a partition reads 1 + B less, because it need not find leaders. There are C - 1
+    notifications: every consumer wakes for every change (ZK-29).
     """
     lab = GroupLab(
         members,
@@ -99,7 +99,8 @@ def test_reads_of_an_undisturbed_join_equal_the_formula(
 def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> None:
     """On a join a conflict is most likely for small C: the newcomer waits for no one (ZK-81).
 
-    The failed attempt adds C + T + 2B + 6 + a reads + 1 per conflict (section 13).
+    The failed attempt adds C + T + 2B + 6 + a reads + 1 per conflict (section 13), where a is the
+    number of its claims.
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -282,8 +283,8 @@ def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
 def test_two_strategies_in_one_group_conflict_until_members_give_up() -> None:
     """The strategy is a private setting: two in one group conflict for ever (ZK-53).
 
-    Endless conflicts, ConsumerRebalanceFailedException, until configured away (ZK-75).
-    While running the exception is only logged, and the member owns nothing (ZK-38).
+    The result: endless conflicts, ConsumerRebalanceFailedException, until configured away (ZK-75).
+    In a running member the exception is only logged, and the member owns nothing (ZK-38).
     """
 
     async def scenario(lab: GroupLab) -> None:
@@ -327,7 +328,10 @@ def test_claim_is_exclusive_during_the_session_of_its_holder() -> None:
 
 
 def test_shutdown_commits_and_removes_all_ephemerals_in_one_step() -> None:
-    """Stop fetchers, commit, close the session: the others are notified at once (ZK-59)."""
+    """A shutdown stops the fetchers, commits, and closes the session.
+
+    All ephemerals vanish in one step, so the others are notified at once (ZK-59).
+    """
 
     async def scenario(lab: GroupLab) -> None:
         lab.joined_us = lab.runtime.now_us()
@@ -354,9 +358,10 @@ def test_shutdown_commits_and_removes_all_ephemerals_in_one_step() -> None:
 
 @pytest.mark.slow
 def test_member_that_vanishes_between_two_reads_fails_the_attempt_of_another() -> None:
-    """R6 not a snapshot: NoNode exception, one back-off (ZK-72).
+    """R6 is not a snapshot: one read follows the other (ZK-42).
 
-    A member that vanishes between `getChildren` and its `getData` raises NoNode (ZK-42).
+    A member that vanishes between `getChildren` and its `getData` raises NoNode, which costs one
+    back-off (ZK-72: R6 not a snapshot, NoNode exception, one back-off).
     """
     causes: list[str | None] = []
     for seed in range(12):

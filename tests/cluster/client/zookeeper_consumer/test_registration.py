@@ -40,7 +40,8 @@ async def start_member_1(lab: GroupLab) -> None:
 def test_consumer_id_has_the_group_the_host_the_time_and_eight_hex_digits() -> None:
     """The consumer id is `[group]_[host]-[ms time]-[first 8 hex digits of a UUID]` (ZK-25).
 
-    With the testing setting `consumer.id`: `[group]_[that]`. A thread id adds `-[n]`.
+    With the setting `consumer.id`, which is for tests, it is `[group]_[consumer.id]`. A thread,
+    which owns partitions, adds `-[n]` to it.
     """
     owners: dict[str, set[str]] = {}
     for name, config in (("drawn", None), ("named", NAMED)):
@@ -56,9 +57,9 @@ def test_consumer_id_has_the_group_the_host_the_time_and_eight_hex_digits() -> N
 
 
 def test_start_registers_then_subscribes_then_rebalances() -> None:
-    """Create `ids/[c]`; subscribe; call `syncedRebalance` in the caller's thread (ZK-36).
+    """A member creates `ids/[c]`, subscribes, then begins its first rebalance (ZK-36).
 
-    4 subscribe: session state, child watch on `ids`, data watch per topic.
+    It subscribes to session state, child watch on `ids`, data watch per topic.
     """
     lab = GroupLab(2, 4, late_from=1, topics=2).run(start_member_1)
 

@@ -49,9 +49,9 @@ def processed_between(lab: GroupLab, node: str, from_us: int, until_us: int) -> 
 def test_member_without_zookeeper_goes_on_processing_what_another_owns() -> None:
     """A consumer without ZooKeeper goes on fetching and processing (ZK-58).
 
-    Session over at the leader, client not told: two processes work on one partition (ZK-73).
-    Double processing begins at the takeover and ends only with the cut plus reconnect (0 to 1 s),
-    expiry news and the new session's rebalance (ZK-92).
+    Session over at the leader, client not told: then two processes work on one partition (ZK-73).
+    Double processing begins at the takeover. It ends only after the cut, with the reconnection (0
+    to 1 s), the news of the expiry, and the new session's rebalance (ZK-92).
     """
     lab = GroupLab(4, 16, config=EVERY_SECOND).run(cut_off)
 
@@ -116,7 +116,7 @@ def test_returning_member_drops_its_offsets_and_registers_again() -> None:
 def test_commit_of_the_old_session_sets_the_position_back_in_the_new_one() -> None:
     """A commit begun before or during the cut is carried out in the new session (ZK-66).
 
-    No compare, no owner, no generation: the last writer wins, whoever it is (ZK-60).
+    A commit has no compare, no owner, no generation: the last writer wins, whoever it is (ZK-60).
     """
     rewinds = 0
     for seed in range(2):
@@ -198,7 +198,7 @@ def test_kafka_storage_accepts_the_commits_of_a_zombie_during_the_whole_cut() ->
 
 
 def test_dual_commit_stores_in_both_and_fetches_the_maximum() -> None:
-    """Kafka first, then the znode; fetching takes the maximum of both (ZK-64)."""
+    """A commit goes to Kafka first, then the znode; fetching takes the maximum of both (ZK-64)."""
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.sleep(5 * SECOND)
@@ -257,9 +257,8 @@ def test_rebalance_commits_nothing_without_auto_commit() -> None:
 def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> None:
     """A computes with C members, B with C + 1: overlapping and missing claims (ZK-71).
 
-    A and B are members at different ZooKeeper servers. Of three servers, the followers lag.
-
-    A join gives two different member lists among consumers at the same moment; after the lag all
+    A and B are members at different ZooKeeper servers; the followers lag behind the leader. So a
+    join gives two different member lists among consumers at the same moment. After the lag all
     agree again without any outside help (ZK-95).
     """
 

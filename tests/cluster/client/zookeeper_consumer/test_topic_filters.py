@@ -35,7 +35,7 @@ NOT_THE_FIRST = TopicFilterSpec(pattern="black_list", regex="t0")
 
 
 def test_registration_of_a_filter_has_the_regular_expression_as_its_only_key() -> None:
-    """`pattern` = `static`, `white_list` or `black_list` (ZOOKEEPER_CONSUMER 2)."""
+    """The field `pattern` is `static`, `white_list` or `black_list` (ZOOKEEPER_CONSUMER 2)."""
     content = registration({"t[01]": 1}, 1_795_353_795_563, WHITE_LIST)
 
     assert json.loads(content) == {
@@ -114,7 +114,7 @@ def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registrati
 
 
 def test_new_topic_starts_a_rebalance_if_the_filter_matches() -> None:
-    """If the matching set changed: a direct rebalance (ZOOKEEPER_CONSUMER 3)."""
+    """A change of the set of matching topics starts a rebalance (ZOOKEEPER_CONSUMER 3)."""
 
     async def scenario(lab: GroupLab) -> None:
         visitor = lab.visitor()
