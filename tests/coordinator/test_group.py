@@ -69,7 +69,10 @@ def next_generation(group: Group) -> None:
 
 
 def test_select_protocol_follows_the_majority_of_first_choices() -> None:
-    """GM-22: vote: majority of first choices."""
+    """Each member votes for the first protocol of its list; the most votes win.
+
+    GM-22: vote: majority of first choices
+    """
     group = preparing(member("a", "range", "roundrobin"))
     assert group.select_protocol() == "range"
     group.add(member("b", "roundrobin", "range"))
@@ -121,7 +124,10 @@ def test_select_protocol_takes_only_what_all_support() -> None:
 
 
 def test_select_protocol_without_members_is_misuse() -> None:
-    """GM-23: vote without members."""
+    """Without members there is no protocol to select.
+
+    GM-23: vote without members
+    """
     with pytest.raises(IllegalTransition, match="no members"):
         empty_group().select_protocol()
 
@@ -174,7 +180,10 @@ def test_next_generation_selects_a_protocol_of_the_present_members() -> None:
 
 
 def test_next_generation_without_members_makes_the_group_empty_and_increments() -> None:
-    """GM-30: next generation without members."""
+    """A group without members has no protocol and waits for no SyncGroup.
+
+    GM-30: next generation without members
+    """
     group = preparing()
     next_generation(group)
     assert (group.generation_id, group.protocol_name) == (1, None)
@@ -235,7 +244,10 @@ def test_next_generation_with_unreadable_bytes_fails_after_its_increment() -> No
 
 
 def test_update_member_changes_timeouts_and_the_maximum_over_members() -> None:
-    """GM-39: member's new timeouts count."""
+    """The rebalance timeout of a group is the largest of its members' rebalance timeouts.
+
+    GM-39: member's new timeouts count
+    """
     group = preparing(member("a", rebalance_timeout_ms=60_000))
     group.update_member(
         group.members["a"],
@@ -321,13 +333,19 @@ def test_replace_static_member_moves_leadership_and_instance() -> None:
 
 
 def test_replace_unknown_static_member_is_misuse() -> None:
-    """GM-40: replacing a static member that is none."""
+    """The instance id `i` has no member, so only a bug asks for its replacement.
+
+    GM-40: replacing a static member that is none
+    """
     with pytest.raises(IllegalTransition, match="no member to replace"):
         empty_group().replace_static_member("i", "a", "b")
 
 
 def test_add_same_instance_twice_is_misuse_and_changes_nothing() -> None:
-    """GM-53: the same instance id twice."""
+    """An instance id belongs to one member.
+
+    GM-53: the same instance id twice
+    """
     group = preparing(member("a", instance="i"))
     with pytest.raises(IllegalTransition, match="instance i"):
         group.add(member("b", instance="i"))
@@ -345,8 +363,9 @@ def test_add_member_with_other_protocols_is_misuse_and_changes_nothing() -> None
 
 
 def test_pending_id_becomes_a_member_or_is_removed() -> None:
-    """GM-50: a member's id cannot become pending.
+    """A pending id has no member yet; the id of a member cannot become pending again.
 
+    GM-50: a member's id cannot become pending
     GM-51: pending id that becomes a member is pending no more
     GM-52: removed id is pending no more
     """
@@ -364,8 +383,9 @@ def test_pending_id_becomes_a_member_or_is_removed() -> None:
 
 
 def test_pending_sync_is_for_members_only() -> None:
-    """GM-54: who is no member cannot owe a SyncGroup.
+    """A pending sync is a SyncGroup that a member has not sent yet in this generation.
 
+    GM-54: who is no member cannot owe a SyncGroup
     GM-55: who is no member cannot have sent one
     GM-56: member owes a SyncGroup until it sends it
     GM-57: removed member owes none
@@ -460,8 +480,9 @@ def test_parked_join_that_fails_is_answered_once_with_the_given_member_id() -> N
 
 
 def test_parked_sync_is_answered_once_and_the_method_returns_whether_it_was_parked() -> None:
-    """GM-46: parked SyncGroup is answered once.
+    """The second call finds no parked SyncGroup.
 
+    GM-46: parked SyncGroup is answered once
     GM-47: no SyncGroup parked: nothing is answered
     """
     group = preparing(member("a"))

@@ -65,8 +65,9 @@ def test_transition_is_allowed_exactly_where_kafka_allows_it(
 
 
 def test_can_rebalance_in_the_states_that_may_precede_preparing() -> None:
-    """GM-01: a new group can rebalance.
+    """A rebalance may begin in Empty, CompletingRebalance and Stable.
 
+    GM-01: a new group can rebalance
     GM-02: a completing group can rebalance
     GM-03: a preparing group cannot rebalance
     GM-04: a Dead group cannot rebalance

@@ -43,7 +43,10 @@ def refused(response: JoinGroupResponse, error: ErrorCode, member_id: str) -> bo
 
 
 def test_join_with_empty_group_id_is_refused() -> None:
-    """GC-013: JoinGroup with the empty group id."""
+    """The answer has the member id of the request.
+
+    GC-013: JoinGroup with the empty group id
+    """
     h = harness()
     assert refused(h.join(join_group("m", group_id="")), ErrorCode.INVALID_GROUP_ID, "m")
 

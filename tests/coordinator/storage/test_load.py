@@ -109,8 +109,9 @@ def test_load_of_offsets_alone_gives_an_empty_group() -> None:
 
 
 def test_load_of_an_emptied_group_keeps_generation_and_type() -> None:
-    """MM-03: load: offsets and an emptied group.
+    """The record of an emptied group has no members, no protocol and no leader.
 
+    MM-03: load: offsets and an emptied group
     MM-27: load: subscribed topics of an Empty consumer group
     """
     h = loaded((offset(0, 23),), (group(group_value()),))
@@ -317,7 +318,10 @@ def test_load_with_an_unreadable_record_serves_the_partition_without_groups(
 
 
 def test_load_of_an_empty_log_owns_the_partition() -> None:
-    """MM-21: load: log that gives nothing to read ends."""
+    """The partition is served, without groups.
+
+    MM-21: load: log that gives nothing to read ends
+    """
     h = loaded()
     assert (h.coordinator.is_owned(0), h.coordinator.is_loading(0)) == (True, False)
 

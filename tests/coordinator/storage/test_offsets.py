@@ -32,7 +32,10 @@ def test_commit_is_pending_until_it_is_appended() -> None:
 
 
 def test_failed_commit_leaves_no_offset() -> None:
-    """GM-32: failed commit leaves nothing."""
+    """Neither the offset nor a pending commit remains.
+
+    GM-32: failed commit leaves nothing
+    """
     offsets = GroupOffsets()
     offsets.prepare(TP, value(37))
     offsets.append_failed(TP, value(37))
@@ -40,7 +43,10 @@ def test_failed_commit_leaves_no_offset() -> None:
 
 
 def test_failure_of_the_first_of_two_leaves_the_second_pending() -> None:
-    """GM-33: first of two commits fails."""
+    """The second value replaced the first one as the pending value.
+
+    GM-33: first of two commits fails
+    """
     offsets = GroupOffsets()
     offsets.prepare(TP, value(37))
     offsets.prepare(TP, value(57))

@@ -251,7 +251,7 @@ def group_error(code: ErrorCode) -> OffsetFetchResponse:
 def test_offset_fetch_with_a_retriable_error_is_repeated(
     make_lab: LabMaker, code: ErrorCode, marks_unknown: bool
 ) -> None:
-    """CL-21: a loading coordinator is asked again, NOT_COORDINATOR needs a lookup first."""
+    """A loading coordinator is asked again; NOT_COORDINATOR needs a lookup first (CL-21)."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetFetchRequest, group_error(code), group_error(code))
     lab.committed = {0: 1, 1: 1}
@@ -264,7 +264,7 @@ def test_offset_fetch_with_a_retriable_error_is_repeated(
 
 
 def test_offset_fetch_of_unstable_offsets_waits_for_them(make_lab: LabMaker) -> None:
-    """CL-21: UNSTABLE_OFFSET_COMMIT of one partition repeats the request."""
+    """UNSTABLE_OFFSET_COMMIT of one partition repeats the request for all of them (CL-21)."""
     lab = make_lab(1)
     unstable = lab.fetched_offsets(range(2), ErrorCode.UNSTABLE_OFFSET_COMMIT)
     lab.brokers[0].answer(OffsetFetchRequest, *[unstable] * 3)
