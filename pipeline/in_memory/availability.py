@@ -45,8 +45,10 @@ def availability_of(trace: Trace) -> list[TableRow]:
 
     table = []
     for failover in failovers_of(trace):
-        of_group = [tenure for tenure in tenures if tenure["partition"] == failover.partition]
-        gaps_of_fault = [("group", failover.group, _coordinator_gap(trace, failover, of_group))]
+        group_tenures = [tenure for tenure in tenures if tenure["partition"] == failover.partition]
+        gaps_of_fault = [
+            ("group", failover.group, _coordinator_gap(trace, failover, group_tenures))
+        ]
         for (group, consumer), gaps in members.items():
             if group == failover.group:
                 gaps_of_fault.append(("member", consumer, _member_gap(trace, failover, gaps)))
@@ -186,6 +188,8 @@ def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
             _Gap(before_us=before, after_us=after, back_at=acknowledged[after])
             for before, after in pairwise(sorted(acknowledged))
         ]
+
+        # The open gap after the last commit.
         missed_us = min(attempts_after_last, default=None)
         gaps.append(_Gap(before_us=last_us, after_us=None, missed_us=missed_us))
         gaps_by_member[member] = gaps

@@ -81,6 +81,7 @@ def felt_groups_of(trace: Trace) -> list[TableRow]:
     sent_away = _sent_away(trace)
     table = []
     for group in sorted(trace.groups()):
+        # The successive owners of each partition of the group.
         histories = [
             _successive_owners(trace, rows)
             for place, rows in _owners(trace).items()
@@ -146,6 +147,8 @@ def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
     consumed: dict[_Place, list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
         consumed.setdefault((str(row.group), str(row.partition)), []).append(row)
+
+    # A partition without a processed batch has a lag, too, if it had an owner.
     for place in _owners(trace):
         consumed.setdefault(place, [])
     # A step is a batch, as a tuple of four:

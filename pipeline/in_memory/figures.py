@@ -55,6 +55,8 @@ def figures_of(trace: Trace) -> list[TableRow]:
     """Return every measure of every fault that has subjects."""
     broker, client = broker_phases_of(trace), client_phases_of(trace)
     available = availability_of(trace)
+
+    # Chain, name, column and rows of each measure.
     measured = [("broker", name, column, broker) for name, column in _BROKER.items()]
     measured += [("client", name, column, client) for name, column in _CLIENT.items()]
     for name, subject in _GAPS.items():

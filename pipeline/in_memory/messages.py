@@ -263,6 +263,7 @@ def _collapsed(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
         current: _Row | None = None
         for exchange in of_route:
             common = (*exchange.result, (exchange.begin_us or 0) < injected_us)
+            # A success of these APIs is always a row of its own.
             alone = exchange.api in _NOT_COLLAPSED and exchange.result[0] == "NONE"
             if current is None or alone or current.common != common:
                 current = _Row(common)

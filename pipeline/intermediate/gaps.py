@@ -56,6 +56,8 @@ def commit_gaps(events: DataFrame) -> DataFrame:
         .where(asked_for)
         .select("run", "group", consumer, F.col("time_us").alias("asked_us"))
     )
+
+    # The first of these rows after a member's last commit.
     last = acknowledged.groupBy(*key).agg(F.max("before_us").alias("last_us"))
     in_vain = (
         asked.join(last, list(key))
@@ -97,6 +99,8 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         F.col("time_us").alias("produced_us"),
         (F.col("offset") + F.coalesce("span.count", F.lit(1)) - 1).alias("newest"),
     )
+
+    # The first record that was produced beyond all that the group consumed.
     reached = consumed.groupBy(*key).agg(F.max("last").alias("last"))
     waiting = (
         produced.join(reached, ["run", "subject"])

@@ -58,6 +58,7 @@ def impairments(events: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFr
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     begins = F.coalesce(F.col("from_us") > F.max("to_us").over(before), F.lit(True))
+    # `island` numbers the new intervals: it is the number of their beginnings so far.
     return (
         closed.withColumn("begins", begins.cast("int"))
         .withColumn("island", F.sum("begins").over(so_far))
@@ -152,11 +153,11 @@ def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> Data
 
 def _bounds(impairment: str, shared: Column) -> tuple[Column, Column, Column]:
     """Return the length, the first and the last moment of an impairment within an interval."""
-    is_it = F.col("impairment") == impairment
+    matches = F.col("impairment") == impairment
     return (
-        F.sum(F.when(is_it, shared)).alias(impairment),
-        F.min(F.when(is_it, F.greatest("from_us", "impaired_from_us"))).alias(
+        F.sum(F.when(matches, shared)).alias(impairment),
+        F.min(F.when(matches, F.greatest("from_us", "impaired_from_us"))).alias(
             f"{impairment}_from_us"
         ),
-        F.max(F.when(is_it, F.least("to_us", "impaired_to_us"))).alias(f"{impairment}_to_us"),
+        F.max(F.when(matches, F.least("to_us", "impaired_to_us"))).alias(f"{impairment}_to_us"),
     )

@@ -17,7 +17,8 @@ class Column:
 
     - `value`: the row's column, or a function that returns the fact.
     - `heading`, `key`, `tip`: the fact's name in a text table, in a chart's data, in a tooltip. An
-      empty name leaves the fact out there.
+      empty name leaves the fact out there. One exception: a column without heading and key is in
+      the text table, under an empty heading.
     - `numeric`: the column of a text table is aligned right.
     """
 
@@ -64,7 +65,7 @@ def text_table(
     - `source`: the Parquet table with all rows, for the sentence on the rows left out.
     - `blocks`: as in TextTable; not with a limit.
     """
-    # A column without any name is the first one of a table, whose heading is empty.
+    # A column without heading and key names the rows of the table: its heading is empty.
     shown = [column for column in columns if column.heading or not column.key]
     shown_rows = rows if limit is None else rows[:limit]
     rest = "" if limit is None else bounded(source, len(rows), limit)

@@ -47,7 +47,7 @@ class RunFacts:
     - `status`: how the run ended.
     - `faults`: the journal: each fault of the plan with its outcome.
     - `losses`: sentences on missing parts of the trace or of the JSON files.
-    - `promises`: the promise of each check, by its name.
+    - `promises`: the promise of each check, by the check's name.
     - `settings`: all settings of the experiment.
     - `experiment_file`: path of the experiment's file; `experiment_yaml`: text of a file that
       repeats the run, with all overrides.

@@ -210,6 +210,7 @@ class _Table:
         is_shown = any(fault.is_about(measure) for of_run in faults for fault in of_run)
         # A full comparison shows the 0 of one run if the measure is not 0 in another run.
         if_zero = self.in_full and is_shown
+        # For each run, the distributions of the faults behind the rows.
         figures = [
             [
                 distribution
@@ -219,8 +220,10 @@ class _Table:
             ]
             for of_run in faults
         ]
+
         bounds = [max((figure.bound_us for figure in of_run), default=0) for of_run in figures]
         disturbed = [any(figure.disturbed for figure in of_run) for of_run in figures]
+
         # Name, function, and whether several faults of a run give their maximum, not their median.
         statistics: tuple[tuple[Statistic, Callable[[Distribution], int | None], bool], ...] = (
             ("p50", lambda figure: figure.percentile(50), False),
@@ -407,6 +410,7 @@ def _matched_faults(
             continue
         for nth in range(most):
             name = kind if most == 1 else f"{kind} {nth + 1}"
+            # A slice, because a run with fewer faults of the kind has none here.
             matched[name] = tuple(tuple(faults[nth : nth + 1]) for faults in runs)
     return matched
 

@@ -152,6 +152,7 @@ def _felt_spreads(felt_partitions: DataFrame) -> DataFrame:
         )
     )
     of_groups = felt_partitions.select("run", "group", F.explode(entries).alias("entry"))
+    # The same rows once more, as those of the group null: the partitions of all groups.
     everything = of_groups.withColumn("group", F.lit(None).cast("string"))
     percents = F.array(*(F.lit(percent / 100) for percent in FELT_PERCENTS))
     return (

@@ -109,6 +109,8 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
 def zookeeper_watches_of(trace: Trace) -> list[TableRow]:
     """Return each notification, with the transaction behind it and the attempt after it."""
     txns, groups = _txns(trace), _groups(trace)
+
+    # When the attempts of each consumer began.
     begun: dict[str, list[int]] = {}
     for row in trace.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED):
         begun.setdefault(row.node, []).append(row.time_us)

@@ -1,9 +1,9 @@
 """The parts of a section: paragraphs, text tables, and charts.
 
-A chart is a Vega-Lite specification, built with Altair. `page` compiles it to Vega and embeds its
-data; `assets/report.js` draws the chart when the reader scrolls near it. Colours are CSS custom
-properties and fills may be patterns (`url(#hatch-1)`), so that one chart works in the light theme,
-in the dark theme and in print.
+A chart is a Vega-Lite specification, built with Altair. `chart_specs` compiles it to Vega; `page`
+embeds the result and the chart's data; `assets/report.js` draws the chart when the reader scrolls
+near it. Colours are CSS custom properties and fills may be patterns (`url(#hatch-1)`), so that one
+chart works in the light theme, in the dark theme and in print.
 """
 
 from collections.abc import Mapping, Sequence

@@ -108,14 +108,15 @@ def gantt(
         shown = [row for row in partition.intervals if id(row) in with_room]
         spans = [(row["from_us"], end_of(run, row["to_us"])) for row in shown]
         taken = slots(spans)
+        # The slot of the bar that begins at a time.
         slot_at = {row["from_us"]: slot for row, slot in zip(shown, taken, strict=True)}
-        doubled = [(row["from_us"], end_of(run, row["to_us"])) for row in partition.overlaps]
+        overlaps = [(row["from_us"], end_of(run, row["to_us"])) for row in partition.overlaps]
 
         for row, slot, (start, end) in zip(shown, taken, spans, strict=True):
             named = row | {"row": row_name(partition.name, slot), "name": partition.name}
             datum = LANE.datum(named, start, end, c=kinds[row["group"]][kind(row)])
             # Stripes lie on the second owner's bar only, which is never in slot 0.
-            if slot and any(first < end and start < last for first, last in doubled):
+            if slot and any(begin < end and start < until for begin, until in overlaps):
                 datum["v"] = 1
             data["owners"].append(datum)
 
@@ -199,6 +200,7 @@ def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
         for index, change in changes[time_us]:
             before = owners.get(index)  # None before the first owner: such a partition is no 0
             after = owners[index] = (before or 0) + change
+            # A partition leaves the sum of its former number of owners, and joins the new one's.
             with_one += (after == 1) - (before == 1)
             without += (after == 0) - (before == 0)
             with_several += (after > 1) - ((before or 0) > 1)

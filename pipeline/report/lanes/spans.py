@@ -66,6 +66,7 @@ def free(intervals: Iterable[tuple[int, int]], from_us: int, to_us: int) -> list
 
 def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int) -> Steps:
     """Return the number of simultaneous intervals over [from_us, to_us]: Steps with one count."""
+    # The change of the number of intervals at each time.
     changes: dict[int, int] = {from_us: 0}
     for start, end in intervals:
         first, last = max(start, from_us), min(end, to_us)
@@ -93,6 +94,7 @@ def join_steps(*series: Steps) -> Steps:
     positions = [0] * len(series)  # of each series: the step that holds at `time_us`
     counts = []
     for time_us in times:
+        # Each series moves on to its last step at or before this time.
         for index, steps in enumerate(series):
             following = positions[index] + 1
             while following < len(steps.times_us) and steps.times_us[following] <= time_us:

@@ -140,7 +140,10 @@ def _rebalances(side: GroupSide, change: GroupChange) -> list[Row]:
 
 
 def _requests(change: GroupChange, rows: Iterable[Row]) -> int:
-    """Return the number of requests, from the beginning of the step in which the change was."""
+    """Return the number of requests of a change, from rows that count them in steps of STEP_US.
+
+    The step in which the change was counts as a whole: its requests cannot be told apart.
+    """
     from_us, until_us = (at_us - at_us % STEP_US for at_us in (change.at_us, change.until_us))
     return sum(row["requests"] for row in rows if from_us <= row["from_us"] < until_us)
 

@@ -180,6 +180,7 @@ def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
 
             from_s = (row["from_us"] - at_us) / _SECOND
             end_s = (row["to_us"] - at_us) / _SECOND
+            # Beyond the axis.
             if end_s < -_BEFORE_S or from_s > to_s:
                 continue
             rows.append(
@@ -259,6 +260,7 @@ def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
 
 def _views(cost: Cost) -> list[Row]:
     """Return the marks of attempts: a bar, a disc for the view, a cross if the member gave up."""
+    # In the order of the views, in which these get their colours.
     rows = sorted(
         (
             row
@@ -271,6 +273,7 @@ def _views(cost: Cost) -> list[Row]:
     colours: dict[tuple[str, ...], str] = {}  # by view
     marks: list[Row] = []
     for row in rows:
+        # An attempt that never ended is drawn to the end of the change's window.
         ended_us = row["ended_us"] or cost.change.until_us
         outcome = row["outcome"] or "cut off"
         says = f"{row['consumer']}, attempt {row['attempt']}: {outcome}"
@@ -311,6 +314,7 @@ def _views(cost: Cost) -> list[Row]:
 def _assignments(cost: Cost) -> list[Row]:
     """Return the marks of assignments: a disc for each member and generation."""
     marks: list[Row] = []
+    # When each member got its first partition of a generation.
     starts: dict[tuple[int, str], int] = {}  # by generation and member
     for row in cost.side.rows("ownership"):
         if cost.change.covers(row["from_us"]) and row["generation"] is not None:

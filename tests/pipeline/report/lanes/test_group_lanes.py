@@ -110,7 +110,8 @@ def test_rebalance_lane_without_rebalances_is_none() -> None:
 def test_rebalance_lane_has_the_reason_and_both_parts() -> None:
     """The bar has two parts: members join until 64 s, then the assignment is stored at 64.5 s.
 
-    Only the first part has a label, and `u` lets the label extend over both.
+    Only the first part has a label, and `u` lets the label extend over both. Bars are not cut off
+    at the run's end of 60 s, because the axis is.
     """
     run = report_input(tables={"rebalances": [rebalance(26, 64, 64.5, reason="session expiry")]})
     chart = rebalances_lane(run)
