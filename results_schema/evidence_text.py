@@ -45,7 +45,7 @@ def describe_event(row: TraceRow) -> str:
 
 
 def _short(value: object) -> str:
-    """Return a value as text; of a list, at most _ITEMS_SHOWN items."""
+    """Return a value as text; a list shows at most _ITEMS_SHOWN items."""
     if isinstance(value, list):
         head = ", ".join(str(item) for item in value[:_ITEMS_SHOWN])
         more = len(value) - _ITEMS_SHOWN

@@ -82,7 +82,7 @@ def _why_bad() -> Column:
 
 
 def good_events(rows: DataFrame) -> DataFrame:
-    """Keep the rows of `read_events`, or some of them, that can be used.
+    """Keep the rows that can be used, from those of `read_events`.
 
     Grain and columns: those of the input, without `bad`.
     """

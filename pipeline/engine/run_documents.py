@@ -1,4 +1,4 @@
-"""The JSON files of run directories as rows: plan, verdicts and the like, as the run wrote them."""
+"""The JSON files of run directories as rows: manifest and results, as the run wrote them."""
 
 from collections.abc import Sequence
 

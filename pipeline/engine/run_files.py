@@ -1,8 +1,8 @@
 """Event files of run directories, separated into readable and unreadable ones. Imports no Spark.
 
 The name of a run is the last two parts of its directory (`coordinator_crash/20260102-030405`). No
-row names its run, so that two runs of one seed in virtual time write equal rows. Of each file only
-the Parquet footer is read. The driver is the process that conducted the run and wrote the files.
+row names its run, so that two runs of one seed in virtual time write equal rows. Only the Parquet
+footer of each file is read. The driver is the process that conducted the run and wrote the files.
 """
 
 import json

@@ -70,8 +70,8 @@ _SHORT_LIVED_JVM = (
 )
 """Options of the JVM of short work.
 
-It compiles each method with the first compiler only. It collects garbage rarely; the metaspace is
-large enough that loading 20,000 classes causes no collection.
+The JVM compiles each method with its first compiler only, and collects garbage rarely. The
+metaspace is so large that loading 20,000 classes causes no collection.
 """
 _FIRST_JARS = (
     "spark-catalyst",
@@ -251,7 +251,7 @@ def _jvm(settings: dict[str, str], log: Path) -> Iterator[JavaGateway]:
 def _end_jvm(process: subprocess.Popen[bytes] | None) -> None:
     """End the JVM: close its standard input, and kill the JVM if it does not exit then.
 
-    PySpark starts the JVM in such a way that it exits at the end of its standard input.
+    PySpark starts the JVM so that it exits when its standard input ends.
     """
     if process is None or process.stdin is None:
         return

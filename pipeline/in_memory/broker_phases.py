@@ -9,7 +9,7 @@ A failover is the move of an offsets partition, and of its coordinator, to a new
 4. load: until it is the active coordinator.
 
 The election of a partition's leader belongs to the latest fault before the election that named the
-partition or hit its old leader. Of several elections of one fault, the first that found a leader
+partition or hit its old leader. If a fault caused several elections, the first that found a leader
 counts.
 """
 

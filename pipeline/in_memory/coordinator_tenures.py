@@ -76,7 +76,7 @@ def _find_tenures(trace: Trace) -> list[TableRow]:
 def _end(trace: Trace, load: TraceRow, later: list[TraceRow]) -> tuple[int, str]:
     """Return when and how a tenure ended.
 
-    Of several ends at one moment, the run's end counts first, then the broker's own act.
+    If several ends have one moment, the run's end counts first, then the broker's own act.
     """
     # Time, rank among ends at one moment, reason.
     ends = [(trace.end_us, 0, "run end")]

@@ -156,7 +156,7 @@ def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
     # - True if the batch was processed, False if it was produced;
     # - the offset behind its last record;
     # - the beginning of the work on it, None if it was produced.
-    # Of two steps at one moment, sorting puts the produced batch (False) first.
+    # If two steps have one moment, sorting puts the produced batch (False) first.
     produced: dict[str, list[tuple[int, bool, int, int | None]]] = {}
     for row in trace.of(TraceKind.RECORDS_PRODUCED):
         next_offset = (row.offset or 0) + int(detail_of(row)["count"])

@@ -1,6 +1,6 @@
 """The table `ownership_overlaps` in plain Python: times in which a partition had two owners.
 
-Of the two, the first owner is the one whose interval began earlier (or whose name sorts first).
+The first of the two owners is the one whose interval began earlier (or whose name sorts first).
 `pipeline.tables.ownership_overlaps` computes the same with Spark.
 """
 

@@ -52,7 +52,7 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     - `member`: the member that caused it; None if no single member did.
     - `added`, `removed`: member ids in the order of their rows.
     - `removed_because`: the RemovalCauses, each once.
-    - `new_generation`, `joined_us`, `stable_us`: None if the rebalance did not come so far.
+    - `new_generation`, `joined_us`, `stable_us`: None if the rebalance did not reach that step.
     - `cut_short_us`, `cut_short_by`: time and text of the event that ended it early; None if it was
       completed or is in progress.
     """

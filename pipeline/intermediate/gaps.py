@@ -44,7 +44,7 @@ def commit_gaps(events: DataFrame) -> DataFrame:
         .agg(F.max("peer").alias("peer"))
     )
     by_time = Window.partitionBy(*key).orderBy("before_us")
-    # Of the requests, only those of _ASKING count; every row of the other two kinds counts.
+    # A request counts only if it is one of _ASKING; every row of the other two kinds counts.
     asked_for = (F.col("kind") != TraceKind.REQUEST_SENT.value) | F.col("api").isin(_ASKING)
     asked = (
         of_kind(
@@ -126,9 +126,10 @@ def processing_gaps(events: DataFrame) -> DataFrame:
 def coordinator_holes(tenures: DataFrame, runs: DataFrame) -> DataFrame:
     """Return the times in which an offsets partition had no active coordinator.
 
-    Output grain: one row per run, partition and such time after the partition's first tenure.
-    Columns: `run`, `partition`, `before_us` (the last tenure so far ended), `after_us` (the next
-    tenure began). Nulls: `after_us` if no tenure followed before the run's end.
+    Output grain: one row per run, partition and time without a coordinator after the partition's
+    first tenure. Columns: `run`, `partition`, `before_us` (all earlier tenures had ended),
+    `after_us` (the next tenure began). Nulls: `after_us` if no tenure followed before the run's
+    end.
     """
     # Tenures may overlap, so a hole begins at the latest end of all tenures before.
     so_far = (

@@ -32,7 +32,7 @@ class Cell:
 
     - `text`: the text to show.
     - `median` (nearest rank), `low`, `high`: over the runs with a value; None in a cell of text.
-    - `values`: these runs' values, sorted; of many an even choice of MAX_VALUES.
+    - `values`: these runs' values, sorted; at most MAX_VALUES, evenly chosen.
     - `runs`, `missing`: number of runs with a value, and without.
     - `bound_us`: the error of the clocks; 0 if it does not matter for this figure.
     """
@@ -97,7 +97,7 @@ def text_cell_of(values: Sequence[str | None]) -> Cell | None:
     counts = {value: known.count(value) for value in dict.fromkeys(known)}
     text = ", ".join(f"{value} {count}" for value, count in counts.items())
     missing = len(values) - len(known)
-    # Of one run the word itself, of several the number of each word.
+    # A single run shows the word itself, several runs the number of each word.
     return Cell(
         text=known[0] if len(values) == 1 else text + (f", none {missing}" if missing else ""),
         runs=len(known),

@@ -36,7 +36,8 @@ class DeployCost:
       replaced.
     - `unowned_us`, `longest_us`: time without an owner, as the sum over partitions and of the worst
       partition.
-    - `waited_us`, `longest_wait_us`: time in which records waited, likewise.
+    - `waited_us`, `longest_wait_us`: time in which records waited, as the sum over partitions and
+      of the worst partition.
     - `repeated`: records processed again.
     - `partitions`, `moved`: number of the group's partitions, and of those that changed owners.
     - `others`: kinds of the run's other faults.
@@ -61,7 +62,7 @@ class DeployCost:
 
     @property
     def mark(self) -> str:
-        """The sign after a figure that such a machine may have changed: " *", else ""."""
+        """The sign of a disturbed figure, " *"; "" if no machine was away."""
         return MARK if self.disturbed else ""
 
 
@@ -220,7 +221,7 @@ def deploy_text(cost: DeployCost) -> str:
 
 
 def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
-    """Return a cost whose figures are medians; of an even number, the lower of the middle two."""
+    """Return a cost whose figures are medians; of two middle values, the lower one."""
 
     def median(value_of: Callable[[DeployCost], int]) -> int:
         return sorted(map(value_of, costs))[(len(costs) - 1) // 2]
@@ -300,7 +301,8 @@ def _comparison(
 def reason_text(title: str, cost: DeployCost) -> str:
     """Return why the partitions of a deploy had no owner for a while.
 
-    They waited for a rebalance, or, without any, for the successor of their member.
+    Partitions waited for a rebalance; in a deploy without rebalances, for the successor of their
+    member.
     """
     if not cost.rebalances:
         return (

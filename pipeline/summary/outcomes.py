@@ -2,8 +2,8 @@
 
 `figures.RunSummary` holds these structs beside the phases. Times are microseconds on the run's
 clock, lengths are microseconds. This module imports no Spark. A tenure is the time in which a
-broker is the coordinator of an offsets partition in one leader epoch; of two that overlap, the
-older has the lower epoch.
+broker is the coordinator of an offsets partition in one leader epoch; if two overlap, the
+older one has the lower epoch.
 """
 
 from collections.abc import Iterable
@@ -150,7 +150,7 @@ MAX_LISTED = 4
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names as text, with ranges: `consumer-0 to 5, consumer-9`; of many only the first."""
+    """Return names as text, with ranges: `consumer-0 to 5, consumer-9`, up to MAX_LISTED."""
     parts: list[str] = []
     for stem, numbers in _by_stem(names).items():
         parts += [_run(stem, first, last) for first, last in _runs(numbers)]

@@ -76,7 +76,7 @@ def _mark(disturbed: bool) -> str:
 
 
 def disturbance_texts(summary: RunSummary) -> tuple[str, ...]:
-    """Return the footnote of MARK: the times in which a machine was away. Empty without such."""
+    """Return the footnote of MARK: the times in which a machine was away; empty if none was."""
     if not summary.disturbances:
         return ()
     away = "; ".join(disturbance.sentence for disturbance in summary.disturbances)

@@ -165,7 +165,8 @@ def _left_after(counts: Sequence[AggregateRow]) -> tuple[tuple[int, int], ...]:
 def _until_us(rebalances: Rebalances) -> int | None:
     """Return the latest moment at which the last of these rebalances can have been stable.
 
-    That is its start and the length of the longest. None: none had a stored assignment.
+    It is the start of the last one plus the length of the longest. None: no rebalance had a stored
+    assignment.
     """
     return None if rebalances.longest_us is None else rebalances.last_us + rebalances.longest_us
 

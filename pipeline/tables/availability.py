@@ -46,7 +46,7 @@ def availability(
     3. A gap that never ended counts only if the subject missed something: a commit was requested,
        the coordinator marked unknown, a record produced. Its length counts from that moment to the
        run's end.
-    4. Of several gaps of one length the earliest counts.
+    4. If several gaps have the same length, the earliest counts.
     Input grain: one row per event; `runs`; `coordinator_tenures`; one row per fault and group.
     Output grain: one row per run, fault, subject kind, group and subject.
     Columns: `run`, `fault`, `subject_kind`, `group`, `subject` (the consumer's node, the data

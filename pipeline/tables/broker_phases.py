@@ -21,7 +21,7 @@ def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> Da
     """Follow the move of each offsets partition, from the fault to the new active coordinator.
 
     An election belongs to the latest fault before it that hit the partition's leader, or that has
-    the partition in its blast radius. Of several elections of one fault, the first that found a
+    the partition in its blast radius. If a fault caused several elections, the first that found a
     leader counts. That may be the old leader: it loads the partition again in the new epoch.
     Input grain: one row per event; `faults`; `groups`. Output grain: one row per run, fault and
     offsets partition whose leadership moved because of it.

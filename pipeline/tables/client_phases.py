@@ -70,11 +70,13 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     - `late_heartbeats`: heartbeats that the old coordinator answered with success after the new one
       was active.
 
-    Nulls: a moment that did not come, and the phases that it bounds (no `notice_us`: the member
-    never marked its coordinator unknown; no `join_us`: it did not have to join); `longest_wait_us`
-    without such a request; `noticed_by`, `attempts`, `stale_answers`, `self_answers` without
-    `unknown_us`; `late_heartbeats` unless the coordinator moved to another broker; `..._after`
-    without an event after the fault.
+    Nulls:
+    - a moment that did not come, and the phases that it bounds (no `notice_us`: the member never
+      marked its coordinator unknown; no `join_us`: the member did not have to join);
+    - `longest_wait_us` if no request waited;
+    - `noticed_by`, `attempts`, `stale_answers`, `self_answers` without `unknown_us`;
+    - `late_heartbeats` unless the coordinator moved to another broker;
+    - `..._after` without an event after the fault.
     """
     affected = F.broadcast(failovers.where("affected"))
     member = Window.partitionBy(*_KEY)
@@ -142,7 +144,7 @@ def _signals(events: DataFrame) -> DataFrame:
 
     `sent_us` of an answer is the moment at which the consumer sent the request; otherwise null.
     """
-    # Of the requests only JoinGroup and SyncGroup are kept, whose times begin with the request.
+    # The only requests kept are JoinGroup and SyncGroup, because their times begin with a request.
     asked = F.col("kind") == TraceKind.REQUEST_SENT.value
     timed = F.col("api").isin(_TIMED_APIS)
     written = of_kind(events, *_SIGNAL_KINDS, TraceKind.REQUEST_SENT).where(

@@ -26,8 +26,8 @@ def commits(events: DataFrame, faults: DataFrame) -> DataFrame:
     outcomes = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED)
         .groupBy("run", "group", "node", "incarnation", "time_us", "peer")
-        # A commit has a row for each of its partitions, all with the same time. Of their errors the
-        # last one by name counts, so that the commit has one outcome.
+        # A commit has a row for each of its partitions, all with the same time. A commit has one
+        # outcome: if its rows have several errors, the last one by name.
         .agg(F.max(F.coalesce("error", F.lit(""))).alias("worst"))
         .withColumn("error", F.coalesce(F.nullif("worst", F.lit("")), F.lit(ACKNOWLEDGED)))
     )

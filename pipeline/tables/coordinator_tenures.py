@@ -21,9 +21,9 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
     """Follow each coordinator from the end of its load to the end of its tenure.
 
     A tenure ends when its broker unloads the partition, loads it again in a newer epoch, or dies.
-    The tenure of a broker that is paused or cut off goes on; so two brokers may serve at once. Of
-    several ends at one moment, the run's end counts first, then an act of the broker itself. Loads
-    after the run's end begin no tenure.
+    The tenure of a broker that is paused or cut off goes on; so two brokers may serve at once. If
+    several ends have one moment, the run's end counts first, then an act of the broker itself.
+    Loads after the run's end begin no tenure.
     Input grain: one row per event; one row per tenure (`tenure_spans`); one row per time in which a
     node was paused or cut off.
     Output grain: one row per run, offsets partition, leader epoch and broker incarnation that

@@ -241,7 +241,7 @@ def _peaks(levels: DataFrame) -> DataFrame:
     at_us = F.col("at_us")
     before = (at_us >= F.col("start_us")) & (at_us < F.col("since_us"))
     after = (at_us >= F.col("since_us")) & (at_us <= F.col("end_us"))
-    # The greatest lag; of several equal ones the earliest, whose negated time is the greatest.
+    # The greatest lag. If several are equal, the earliest: its negated time is the greatest.
     peak = F.max(F.when(after, F.struct("lag", (-at_us).alias("earlier"))))
     peaks = (
         levels.groupBy(*_PLACE)

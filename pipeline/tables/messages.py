@@ -46,8 +46,8 @@ def messages(
 
     1. The window of a fault begins a second before its injection. It ends a second after the
        fault's last effect: a new coordinator is active, a member is accepted, a rebalance is
-       stable. That is at least 5 s and at most 120 s after the injection, and at the latest at the
-       next fault or the run's end. An exchange is listed if it overlaps the window.
+       stable. It lasts at least 5 s and at most 120 s after the injection; the next fault and the
+       run's end cut it off. An exchange is listed if it overlaps the window.
     2. Successive exchanges on one route (api, from, to, group) become one row if they have the same
        outcome, member and named coordinator, and all began before the fault or all after it.
        Successes of JoinGroup, SyncGroup and LeaveGroup stay single rows.
@@ -129,7 +129,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
     2. A row of the server does not name the connection. It belongs to the last request with its
        correlation id that was sent to the server before it. If no request was sent before, it
        belongs to the first one after, because the clocks of the two nodes may differ.
-    3. Of several rows of one kind for a request the first counts.
+    3. If a request has several rows of one kind, the first counts.
     Columns: those of the table; `begin_us`, `last_us`: first and last known moment of the exchange.
     """
     # `sent_so_far` numbers the requests of a pair from 1; `own` is the number of the last request

@@ -28,7 +28,7 @@ _BEGINS = {"rediscover": "unknown_us", "accept": "named_us"}
 """Column with the beginning of a phase. If a member has no value for the phase, this column tells
 why: empty, the member did not need the phase; otherwise the phase began and did not end."""
 _SUBJECTS = {"broker": ("partition", "partition"), "client": ("consumer", "member")}
-"""Of the chains `broker` and `client`: the column with the subject's name, and the word for it."""
+"""Column with the subject's name, and the word for the subject, in the chains of phases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +117,8 @@ def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) 
 def _note(measure: Measure, rows: Sequence[Row], subject: str) -> str:
     """Return a note on the subjects without a value; "" if all have one.
 
-    Of the client chain, it tells members that did not need the phase from members whose phase did
-    not end. Of a gap, it says that the service did not come back.
+    In the client chain, it tells members that did not need the phase from members whose phase did
+    not end. For a gap, it says that the service did not come back.
     """
     without = [row for row in rows if row[measure.column] is None]
     if not without:

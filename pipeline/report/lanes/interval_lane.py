@@ -5,7 +5,7 @@ diagrams is an IntervalLane. Its columns define the chart's data, its tooltip an
 beneath. A lane's module, such as `groups`, builds the marks (bars, labels, points), and draws areas
 instead if the bars would be too many.
 
-Keys of the data of areas, short because a page has many such data:
+Keys of the data of areas. They are short because a page has thousands of these data.
 
 - `a`: time in seconds
 - `k`: kind of the interval, such as a state

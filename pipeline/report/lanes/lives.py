@@ -150,7 +150,7 @@ def _row(place: str, part: str, life: int, from_us: int, to_us: int) -> dict[str
 def _events(entry: JournalEntry) -> Iterable[_Event]:
     """Yield the events of a rollout (`stopped`, `replaced`) or of a scaling (`acts`)."""
     resolved = entry.resolved
-    # Of a rollout: members that it stopped, then their successors.
+    # A rollout: the members that it stopped, then their successors.
     for stop in _mappings(resolved.get("stopped")):
         place = stop["place"]
         yield _Event(stop["stopped_at_us"], place, STOPPING)
@@ -166,7 +166,7 @@ def _events(entry: JournalEntry) -> Iterable[_Event]:
             if at_us is not None:
                 yield _Event(at_us, place, part)
 
-    # Of a scaling.
+    # A scaling: the members that it stopped and started.
     for act in _mappings(resolved.get("acts")):
         yield _Event(act["at_us"], act["place"], AFTER if act["act"] == "start" else AWAY)
 

@@ -169,7 +169,7 @@ def _bands(where: str | None, *, fill: str, opacity: float) -> alt.Chart:
 def _fault_edges(faint: float) -> tuple[alt.Chart, ...]:
     """Return lines at each fault's injection and healing.
 
-    They are drawn over the bars, because the bars hide the bands.
+    The lines are drawn over the bars, because the bars hide the bands.
     """
     source = alt.Chart(alt.NamedData(FAULT_BANDS))
     properties: MarkProperties = {

@@ -439,8 +439,8 @@ def _coordinator_lost_text(cause: str | None) -> str:
 def _left_out(number: int) -> str:
     """Return the sentence on exchanges that are not drawn; "" if all are.
 
-    These are exchanges of clients without a line. The limit MAX_MESSAGES leaves none out, because
-    the table holds no more rows of a fault.
+    Exchanges of clients without a line are not drawn. The limit MAX_MESSAGES leaves none out,
+    because the table holds no more rows of a fault.
     """
     if not number:
         return ""

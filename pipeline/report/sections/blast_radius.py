@@ -201,8 +201,8 @@ def _partitions_table(
 ) -> TextTable:
     """Return a table of the partitions that a fault concerned.
 
-    `moved` has the row of `broker_phases` of each offsets partition that moved. Of the other
-    partitions, only the cells of the name and the gap are filled.
+    `moved` has the row of `broker_phases` of each offsets partition that moved. The rows of other
+    partitions have only two filled cells, name and gap.
     """
     gaps = _gaps(rows, "partition", "subject")
 

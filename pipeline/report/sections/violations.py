@@ -20,7 +20,7 @@ from results_schema.results import CheckReport, Finding
 MAX_STEPS = 12
 """Rows of evidence shown at once per finding; the others are folded."""
 MAX_OPEN = 2
-"""Findings of a check that are unfolded; of the others only the summary line is visible."""
+"""Findings of a check that are unfolded; the others show only their summary line."""
 _GUARDS = "cluster.guards"
 _OFFSETS_TOPIC = "__consumer_offsets"
 _MEMBER_ID = re.compile(r"((\S+-[0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")

@@ -142,8 +142,9 @@ def broker_sentence(fault: FaultSummary, broker_rows: Sequence[Row], settings: S
 class ClientChain:
     """The client chain of a fault: the median member's path, and numbers of members.
 
-    Of all `members`, `stayed` never marked their coordinator unknown. Of the others, `served` were
-    served by the new coordinator, `late` were not before the end. `joined` had to join again.
+    - `members`: all; `joined`: those that had to join again.
+    - `stayed`: those that never marked their coordinator unknown. The others are `served` (by the
+      new coordinator) or `late` (not served before the run's end).
     """
 
     members: int

@@ -86,7 +86,7 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
 
 
 def _brokers(fault: JournalEntry) -> list[str]:
-    """Return the brokers that a fault hit; of a cut, the brokers on its side `from`."""
+    """Return the brokers that a fault hit; a cut hits those on its side `from`."""
     nodes = fault.from_nodes or fault.hit_nodes
     return [node for node in nodes if node.startswith("broker-")]
 

@@ -157,7 +157,7 @@ def _figure(
 
 def _of_groups(sides: Sequence[GroupSide]) -> Iterator[ComparedFigure]:
     """Compare what the groups went through in the whole run: the median of each design."""
-    # Of each figure: its name, its value for one group, and whether it is a time.
+    # Each figure has a name, a function for its value in one group, and True if it is a time.
     counts: tuple[tuple[str, Callable[[GroupSide], float], bool], ...] = (
         ("rebalances that failed and began anew", _failed, False),
         ("committed offsets that went back", lambda side: len(side.rows("offset_rewinds")), False),
@@ -177,7 +177,7 @@ def _of_groups(sides: Sequence[GroupSide]) -> Iterator[ComparedFigure]:
 def _failed(side: GroupSide) -> int:
     """Return the number of failed attempts, or of rebalances without a stable generation.
 
-    They count from the steady state on.
+    Both count from the steady state on.
     """
     if side.design == "zookeeper":
         return sum(

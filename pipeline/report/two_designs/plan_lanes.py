@@ -56,8 +56,8 @@ def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
     """Return pairs of corresponding changes, if a plan was computed after at least one of the two.
 
     Two changes correspond if they have the same kind and the same place among the changes of this
-    kind in their group, such as the second join. Of several corresponding changes, one in the same
-    run is preferred, then one of a group of the same size.
+    kind in their group: for example, both are the second join. If several changes correspond to
+    one, a change in the same run is preferred, then a change of a group of the same size.
     """
     on_zookeeper = [cost for cost in costs if cost.side.design == "zookeeper"]
     with_coordinator = [cost for cost in costs if cost.side.design == "coordinator"]

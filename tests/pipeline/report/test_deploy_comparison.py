@@ -36,7 +36,7 @@ def deploy(name: str, waited_us: int, rebalances: int) -> tuple[RunFacts, RunSum
         blast_radius=BlastRadius(groups=("readers",)),
         resolved={"outcome": "completed", "replaced": replaced},
     )
-    # Of 8 partitions; the worst one waited for a quarter of the whole.
+    # There are 8 partitions; the worst one waited for a quarter of the whole.
     spread = Spread(samples=8, missing=0, p50=0, p90=0, maximum=waited_us // 4, total=waited_us)
     fields: dict[str, Any] = {"partitions": 8, "moved": 8, "came_back": 0, "sent_away": 0}
     group = FeltGroup(

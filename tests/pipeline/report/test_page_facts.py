@@ -35,7 +35,7 @@ def test_facts_of_a_run_equal_the_recorded_ones(reports: Reports, golden: Golden
 
 @pytest.mark.parametrize("run", READ)
 def test_words_of_a_run_equal_the_reviewed_ones(reports: Reports, golden: Golden, run: str) -> None:
-    """The words are the visible text, top to bottom; of a long table only the beginning."""
+    """The words are the visible text, top to bottom; a long table is cut off."""
     golden.check(f"words/{run}.txt", words_of(reports.pages[run].read_text(encoding="utf-8")))
 
 

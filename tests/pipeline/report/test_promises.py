@@ -115,7 +115,7 @@ def test_checks_use_the_words_of_the_terminal() -> None:
 
 
 def test_violation_with_long_evidence_folds_the_rest() -> None:
-    """Of hundreds of rows the most important are shown first."""
+    """Evidence may have hundreds of rows: the first ones are shown, the others folded."""
     facts = run_facts(checks=(_broken(_finding(*[COMMIT] * (MAX_STEPS + 5))),))
     html = _html(violations_section(report_input(facts)))
     assert "<details><summary>5 more rows</summary>" in html

@@ -79,7 +79,7 @@ def owned(row: Row, side: str, from_us: int, to_us: int, ended_by: str, **change
     } | changes
 
 
-# Of orders-10 the overlap ends 7 us later than that of orders-2.
+# The overlap of orders-10 ends 7 us later than the overlap of orders-2.
 OVERLAPS = [overlap("orders-10", "c-5", "c-6", to_us=93 * S + 7), overlap("orders-2", "c-0", "c-6")]
 SPLIT: dict[str, list[Row]] = {
     "ownership_overlaps": OVERLAPS,

@@ -106,7 +106,7 @@ def test_cost_has_the_mark_if_a_machine_was_away() -> None:
 
 
 def test_members_without_a_ready_successor_are_not_counted_as_replaced() -> None:
-    """Of 40 stopped members only 10 have a ready successor: the rollout hung."""
+    """Only 10 of 40 stopped members have a ready successor: the rollout hung."""
     (cost,) = deploys_of((rollout(ready=10), crash()), felt())
     assert cost.replaced == 10
     assert "and hung" in deploy_text(cost)

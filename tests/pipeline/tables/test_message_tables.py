@@ -119,7 +119,7 @@ def test_equal_messages_are_one_row_unless_they_change_the_group(
 
 
 def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: AnalysedRuns) -> None:
-    """Of 602 rows a fault keeps 400: the first of each kind, then one client after the other.
+    """A fault keeps 400 of 602 rows: the first of each kind, then one client after the other.
 
     Clients with most of these first rows are kept first: c-000 with four, c-077 with two (its
     refused JoinGroup and its LeaveGroup). The others follow in the order of their names.
@@ -177,7 +177,7 @@ def test_verdicts_of_a_run_without_checks_are_one_row_of_nulls(
 def test_percentiles_of_a_crash_are_null_without_enough_samples(
     analysed: AnalysedRuns,
 ) -> None:
-    """Of two members one had to join; a median is an existing value, the lower of two."""
+    """One of two members had to join; a median is an existing value, the lower of two."""
     rows = analysed.table("crash", "figures", "measure")
     columns = ("chain", "is_time", "samples", "missing", "p50", "p90", "p99", "max")
     found = {key[0]: [row[column] for column in columns] for key, row in rows.items()}

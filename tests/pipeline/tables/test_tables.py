@@ -38,9 +38,9 @@ def _rows(
 
 
 def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: AnalysedRuns) -> None:
-    """Of three elections after the fault, only the election of `broker-0` ends the phase `detect`.
+    """Three elections follow the fault; only that of `broker-0` ends the phase `detect`.
 
-    The election of 12.001 s elects no leader. That of 35 s is later than the first new leader.
+    The election of 12.001 s elects no leader. The one of 35 s is later than the first new leader.
     Each phase is the difference of two moments:
     detect = decided - fault, publish = applied - decided,
     load wait = load_started - applied, load = active - load_started.

@@ -247,7 +247,7 @@ def test_diagrams_of_many_faults_are_bounded_with_a_note() -> None:
 
 
 def test_nodes_are_servers_first_and_bounded() -> None:
-    """Of a thousand members those with the most messages have a line; a note counts the others."""
+    """The members with the most messages have a line; a note counts the others."""
     rows = [message("Heartbeat", f"consumer-{index}", _BROKER, 11) for index in range(1_000)]
     rows.append(message("Fetch", "broker-10", "controller-100", 11))
     rows += [message("JoinGroup", "consumer-777", _BROKER, 12 + at) for at in range(3)]

@@ -153,7 +153,7 @@ def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
 
 
 def test_large_group_shows_members_with_trouble_first() -> None:
-    """Of 40 members 24 have a lane: those with a conflict or failure, then the first by number.
+    """24 of 40 members have a lane: those with a conflict or failure, then the first by number.
 
     Lanes are drawn in the order of the members' numbers, so old-39, which had a conflict, is last.
     """
