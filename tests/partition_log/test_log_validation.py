@@ -1,9 +1,10 @@
 """Checks of a client's batch at the leader, and the fields that the leader changes.
 
-Two formats occur: a real client's batch has Kafka's bytes and a KafkaHeader (`batch.kafka`); our
-own producers' batches (`batch("own")`) have MessagePack instead. `client_batch("a", "b")` is one of
-Kafka's format with these values, keys, and 7 ms as the time of each record. `resealed` changes
-fields and computes the CRC anew.
+- A real client's batch has Kafka's bytes and a KafkaHeader (`batch.kafka`); the batches of our own
+  producers (`batch("own")`) have MessagePack instead.
+- `client_batch("a", "b")` is in Kafka's format. Its records have these values, keys, and the time
+  7 ms.
+- `resealed` changes fields and computes the CRC anew.
 """
 
 import re

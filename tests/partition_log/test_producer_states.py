@@ -1,9 +1,12 @@
 """State of transactional producers in a log (KIP-98), and verification guards (KIP-890).
 
 Before a producer's first batch of a transaction, the leader verifies that the transaction is open.
-The guard of this verification, a number, must accompany the batch; a marker in between invalidates
-it. A marker is the control batch that ends a transaction. `transactional(5)` is a batch of producer
-7 at offset 5, in producer epoch 0 unless a test names another.
+
+- The guard of this verification, a number, must accompany the batch.
+- A marker is the control batch that ends a transaction. One between the verification and the batch
+  makes the guard invalid.
+- `transactional(5)` is a batch of producer 7 at offset 5, in producer epoch 0 unless a test names
+  another.
 """
 
 from partition_log.batches import build_batch

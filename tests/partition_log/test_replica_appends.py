@@ -1,10 +1,14 @@
 """Appends to a leader: the refusals, and the acknowledgement of acks=all.
 
-A, B and C are the brokers 0, 1 and 2. Unless a test says otherwise, `leader` makes A the leader in
-leader epoch 1, with an empty log, the ISR {A, B, C} and min.insync.replicas 2; `fetch_as(leading,
-B, 1)` fetches as broker B, whose log ends at offset 1. `required_acks=-1` is acks=all.
-`new_high_watermark` is None if the high watermark has not moved, `check_acknowledged` is None while
-the append waits. Rules are those of docs/kafka/BEHAVIOUR.md.
+- A, B and C are the brokers 0, 1 and 2.
+- Unless a test says otherwise, `leader` makes A the leader in leader epoch 1, with an empty log,
+  the ISR {A, B, C} and min.insync.replicas 2.
+- `fetch_as(leading, B, 1)` fetches as broker B, whose log ends at offset 1.
+- `required_acks=-1` is acks=all.
+- `new_high_watermark` is None if the high watermark has not moved, `check_acknowledged` is None
+  while the append waits.
+
+Rules are those of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest

@@ -1,10 +1,13 @@
 """Fetches from a leader: fencing, limits, divergence. Mirrors Kafka's PartitionTest.
 
-A, B and C are the brokers 0, 1 and 2, registered with the broker epochs 100, 101 and 102
-(EVERYBODY). `leader` makes A the leader in leader epoch 1 with the ISR {A, B, C} and
-min.insync.replicas 2. `fetch_as(leading, B, 1)` fetches as broker B, whose log ends at offset 1;
-`last_fetched_epoch` is the leader epoch of B's last batch. `log_of_epochs(0, 0, 2)` is a log with
-one record per number: two of leader epoch 0, one of 2. LAG_MAX_US is replica.lag.time.max.ms, 30 s.
+- A, B and C are the brokers 0, 1 and 2, registered with the broker epochs 100, 101 and 102
+  (EVERYBODY).
+- `leader` makes A the leader in leader epoch 1, with the ISR {A, B, C} and min.insync.replicas 2.
+- `fetch_as(leading, B, 1)` fetches as broker B, whose log ends at offset 1; `last_fetched_epoch` is
+  the leader epoch of B's last batch.
+- `log_of_epochs(0, 0, 2)` is a log with one record per number: two of leader epoch 0, one of 2.
+- LAG_MAX_US is replica.lag.time.max.ms, 30 s.
+
 Rules are those of docs/kafka/BEHAVIOUR.md.
 """
 

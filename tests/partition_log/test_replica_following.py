@@ -1,11 +1,14 @@
 """A follower: its fetch position, and its handling of the answers (BEHAVIOUR 6.1, KIP-595).
 
-A, B and C are the brokers 0, 1 and 2. `log_of_epochs(0, 0, 2)` is a log with one record per number:
-two of leader epoch 0, one of 2; a record's value is its offset and its epoch, such as "2@2".
-`leader` makes A a leader in leader epoch 1, `follower` makes B a follower of A; both have empty
-logs unless one is given. `replicate` sends one Fetch of the follower and applies the leader's
-answer. Rules are those of docs/kafka/BEHAVIOUR.md. Partition index 3 is that of PARTITION,
-__consumer_offsets-3.
+- A, B and C are the brokers 0, 1 and 2.
+- `log_of_epochs(0, 0, 2)` is a log with one record per number: two of leader epoch 0, one of 2. A
+  record's value is its offset and its epoch, such as "2@2".
+- `leader` makes A a leader in leader epoch 1, `follower` makes B a follower of A; both have empty
+  logs unless one is given.
+- `replicate` sends one Fetch of the follower and applies the leader's answer.
+- The partition is __consumer_offsets-3, so that partition indexes are 3.
+
+Rules are those of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest

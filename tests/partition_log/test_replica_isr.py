@@ -2,10 +2,15 @@
 
 The leader proposes a new ISR to the controller and continues with the committed ISR (`isr`). Until
 the answer the high watermark waits for the maximal ISR: the committed one and the proposed one
-together. A, B and C are the brokers 0, 1 and 2, registered with the broker epochs 100, 101 and 102
-(EVERYBODY); A leads. `fetch_as(leading, B, 1)` fetches as broker B, whose log ends at offset 1.
-`check_acknowledged` is None while an append waits. LAG_MAX_US is replica.lag.time.max.ms, 30 s;
-min.insync.replicas is 2. Rules are those of docs/kafka/BEHAVIOUR.md.
+together.
+
+- A, B and C are the brokers 0, 1 and 2, registered with the broker epochs 100, 101 and 102
+  (EVERYBODY); A leads.
+- `fetch_as(leading, B, 1)` fetches as broker B, whose log ends at offset 1.
+- `check_acknowledged` is None while an append waits.
+- LAG_MAX_US is replica.lag.time.max.ms, 30 s; min.insync.replicas is 2.
+
+Rules are those of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest

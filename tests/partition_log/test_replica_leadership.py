@@ -1,10 +1,12 @@
 """Leadership of a replica, as metadata sets it. Mirrors Kafka's PartitionTest.
 
-A, B and C are the brokers 0, 1 and 2. `replica` makes a replica without a leader, by default A's;
-`leader` makes A the leader, and `follower` makes B a follower of A, in leader epoch 1 and partition
-epoch 1. `log_of_epochs(0, 0, 2)` is a log with one record per number: two of leader epoch 0, one of
-2. `fetch_as(leading, B, 2)` fetches as broker B, whose log ends at offset 2. min.insync.replicas is
-2.
+- A, B and C are the brokers 0, 1 and 2.
+- `replica` makes a replica without a leader, by default A's.
+- `leader` makes A the leader, and `follower` makes B a follower of A, in leader epoch 1 and
+  partition epoch 1.
+- `log_of_epochs(0, 0, 2)` is a log with one record per number: two of leader epoch 0, one of 2.
+- `fetch_as(leading, B, 2)` fetches as broker B, whose log ends at offset 2.
+- min.insync.replicas is 2.
 """
 
 import pytest

@@ -1,9 +1,9 @@
 """An answer that fits its request is accepted; each way of not fitting is named in the error.
 
-For each API there is a request, such as `_COMMIT`, and a function that builds answers to it, such
-as `_committed(0, 1)`, an answer for these partitions. `_fetch()` is a consumer's Fetch of orders-0
-from offset 10, with `replica_id=1` a follower's. `_fetched(_batch(9, 2))` answers with a batch of
-two records, 9 and 10; its high watermark is 12.
+- For each API there is a request, such as `_COMMIT`, and a function that builds answers to it, such
+  as `_committed(0, 1)`, an answer for these partitions.
+- `_fetch()` is a consumer's Fetch of orders-0 from offset 10, with `replica_id=1` a follower's.
+- `_fetched(_batch(9, 2))` answers with a batch of two records, 9 and 10; its high watermark is 12.
 """
 
 import msgspec

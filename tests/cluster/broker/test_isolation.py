@@ -1,9 +1,13 @@
 """Brokers that learn of an election at different times.
 
-Election and zombie coordinators: docs/kafka, BEHAVIOUR 6.2 and 6.4. `lab` is a cluster of three
-brokers in virtual time. Partition n of each topic has the replicas n, n + 1 and n + 2 (modulo 3),
-and broker n is its first leader. So broker OLD first leads the group's offsets partition, which has
-the number PARTITION. After a shutdown of OLD, broker NEW leads it, and broker OTHER follows.
+`lab` is a cluster of three brokers in virtual time. Partition n of each topic has the replicas n,
+n + 1 and n + 2 (modulo 3), and broker n is its first leader.
+
+- Broker OLD first leads the group's offsets partition, which has the number PARTITION.
+- Broker NEW leads it after a shutdown of OLD.
+- Broker OTHER follows.
+
+Election and zombie coordinators: docs/kafka, BEHAVIOUR 6.2 and 6.4.
 """
 
 import msgspec

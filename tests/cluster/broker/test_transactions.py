@@ -1,10 +1,13 @@
 """Transactions over three brokers: markers, verification, crashes of either coordinator.
 
-`lab` is a cluster of three brokers in virtual time. `tx` sends single requests of a producer:
-`tx.commit_offset(GC, GROUP, 41)` adds offset 41 to its transaction, which `tx.end(TC)` ends. An
-offset is pending (UNSTABLE_OFFSET_COMMIT) until a marker of the transaction coordinator ends the
-transaction in the group. Verification: the group coordinator asks the transaction coordinator if a
-commit belongs to an open transaction. Clog holds messages back until the rule is withdrawn.
+- `lab` is a cluster of three brokers in virtual time.
+- `tx` sends single requests of a producer: `tx.commit_offset(GC, GROUP, 41)` adds offset 41 to its
+  transaction, which `tx.end(TC)` ends.
+- An offset is pending (UNSTABLE_OFFSET_COMMIT) until a marker of the transaction coordinator ends
+  the transaction in the group.
+- Verification: the group coordinator asks the transaction coordinator if a commit belongs to an
+  open transaction.
+- Clog holds messages back until the rule is withdrawn.
 """
 
 import msgspec

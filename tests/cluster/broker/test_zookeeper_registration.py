@@ -1,10 +1,11 @@
 """Brokers that register in ZooKeeper, and the effects on consumers of Kafka 0.8 to 1.1.
 
 A broker's registration is an ephemeral node below /brokers/ids. ZK-... in brackets are rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md. `GroupLab(2, 4, brokers=2)` is two members, four partitions and
-two brokers in virtual time; `run` plays a coroutine once the members have joined, and the tests
-then read the rows of the trace. The scenario sets `joined_us` and `settled_us`: a test reads the
-rows after these times.
+docs/kafka/ZOOKEEPER_CONSUMER.md.
+
+- `GroupLab(2, 4, brokers=2)` is two members, four partitions and two brokers in virtual time.
+- `run` plays a coroutine once the members have joined; the tests then read the rows of the trace.
+- The scenario sets `joined_us` and `settled_us`: a test reads the rows after these times.
 """
 
 from protocol.ids import BrokerId, broker_name

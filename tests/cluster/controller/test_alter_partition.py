@@ -1,8 +1,10 @@
 """AlterPartition: the controller accepts a leader's proposal of an ISR, or refuses it.
 
-`lab` passes requests to a controller, without brokers and network; `by` is the proposing broker,
-and an epoch that a test does not name is the present one. All epochs are 0 at first.
-`lab.records()` is the metadata log.
+- `lab` passes requests to a controller, without brokers and network.
+- `by` is the proposing broker.
+- An epoch that a test does not name is the present one; all epochs are 0 at first.
+- `lab.records()` is the metadata log.
+
 Source: Kafka ReplicationControlManagerTest.testAlterPartition...; docs/kafka, BEHAVIOUR 6.1.
 """
 

@@ -1,11 +1,14 @@
 """Registration, heartbeats and fencing of brokers.
 
-`lab` passes requests to a controller without brokers and network, and keeps the time, the replies
-and the trace. An incarnation is one process of a broker. The session of a broker ends 9 s after its
-last heartbeat, and the controller fences it: a fenced broker leads no partition. A registered
-broker is fenced until its first heartbeat, which unfences it. A heartbeat reports the whole
-metadata log as read unless it names an offset. `lab.records()` are the records of the metadata log,
-`lab.storage` its batches.
+- `lab` passes requests to a controller without brokers and network, and keeps the time, the replies
+  and the trace.
+- An incarnation is one process of a broker.
+- The session of a broker ends 9 s after its last heartbeat, and the controller fences it: a fenced
+  broker leads no partition.
+- A registered broker is fenced until its first heartbeat, which unfences it.
+- A heartbeat reports the whole metadata log as read, unless it names an offset.
+- `lab.records()` are the records of the metadata log, `lab.storage` its batches.
+
 Source: Kafka ClusterControlManagerTest; docs/kafka, BEHAVIOUR 6.2.
 """
 

@@ -1,10 +1,14 @@
 """The controller as a whole: its log, waiting Fetches, topics, and preferred leaders.
 
-`lab` passes requests to a controller, without brokers and network, and keeps the time, the timers
-and the replies. `cluster_of(topic())` is a plan of three brokers and the topic `orders` with three
-partitions; `cluster_of()` has no topic. `start_brokers` registers brokers and unfences them.
-`lab.image` is the state that the metadata log gives, `lab.records()` are the log's records. A
-broker is fenced after 9 s without a heartbeat. Sections are those of docs/kafka/BEHAVIOUR.md.
+- `lab` passes requests to a controller, without brokers and network, and keeps the time, the timers
+  and the replies.
+- `cluster_of(topic())` is a plan of three brokers and the topic `orders` with three partitions;
+  `cluster_of()` has no topic.
+- `start_brokers` registers brokers and unfences them. A broker is fenced after 9 s without a
+  heartbeat.
+- `lab.image` is the state that the metadata log gives, `lab.records()` are the log's records.
+
+Sections are those of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest

@@ -1,9 +1,10 @@
 """The link gate applies link rules to the frames of one host.
 
-A frame is one message of a connection. A rule selects frames between nodes and holds (`Cut`,
-`Clog`), delays (`Slow`) or loses them. Healing is the withdrawal of all rules: held frames move on.
-Node `a` has the gate; it sends with `gate.send`, and frames for it arrive at `gate.receive`.
-Builders such as `request(1)` number their frames; `a` is by default the client of connection 1.
+- A frame is one message of a connection.
+- A rule selects frames between nodes and holds (`Cut`, `Clog`), delays (`Slow`) or loses them.
+- Healing is the withdrawal of all rules: held frames move on.
+- Node `a` has the gate; it sends with `gate.send`, and frames for it arrive at `gate.receive`.
+- Builders such as `request(1)` number their frames; `a` is by default the client of connection 1.
 """
 
 import pytest

@@ -1,9 +1,12 @@
 """Link rules and resets in NodeProcesses: within one process, over TCP, and at a process's death.
 
-A NodeProcess (`p0`, `p1`) is a process that hosts nodes; here all are objects in one process of
-Python. `lab.directory` has the process of each node. A rule acts on the frames from its sources to
-its destinations. `beat(connection, n)` sends a Heartbeat of generation n, 0 by default, and waits
-for the answer; `served` lists the generations at the server. `settle` waits 50 ms.
+- A NodeProcess (`p0`, `p1`) is a process that hosts nodes; here all are objects in one process of
+  Python.
+- `lab.directory` has the process of each node.
+- A rule acts on the frames from its sources to its destinations.
+- `beat(connection, n)` sends a Heartbeat of generation n, 0 by default, and waits for the answer;
+  `served` lists the generations at the server.
+- `settle` waits 50 ms.
 """
 
 import asyncio

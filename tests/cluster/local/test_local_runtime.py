@@ -1,9 +1,11 @@
 """LocalRuntime with fake nodes: lives in one process, disks that outlive them, failures.
 
-LocalRuntime runs all nodes of a cluster in this process, in real time. A fake consumer sends
-heartbeats to one broker after the other. For each heartbeat a fake broker appends a batch to its
-disk; it never flushes, and reports the number of its batches as the generation of a group `g`. A
-killed node that is started again is its next incarnation.
+LocalRuntime runs all nodes of a cluster in this process, in real time.
+
+- A fake consumer sends heartbeats to one broker after the other.
+- For each heartbeat a fake broker appends a batch to its disk. It never flushes, and reports the
+  number of its batches as the generation of a group `g`.
+- A killed node that is started again is its next incarnation.
 """
 
 import asyncio

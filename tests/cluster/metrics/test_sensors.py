@@ -1,9 +1,9 @@
 """Sensors: Kafka's rates, maxima and averages of recent values.
 
-A SampledSensor keeps two windows of 30 s, as Kafka's metrics do. A Meter is Yammer's: its rates
-decay exponentially, and change only at its ticks, every 5 s. Times are arguments, in ms:
-`Meter(1_000)` begins at 1 s, and `attributes("m", now_ms)` has its values under the names that JMX
-shows.
+- A SampledSensor keeps two windows of 30 s, as Kafka's metrics do.
+- A Meter is Yammer's: its rates decay exponentially, and change only at its ticks, every 5 s.
+- Times are arguments, in ms: `Meter(1_000)` begins at 1 s.
+- `attributes("m", now_ms)` has a meter's values under the names that JMX shows.
 """
 
 import math

@@ -1,10 +1,11 @@
 """RayLives on a fleet of fake processes: the state after a cancelled or failed act.
 
-`lab.lives` starts, kills, pauses and resumes nodes; an act is one of these calls. `lab.fleet` has a
-fake process for each of three plans: controller, broker (NODE) and clients.
-`lab.fleet.trouble[call]` is an error that the processes' call of that name raises, or None: then
-the call hangs. Real processes, real signals and Ray itself are in the other modules of
-tests/cluster/ray.
+- `lab.lives` starts, kills, pauses and resumes nodes; an act is one of these calls.
+- `lab.fleet` has a fake process for each of three plans: controller, broker (NODE) and clients.
+- `lab.fleet.trouble[call]` is an error that the processes' call of that name raises, or None: then
+  the call hangs.
+
+Real processes, real signals and Ray itself are in the other modules of tests/cluster/ray.
 """
 
 import asyncio

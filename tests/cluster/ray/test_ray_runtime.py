@@ -1,9 +1,12 @@
 """RayRuntime with fake nodes: real kills, restarts on the same disk, failures.
 
-RayRuntime runs brokers and the controller in a process each, and clients together in one. Fake
-consumers send heartbeats. For each heartbeat a fake broker appends a batch to its disk; it reports
-the number of its batches as the generation of a group `g`. A killed node that is started again is
-its next incarnation. In the trace, "driver" is the run itself.
+RayRuntime runs brokers and the controller in a process each, and clients together in one.
+
+- Fake consumers send heartbeats.
+- For each heartbeat a fake broker appends a batch to its disk. It reports the number of its batches
+  as the generation of a group `g`.
+- A killed node that is started again is its next incarnation.
+- In the trace, "driver" is the run itself.
 """
 
 import asyncio

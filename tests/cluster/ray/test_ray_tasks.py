@@ -1,9 +1,12 @@
 """Work distributed over Ray: named processes, reported deaths, equal results.
 
 A search plays one run for each seed, of an experiment drawn from a space of experiments; its
-workers are the processes that play the runs. `workers.give(name, items)` gives a worker its next
-items, and `workers.wait` returns events: Finished with an answer, or Died. The tests' `work`
-answers with the worker's pid; at the item DEADLY it kills the worker, at FAILING it raises.
+workers are the processes that play the runs.
+
+- `workers.give(name, items)` gives a worker its next items.
+- `workers.wait` returns events: Finished with an answer, or Died.
+- The tests' `work` answers with the worker's pid; at the item DEADLY it kills the worker, at
+  FAILING it raises.
 """
 
 import os

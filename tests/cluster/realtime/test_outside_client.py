@@ -1,10 +1,12 @@
 """A client from outside finds the nodes of a run by the run's listeners file.
 
-A client from outside, or guest, is a process that the run did not start, such as a user's command.
-The listeners file has the run's token, which is a secret of the run's nodes, and the addresses of
-the nodes that are up. A question is a coroutine that gets the guest's host. `lab` has node
-processes (`p0`, `p1`) and echo nodes, which report the number of served heartbeats as
-`records_produced`.
+- A client from outside, or guest, is a process that the run did not start, such as a user's
+  command.
+- The listeners file has the run's token, which is a secret of the run's nodes, and the addresses of
+  the nodes that are up.
+- A question is a coroutine that gets the guest's host.
+- `lab` has node processes (`p0`, `p1`) and echo nodes, which report the number of served heartbeats
+  as `records_produced`.
 """
 
 import asyncio

@@ -1,10 +1,11 @@
 """TCP links: order, refusals of a listener, and the detection of an end.
 
-A Transport has the links of one process of a run. A link carries frames in one direction: the
-sender dials, and first sends a Hello with the run's token, its own process and the process that it
-expects. A frame on the wire is its length in 4 bytes and its content in MessagePack. `lost` are the
-processes that a transport has reported as ended; `story` has frames and losses in the order of
-their reports.
+- A Transport has the links of one process of a run.
+- A link carries frames in one direction: the sender dials, and first sends a Hello with the run's
+  token, its own process and the process that it expects.
+- A frame on the wire is its length in 4 bytes and its content in MessagePack.
+- `lost` are the processes that a transport has reported as ended; `story` has frames and losses in
+  the order of their reports.
 """
 
 import asyncio

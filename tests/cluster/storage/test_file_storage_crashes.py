@@ -1,9 +1,13 @@
 """Random crash points in the writes of a broker's disk, and planted mistakes that they find.
 
 A disk has logs, each with a flush mark (the length up to which the log is synced), and checkpoints.
-At a crash point the writes stop; then the process is dead, or the machine has lost power, which may
-take any unsynced write; or an experiment's power loss cuts each log to its mark. The storage opened
-afterwards must have a prefix of the writes.
+At a crash point the writes stop. Then one of three things happens:
+
+- The process is dead.
+- The machine has lost power, which may take any unsynced write.
+- An experiment's power loss cuts each log to its mark.
+
+The storage opened afterwards must have a prefix of the writes.
 """
 
 from collections.abc import Callable, Sequence

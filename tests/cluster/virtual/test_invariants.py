@@ -1,9 +1,10 @@
 """Nodes that check their invariants in virtual time: between events, at the end, untraced.
 
-`play(experiment, seed)` runs an experiment in virtual time; BROKEN is its result if our own program
-failed, which is no statement about Kafka. `small(CRASH)` is an experiment of three brokers and one
-group, whose coordinator crashes. A core is the part of a node without a clock or network; it asks
-its host for timers by key. The tests plant bugs by patching our code.
+- `play(experiment, seed)` runs an experiment in virtual time. BROKEN is its result if our own
+  program failed, which is no statement about Kafka.
+- `small(CRASH)` is an experiment of three brokers and one group, whose coordinator crashes.
+- A core is the part of a node without a clock or network; it asks its host for timers by key.
+- The tests plant bugs by patching our code.
 """
 
 import pytest

@@ -2,10 +2,12 @@
 
 kafka-python reads Kafka's own schemas and shares no code with the listener, the part of a broker
 that speaks Kafka's protocol. Each field gets a value of its own, so that two fields of one width
-cannot be swapped unnoticed. `their_*` functions make or read messages of kafka-python; a *plain*
-message is one of dicts, lists and simple values. Below the version `reshaped_below` an API has
-other fields than our message: `lift` converts a request from those fields, `lower` an answer to
-them.
+cannot be swapped unnoticed.
+
+- `their_*` functions make or read messages of kafka-python.
+- A *plain* message is one of dicts, lists and simple values.
+- Below the version `reshaped_below` an API has other fields than our message: `lift` converts a
+  request from those fields, `lower` an answer to them.
 """
 
 from collections.abc import Iterator

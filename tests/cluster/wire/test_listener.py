@@ -1,10 +1,13 @@
 """The listener of a broker: its answers, its refusals, and the effects of faults on clients.
 
-Requests are bytes on a real socket. `ask(18, 0)` sends API 18 (ApiVersions) in version 0, the
-shortest request; 0 is Produce, 1 Fetch, 3 Metadata, 19 CreateTopics, 32 DescribeConfigs. Answers
-have Kafka's numbers of errors. A refusal is a connection that the broker closes with a reason, in
-the trace and in the status. `ListeningCluster` has one broker and a client with the id `raw`, which
-is the node `client:raw` for faults.
+Requests are bytes on a real socket.
+
+- `ask(18, 0)` sends API 18 (ApiVersions) in version 0, the shortest request. 0 is Produce, 1 Fetch,
+  3 Metadata, 19 CreateTopics, 32 DescribeConfigs.
+- Answers have Kafka's numbers of errors.
+- A refusal is a connection that the broker closes with a reason, in the trace and in the status.
+- `ListeningCluster` has one broker and a client with the id `raw`, which is the node `client:raw`
+  for faults.
 """
 
 import asyncio

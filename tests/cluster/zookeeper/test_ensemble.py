@@ -1,9 +1,10 @@
 """An ensemble on its hosts: order, lag, sessions and connections, under faults.
 
-ZK-... in brackets are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. The session timeout is 6 s and a
-tick 2 s. `run_ensemble(scenario, 3)` has three servers, `run_ensemble(scenario)` has one. A witness
-is a second client, whose reads show the effects of the first client's session. An ephemeral node is
-deleted when the session that created it ends.
+- ZK-... in brackets are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
+- The session timeout is 6 s and a tick 2 s.
+- `run_ensemble(scenario, 3)` has three servers, `run_ensemble(scenario)` has one.
+- A witness is a second client, whose reads show the effects of the first client's session.
+- An ephemeral node is deleted when the session that created it ends.
 """
 
 import pytest

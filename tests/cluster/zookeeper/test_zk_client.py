@@ -1,9 +1,12 @@
 """ZkClient, the layer above a session: retries, listeners, and the session after an expiry.
 
 It imitates the library zkclient of Kafka's old consumer. ZK-... in brackets are rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md. An ensemble of one server answers, unless a test says otherwise;
-the session timeout is 6 s. `lab.zk_client(0)` is a client on the host `client-0`. A client that
-subscribes to a path calls its listener after each change: of the children, or of the data.
+docs/kafka/ZOOKEEPER_CONSUMER.md.
+
+- An ensemble of one server answers, unless a test says otherwise; the session timeout is 6 s.
+- `lab.zk_client(0)` is a client on the host `client-0`.
+- A client that subscribes to a path calls its listener after each change: of the children, or of
+  the data.
 """
 
 import pytest

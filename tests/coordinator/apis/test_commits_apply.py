@@ -2,11 +2,13 @@
 
 Our coordinator is Kafka's Scala one, unless switches replace parts of its behaviour. The Java
 coordinator applies a commit at the append, before the high watermark passes the commit. Its state
-has two values of an offset: the value written last, and the value below the high watermark. `h` is
-a CoordinatorHarness: a coordinator with a log. While `h.holds_appends`, a commit is in the log,
-above the high watermark, until `h.commit_everything` moves the high watermark. Kafka's behaviour is
-in docs/kafka/BEHAVIOUR.md 2.7, 2.8 and 5.3, with cases such as RT-3. More stories are in
-scenarios/commits_apply.txt.
+has two values of an offset: the value written last, and the value below the high watermark.
+
+`h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends`, a commit is in the
+log, above the high watermark, until `h.commit_everything` moves the high watermark.
+
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.7, 2.8 and 5.3, with cases such as RT-3. More
+stories are in scenarios/commits_apply.txt.
 """
 
 from protocol.config import BrokerConfig, JavaSwitches

@@ -1,10 +1,13 @@
 """Requests of administrators: describe, list and delete groups, and delete offsets.
 
+`h` is a CoordinatorHarness: a coordinator with a log and a clock, which owns the only offsets
+partition unless `owned=()`.
+
+- `h.stable_group(n)` brings `n` members to Stable, generation 1.
+- `h.failover()` is another coordinator that has loaded the log.
+
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.9 to 2.12, and in the recordings of a real Kafka
 `list-filters`, `delete-groups`, `delete-states` and `offset-delete-consumer`.
-`h` is a CoordinatorHarness: a coordinator with a log and a clock, which owns the only offsets
-partition unless `owned=()`. `h.stable_group(n)` brings `n` members to Stable, generation 1;
-`h.failover()` is another coordinator that has loaded the log.
 """
 
 import pytest

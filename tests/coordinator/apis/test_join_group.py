@@ -1,11 +1,14 @@
 """JoinGroup: Kafka's checks, and answers that are not in scenarios/join_group.txt.
 
 `h` is a CoordinatorHarness: a coordinator with a log and a clock, which owns the only offsets
-partition unless `owned=()`. `h.join` returns an answer that must come at once; `h.submit` returns a
-request's id, and `h.response` its answer, None while the request is parked. `h.stable_group(n)`
-returns the ids of `n` members in Stable, generation 1, the leader first. Kafka's checks are in
-docs/kafka/BEHAVIOUR.md 2.2, its answers by state in 2.14; GC-013 and such are cases of Kafka's
-tests, listed there.
+partition unless `owned=()`.
+
+- `h.join` returns an answer that must come at once.
+- `h.submit` returns a request's id, and `h.response` its answer, None while the request is parked.
+- `h.stable_group(n)` returns the ids of `n` members in Stable, generation 1, the leader first.
+
+Kafka's checks are in docs/kafka/BEHAVIOUR.md 2.2, its answers by state in 2.14; GC-013 and such are
+cases of Kafka's tests, listed there.
 """
 
 import pytest

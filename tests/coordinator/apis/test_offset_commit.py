@@ -1,10 +1,14 @@
 """OffsetCommit: ids, metadata, append errors; scenarios/offset_commit.txt has the group's states.
 
 `h` is a CoordinatorHarness: a coordinator with a log and a clock, which owns the only offsets
-partition unless `owned=()`. `h.commit` returns the error of each partition. While
-`h.holds_appends`, an append waits for `h.complete(error)`. `h.offset` is the committed offset, -1
-if there is none. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.6 and 4.10; GC-114, MM-43 and
-such are cases of Kafka's tests, listed there.
+partition unless `owned=()`.
+
+- `h.commit` returns the error of each partition.
+- While `h.holds_appends`, an append waits for `h.complete(error)`.
+- `h.offset` is the committed offset, -1 if there is none.
+
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.6 and 4.10; GC-114, MM-43 and such are cases of
+Kafka's tests, listed there.
 """
 
 import msgspec

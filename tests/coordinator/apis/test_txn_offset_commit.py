@@ -1,10 +1,15 @@
 """TxnOffsetCommit, and the effects of transaction ends on a group.
 
 `h` is a CoordinatorHarness: a coordinator with a log, which owns the only offsets partition unless
-`owned=()`. Before a transactional append the coordinator has the transaction verified: while
-`h.holds_verifications` that waits for `h.verify`; then, while `h.holds_appends`, the append waits
-for `h.complete`. `h.end_transaction` writes the producer's marker, and `h.failover()` is another
-coordinator that has loaded the log. A commit's producer is 7, its group "group", by default.
+`owned=()`.
+
+- The coordinator first has the transaction verified: while `h.holds_verifications` this waits for
+  `h.verify`.
+- Then it appends the commit: while `h.holds_appends` this waits for `h.complete`.
+- `h.end_transaction` writes the producer's marker.
+- `h.failover()` is another coordinator that has loaded the log.
+- A commit's producer is 7, its group "group", by default.
+
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md; GC-162, MM-46 and such are cases of Kafka's tests,
 listed there.
 """

@@ -1,8 +1,9 @@
 """Errors of an append as clients receive them: each row of Kafka's table, and its Java column.
 
 The table is in docs/kafka/BEHAVIOUR.md 5.8; [S] is Kafka's Scala coordinator, [J] its Java
-coordinator. MM-34, JC-84 and such are cases of Kafka's tests, listed there. `h` is a
-CoordinatorHarness: a coordinator with a log. While `h.holds_appends`, an append waits for
+coordinator. MM-34, JC-84 and such are cases of Kafka's tests, listed there.
+
+`h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends`, an append waits for
 `h.complete(error)`; `h.failover()` is another coordinator that has loaded the log.
 """
 

@@ -1,10 +1,15 @@
 """Loading a partition: records become groups, in chunks, under the epoch rules (BEHAVIOUR 5.4).
 
-`h` is a CoordinatorHarness: a coordinator with a log, `h.log`, a list of batches by partition.
-`h.load(epoch=3)` loads partition 0 as the leader of epoch 3, and returns None, or why the load is
-ignored; `h.offset("foo", 0)` is the committed offset, -1 without one. `h.failover()` is another
-coordinator that has loaded the log. [S] marks what Kafka's Scala coordinator does, [J] what its
-Java coordinator does. MM-02, FO-02 and such are cases in docs/kafka/BEHAVIOUR.md 10.
+`h` is a CoordinatorHarness: a coordinator with a log.
+
+- `h.log` has a list of batches for each partition.
+- `h.load(epoch=3)` loads partition 0 as the leader of epoch 3. It returns None, or why the load is
+  ignored.
+- `h.offset("foo", 0)` is the committed offset, -1 without one.
+- `h.failover()` is another coordinator that has loaded the log.
+
+[S] marks what Kafka's Scala coordinator does, [J] what its Java coordinator does. MM-02, FO-02 and
+such are cases in docs/kafka/BEHAVIOUR.md 10.
 """
 
 import pytest

@@ -1,9 +1,12 @@
 """Committed and pending offsets of a group. Mirrors the offsets part of GroupMetadataTest.
 
-`prepare` makes a commit pending when its append begins. A `CommittedOffset(9, value)` is a value
-with the offset of its record in the log, 9. Producers have transactions; 7 is a producer id, and
-`complete` takes the outcome of its transaction. Ids such as GM-31 are cases of Kafka's test
-(docs/kafka/BEHAVIOUR.md 10.2); BEHAVIOUR 4.10 is a section of that file.
+- `prepare` makes a commit pending when its append begins.
+- A `CommittedOffset(9, value)` is a value with the offset of its record in the log, 9.
+- Producers have transactions; 7 is a producer id, and `complete` takes the outcome of its
+  transaction.
+
+Ids such as GM-31 are cases of Kafka's test (docs/kafka/BEHAVIOUR.md 10.2); BEHAVIOUR 4.10 is a
+section of that file.
 """
 
 from coordinator.storage.offsets import CommittedOffset, GroupOffsets

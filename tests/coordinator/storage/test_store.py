@@ -1,9 +1,14 @@
 """Records that groups write to the log, and their versions.
 
-`h` is a CoordinatorHarness: a coordinator with a log, `h.log`, a list of batches by partition;
-`h.stable_group(n)` brings `n` members to Stable, and `h.failover()` is another coordinator that has
-loaded the log. A shard has the groups of one offsets partition. Kafka's records are in
-docs/kafka/BEHAVIOUR.md 5.1 and 5.2; MM-33 and such are cases of Kafka's tests (10.3 there).
+`h` is a CoordinatorHarness: a coordinator with a log.
+
+- `h.log` has a list of batches for each partition.
+- `h.stable_group(n)` brings `n` members to Stable.
+- `h.failover()` is another coordinator that has loaded the log.
+- A shard has the groups of one offsets partition.
+
+Kafka's records are in docs/kafka/BEHAVIOUR.md 5.1 and 5.2; MM-33 and such are cases of Kafka's
+tests (10.3 there).
 """
 
 import pytest

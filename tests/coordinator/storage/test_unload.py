@@ -1,10 +1,13 @@
 """Unloading answers parked requests, makes groups Dead, cancels timers.
 
-A broker unloads an offsets partition when it no longer leads it. `h` is a CoordinatorHarness: a
-coordinator that has loaded partition 0 in leader epoch 0, unless `owned=()`. While
-`h.holds_appends`, an append waits for `h.complete(error)`. A tenure is the time from a load to its
-unload. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 5.5; MM-16, FO-02 and such are cases listed
-there.
+A broker unloads an offsets partition when it no longer leads it.
+
+- `h` is a CoordinatorHarness: a coordinator that has loaded partition 0 in leader epoch 0, unless
+  `owned=()`.
+- While `h.holds_appends`, an append waits for `h.complete(error)`.
+- A tenure is the time from a load to its unload.
+
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 5.5; MM-16, FO-02 and such are cases listed there.
 """
 
 import pytest

@@ -1,15 +1,17 @@
 """The transaction coordinator: ids, epochs, fencing, ends and markers.
 
+`h` is a TransactionHarness: a transaction coordinator with a log, timers and producers' requests.
+
+- `h.init()` sends InitProducerId for TX; `h.init(None)` is a producer without transactions.
+- `h.add_offsets(0)` begins a transaction of producer 0, `h.end(0)` commits it.
+- `h.verify(0)` asks whether the transaction is open.
+- While `h.holds_appends` or `h.holds_markers`, appends or markers wait for `h.complete` or
+  `h.answer_markers`.
+- `h.failover()` is another coordinator that has loaded the log.
+
 Producer ids are assigned from blocks of ten, which the coordinator requests from the controller.
 Mirrors Kafka's TransactionCoordinatorTest, TransactionMetadataTest and
 TransactionMarkerChannelManagerTest.
-
-`h` is a TransactionHarness: a transaction coordinator with a log, timers and producers' requests.
-`h.init()` sends InitProducerId for TX, `h.add_offsets(0)` begins a transaction of producer 0,
-`h.end(0)` commits it. While `h.holds_appends` or `h.holds_markers`, appends or markers wait for
-`h.complete` or `h.answer_markers`. `h.init(None)` is a producer without transactions, and
-`h.verify(0)` asks whether the transaction is open. `h.failover()` is another coordinator that has
-loaded the log.
 """
 
 import pytest

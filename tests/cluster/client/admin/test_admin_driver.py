@@ -1,9 +1,10 @@
 """Requests about many groups: the broker that gets each group's request, lookups and retries.
 
-`make_lab(n)` makes `lab`, with `n` scripted brokers. `broker.answer(Request, a, b)` scripts the
-answers to its next requests of that type; None leaves a request unanswered. Without a script a
-broker answers without errors and names broker 0 as the coordinator of GROUP. A lookup is a
-FindCoordinator; it goes to any broker.
+- `make_lab(n)` makes `lab`, with `n` scripted brokers.
+- `broker.answer(Request, a, b)` scripts the answers to its next requests of that type; None leaves
+  a request unanswered.
+- Without a script a broker answers without errors, and names broker 0 as the coordinator of GROUP.
+- A lookup is a FindCoordinator; it goes to any broker.
 """
 
 import pytest

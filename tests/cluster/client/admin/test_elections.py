@@ -1,9 +1,9 @@
 """An administrator elects and moves leaders, on real controllers and brokers.
 
-`lab` is a running cluster of one controller and brokers 0, 1 and 2. Its topic `orders` has three
-partitions, of three replicas each; broker i is the preferred leader of partition i, and leads it at
-first in leader epoch 0. `ask_as_admin(function, ...)` calls the function on an administrator's
-host.
+- `lab` is a running cluster of one controller and brokers 0, 1 and 2.
+- Its topic `orders` has three partitions, of three replicas each.
+- Broker i is the preferred leader of partition i, and leads it at first, in leader epoch 0.
+- `ask_as_admin(function, ...)` calls the function on an administrator's host.
 """
 
 import pytest

@@ -1,9 +1,11 @@
 """The verification at a run's end reads the committed offsets of a group.
 
 A checker compares them with the commits that were acknowledged.
-`make_lab(n)` makes `lab`, with `n` scripted brokers. `lab.coordinator` is the group's coordinator,
-at first broker 0; `lab.committed` maps a partition of `t`, which has two, to its committed offset.
-`broker.answer(Request, a, b)` scripts its next answers.
+
+- `make_lab(n)` makes `lab`, with `n` scripted brokers.
+- `lab.coordinator` is the group's coordinator, at first broker 0.
+- `lab.committed` maps a partition of `t`, which has two, to its committed offset.
+- `broker.answer(Request, a, b)` scripts its next answers.
 """
 
 import pytest

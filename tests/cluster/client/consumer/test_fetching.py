@@ -1,10 +1,12 @@
 """Positions and fetches: the first position, the returned records, changes of the leader.
 
-`make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors unless a test
-gives them other answers. The topic `t` has two partitions unless a test names another number.
-Assignments change the cluster: `lab.leader` leads all partitions, `lab.high_watermark` is the
-number of records in each, and `lab.committed` has the committed offsets. A consumer commits every
-200 ms; with `commit_interval_ms=None`, never.
+- `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
+- The topic `t` has two partitions unless a test names another number.
+- `lab.leader` leads all partitions; `lab.high_watermark` is the number of records in each.
+- `lab.committed` has the committed offsets.
+- A consumer commits every 200 ms; with `commit_interval_ms=None`, never.
+
+A test changes the cluster by assigning to these attributes.
 """
 
 import json

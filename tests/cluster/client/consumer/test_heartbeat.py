@@ -1,10 +1,11 @@
 """Heartbeats: their interval, and every error that an answer may have.
 
 The table of these errors is in docs/kafka/BEHAVIOUR.md 7.4; ids such as CL-17 are its cases.
-`make_lab(n)` makes `lab`, with `n` scripted brokers; `lab.coordinator` and `lab.leader` (of all
-partitions) are broker 0 at first. `broker.answer(Request, a, b)` scripts its next answers; None
-leaves a request unanswered. A member joins twice: without an id, then with the id that it got,
-`m-1`.
+
+- `make_lab(n)` makes `lab`, with `n` scripted brokers.
+- `lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first.
+- `broker.answer(Request, a, b)` scripts its next answers; None leaves a request unanswered.
+- A member joins twice: without an id, then with the id that it got, `m-1`.
 """
 
 import pytest

@@ -1,12 +1,14 @@
 """JoinGroup, SyncGroup, LeaveGroup: the requests in order, and every error that an answer may have.
 
 The tables of these errors are in docs/kafka/BEHAVIOUR.md 7.3; ids such as CL-03 are its cases.
-`make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors unless a test
-gives them other answers: `broker.answer(Request, a, b)` scripts the next ones, None leaves a
-request unanswered. Assignments change the cluster: `lab.coordinator` coordinates the group and
-`lab.leader` leads all partitions (broker 0 at first), `lab.high_watermark` is the number of records
-in each of the two partitions of `t`. A member joins twice: without an id, then with the id of the
-first answer, `m-1`.
+
+- `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
+- `broker.answer(Request, a, b)` scripts its next answers; None leaves a request unanswered.
+- `lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first.
+- `lab.high_watermark` is the number of records in each of the two partitions of `t`.
+- A member joins twice: without an id, then with the id of the first answer, `m-1`.
+
+A test changes the cluster by assigning to these attributes.
 """
 
 from collections.abc import Iterable

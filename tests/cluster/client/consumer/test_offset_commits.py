@@ -1,11 +1,13 @@
 """OffsetCommit and OffsetFetch: their contents, and every error that an answer may have.
 
 The tables of these errors are in docs/kafka/BEHAVIOUR.md 7.5; ids such as CL-19 are its cases.
-`make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors unless a test
-gives them other answers: `broker.answer(Request, a, b)` scripts the next ones, None leaves a
-request unanswered. `lab.high_watermark` is the number of records in each of the two partitions of
-`t`, `lab.committed` has their committed offsets. The consumer commits every 200 ms unless a test
-names another interval; with `commit_interval_ms=None` the application itself commits nothing.
+
+- `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
+- `broker.answer(Request, a, b)` scripts its next answers; None leaves a request unanswered.
+- `lab.high_watermark` is the number of records in each of the two partitions of `t`.
+- `lab.committed` has the committed offsets of the partitions.
+- The consumer commits every 200 ms unless a test names another interval. With
+  `commit_interval_ms=None` the application itself commits nothing.
 """
 
 import pytest

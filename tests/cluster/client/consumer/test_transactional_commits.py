@@ -1,9 +1,9 @@
 """A member that commits in transactions, one request at a time (KIP-98, KIP-447).
 
-`make_lab(1)` makes `lab`, with one scripted broker: it coordinates the group and the transactions,
-and gives the producer id 7, in epoch 0 first. `broker.answer(Request, a, b)` scripts its next
-answers; None leaves a request unanswered. `lab.committed` has the offsets of committed
-transactions.
+- `make_lab(1)` makes `lab`, with one scripted broker, which coordinates the group and transactions.
+- The broker gives the producer the id 7, in epoch 0 first.
+- `broker.answer(Request, a, b)` scripts its next answers; None leaves a request unanswered.
+- `lab.committed` has the offsets of committed transactions.
 """
 
 import pytest

@@ -1,9 +1,9 @@
 """NetworkClient: the choice of the least loaded node, and the backoff of connections.
 
-An EchoServer answers heartbeats at once, but keeps those of the group `parked` waiting. `lab` has
-hosts on one network, with a constant latency of 100 us each way; its times are in microseconds. A
-host that a test does not create refuses connections. GENERAL is the purpose of all connections
-here.
+- `lab` has hosts on one network, with a constant latency of 100 us each way; its times are in us.
+- An EchoServer answers heartbeats at once, but keeps those of the group `parked` waiting.
+- A host that a test does not create refuses connections.
+- GENERAL is the purpose of all connections here.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,10 @@
 """The producer: its rate, its partitions, and failed batches.
 
-The value of a record is its number. `make_lab(n)` makes `lab`, with `n` scripted brokers;
-`lab.leader`, broker 0 at first, leads the partitions of `t`, two by default.
-`broker.answer(Request, a, b)` scripts its next answers. `lab.producer(10.0)` starts a producer of
-10 records a second.
+- The value of a record is its number.
+- `make_lab(n)` makes `lab`, with `n` scripted brokers.
+- `lab.leader`, broker 0 at first, leads the partitions of `t`, two by default.
+- `broker.answer(Request, a, b)` scripts its next answers.
+- `lab.producer(10.0)` starts a producer of 10 records a second.
 """
 
 import pytest

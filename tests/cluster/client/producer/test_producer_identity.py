@@ -1,9 +1,11 @@
 """A producer with enable.idempotence: sequences, retries, epochs.
 
 A batch has the producer's id and epoch, and the sequence of its first record. A leader writes each
-sequence of a partition once. `make_lab(1)` makes a scripted broker, which gives a producer the id 7
-and the epoch 0; `broker.answer(Request, a, b)` scripts its next answers. A `BatchIdentity` has id,
-epoch and sequence, in this order.
+sequence of a partition once.
+
+- `make_lab(1)` makes a scripted broker, which gives a producer the id 7 and the epoch 0.
+- `broker.answer(Request, a, b)` scripts its next answers.
+- A `BatchIdentity` has id, epoch and sequence, in this order.
 """
 
 import pytest

@@ -1,13 +1,17 @@
 """Rebalances of a group on ZooKeeper: counts, conflicts, and failures.
 
 Docstrings quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids; its sections have the
-formulas. An attempt is one try of a member to own its share of the partitions. R3 to R9 are its
-steps: R3 stops the fetchers, R5 releases all partitions, R6 reads the view (members and
-partitions), R8 reads offsets, R9 claims, by one znode for each partition. A claim of a partition
-that another member still holds is a conflict. After a failed attempt a member sleeps 2 s.
-In formulas C, T, B and P are the numbers of consumers, topics, brokers and partitions.
-`GroupLab(members, partitions, late_from=n)` leaves the start of members from `n` on to the
-scenario; `lab.joined_us` and `lab.settled_us` are times that a scenario notes.
+formulas.
+
+- An attempt is one try of a member to own its share of the partitions. After a failed attempt a
+  member sleeps 2 s.
+- Steps of an attempt: R3 stops the fetchers, R5 releases all partitions, R6 reads the view (members
+  and partitions), R8 reads offsets, R9 claims, by one znode for each partition.
+- A claim of a partition that another member still holds is a conflict.
+- In formulas C, T, B and P are the numbers of consumers, topics, brokers and partitions.
+- `GroupLab(members, partitions, late_from=n)` leaves the start of members from `n` on to the
+  scenario.
+- `lab.joined_us` and `lab.settled_us` are times that a scenario notes.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,11 +1,15 @@
 """Registration of a consumer: its id, its znode, its watches, and the notification of others.
 
-Docstrings quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids; C is the number of
-consumers, T of topics. A rebalance attempt has the steps R0 to R11: R3 stops the fetchers, R9
-claims partitions, each by an ephemeral node under `owners`. A *visitor* is a client of ZooKeeper
-that is no consumer. `GroupLab(2, 4)` is a group `g` of two members and a topic `t0` of four
-partitions, on one ZooKeeper server; `late_from=1` leaves the start of member 1 to the test.
-`lab.joined_us` and `lab.settled_us` are times that a scenario notes. Sessions end after 6 s.
+Docstrings quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids.
+
+- C is the number of consumers, T of topics.
+- A rebalance attempt has the steps R0 to R11: R3 stops the fetchers, R9 claims partitions, each by
+  an ephemeral node under `owners`.
+- A *visitor* is a client of ZooKeeper that is no consumer.
+- `GroupLab(2, 4)` is a group `g` of two members and a topic `t0` of four partitions, on one
+  ZooKeeper server; `late_from=1` leaves the start of member 1 to the test.
+- `lab.joined_us` and `lab.settled_us` are times that a scenario notes.
+- Sessions end after 6 s.
 """
 
 import json

@@ -1,13 +1,18 @@
 """Members that lose ZooKeeper, their session, or both, and the offsets that they commit.
 
-Docstrings quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids; C is the number of
-consumers. A rebalance attempt has the steps R0 to R11: R3 stops the fetchers and commits, R5
-releases the member's claims. `cut_off` cuts member 0 from ZooKeeper for 20 s, so that its session
-of 6 s ends; it still reaches the brokers. A claim is a member's ephemeral node under `owners`, one
-for each partition; a zombie is a member that works on after the end of its session.
-`GroupLab(4, 16)` is a group of four members and one topic of 16 partitions; `late_from=3` leaves
-the start of member 3 to the test. `lab.joined_us` and `lab.settled_us` are the beginning and the
-end of a change, as the scenario notes them.
+Docstrings quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids.
+
+- C is the number of consumers.
+- A claim is a member's ephemeral node under `owners`, one for each partition.
+- A rebalance attempt has the steps R0 to R11: R3 stops the fetchers and commits, R5 releases the
+  member's claims.
+- `cut_off` cuts member 0 from ZooKeeper for 20 s, so that its session of 6 s ends; it still reaches
+  the brokers.
+- A zombie is a member that works on after the end of its session.
+- `GroupLab(4, 16)` is a group of four members and one topic of 16 partitions; `late_from=3` leaves
+  the start of member 3 to the test.
+- `lab.joined_us` and `lab.settled_us` are the beginning and the end of a change, as the scenario
+  notes them.
 """
 
 import pytest

@@ -1,9 +1,11 @@
 """Members that subscribe by a topic filter: their registration, reads and watches.
 
-Sections, such as ZOOKEEPER_CONSUMER 2, are of docs/kafka/ZOOKEEPER_CONSUMER.md. `GroupLab(2, 4)` is
-a group of two members whose topics `t0`, `t1`, ... have four partitions each; `late_from=2` leaves
-the start of member 2 to the test. A *visitor* is a client of ZooKeeper that is no member.
-`lab.joined_us` and `lab.settled_us` are times that the scenario notes.
+Sections, such as ZOOKEEPER_CONSUMER 2, are of docs/kafka/ZOOKEEPER_CONSUMER.md.
+
+- `GroupLab(2, 4)` is a group of two members whose topics `t0`, `t1`, ... have four partitions each;
+  `late_from=2` leaves the start of member 2 to the test.
+- A *visitor* is a client of ZooKeeper that is no member.
+- `lab.joined_us` and `lab.settled_us` are times that the scenario notes.
 """
 
 import json
