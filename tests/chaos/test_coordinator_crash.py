@@ -90,9 +90,9 @@ def test_coordinator_crash_with_seed_7_passes_and_judges_every_check_that_applie
     # The controller fences a broker 9 s after its last heartbeat, which was up to 2 s old.
     assert 7_000_000 <= fenced.time_us - fired_us <= 9_500_000
     assert played.of_kind(TraceKind.REBALANCE_STARTED, fired_us) == []
-    # Although fencing judged nothing, it saw the appends that the next leader must have.
+    # Yet fencing compared the acknowledged appends with the log of the next leader.
     assert report_of(results, "fencing").seen["acknowledged_before_a_later_epoch"] > 50
-    # Each of the 12 members fetched its offsets at least once.
+    # At its end the run fetches the committed offset of each of the 12 partitions.
     assert report_of(results, "durable_commits").seen["fetches_judged"] >= 12
 
 

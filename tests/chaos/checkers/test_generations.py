@@ -230,13 +230,16 @@ def test_both_sides_of_a_split_brain_may_have_equal_generations() -> None:
     two-lineages of docs/kafka/MEASURED_FAILOVER.md).
     """
     rows = stable_group()
+    # The old coordinator, broker 0, goes on with the generations 2 to 7.
     for number in range(2, 8):
         rows.generation_started(10 + number, "broker-0", number, (M0, M1))
+    # The new one, broker 1, loads generation 1, expires both members, and starts generation 2.
     rows.load_started(17.9, "broker-1", 1)
     rows.group_loaded(18, "broker-1", generation=1, members=(M0, M1))
     rows.member_removed(63, "broker-1", M0)
     rows.member_removed(63, "broker-1", M1)
     rows.generation_started(63.1, "broker-1", 2, ("late-id",))
+    # In both generations 2 the partitions are assigned.
     rows.assigned(64, "consumer-g-2", names=["t-0", "t-1"], generation=2, peer="broker-1")
     rows.assigned(64.1, C0, names=["t-0"], generation=2, peer="broker-0")
     rows.assigned(64.1, C1, names=["t-1"], generation=2, peer="broker-0")
@@ -315,6 +318,7 @@ def test_restarted_static_member_keeps_its_partitions() -> None:
     rows.member_added(1, "broker-0", "old", instance="i-0")
     rows.generation_started(4, "broker-0", 1, ("old",))
     rows.assigned(4.1, C0, names=["t-0"], peer="broker-0", member="old")
+    # The restart: the id `new` replaces the id `old` in generation 1.
     replaced = "static member i-0 replaced"
     rows.member_removed(20, "broker-0", "old", replaced, instance="i-0")
     rows.member_added(20, "broker-0", "new", generation=1, instance="i-0")

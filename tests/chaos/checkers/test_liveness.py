@@ -721,6 +721,7 @@ def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() 
         rows.member_state(37, C1, "PREPARING_REBALANCE")
         rows.stage(40, "liveness")
         rows.stage(verifying_s, "verifying")
+
         checker = Liveness(
             CheckContext(
                 groups={

@@ -538,9 +538,11 @@ def test_id_removed_by_another_coordinator_may_expire_where_it_is_loaded_again()
     rows.load_completed(1, "broker-0", 0)
     rows.generation_started(3, "broker-0", 1, [f"{C0}-1234", f"{C1}-1234"])
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    # broker-1 takes over with both members.
     rows.load_completed(9, "broker-1", 1)
     rows.group_loaded(9, "broker-1", members=[f"{C0}-1234", f"{C1}-1234"])
     rows.fault(10, "broker-2")
+    # The old coordinator removes the id, and the new one expires it a session after its load.
     rows.member_removed(11, "broker-0", f"{C0}-1234")
     rows.member_removed(54, "broker-1", f"{C0}-1234")
     rebalance(rows, 54, RebalanceCause.SESSION_EXPIRY)
@@ -560,9 +562,11 @@ def test_removed_member_that_the_next_coordinator_loads_may_return_as_a_new_one(
     rows.load_completed(1, "broker-0", 0)
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.member_removed(5, "broker-0", f"{C0}-1234")
+    # broker-1 takes over, and loads the removed member.
     rows.load_completed(9, "broker-1", 1)
     rows.group_loaded(9, "broker-1", members=[f"{C0}-1234", f"{C1}-1234"])
     rows.fault(10, "broker-2")
+    # Its consumer joins as a new member.
     rows.add(
         11,
         "broker-1",
@@ -593,6 +597,7 @@ def test_rebalance_interrupted_by_a_failover_may_begin_again() -> None:
         cause=RebalanceCause.JOIN,
     )
     rows.group_state(5, "broker-0", "Stable", "PreparingRebalance")
+    # The failover: broker-1 loads the group as it was before the rebalance.
     rows.load_completed(9, "broker-1", 1)
     rows.group_loaded(9, "broker-1")
     rows.fault(10, "broker-2")
@@ -681,12 +686,14 @@ def test_member_of_a_lost_generation_may_be_refused(
     rows.load_completed(1, "broker-1", 0)
     rows.generation_started(3, "broker-1", 2, [f"{C0}-id", f"{C1}-id"])
     rows.group_state(3, "broker-1", "CompletingRebalance", "Stable", generation=2)
+    # broker-1, alone in the ISR, loses power and leads again. It loads the group without C0.
     if is_lost:
         rows.add(4, "driver", TraceKind.NODE_KILLED, peer="broker-1", cause=KillCause.POWER_LOSS)
     rows.elected(6, "broker-1", [1])
     rows.load_completed(7, "broker-1", 1)
     rows.group_loaded(7, "broker-1", members=[f"{C1}-id"])
     rows.fault(10, "broker-0")
+    # C0 finds its coordinator, and is refused.
     rows.add(11, C0, TraceKind.COORDINATOR_FOUND, group="g", peer="broker-1")
     rows.member_state(12, C0, "UNJOINED", before="STABLE", generation=2, error="UNKNOWN_MEMBER_ID")
     rebalance(rows, 12)
@@ -744,19 +751,21 @@ def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_
 ) -> None:
     """broker-0 is replaced by broker-1, and then elected again, without hearing of either.
 
-    So it never loads the group again, and goes on with the members in its memory. Meanwhile it
-    expires a static member, which has gone to broker-1 and returns under a new id. If the member
-    was heard at 40 s, the expiry at 50 s is early, and is found.
+    So it does not load the group again, and goes on with the members in its memory. It expires a
+    member of which it has not heard for a session, and which then returns under a new id. If the
+    member was heard at 40 s, the expiry at 50 s is early, and is found.
     """
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.group_loaded(1, "broker-0", members=["member-0-1234", f"{C1}-1234"])
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
+    # broker-1 leads in epoch 1. broker-0 does not hear of this.
     rows.load_completed(5, "broker-1", 1)
     rows.group_loaded(5, "broker-1", members=["member-0-1234", f"{C1}-1234"])
     if heard:
         rows.session_restarted(40, "broker-0", "member-0-1234")
     rows.fault(6, "broker-2")
+    # broker-0 expires the member, which returns. Then it hears that it leads in epoch 2.
     rows.member_removed(50, "broker-0", "member-0-1234")
     rows.member_added(51, "broker-0", "member-0-5678", generation=1, instance="member-0")
     rows.add(
@@ -790,6 +799,8 @@ def test_member_unknown_to_a_zombie_may_return_as_a_new_one(asked: str, api: str
     rows.group_loaded(1, "broker-1", members=["c-1234", f"{C1}-1234"])
     rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
     rows.fault(6, "broker-0")
+
+    # C0 asks a broker, is refused there, and joins broker-1 as a new member.
     peer = "broker-1" if asked == "its coordinator" else "broker-2"
     rows.add(7, C0, TraceKind.COORDINATOR_FOUND, group="g", peer=peer)
     rows.add(

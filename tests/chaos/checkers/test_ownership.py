@@ -319,6 +319,7 @@ def test_broker_that_waits_for_its_old_session_counts_as_down(
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
     rows.add(10, "driver", TraceKind.NODE_KILLED, peer="broker-1")
     rows.member_removed(60, "broker-0", f"{C0}-id")
+    # broker-1 starts again, and C1 gets the partition of C0.
     rows.add(70, "broker-1", TraceKind.NODE_STARTED, incarnation=1)
     if ghost:
         rows.add(70.2, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
@@ -449,8 +450,10 @@ def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() 
     rows = Rows()
     rows.load_completed(-20, "broker-0", 0)
     rows.assigned(-15, C0, names=["t-0"], peer="broker-0")
+    # C0 is cut off, and its old coordinator expires it.
     rows.fault(0, C0, fault="cut", members_survive=False)
     rows.member_removed(44, "broker-0", f"{C0}-id")
+    # The old coordinator crashes, and the new one assigns C0's partition soon after its load.
     rows.fault(46, "broker-0")
     rows.group_loaded(54, "broker-1", members=[f"{C1}-id"])
     rows.load_completed(54, "broker-1", 1)
@@ -480,6 +483,7 @@ def test_overlap_that_the_log_explains_may_begin_at_the_load(
     rows = Rows()
     rows.load_completed(-20, "broker-0", 0)
     rows.assigned(-15, C0, names=["t-0"], generation=1, peer="broker-0")
+    # broker-1 loads the group with C0, and much later loads it again in epoch 2.
     rows.fault(-10, "broker-0")
     rows.group_loaded(0, "broker-1", members=[f"{C0}-id"])
     rows.load_completed(0, "broker-1", 1)

@@ -130,6 +130,7 @@ def test_records_before_the_first_commit_may_be_skipped() -> None:
     rows.position_reset(1.1, C0, 50, "latest")
     rows.consumed(2, C0, 50, 59)
     rows.add(2.5, "driver", TraceKind.NODE_KILLED, peer=C0)
+    # C1 skips the records 60 to 79.
     rows.assigned(3, C1)
     rows.position_reset(3.1, C1, 80, "latest")
     rows.consumed(4, C1, 80, 89)
@@ -189,7 +190,7 @@ def test_duplicates_are_counted_by_the_member_that_processed_the_record_before()
 
 
 def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
-    """Two owners at the same time process the same records: 0 to 99, and 100 to 109."""
+    """Two owners process the same records while both own the partition: 0 to 99, and 100 to 109."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 0, "earliest")
@@ -304,8 +305,10 @@ def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:
     rows.position_reset(1.1, C0, 50, "latest")
     rows.consumed(2, C0, 50, 59)
     rows.revoked(3, C0)
+    # The administrator commits 0 (no member id, generation -1), and deletes the offset.
     rows.commit_stored(4, "broker-0", "", -1, 1, offset=0)
     rows.offset_removed(5)
+    # The group starts from the latest offset again.
     rows.assigned(6, C1, generation=2)
     rows.position_reset(6.1, C1, 80, "latest")
     rows.consumed(7, C1, 80, 89)

@@ -106,13 +106,16 @@ def test_ensemble_that_keeps_its_order_passes() -> None:
     3. S2 lags behind S1, restarts, and applies everything again.
     """
     story = opened()
+    # 1. The event comes while C0 has seen states up to 0x2 only.
     story.state("SyncConnected", S1, 0)
     story.fires(S1, 3)
     story.txn(S1, 3, "0x1", "delete", OWNER)
     story.deliver_event(S1, 2)
+    # 2. Two claims fail.
     story.meets(None, 3)
     story.txn(S1, 4, "0x1", "create", OWNER)
     story.meets("old_x-0", 4)
+    # 3. S2 had applied 0x2 before its restart, and then applies 0x1 to 0x4.
     story.add(S2, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "zookeeper"})
     for zxid, op in ((1, "createSession"), (2, "create"), (3, "delete"), (4, "create")):
         story.txn(S2, zxid, "0x1", op, None if op == "createSession" else OWNER)
@@ -239,8 +242,10 @@ def test_event_after_the_answer_that_shows_its_change_is_found() -> None:
 def test_event_of_a_closed_connection_is_not_awaited() -> None:
     """The watch is registered again on the next connection (ZK-20), which has its own event."""
     story = opened()
+    # The event of 0x2 is lost with the connection.
     story.fires(S1, 2)
     story.state("Disconnected", None, 4)
+    # On the next connection C0 gets the event of 0x5.
     story.txn(S1, 3, "0x1", "delete", OWNER)
     story.txn(S1, 4, "0x1", "error")
     story.state("SyncConnected", S1, 4)

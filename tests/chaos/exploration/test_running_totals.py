@@ -158,9 +158,11 @@ def test_results_have_the_file_of_each_finding_and_the_count_of_each_mark() -> N
     assert finding.file == "findings/fencing-1.yaml"
     assert finding.replay == "python -m coordlab replay runs/x/findings/fencing-1.yaml"
     assert finding.shrink == "python -m coordlab shrink runs/x/findings/fencing-1.yaml"
+
     assert {mark.mark: mark.runs for mark in results.marks}[MARK] == 1
     assert MARK not in results.marks_unreached
     assert set(results.marks_unreached) == set(expected_marks([MARK])) - {MARK}
+
     assert results.runs == {"pass": 1, "violated": 1, "unknown": 0, "broken": 1}
     assert results.lost == {"9": "killed"}
     assert results.seeds == 3

@@ -211,7 +211,7 @@ def test_interrupted_search_returns_at_once_with_the_finished_runs() -> None:
 def test_resumed_search_plays_only_the_missing_seeds() -> None:
     """Seeds 0, 1, 4 and 5 were finished before; 2, 3, 6 and 7 are missing.
 
-    Rechecks are also made up for: of the chosen seeds, 1 and 5 were played before.
+    The chosen seeds 1, 3, 5 and 7 are rechecked, also those that were played before (1 and 5).
     """
     before: list[ExplorationRecord] = [
         PlayedSeeds(worker="earlier:1", busy_s=1.0, runs=tuple(map(passed, (0, 1, 4, 5)))),

@@ -223,14 +223,16 @@ def test_tmpfs_that_fills_ends_a_run_with_255_and_leaves_a_trace(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As above, on a real file system, which is a little larger than the reserve."""
+    """As on the fake disk above, but on a real file system, a little larger than the reserve."""
     monkeypatch.setattr(
         ParquetTraceWriter,
         "__init__",
         partialmethod(ParquetTraceWriter.__init__, rows_per_chunk=1_000),
     )
     folder = small_tmpfs("4200k")
+
     code = run_cli([*RUN, "--runs", str(folder)])
+
     output = capsys.readouterr()
     (sentence,) = output.err.splitlines()
     assert code == 255

@@ -362,6 +362,7 @@ def test_status_shows_the_cluster() -> None:
         }
     )
     standing.execute()
+
     ping, _, status = standing.orders.answers
     assert ping == PresenceAnswer()
     assert isinstance(status, StatusAnswer)

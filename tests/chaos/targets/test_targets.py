@@ -410,6 +410,8 @@ def test_targets_of_kafka_clients_are_those_connected_now() -> None:
     runtime = FakeRuntime(experiment())
     assert miss("kafka-clients", runtime) == "no Kafka client is connected"
     assert miss("kafka-client(pay)", runtime) == "client:pay has no connection; connected: none"
+
+    # Two clients connect. The numbers are those of their connections.
     now = situation_of(runtime)
     now.status.kafka_clients.update({NodeName("client:pay"): 2, NodeName("client:b"): 1})
     assert resolve_target("kafka-client(pay)", now) == Hit(
@@ -418,6 +420,8 @@ def test_targets_of_kafka_clients_are_those_connected_now() -> None:
     assert resolve_target("kafka-clients", now) == Hit(
         nodes=(NodeName("client:pay"), NodeName("client:b"))
     )
+
+    # A target without an id can never be hit.
     unknown = check_target("kafka-client", runtime.experiment)
     assert unknown is not None
     assert unknown.message == "names no client id"

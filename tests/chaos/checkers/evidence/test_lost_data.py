@@ -79,6 +79,7 @@ def last_replica_lost(
     rows.assigned(1, "consumer-0", peer="broker-0")
     rows.appended(2, "broker-0", 0, 0)
     rows.committed(2.1, "consumer-0", 7, peer="broker-0")
+
     damaged(rows, 3, "broker-0", how)
     if left_isr:
         elected(rows, 4, "broker-1", 1, [1])
@@ -86,6 +87,7 @@ def last_replica_lost(
         elected(rows, 4.5, "broker-1", 2, [1, 0])
     elected(rows, 5, "broker-0", 3, list(isr))
     rows.leads(5.1, "broker-0", 3, 0)
+
     rows.stage(6, "verifying")
     rows.fetched(6.1, "consumer-0", -1, peer="broker-0", cause="verification")
     return rows

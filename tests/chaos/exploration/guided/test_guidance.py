@@ -243,8 +243,8 @@ def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> 
 def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> None:
     """For each rare mark the report counts the runs that reached it, and the mutated ones of them.
 
-    A parent is a plan that was mutated. `first_by_mutated_runs`: rare marks that a mutated run
-    reached first.
+    A parent is a plan that was mutated. `first_by_mutated_runs` counts marks and pairs that a
+    mutated run was the first to reach.
     """
     explored = Explored(space, 600, block=50, batch=10)
     report = guided_search(explored.guidance)
@@ -260,7 +260,7 @@ def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> 
 def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None:
     """Both counts begin with the first mutated seed, 301.
 
-    Before that all runs are drawn, and every mark is still new, so they would win every comparison.
+    The drawn runs before it had no mutated runs beside them, with which they could be compared.
     """
 
     def run(seed: int, *marks: str, parent: int | None = None) -> PlayedRun:

@@ -191,7 +191,7 @@ def test_only_the_needed_faults_are_left(needed: tuple[int, ...]) -> None:
 
 
 def test_large_parts_of_the_plan_are_removed_first() -> None:
-    """Halves of the plan are tried first, so one needed fault among 21 is soon left alone.
+    """Large parts of the plan are left out first, so one needed fault of 21 is soon left alone.
 
     It is left after fewer than 14 reports of progress.
     """
@@ -576,10 +576,7 @@ def test_a_slow_recovery_is_awaited_longer_and_is_no_failure() -> None:
 
 
 def test_result_is_confirmed_even_when_the_runs_are_used_up() -> None:
-    """One run beyond the limit may be played, to confirm the result with the whole wait.
-
-    With one fault, the runs fail only because their wait is short (below 100 s).
-    """
+    """One run beyond the limit may be played, to confirm the result with the whole wait."""
 
     def fails(candidate: Experiment, _: int) -> bool:
         return len(candidate.faults) >= 2 or microseconds(candidate.run.liveness_timeout) < 100e6

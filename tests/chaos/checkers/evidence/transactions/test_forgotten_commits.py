@@ -43,6 +43,8 @@ def lost_commit(*, failed_s: float | None, node: str = "broker-0", ends: bool = 
     rows = Rows()
     rows.assigned(1, C0)
     rows.committed(2, C0, 3)
+
+    # The transaction begins. A first append may fail; then an offset is pending.
     state(rows, 10, "Empty", "Ongoing")
     if failed_s is not None:
         # leader epoch 0, base offset 20, append id 1
@@ -56,6 +58,8 @@ def lost_commit(*, failed_s: float | None, node: str = "broker-0", ends: bool = 
         offset=5,
         detail={"producer_id": 0},
     )
+
+    # The decision, its acknowledgement, and the ends in the group and of the whole transaction.
     state(rows, 13, "Ongoing", "PrepareCommit")
     rows.committed(13.01, C0, 5)
     if ends:
@@ -67,6 +71,7 @@ def lost_commit(*, failed_s: float | None, node: str = "broker-0", ends: bool = 
             detail={"producer_id": 0, "committed": True, "offsets": 1},
         )
     state(rows, 13.1, "PrepareCommit", "CompleteCommit")
+
     rows.assigned(14, C0)
     rows.fetched(14.1, C0, 3)
     return rows
