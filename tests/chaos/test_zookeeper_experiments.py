@@ -144,13 +144,14 @@ def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
     ]
     conflicts = since_fault(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")
     before = [row for row in conflicts if row.time_us < expired.time_us]
-    # An owner is a consumer id; its last part begins with the name of the node.
+    # An owner is a consumer id. Its last part begins with the name of the node, of 14 characters.
     owners = {str(detail_of_row(row)["owner"]).rpartition("_")[2][:14] for row in before}
 
     assert "consumer-old-1" in owners
     assert sum(not attempt["done"] for attempt in attempts) >= 2
     generations = {row.generation for row in since_fault(run, TraceKind.GENERATION_STARTED, "new")}
-    # A generation each for the replacement and for the killed member when it comes back.
+    # The new group needs few generations: here one for the replacement, and one for the killed
+    # member when it comes back.
     assert len(generations) <= 3
 
 

@@ -197,7 +197,7 @@ def test_only_an_expression_that_keeps_its_value_is_skipped(made_up: Path) -> No
 
 
 def made_up_sample(root: Path) -> list[SampledMutant]:
-    """Return every mutant of the made-up package."""
+    """Return every mutant of the made-up package: sample 1, drawn by seed 3, of at most 100."""
     return draw_sample(1, 3, count=100, root=root, packages=("made_up",))[1]
 
 
@@ -261,7 +261,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> SwitchedTree:
 def play_orders(
     tree: SwitchedTree, *orders: Order, spaces: Sequence[str] = ("standard",)
 ) -> list[PlayedOrder]:
-    """Play orders in one player."""
+    """Play orders in a player with one worker."""
     with start_player(tree, spaces, 1) as player:
         output, _ = player.communicate(
             b"".join(msgspec.json.encode(each) + b"\n" for each in orders)
@@ -399,9 +399,10 @@ def played(result: str, *checks: str) -> PlayedChild:
 def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
     sound_run: PlayedChild, mutated_run: PlayedChild, found_by: tuple[str, ...]
 ) -> None:
-    """A finding of the sound run proves nothing about the mutant, and so does the result UNKNOWN.
+    """Neither a finding of the sound run nor the result UNKNOWN proves anything about the mutant.
 
-    Nor is a mutant found by its different trace alone, which a user would not notice.
+    Nor does a different trace, which a user would not notice. LAB: the run is broken, so the lab
+    itself reports something.
     """
     play = mutant_play(7, sound_run, mutated_run, 1.0)
 

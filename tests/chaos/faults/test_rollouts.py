@@ -41,7 +41,7 @@ class Cluster:
     stopping_takes_us: int | None = 0
     time_us: int = 0
     acts: list[tuple[int, str, str]] = field(default_factory=list)
-    fewest_up: int = 99
+    fewest_up: int = 99  # more than there are members
     most_up: int = 0
     _down_at_us: dict[NodeName, int] = field(default_factory=dict)
 
@@ -226,6 +226,7 @@ def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_anoth
     if asked_by_another:
         cluster.states[PLACES[3]] = NodeState.STOPPING
     deploy = rollout(grace_us=10 * S)
+    # Until just after or just before the end of the grace period, at which this rollout kills.
     drive(deploy, cluster, until_us=9 * S if asked_by_another else 10 * S)
     cluster.states[PLACES[3]] = NodeState.UP  # the other rollout's successor
     cluster.stopping_takes_us = 0
@@ -239,12 +240,14 @@ def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_anoth
 
 
 def test_kill_needs_no_orderly_stop() -> None:
+    """With `kills` members get SIGKILL at once, and no SIGTERM."""
     cluster = of_four()
     drive(rollout(kills=True), cluster)
     assert {what for _, what, _ in cluster.acts} == {"kill", "start"}
 
 
 def test_readiness_after_a_time_makes_the_next_wait() -> None:
+    """The next member stops only when the successor before counts as ready."""
     cluster = of_four()
     drive(rollout(ready_when_assigned=False, ready_after_us=(20 * S,)), cluster)
     stops = [at for at, what, _ in cluster.acts if what == "term"]
@@ -253,6 +256,7 @@ def test_readiness_after_a_time_makes_the_next_wait() -> None:
 
 
 def test_readiness_of_each_successor_has_its_own_time() -> None:
+    """`ready_after_us` has a time for each successor; nobody waits for the last one."""
     cluster = of_four()
     drive(rollout(ready_when_assigned=False, ready_after_us=(20 * S, 1 * S, 8 * S, 0)), cluster)
     stops = [at for at, what, _ in cluster.acts if what == "term"]

@@ -119,6 +119,7 @@ def test_run_continues_after_liveness_until_no_promise_waits() -> None:
         run = Run(experiment(run={"recovery_timeout": "20s"}))
         unscripted_unsettled = run.suite.unsettled
 
+        # `run` and `settles_s` are defaults, because they change with the next pass of the loop.
         def unsettled(now_us: int, run: Run = run, settles_s: int = settles_s) -> list[str]:
             (stage,) = [
                 row
@@ -323,7 +324,7 @@ def test_group_without_members_makes_the_verdict_unknown() -> None:
 def test_member_that_never_commits_prevents_the_steady_state() -> None:
     """The run measures the longest time between a member's commits, so it needs a first commit."""
     run = Run()
-    run.runtime.first_commit = 0  # the number of the first status: no commit is acknowledged
+    run.runtime.first_commit = 0  # commits that each member had acknowledged at 0 s
     run.runtime.commits_stand_still = True
 
     assert "consumer-readers-0 has no commit acknowledged" in run.execute().reasons[0]
