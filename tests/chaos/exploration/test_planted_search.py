@@ -133,6 +133,7 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
     monkeypatch.setattr(hunting, "shrink_bug", shrunk_of)
     hunted = hunt(replace_bug(BUGS[CANARY], plant=plant), space, seeds=20, play_without_bug=played)
 
+    # Seed 3 is the first that fails, after the seeds 0 to 2.
     assert (hunted.seed, hunted.seeds_tried) == (3, 4)
     assert (hunted.shrunk_seed, hunted.tries) == (kept_seed, tries)
     assert hunted.shrunk is not None
@@ -178,7 +179,7 @@ def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> N
             runs.append(play(candidate, seed, stop_at=signature, invariants_every=None))
         return runs[-1]
 
-    anything = Signature(check="liveness", claim="")
+    anything = Signature(check="liveness", claim="")  # no finding has it, so the run is not stopped
     finding = min(play_with_bug(experiment, 614, anything).findings, key=lambda f: f.time_us)
     shrinker = Shrinker(play_with_bug, now_s=lambda: 0.0, deadline_s=1.0, last_s=1.0, max_runs=60)
     shrunk = shrinker.shrink(experiment, 614, finding.signature)

@@ -50,21 +50,25 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("changes", "path", "expected"),
     [
+        # A group's offsets are lost with the broker that has the only replica.
         (
             {"cluster": cluster(offsets_topic_replication_factor=1, min_insync_replicas=1)},
             "cluster.config.offsets.topic.replication.factor",
             "3",
         ),
+        # While one broker is down, no commit succeeds.
         (
             {"cluster": cluster(min_insync_replicas=3)},
             "cluster.config.min.insync.replicas",
             "at most 2, one less than offsets.topic.replication.factor",
         ),
+        # An acknowledged commit may be on one broker only.
         (
             {"cluster": cluster(min_insync_replicas=1)},
             "cluster.config.min.insync.replicas",
             "2",
         ),
+        # The lab does not compact topics of records.
         (
             {"topics": topics(cleanup_policy="compact")},
             "topics.orders.config.cleanup.policy",
@@ -79,16 +83,19 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
             "cluster.config.min.insync.replicas",
             "at most 2, one less than offsets.topic.replication.factor",
         ),
+        # A replica that is not in sync may lead, so acknowledged data may be lost.
         (
             {"cluster": cluster(unclean_leader_election_enable=True)},
             "cluster.config.unclean.leader.election.enable",
             "false",
         ),
+        # The session is 9 s, so one lost heartbeat ends it.
         (
             {"cluster": cluster(broker_heartbeat_interval_ms=5_000)},
             "cluster.config.broker.heartbeat.interval.ms",
             "at most half of broker.session.timeout.ms",
         ),
+        # While one broker is down, no record is written.
         (
             {"topics": topics(min_insync_replicas=3), "producers": producer()},
             "topics.orders.config.min.insync.replicas",
@@ -99,6 +106,7 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
             "topics.orders.config.unclean.leader.election.enable",
             "false",
         ),
+        # A group's first rebalance waits 3 s for members.
         (
             {"run": {"steady_state_timeout": "3s"}},
             "run.steady_state_timeout",
@@ -106,7 +114,8 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
         ),
         (
             {
-                # Without a duration the broker is down until the run heals everything.
+                # Without a duration the broker is down until the run heals everything, here 5 s
+                # later. The controller notices the crash only after up to 9 s.
                 "faults": [{**MOVE, "at": "1s"}, {**CRASH, "duration": None}],
                 "run": {"after_faults": "5s"},
             },
@@ -118,12 +127,14 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
             "groups.readers.config.heartbeat.interval.ms",
             "at most 15000",  # a third of session.timeout.ms
         ),
+        # It is also the rebalance timeout, and removes members whose session goes on.
         (
             {"groups": readers(max_poll_interval_ms=30_000)},
             "groups.readers.config.max.poll.interval.ms",
             "at least session.timeout.ms (45000)",
         ),
-        # 50 ms for the poll, then 500 records (max.poll.records) of 700 ms.
+        # 50 ms for the poll, then 500 records (max.poll.records) of 700 ms: more than the 300 s after
+        # which a member must leave its group.
         (
             {"groups": readers({"process_us": 700_000})},
             "groups.readers.config.max.poll.interval.ms",
@@ -135,21 +146,25 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
             "groups.readers.config.max.poll.interval.ms",
             "more than 350050",
         ),
+        # The member gives a commit up before its coordinator answers REQUEST_TIMED_OUT.
         (
             {"groups": readers(request_timeout_ms=5_000)},
             "groups.readers.config.request.timeout.ms",
             "more than offsets.commit.timeout.ms (5000)",
         ),
+        # A fetch that waits for records times out.
         (
             {"groups": readers(fetch_max_wait_ms=30_000)},
             "groups.readers.config.fetch.max.wait.ms",
             "less than request.timeout.ms (30000)",
         ),
+        # A call is given up before its first request is.
         (
             {"groups": readers(default_api_timeout_ms=20_000)},
             "groups.readers.config.default.api.timeout.ms",
             "at least request.timeout.ms (30000)",
         ),
+        # A backoff above its maximum never grows.
         (
             {"groups": readers(retry_backoff_ms=2_000)},
             "groups.readers.config.retry.backoff.ms",
@@ -160,11 +175,13 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
             "groups.readers.config.socket.connection.setup.timeout.ms",
             "at most socket.connection.setup.timeout.max.ms (30000)",
         ),
+        # The third member gets no partition.
         (
             {"groups": readers({"members": 3})},
             "groups.readers.members",
             "at most 2, the partitions of its largest topic",
         ),
+        # A failover loses records that the leader alone has acknowledged.
         (
             {"producers": producer(acks="1")},
             "producers[0].config.acks",
@@ -313,11 +330,13 @@ def test_settings_with_which_kafka_does_not_start_are_errors(
 @pytest.mark.parametrize(
     ("changes", "path", "expected"),
     [
+        # A transaction begins and ends with each commit.
         (
             {"groups": readers({**TRANSACTIONAL, "commit_interval_ms": None})},
             "groups.readers.commit_interval_ms",
             "a number of milliseconds beside `transactional: true`",
         ),
+        # An automatic commit is outside of any transaction.
         (
             {"groups": readers(TRANSACTIONAL, enable_auto_commit=True)},
             "groups.readers.config.enable.auto.commit",

@@ -65,6 +65,7 @@ def marks_of(experiment: Experiment) -> tuple[str, ...]:
     So a test can compute the marks without a run.
     """
     begins = [microseconds(fault.at) for fault in experiment.faults]
+    # From each fault on, count the faults that begin within MEETING_US.
     together = max(
         (sum(0 <= other - begin < MEETING_US for other in begins) for begin in begins), default=0
     )

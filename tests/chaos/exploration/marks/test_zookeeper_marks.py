@@ -98,13 +98,16 @@ STORED = (*OPEN, txn(1, 3, "0x1", "create", path=OFFSET, data="20", ephemeral=Fa
 STORIES: dict[str, tuple[StoryRow, ...]] = {
     "gave_up_starting": gave_up("starting"),
     "gave_up_running": gave_up("running"),
+    # C0 processes a record more than a second after the end of its session.
     "processed_without_a_session": (
         *OPEN,
         state(1, "SyncConnected"),
         txn(2, 3, "0x1", "closeSession"),
         consumed(3.5),
     ),
+    # Two consumers compute from different members.
     "views_apart": (view(1, C0, 7, "m0"), view(2, C1, 7, "m0", "m1")),
+    # S2 notifies C0 of a change 0.2 s after S1 has applied it.
     "heard_late": (
         txn(1, 3, "0x1", "error"),
         (
@@ -114,34 +117,42 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
             {"peer": C0, "offset": 3, "detail": {"type": "NodeDeleted", "path": "/x"}},
         ),
     ),
+    # C0 reads the list of members, and then finds that m1 has no node any more.
     "member_vanished_between_reads": (ended(1, done=False, cause="NoNode /consumers/old/ids/m1"),),
+    # C0's claim fails at a node of C1, whose process is dead.
     "owner_was_dead": (
         step(1, C1, TraceKind.ZOOKEEPER_ATTEMPT_STARTED, attempt=0),
         (2, "driver", TraceKind.NODE_KILLED, Columns(peer=C1)),
         step(3, C0, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, owner="m1-0"),
     ),
+    # The session of C1 deletes the owner node of C0.
     "owner_node_of_another_deleted": (
         *OPEN,
         txn(1, 3, "0x1", "create", path=OWNER, data="m0-0", ephemeral=True),
         txn(2, 4, "0x2", "delete", path=OWNER),
     ),
+    # C1 commits 9, where C0 has committed 20.
     "offset_set_back_in_zookeeper": (*STORED, txn(2, 4, "0x2", "setData", path=OFFSET, data="9")),
     "session_at_another_server": (
         state(1, "SyncConnected"),
         state(2, "Disconnected"),
         state(3, "SyncConnected", server=S2),
     ),
+    # The event comes right after the connection, so the change was before it.
     "event_at_reconnection": (state(1, "SyncConnected"), event(1.01, 5)),
+    # The next rebalance begins as soon as one has ended.
     "change_within_a_rebalance": (
         ended(1, done=True),
         step(1, C0, TraceKind.ZOOKEEPER_ATTEMPT_STARTED, attempt=0),
     ),
+    # C0 begins to read at 9, although 20 is committed.
     "position_behind_a_commit": (
         *STORED,
         committed_position(2, 9),
         step(3, C0, TraceKind.PARTITIONS_ASSIGNED, partitions=["orders-0"]),
     ),
     "lost_with_its_session": (step(1, C0, TraceKind.PARTITIONS_LOST, partitions=["orders-0"]),),
+    # The commit ends at 2 s, after the expiry at 1 s. It began at 0.9 s.
     "committed_after_an_expiry": (
         state(1, "Expired"),
         (
@@ -152,6 +163,7 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
         ),
     ),
     "ensemble_elected_again": (serves(1, "LEADING", 1), serves(2, "LEADING", 2)),
+    # C0 processes a record while S1 looks for a leader.
     "group_without_an_ensemble": (serves(1, "LEADING", 1), serves(2, "LOOKING", None), consumed(3)),
 }
 

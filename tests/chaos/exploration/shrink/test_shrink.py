@@ -94,7 +94,7 @@ def fault(at: str, name: str = "crash", target: str | None = "broker(0)") -> Fau
 
 
 def experiment(*faults: FaultDefinition, **fields: object) -> Experiment:
-    """Return five brokers, two groups of three and of two members, two topics, one producer."""
+    """Return an experiment: five brokers, two topics, two groups (of 3 and 2), one producer."""
     config = ConsumerConfig(session_timeout_ms=20_000, enable_auto_commit=False)
     whole = Experiment(
         version=1,
@@ -172,6 +172,7 @@ def faults_named(experiment: Experiment, name: str) -> list[FaultDefinition]:
 
 
 MANY = tuple(fault(f"{3 * index + 2}137ms", "pause", "broker(1)") for index in range(20))
+"""Faults every 3 s, from 2.137 s on."""
 
 
 @pytest.mark.parametrize("needed", [(0,), (19,), (3, 17), (2, 9, 10)])
@@ -232,6 +233,7 @@ def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan
     )
 
     assert (found.after.faults, found.after.groups) == (2, 0)
+    # As long as both groups were left, single faults were not removed.
     assert min(faults for faults, groups in seen if groups == 2) > 6
 
 
