@@ -121,9 +121,10 @@ def test_schema_accepts_every_shipped_experiment() -> None:
         ("cluster.storage.write_back_check_ms", 0),
         ("groups.orders-readers.topics", []),
         ("groups.orders-readers.topics", ["orders", "orders"]),
-        ("groups.orders-readers.config.group.instance.id", "reader {index}"),
+        ("groups.orders-readers.config.group.instance.id", "reader {index}"),  # a space
         ("groups.orders-readers.config.partition.assignment.strategy", ["sticky"]),
         ("groups.orders-readers.config.partition.assignment.strategy", []),
+        # The brokers of an experiment are named broker-0, broker-1 and so on.
         ("groups.orders-readers.config.bootstrap.servers", ["localhost:9092"]),
         ("groups.order readers", {"members": 1, "topics": ["orders"]}),
         ("producers.0.records_per_second", 0),
@@ -133,14 +134,14 @@ def test_schema_accepts_every_shipped_experiment() -> None:
         ("faults.0.fault", "crahs"),
         ("faults.0.target", "coordinator-of"),
         ("faults.0.target", "coordinator_of(orders-readers)"),
-        ("faults.0.target", "brokers"),
+        ("faults.0.target", "brokers"),  # the fault is a crash, which hits one node
         ("faults.0.target", None),
         ("faults.0.from", "broker(0)"),
         ("faults.0.args", {"disk": "full"}),
         ("faults.0.args", {"dsk": "same"}),
-        ("faults.0.every", "20s"),
+        ("faults.0.every", "20s"),  # without `repeat`
         ("faults.0.every", "0s"),
-        ("faults.0.repeat", 3),
+        ("faults.0.repeat", 3),  # without `every`
         ("checks", ["durable-commits"]),
         ("checks", ["liveness", "liveness"]),
     ],
@@ -162,8 +163,10 @@ def test_schema_refuses_invalid_documents(path: str, value: object, loads: Loads
         {"fault": "cut", "from": "brokers", "to": "controller", "args": {"purposes": ["fetch"]}},
         {"fault": "slow", "from": "brokers", "to": "controller"},
         {"fault": "slow", "from": "brokers", "to": "controller", "args": {"jitter": "1ms"}},
+        # Resets, moves and elections are done in a moment, so they have no duration.
         {"fault": "reset", "from": "brokers", "to": "clients", "duration": "5s"},
         {"fault": "pause", "target": "broker(0)", "args": {"disk": "same"}},
+        # A repeated crash needs a duration, so that it ends before the next one.
         {"fault": "crash", "target": "broker(0)", "every": "5s", "repeat": 2},
         {"fault": "leadership_move", "target": "broker(0)"},
         {"fault": "preferred_leader_election", "target": "all-topic-partitions", "duration": "1s"},
@@ -211,6 +214,7 @@ VALUES: tuple[object, ...] = (
     *("coordinator-of(orders-readers)", "member(orders-readers, 0)", "crash", "cut", "reset"),
     *([], ["orders"], ["broker(0)", "controller"], {}, {"delay": "5ms"}, {"members": 1}),
 )
+"""Values that `mutated` puts at any place, where they may be right or wrong."""
 
 
 def mutated(document: dict[str, Any], rng: random.Random) -> dict[str, Any]:
@@ -218,6 +222,7 @@ def mutated(document: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     mutated_document = deepcopy(document)
     for _ in range(rng.randint(1, 3)):
         holder, key = rng.choice(list(places(mutated_document)))
+        # 0: change, 1: remove, 2: rename, 3: add. A list has no names, so an element is repeated.
         act = rng.randrange(4)
         if act == 0:
             holder[key] = deepcopy(rng.choice(VALUES))
@@ -233,6 +238,7 @@ def mutated(document: dict[str, Any], rng: random.Random) -> dict[str, Any]:
 
 
 KEYS = ("target", "from", "to", "duration", "every", "repeat", "args", "config", "checks")
+"""Keys that `mutated` adds at any place."""
 
 
 def places(value: object) -> Iterator[tuple[Any, Any]]:
@@ -305,6 +311,7 @@ ONE_OF_EACH = (
         "args": {"apis": ["JoinGroup"], "errors": ["MEMBER_ID_REQUIRED"], "responses": 2},
     },
 )
+"""Faults to mutate, of the kinds that few shipped experiments have."""
 
 
 def test_faults_of_similar_names_have_their_own_arguments() -> None:

@@ -74,7 +74,7 @@ def test_garbage_collector_is_paused_and_restored() -> None:
 
     The end of a nested block must not switch it on before the outer block ends.
     """
-    frozen = gc.get_freeze_count()
+    frozen = gc.get_freeze_count()  # objects that the collector ignores
     with collecting_afterwards():
         assert not gc.isenabled()
         with collecting_afterwards():

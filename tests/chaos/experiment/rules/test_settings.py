@@ -133,7 +133,7 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
             "groups.readers.config.max.poll.interval.ms",
             "at least session.timeout.ms (45000)",
         ),
-        # 50 ms for the poll, then 500 records (max.poll.records) of 700 ms: more than the 300 s after
+        # 50 ms for the poll, then 500 records (max.poll.records) of 700 ms: more than 300 s, after
         # which a member must leave its group.
         (
             {"groups": readers({"process_us": 700_000})},
