@@ -82,9 +82,9 @@ def gone_s(played: Played) -> dict[str, float]:
 def test_members_leave_a_cut_coordinator_once_it_has_uncommitted_writes() -> None:
     """With the switch, readers' heartbeats wait for the writers' commit, which fails (6.4 [J]).
 
-    The readers then look for another coordinator before it gives their partitions to the third
-    reader. Without the switch, the cut coordinator answers heartbeats from memory during the whole
-    cut, and every partition has two owners.
+    The two readers then find the new coordinator before it gives their partitions to the third one.
+    Without the switch, the cut coordinator answers heartbeats from memory during the whole cut, and
+    every partition has two owners.
     """
     scala, java = play(split()), play(split(heartbeats_wait_for_writes=True))
     assert (scala.violated, java.violated) == ([], [])

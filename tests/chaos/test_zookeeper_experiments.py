@@ -156,7 +156,7 @@ def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
 
 
 def test_join_on_zookeeper_notifies_all_members_at_once() -> None:
-    """Herd effect: every other consumer is notified of every change (ZK-29).
+    """Herd effect: every consumer wakes for every change (ZK-29).
 
     Where nothing is slow, members of the old group hear of a change sooner: ZooKeeper notifies them
     within tens of ms. A member of the new group waits for its next heartbeat (ZK-80).

@@ -3,7 +3,7 @@
 In most tests the consumer C0 commits 100 and then 200 for partition t-0, acknowledged at 2 s and
 3 s. Later a consumer, or the verification at the end of the run, fetches the committed offset. The
 checker judges whether the fetch may return the offset that it returns. "Planted bug" in a docstring
-names a bug that the situation would show. BEHAVIOUR is docs/kafka/BEHAVIOUR.md.
+names a bug that the situation would show. Citations name files of docs/kafka.
 """
 
 from dataclasses import replace

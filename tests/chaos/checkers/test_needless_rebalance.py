@@ -6,7 +6,7 @@ a member before it; any other is a finding. NOTHING_SEEN: the run had no failove
 
 A session is 45 s. A zombie is a replaced coordinator that does not know this yet. "Planted bug" in
 a docstring names a bug that the situation would show. "Corpus" names a file of tests/corpus, which
-plays such a run. MEASURED_FAILOVER and BEHAVIOUR are pages of docs/kafka.
+plays such a run. Citations name files of docs/kafka.
 """
 
 from dataclasses import replace

@@ -7,7 +7,7 @@ An overlap is the time in which two members own one partition. It is allowed und
 2. It ends soon after nothing is broken any more, in about 10 s.
 
 A zombie is a replaced coordinator, or a removed member, that does not know this yet. "Planted bug"
-in a docstring names a bug that the situation would show. MEASURED_FAILOVER is a page of docs/kafka.
+in a docstring names a bug that the situation would show. Citations name files of docs/kafka.
 """
 
 from dataclasses import replace

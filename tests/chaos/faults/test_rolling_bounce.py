@@ -21,7 +21,7 @@ LONGEST_US = 4_000_000
 def test_twelve_partitions_change_owners_in_each_leave_and_join(seed: int) -> None:
     """138 callbacks of each kind: 11 in a leave, 12 in a join, and 1 of each closing member.
 
-    MEASURED_BOUNCE bounce: a real cluster has exactly these numbers.
+    A real cluster has exactly these numbers: section bounce of docs/kafka/MEASURED_BOUNCE.md.
     """
     run = play_virtual(
         load_experiment("rolling_bounce").experiment, seed=seed, trace_messages=False

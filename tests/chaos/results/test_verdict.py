@@ -1,6 +1,8 @@
 """The verdict of a run, from its checks and faults, and its exit code.
 
-`unknown_because` has reasons from the run itself why it proves nothing.
+`unknown_because` has reasons from the run itself why it proves nothing. Outcomes of a check:
+NOTHING_SEEN, it had no case to judge; INCONCLUSIVE, it could not decide a case. A fault is PLANNED
+until it is injected, MISSED if it hit nothing.
 """
 
 import pytest

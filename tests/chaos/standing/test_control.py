@@ -103,7 +103,11 @@ def test_a_request_is_answered(server: ControlServer) -> None:
 
 
 def test_a_caller_without_the_token_gets_no_answer(server: ControlServer) -> None:
-    """The token is in a file that only the cluster's owner can read."""
+    """The token is in a file that only the cluster's owner can read.
+
+    An order without an answer may have been carried out, so the cluster counts as silent. A cluster
+    always answers a request for presence, so there another program must listen at the port.
+    """
     with pytest.raises(SilentCluster):
         ask_at(server.port, "guessed", HealRequest())
     with pytest.raises(Unreachable, match="another program"):

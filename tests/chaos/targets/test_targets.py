@@ -334,9 +334,9 @@ def test_target_of_zookeeper_needs_an_ensemble_and_its_number() -> None:
 
 
 def test_group_on_zookeeper_has_no_coordinator_and_no_leader() -> None:
-    """The members share out the partitions themselves, so no node has these roles.
+    """ZK-27: no znode holds the group's assignment, a generation, or a leader.
 
-    See rule ZK-27 in docs/kafka/ZOOKEEPER_CONSUMER.md.
+    So no node has these roles. The rules are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
     """
     both = experiment(groups=groups_of_both_kinds())
 

@@ -63,7 +63,7 @@ def led_with(log_end: int, *, acknowledged_s: float = 5, producer: str = "produc
 
 
 def test_leader_that_lacks_an_acknowledged_record_is_found() -> None:
-    """Planted bug: a retried batch is acknowledged before the followers have the first one."""
+    """A bug that this would show: a retried batch is acknowledged before it is replicated."""
     (finding,) = check(led_with(11)).findings
 
     assert finding.summary == (

@@ -95,6 +95,7 @@ def stranded_member(
             rows.add(time_s, "driver", TraceKind.NODE_STARTED, peer="broker-2")
         if time_s == found_s:
             rows.add(time_s, C0, TraceKind.COORDINATOR_FOUND, group="g", peer="broker-0")
+        # In every second lookup C0 has no broker to ask: after a failure it waits.
         lookup_failed(rows, time_s, asked if time_s % 2 else None)
     rows.stage(120, "stopping")
     return rows

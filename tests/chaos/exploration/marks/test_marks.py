@@ -2,7 +2,8 @@
 
 A coverage mark is the name of a rare situation; CoverageMarks finds the marks that a run reached. A
 story is a short list of trace rows that are a second apart. The last row of a story reaches its
-mark; the rows before do not. `chaos/exploration/marks` describes each mark.
+mark; the rows before do not. `chaos/exploration/marks` describes each mark. A zombie is a
+coordinator that was replaced and does not know this yet.
 
 The stories are about group `g`, whose members are the consumers C0 and C1. Its offsets partition is
 on brokers 0 to 2, and the leader of this partition is the coordinator of the group.
