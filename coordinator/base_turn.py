@@ -1,4 +1,4 @@
-"""A turn, the handling of one input: a clock reading, and the Result under construction.
+"""A turn, the handling of one input: the time of the input, and the Result under construction.
 
 An input is a request, a fired timer or a completed append. A Result is what the coordinator returns
 for it: replies, appends, timers and trace rows, which the host carries out. A coordinator is called
@@ -30,13 +30,16 @@ class InFlight(Generic[_Timer, _Pending]):
     __slots__ = ("appends", "last_append_id", "timers")
 
     def __init__(self) -> None:
-        # Not a dataclass: mypyc compiles none that is generic.
+        # A plain class, since mypyc cannot compile a generic dataclass.
         self.timers: dict[str, _Timer] = {}
         self.appends: dict[AppendId, _Pending] = {}
         self.last_append_id = 0
 
     def new_append_id(self) -> AppendId:
-        """Return a new id without storing a continuation: an append with acks=0 has no outcome."""
+        """Return a new id without storing a continuation.
+
+        For an append with acks=0, whose outcome is never reported.
+        """
         self.last_append_id += 1
         return AppendId(self.last_append_id)
 

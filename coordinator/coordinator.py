@@ -1,8 +1,9 @@
 """GroupCoordinator, the facade through which a broker uses the group coordinator.
 
-The facade routes each input to the module of its API: requests, completed appends, fired timers,
-and tasks (loads and unloads; one at a time, in order). The broker carries out the Result of each
-input.
+The facade routes each input to the module of its API. Inputs are requests, completed appends, fired
+timers, and tasks (loads and unloads; one at a time, in order). The broker carries out the Result of
+each input. A Turn is the handling of one input; handlers add to its Result. A shard has the groups
+of one partition of `__consumer_offsets` that this broker owns: it has loaded the partition's log.
 Source: Kafka `GroupCoordinator`, `GroupMetadataManager` (scala); docs/kafka/BEHAVIOUR.md, where
 [S] marks a rule of the Scala coordinator and [J] a rule of the Java coordinator, also here.
 """
@@ -147,7 +148,10 @@ class GroupCoordinator:
         java: JavaSwitches = SCALA,
         codecs: Codecs = NO_CODECS,
     ) -> None:
-        """`codecs` decompress the batches of a load."""
+        """Create a coordinator that owns no partition yet.
+
+        `codecs` decompress the batches of a load.
+        """
         self._codecs = codecs
         self._shared = Shared(
             config=config,
@@ -204,8 +208,8 @@ class GroupCoordinator:
             case TransactionalOffsetsAppend():
                 transactional_offsets_stored(turn, pending, completed)
             case EmptyGroupAppend():
-                # Kafka only logs a failure here. Harmless: a load then brings back the last stored
-                # generation, whose members send no heartbeat and expire.
+                # A failure changes nothing; Kafka only logs it. The next load then brings back the
+                # last stored generation, whose members send no heartbeat and expire.
                 pass
         return turn.result
 
@@ -224,9 +228,9 @@ class GroupCoordinator:
     def transaction_completed(
         self, producer_id: int, partitions: Iterable[int], *, is_commit: bool, now_us: int
     ) -> Result:
-        """Complete a producer's transaction: its markers are in the logs of `partitions`.
+        """Complete a producer's transaction, after its markers were written to `partitions`.
 
-        Partitions that this coordinator does not own are skipped: a load reads the marker itself.
+        Partitions that this coordinator does not own are skipped: their load will read the marker.
         """
         turn = Turn(self._shared, now_us)
         for partition in partitions:
@@ -329,13 +333,13 @@ class GroupCoordinator:
         Raises: SimulationError if the partition is not loading.
         """
         self._loading(partition).read(batches)
-        return Result()
+        return Result()  # reading has no outputs; finish_load has
 
     def finish_load(self, partition: int, now_us: int, *, stopped: str | None = None) -> Result:
-        """Build the groups that the log holds, start their session timers, own `partition`.
+        """Build the groups from what was read, start their session timers, and own `partition`.
 
-        `stopped` is the reason why the log was not read to its end (this broker no longer leads
-        the partition), None if it was read whole.
+        `stopped` is the reason why the log was not read to its end (for example, this broker no
+        longer leads the partition). It is None if the log was read to its end.
 
         Raises: SimulationError if the partition is not loading.
         """
@@ -344,10 +348,11 @@ class GroupCoordinator:
         load = self._loading(partition)
         groups = load.finish(now_us)
         del shards.loading[partition]
+
         # [S] owns the partition after any load: with the groups read so far if the load was
-        # stopped, without groups if it failed. A fetch is then answered with offset -1, as if no
-        # offset had ever been committed. [J] (`failed_load_refuses`) does not own the partition in
-        # these two cases, and clients get NOT_COORDINATOR.
+        # stopped, without groups if it failed. An OffsetFetch of a missing group is then answered
+        # with offset -1, as if no offset had ever been committed. [J] (`failed_load_refuses`) does
+        # not own the partition in these two cases, and clients get NOT_COORDINATOR.
         refuses = self._shared.java.failed_load_refuses
         error = load.error
         if refuses and error is None:
@@ -358,6 +363,7 @@ class GroupCoordinator:
         if refuses and error is not None:
             shards.failed[partition] = load.leader_epoch
             return turn.result
+
         shard = Shard(partition)
         shards.owned[partition] = shard
         for group in groups:
@@ -391,11 +397,11 @@ class GroupCoordinator:
     # -- queries: nothing below changes the coordinator --
 
     def load_report(self, partition: int) -> LoadReport | None:
-        """Return the outcome of the last load of `partition`, None before the first."""
+        """Return the outcome of the last load of `partition`, None if no load has ended yet."""
         return self._shards.load_reports.get(partition)
 
     def load_error(self, partition: int) -> str | None:
-        """Return why the last load of `partition` stopped early, None if it did not."""
+        """Return why the last load of `partition` ended early, None if it read the whole log."""
         report = self._shards.load_reports.get(partition)
         return None if report is None else report.error
 
@@ -508,7 +514,8 @@ class GroupCoordinator:
         return check_group_status(self._shards, group_id, is_active=self._is_active)
 
     def _gate_of_offsets(self, group_id: str) -> Shard | ErrorCode:
-        # Simple consumers may store offsets under the empty group id (BEHAVIOUR 2.0).
+        # Also serves the group id "", under which simple consumers may store offsets (BEHAVIOUR
+        # 2.0).
         return check_group_status(
             self._shards, group_id, is_active=self._is_active, allow_empty_id=True
         )

@@ -54,6 +54,7 @@ def initial_join(turn: Turn, group: Group) -> InitialDelayedJoin:
 
 def extended_initial_join(turn: Turn, join: InitialDelayedJoin) -> InitialDelayedJoin:
     """Return the operation that follows `join` when a member joined during the wait."""
+    # As in Kafka, the delay that `join` has used up is subtracted here, not the new delay.
     return InitialDelayedJoin(
         delay_ms=min(turn.config.group_initial_rebalance_delay_ms, join.remaining_ms),
         remaining_ms=max(join.remaining_ms - join.delay_ms, 0),

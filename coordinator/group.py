@@ -1,7 +1,8 @@
 """A group: its members, its state, its generation.
 
 Two rules: every change of a group's members, counts or state is a method here; the group knows no
-request, timer or log. Of a parked request the group keeps only the id, until the answer is due.
+request, timer or log. A parked request is one whose answer is not due yet. The group keeps no more
+of it than the answer will need.
 Source: Kafka `GroupMetadata` (scala); docs/kafka/BEHAVIOUR.md 4.
 """
 
@@ -82,6 +83,7 @@ class Group:
         # Completes the join phase. None outside a join phase, and after a completion that raised.
         self.delayed_join: DelayedJoin | InitialDelayedJoin | None = None
         self.subscribed_topics: frozenset[str] | None = None  # None: unknown
+        # The last states, each with its cause, for the message of an IllegalTransition.
         self._story: list[str] = [state.value]
 
     # -- state --
@@ -146,12 +148,14 @@ class Group:
                 f"group {self.group_id}: instance {instance} is {self.static_members[instance]}, "
                 f"so {member.member_id} cannot be added"
             )
+        # A group without members accepts any type: its first member decides.
         protocol_type = self.protocol_type if self.members else member.protocol_type
         if protocol_type != member.protocol_type or not self._fits(member):
             raise IllegalTransition(
                 f"group {self.group_id} ({protocol_type}) does not support "
                 f"{member.protocol_type} {member.protocol_names()}"
             )
+
         self.protocol_type = protocol_type
         if instance is not None:
             self.static_members[instance] = member.member_id
@@ -283,9 +287,10 @@ class Group:
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
-        """Replace a leader that has not rejoined; return whether the leader has rejoined now.
+        """Replace a leader that has not rejoined; return True if the group's leader has rejoined.
 
-        False if no member has rejoined: the leader then stays.
+        If no member has rejoined, the leader stays, and the result is False. It is also False
+        without members.
 
         Source: Kafka `maybeElectNewJoinedLeader`; BEHAVIOUR 3.2.
         """
@@ -317,8 +322,9 @@ class Group:
         if not self.members:
             raise IllegalTransition(f"group {self.group_id} has no members to vote")
         size = len(self.members)
-        # A join checks that a common protocol exists, so candidates is empty in one case only: a
-        # member that lists a protocol twice is counted twice, as in Kafka, and exceeds the size.
+        # Every JoinGroup was checked for a common protocol, so normally there is a candidate. There
+        # is none if a member lists the common protocol twice: as in Kafka it is counted twice, so
+        # that its count is larger than `size`.
         candidates = {n: None for n, count in self.supported_protocols.items() if count == size}
         return most_votes(self._vote(member, candidates) for member in self.members.values())
 
@@ -345,7 +351,9 @@ class Group:
         self.pending_sync_members.clear()
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Return the topics that members subscribe to, None if the coordinator cannot know.
+        """Return the topics that members subscribe to, None if they are unknown.
+
+        They are unknown in a group that is not of consumers, or that has no protocol yet.
 
         Raises: UnknownServerError if a subscription is corrupt. A truncated one counts as unknown.
         """
@@ -413,10 +421,12 @@ class Group:
         return name
 
     def _is_common(self, names: tuple[str, ...]) -> bool:
+        """Return True if every member supports one of the protocols `names`."""
         size = len(self.members)
         return any(self.supported_protocols.get(name, 0) == size for name in names)
 
     def _fits(self, member: Member) -> bool:
+        """Return True if a new member's protocols suit the group."""
         if self._state is GroupState.EMPTY:
             return bool(member.protocol_type) and bool(member.supported_protocols)
         return self._is_common(member.protocol_names())

@@ -208,9 +208,11 @@ def _check_ids(group: Group) -> None:
 
 
 def _check_state(group: Group) -> None:
-    """An Empty group has no members, a generation has some; each wait fits the state.
+    """Members and waits fit the state.
 
-    A join phase ends when everybody has joined.
+    - An Empty group has no members; a CompletingRebalance or Stable group has members.
+    - Only a CompletingRebalance or Stable group waits for SyncGroups.
+    - Only a PreparingRebalance group has a join phase; it ends when every member has joined.
     """
     state = group.state
     if state is GroupState.EMPTY:
@@ -233,7 +235,7 @@ def _check_state(group: Group) -> None:
         "join_phase_in_preparing",
         f"{group.group_id} is {state.value} with {group.delayed_join}",
     )
-    # An initial join phase lasts for its delay, also when everybody has joined.
+    # Only for a DelayedJoin: an initial join phase lasts for its delay, even if all have joined.
     _require(
         not (isinstance(group.delayed_join, DelayedJoin) and group.has_all_members_joined),
         "join_phase_waits",
@@ -284,7 +286,7 @@ def _check_held(shard: Shard, timers: Mapping[str, CoordinatorTimer]) -> None:
 
 
 def _check_timers(group: Group, timers: Mapping[str, CoordinatorTimer]) -> None:
-    """Every wait of a group ends: for a member or pending id, a join phase, or SyncGroups."""
+    """A timer bounds every wait of a group: for a member, a pending id, joins, or SyncGroups."""
     waiting = [m.member_id for m in group.members.values() if not m.outlives_session_timeout]
     for member_id in (*waiting, *group.pending_members):
         _require(

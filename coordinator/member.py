@@ -30,8 +30,9 @@ class ParkedJoin:
 class Member:
     """One member.
 
-    Units: timeouts in milliseconds. Shape: `supported_protocols` in the member's order of
-    preference; after a load, only the selected protocol, since the record stores no other.
+    Units: timeouts in milliseconds. Shape: `supported_protocols` are in the member's order of
+    preference. After a load there is only the group's selected protocol, since the record stores no
+    other.
     """
 
     # Hard state: stored in the group's record.
@@ -48,7 +49,8 @@ class Member:
     is_new: bool = False  # in its first join phase: only its five-minute timer expires it
     awaiting_join: ParkedJoin | None = None  # its JoinGroup, while parked
     awaiting_sync: RequestId | None = None  # its SyncGroup, while parked
-    heartbeat_key: str = field(init=False, default="")  # set by the group: its timer's key
+    # The key of the member's timer. Built once, by the group, since every heartbeat needs it.
+    heartbeat_key: str = field(init=False, default="")
 
     @property
     def is_static(self) -> bool:

@@ -52,7 +52,7 @@ class RebalanceReason:
     member_id: the member that caused the rebalance, None if no single member did.
     client_reason: the reason in that member's request (KIP-800), None if the request gave none.
     silent_members: the members that sent no SyncGroup before the deadline.
-    error: the log's error for an assignment, None if the cause is another.
+    error: the log's error if the cause is an assignment that could not be stored, else None.
     """
 
     cause: RebalanceCause
@@ -99,6 +99,7 @@ def prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None
         # Members that wait for the assignment of this generation must rejoin instead.
         reset_assignments(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
     clear_sync(turn, group)
+
     was_empty = group.state is GroupState.EMPTY
     turn.trace(
         TraceEvent(
@@ -119,7 +120,9 @@ def prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None
         cause_text=reason.text,
         trace=turn.result.trace,
     )
+
     if was_empty:
+        # A new group: waits for more members first (group.initial.rebalance.delay.ms).
         initial = initial_join(turn, group)
         schedule_join(turn, group, initial, initial.delay_ms)
     else:
@@ -161,11 +164,13 @@ def complete_join(
         # A static member keeps its place while it restarts; only its session timer removes it.
         if member.awaiting_join is None and not member.is_static:
             drop_member(turn, group, member, cause=RemovalCause.DID_NOT_REJOIN)
+
     if not group.elect_joined_leader() and group.members:
         # Only static members are left, and none has rejoined, so no leader could compute an
         # assignment. The join phase continues until one rejoins or all of them expire.
         schedule_join(turn, group, DelayedJoin(), group.rebalance_timeout_ms)
         return
+
     group.init_next_generation(
         now_us=turn.now_us, cause=cause, cause_text=cause_text, trace=turn.result.trace
     )
@@ -175,6 +180,7 @@ def complete_join(
         record = group_record(group, {}, turn.now_ms, turn.versions)
         turn.append(group, (record,), EmptyGroupAppend(group=group))
         return
+
     turn.trace(
         TraceEvent(
             kind=TraceKind.GENERATION_STARTED,
@@ -187,6 +193,8 @@ def complete_join(
             },
         )
     )
+
+    # Answer the members that have rejoined, and give every member time for its SyncGroup.
     for member in group.members.values():
         response = current_generation(group, member.member_id)
         # Answers, and returns True, if the member's JoinGroup is parked.
@@ -238,8 +246,8 @@ def remove_member(
     turn: Turn, group: Group, member: Member, *, cause: RemovalCause, reason: RebalanceReason
 ) -> None:
     """Remove a member; then rebalance, or complete the join phase if it waited for the member."""
-    # A parked JoinGroup must be answered. "": the answer names no member id, so that the client
-    # joins as a new member.
+    # A parked JoinGroup must be answered before its member is gone. The answer names no member id
+    # (""), so that the client joins as a new member.
     fail_parked_join(turn, group, member, "", ErrorCode.UNKNOWN_MEMBER_ID)
     drop_member(turn, group, member, cause=cause)
     match group.state:

@@ -1,9 +1,9 @@
 """Answers to JoinGroup and SyncGroup, parked or not, in the version of the request.
 
-A parked request is kept without an answer until the join phase ends, or the assignment is stored.
-It belongs to a member, and may have been answered meanwhile for another reason. So the functions
-that answer a parked request do nothing if the member has none. `unpark_...` removes and returns it.
-Answers go through the turn (the handling of one input).
+A parked request is kept without an answer: a JoinGroup until the join phase ends, a SyncGroup until
+the assignment is stored. `unpark_...` removes a member's parked request and returns it. Something
+else may have answered the request before. So a function that answers a parked request does nothing
+if the member has none. Answers go through the turn (the handling of one input).
 Source: Kafka `JoinGroupResponse`, `KafkaApis.handleJoinGroupRequest`;
 docs/kafka/BEHAVIOUR.md 2.2, 4.9.
 """
@@ -73,7 +73,9 @@ def answer_parked_join(
     parked = group.unpark_join(member)
     if parked is None:
         return False
-    if not parked.answered:  # True if the request failed after it had been parked
+    # `answered`: the request's handler failed after it had parked the request, and the client got
+    # UNKNOWN_SERVER_ERROR. No second answer is sent.
+    if not parked.answered:
         turn.reply(parked.request_id, response)
     return True
 

@@ -23,9 +23,9 @@ compute Java's hash of the group id in Python, character by character, which is 
 
 
 class Committer(NamedTuple):
-    """The member whose TxnOffsetCommit a transaction carried last, for the trace.
+    """The member that last committed offsets in a transaction; only the trace needs it.
 
-    The log does not store it: after a load both fields are None.
+    The log does not store the member, so after a load both fields are None.
     """
 
     member_id: str | None = None
@@ -96,6 +96,7 @@ class Shard:
     def take_groups_of(self, producer_id: int) -> tuple[tuple[Group, Committer], ...]:
         """Remove and return the groups in which a producer's open transaction committed."""
         taken = self._groups_of_producers.pop(producer_id, {})
+        # A group may have been deleted since; its id stays in the map until the marker comes.
         return tuple(
             (self.groups[group_id], committer)
             for group_id, committer in taken.items()

@@ -5,8 +5,9 @@ without a member id. It gets a new member id, and the old id is fenced, in case 
 still runs. A Stable group needs no rebalance for this: the new process keeps the old assignment.
 
 To fence an id is to answer its requests with FENCED_INSTANCE_ID. A parked request is kept without
-an answer; `member.awaiting_join` is the parked JoinGroup. A turn is the handling of one input;
-`turn.append` takes what to do when the append completes (`StaticMemberAppend`).
+an answer; `member.awaiting_join` is the parked JoinGroup. A turn is the handling of one input.
+`turn.append` takes, beside the records, a value that says what to do when the append completes:
+here a `StaticMemberAppend`.
 
 Source: Kafka `updateStaticMemberAndRebalance` (KIP-345, KIP-814); docs/kafka/BEHAVIOUR.md 2.2.2.
 """
@@ -67,6 +68,8 @@ def replace_static_member(
     # As in Kafka, the session restarts before the member gets the request's timeout. So its first
     # session still has the old process's timeout (docs/kafka/BEHAVIOUR.md 0.1).
     restart_session(turn, group, member, Api.JOIN_GROUP)
+
+    # The old timeouts are restored if the new id cannot be stored (`_revert`).
     old_rebalance_timeout_ms = member.rebalance_timeout_ms
     old_session_timeout_ms = member.session_timeout_ms
     group.update_member(
@@ -82,6 +85,7 @@ def replace_static_member(
         member_id=new_member_id,
         client_reason=client_reason,
     )
+
     match group.state:
         case GroupState.STABLE:
             # The new process may support other protocols, which can change the members' vote on
@@ -125,6 +129,7 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
     group, member, parked = append.group, append.member, append.parked
     if member.awaiting_join is not parked:
         return  # answered meanwhile: by a rebalance, a removal, or the next replacement
+
     # The member is still in the group, since its removal would have answered the JoinGroup.
     can_skip_assignment = parked.api_version >= SKIP_ASSIGNMENT_VERSION
     # True only for a leader that can be told to skip the assignment; see `leader_id` below.
@@ -139,9 +144,9 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
     response = join_response(
         group,
         append.new_member_id,
-        # Below v9 an answer cannot tell a leader to skip the assignment. It contains the old leader
-        # id instead. The new process then behaves as a follower, and only fetches its assignment,
-        # because the group is Stable and would not store another one.
+        # Below v9 an answer cannot tell a leader to skip the assignment, and a Stable group would
+        # not store another one. So the answer names the old leader id. The new process does not
+        # recognize itself as the leader, and only fetches its assignment.
         leader_id=group.leader_id if can_skip_assignment else append.old_leader_id,
         members=group.current_member_metadata() if is_leader else (),
         skip_assignment=is_leader,

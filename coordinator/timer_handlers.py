@@ -1,11 +1,12 @@
 """Handlers of fired timers: the ends of join phases, SyncGroup deadlines and sessions.
 
 A timer may fire too late: the group is Dead by then, the member was removed or replaced or is
-parked, or the generation is over. Each handler checks for this first, and then does nothing.
+parked, or the generation is over. Each handler checks for this first, and does nothing in that
+case.
 
 A timer is data: the group, and the member or generation that it was set for. A member is parked
-while its JoinGroup or SyncGroup is kept without an answer. `delayed_join` is what completes the
-group's join phase: an InitialDelayedJoin after a delay that new members extend, otherwise the
+while its JoinGroup or SyncGroup is kept without an answer. `delayed_join` says which timer ends the
+group's join phase. With an InitialDelayedJoin it is a delay that new members extend, otherwise the
 rebalance timeout. A turn is the handling of one input; replies and timers go through it.
 Source: Kafka `InitialDelayedJoin.onComplete`, `onExpirePendingSync`, `onExpireHeartbeat`;
 docs/kafka/BEHAVIOUR.md 3.3 to 3.5.

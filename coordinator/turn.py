@@ -1,9 +1,9 @@
 """The group coordinator's Turn: the context of one input, and the types of its continuations.
 
 Each handler gets a Turn, changes groups, and requests replies, appends and timers through it. The
-dataclasses here are the continuations, kept as data until the timer fires or the append completes:
-a `...Timer` is what a fired timer stands for, an `...Append` is what the coordinator must do once
-the log has answered. A shard has the groups of one partition of `__consumer_offsets`.
+dataclasses here are the continuations, kept as data until the timer fires or the append completes.
+A `...Timer` says what the coordinator must do when a timer fires, an `...Append` what it must do
+when the append has completed. A shard has the groups of one partition of `__consumer_offsets`.
 """
 
 from collections.abc import Callable
@@ -211,7 +211,7 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
         return self._shared.new_uuid()
 
     def append_unacknowledged(self, group: Group, records: tuple[Record, ...]) -> None:
-        """Append a batch to the group's partition without an outcome (acks=0)."""
+        """Append a batch to the group's partition; its outcome is not reported (acks=0)."""
         self.result.appends.append(
             Append(
                 append_id=self._in_flight.new_append_id(),
@@ -269,6 +269,7 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
     def verify(self, pending: PendingVerification, *, tells_abortable: bool) -> None:
         """Ask the broker whether the group's partition is part of the request's transaction.
 
+        The answer arrives as an input of its own, `GroupCoordinator.transaction_verified`.
         `tells_abortable`: the client knows the error TRANSACTION_ABORTABLE.
         """
         shared = self._shared

@@ -1,6 +1,6 @@
 """The vote of a group's members for the protocol (the assignor) of a generation.
 
-If two protocols have the most votes, Kafka takes the first in the iteration order of a Scala
+If several protocols share the most votes, Kafka takes the first in the iteration order of a Scala
 HashMap of protocol names. That order is arbitrary but fixed: the same names always give the same
 protocol. Recordings of real Kafka depend on the order, so it is computed here as Scala computes it.
 Source: Kafka `GroupMetadata.selectProtocol`, Scala 2.13 `immutable.HashMap`;
@@ -43,6 +43,7 @@ def _trie_order(names: list[str], hashes: dict[str, int], shift: int) -> list[st
         return names  # equal hashes: a collision node keeps the order of insertion
     places: dict[int, list[str]] = {}
     for name in names:
+        # The place is the number in the next five bits of the hash.
         places.setdefault(hashes[name] >> shift & (1 << _BITS_PER_LEVEL) - 1, []).append(name)
     ordered = [places[index] for index in sorted(places)]
     alone = [place[0] for place in ordered if len(place) == 1]
@@ -57,6 +58,7 @@ def _trie_order(names: list[str], hashes: dict[str, int], shift: int) -> list[st
 
 def _improve(java_hash: int) -> int:
     """Return Scala's `Hashing.improve` of a Java hash, as an unsigned 32-bit number."""
+    # The shifts are Scala's. The mask does what the overflow of a Java int does.
     mask = (1 << _HASH_BITS) - 1
     value = java_hash & mask
     value = (value + ~(value << 9)) & mask

@@ -1,12 +1,15 @@
 """Record batches: build a batch from records, check it, and give it its offset in a log.
 
-A batch that is built here holds MessagePack. A batch of a real client is in Kafka's format, with
-Kafka's CRC (`protocol.records.kafka_format`). The CRC-32C covers every field except `base_offset`
-and `partition_leader_epoch`, as in Kafka's DefaultRecordBatch. So a leader, which sets these two
-fields of a producer's batch, need not compute the CRC again.
+A batch that is built here holds its records as MessagePack. A batch of a real client is in Kafka's
+format, with Kafka's CRC (`protocol.records.kafka_format`). `batch.kafka` is the header of a batch
+in Kafka's format, and None for MessagePack.
 
-`batch.kafka` is the header of a batch in Kafka's format; None for MessagePack. `batch.cleaned` is
-set by a cleaning (log compaction), which removes records: it has the offset deltas of those left.
+In both formats the CRC-32C covers every field except `base_offset` and `partition_leader_epoch`, as
+in Kafka's DefaultRecordBatch. So a leader, which sets these two fields of a producer's batch, need
+not compute the CRC again.
+
+A cleaning (log compaction) removes records from a batch. It sets `batch.cleaned`, which has the
+offset deltas of the records that are left.
 """
 
 import struct
@@ -59,6 +62,7 @@ def build_batch(
     """
     if not records:
         raise SimulationError("a batch needs at least one record, got none")
+
     max_timestamp_ms = records[0].timestamp_ms
     for record in records:
         max_timestamp_ms = max(max_timestamp_ms, record.timestamp_ms)
@@ -66,6 +70,7 @@ def build_batch(
     if compression:
         payload = codecs.compress(compression, payload)
     last_offset_delta = len(records) - 1
+
     header = _CRC_HEADER.pack(
         last_offset_delta,
         max_timestamp_ms,
@@ -78,6 +83,7 @@ def build_batch(
     crc = google_crc32c.extend(google_crc32c.value(header), payload)
     if base_sequence != NO_SEQUENCE:
         crc = google_crc32c.extend(crc, _SEQUENCE.pack(base_sequence))
+
     return RecordBatch(
         base_offset=base_offset,
         partition_leader_epoch=leader_epoch,
@@ -97,7 +103,8 @@ def build_batch(
 def batch_crc(batch: RecordBatch) -> int:
     """Return the CRC-32C that `batch` must carry.
 
-    For MessagePack, the optional fields are covered after the records: base sequence, `cleaned`.
+    For MessagePack, the CRC covers the header, then the records, then the optional fields (base
+    sequence, `cleaned`).
     Raises: struct.error if a field does not fit its width.
     """
     if batch.kafka is not None:
@@ -145,7 +152,8 @@ def payload_record_count(payload: bytes) -> int:
     Returns -1 for bytes that are no array. Source: MessagePack specification, array formats.
     """
     # Only the array's header is read, because decoding a whole batch to count its records costs far
-    # more. The header is one byte with the length (fixarray), or a marker and 2 or 4 bytes.
+    # more. The header is one byte with the length (fixarray), or a marker and 2 or 4 bytes with the
+    # length (array 16, array 32).
     if not payload:
         return -1
     marker = payload[0]

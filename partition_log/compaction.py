@@ -1,7 +1,7 @@
 """Compaction: removes every record of a log whose key was written again later.
 
-A cleaning works on the log's batches below an end offset, in bounded steps, in two passes. (Batches
-below the end of the last cleaning are clean, the others dirty.)
+A cleaning works on the log's batches below an end offset, in bounded steps, in two passes. Batches
+below the end of the last cleaning are clean, the others are dirty.
 1. Map: read what was written since the last cleaning, and note the last offset of each key.
 2. Filter: for every batch from the start of the log, keep the records that the map does not
    replace.
@@ -30,7 +30,7 @@ from protocol.records.batch import Cleaned, Record, RecordBatch, records_of
 from protocol.records.control import decode_marker
 
 NO_HORIZON = -1
-"""Horizon of a batch without tombstones, and of a marker whose transaction has data left.
+"""Stands for "no horizon": a batch without tombstones, or a marker whose transaction has data left.
 
 Units: milliseconds since the epoch.
 """
@@ -121,13 +121,16 @@ class Compaction:
         """
         sources, cleaned_batches, storage = self._sources, self._left, self._log.storage
         source_count = len(sources)
+
         # A truncation removes batches at the end. So if the last source batch is still in the log,
         # all before it are, too.
         if source_count and (
             len(storage) < source_count or storage.batch(source_count - 1) is not sources[-1]
         ):
             return None
-        # Unchanged batches are the same objects; if all are, nothing needs to be written.
+
+        # An unchanged batch is the same object in both lists. If all are unchanged, nothing is
+        # written.
         if any(old is not new for old, new in zip(sources, cleaned_batches, strict=False)) or (
             len(cleaned_batches) != source_count
         ):
@@ -152,8 +155,8 @@ class Compaction:
     def _filter(self, batch: RecordBatch) -> None:
         """Add the remaining records of a batch to the cleaned batches, and set its horizon."""
         horizon_ms = NO_HORIZON if batch.cleaned is None else batch.cleaned.delete_horizon_ms
-        # 1. A batch whose horizon, set by an earlier cleaning, has passed loses its tombstones, or
-        #    is a marker that goes.
+        # 1. If an earlier cleaning has set a horizon and it has passed, the batch loses its
+        #    tombstones, or its marker.
         # 2. A batch without a horizon gets one now, if it has a tombstone, or is the marker of a
         #    transaction without data.
         expired = horizon_ms != NO_HORIZON and self._now_ms >= horizon_ms
@@ -183,7 +186,8 @@ class Compaction:
             (offset, record)
             for offset, record in records_of(batch, self._codecs)
             if record.key is not None
-            and latest.get(record.key, -1) <= offset  # -1: the key was not written since
+            # -1: no dirty batch has the key, so this record is still the last.
+            and latest.get(record.key, -1) <= offset
             and not (expired and record.value is None)
         ]
 

@@ -23,6 +23,7 @@ class EpochEntry(NamedTuple):
     offset: Offset
 
 
+# The answer to a question about an epoch that the log does not know.
 UNDEFINED_EPOCH_END = EpochEntry(NO_LEADER_EPOCH, UNDEFINED_OFFSET)
 
 
@@ -48,9 +49,10 @@ class LeaderEpochCache:
         )
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Record that `epoch` begins at `start_offset`; no change if it is known to begin earlier.
+        """Record that `epoch` begins at `start_offset`.
 
-        Epochs from `epoch` on, and those that begin at `start_offset` or later, are forgotten.
+        Nothing changes if `epoch` is the latest and is known to begin there or earlier. Otherwise
+        the epochs from `epoch` on, and those that begin at `start_offset` or later, are forgotten.
 
         Raises: SimulationError if `epoch` is negative.
         """

@@ -51,8 +51,9 @@ def read_for_fetch(
 ) -> tuple[RecordBatch, ...] | ErrorCode:
     """Return the batches for a Fetch, or OFFSET_OUT_OF_RANGE.
 
-    `up_to`: offset that is not passed, such as the high watermark for a consumer. `max_bytes`: what
-    the whole Fetch has left. `min_one_batch`: return one batch even if it is larger than that.
+    up_to: end (exclusive) of what may be read, such as the high watermark for a consumer.
+    max_bytes: number of bytes that the answer to the whole Fetch has left.
+    min_one_batch: return one batch even if it is larger than `max_bytes`.
     """
     if not log.log_start_offset <= request.fetch_offset <= log.log_end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -97,7 +98,7 @@ def truncation_offset(log: PartitionLog, diverging: EpochEndOffset) -> int:
     # The largest epoch of this log up to the leader's, and where it ends in this log.
     epoch, end_offset = log.end_offset_for_epoch(diverging.epoch)
     if epoch == NO_LEADER_EPOCH:
-        # Every epoch of this log is older than the leader's.
+        # Every epoch of this log is older than the leader's, so only the leader's end counts.
         return min(diverging.end_offset, log.log_end_offset)
     if epoch != diverging.epoch:
         # This log lacks the leader's epoch: cut at the end of the largest older epoch. The next

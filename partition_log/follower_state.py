@@ -15,8 +15,9 @@ class SharedFetchTime:
     """Time of a follower's last fetch from the log ends of many partitions.
 
     One Fetch of a follower names all its partitions, and mostly only one of them has a new record.
-    Most of the cost of such a Fetch would be to write its time to the FollowerState of every other
-    partition. So all these states share one time object instead.
+    In the others the follower is at the log end, and only the time of the Fetch must be recorded.
+    Writing it to each FollowerState would be most of the cost of the Fetch. So all these states
+    share one time object instead.
     Units: `time_us` is on the leader's clock.
     """
 
@@ -45,7 +46,7 @@ class FollowerState:
 
     def __init__(self) -> None:
         self._shared: SharedFetchTime | None = None
-        """While set, its time is that of this follower's last fetch from the log end."""
+        """While set, it has the time of this follower's last fetch from the log end."""
         self.log_end_offset = UNKNOWN_OFFSET
         self.broker_epoch: int | None = None
         self._last_caught_up_time_us = NEVER_US
@@ -58,8 +59,9 @@ class FollowerState:
     ) -> None:
         """Begin a leader epoch.
 
-        `is_new_leader`: the broker did not lead in the epoch before; what it knew of the follower
-        is forgotten. `is_in_isr`: the follower counts as caught up now.
+        is_new_leader: this broker did not lead in the epoch before; what it knew of the follower
+            is forgotten.
+        is_in_isr: the follower is in the ISR, and so counts as caught up now.
         Source: Kafka Replica.resetReplicaState.
         """
         self.count_alone()
@@ -88,9 +90,9 @@ class FollowerState:
         self.count_alone()
         if fetch_offset >= leader_end_offset:
             self._last_caught_up_time_us = max(self._last_caught_up_time_us, now_us)
-        # The follower has by now what the leader's log had at its previous fetch, so it counts as
-        # caught up at that time. Without this case a follower of a busy leader would count as
-        # lagging: at every fetch the leader has newer records.
+        # By now the follower has what the leader's log had at the follower's previous fetch. So it
+        # counts as caught up at the time of that fetch. Without this case, a follower of a busy
+        # leader would count as lagging: at every fetch the leader has newer records.
         elif fetch_offset >= self._last_fetch_leader_log_end_offset:
             self._last_caught_up_time_us = max(
                 self._last_caught_up_time_us, self._last_fetch_time_us

@@ -7,8 +7,8 @@ the *maximal* ISR, which is safe in both cases:
 - a replica that is being removed still counts, since the removal may be refused.
 So a leader that is cut off from the controller cannot shrink its ISR and commit records alone.
 
-- Committed ISR: the one that the controller has stored. To commit a record is another thing: to
-  raise the high watermark above it.
+- Committed ISR: the one that the controller has stored. The word has a second meaning: to commit a
+  record is to raise the high watermark above it.
 - Eligible broker: may join an ISR; it is registered, and neither fenced nor shutting down. Its
   broker epoch changes with each registration, that is with each restart.
 - `min_insync_check`: Kafka's check of min.insync.replicas, which an experiment may switch off to
@@ -93,13 +93,14 @@ class InSyncReplicas:
         return self._eligible.get(broker, -1)
 
     def stays_at_end(self, broker: BrokerId, broker_epoch: int, now_us: int | None) -> bool:
-        """Record a Fetch from the log end if nothing but its time must be recorded; True if so.
+        """Record a Fetch from the log end and return True, if only its time must be recorded.
 
-        True: the follower is in the ISR and has fetched from the same log end before, so neither
-        the ISR nor the high watermark can move. The time of the Fetch is recorded, unless `now_us`
-        is None: then this Fetch was recorded when it arrived, and its partitions are read again.
-        False: nothing is recorded, and the Fetch must be handled by `Partition.fetch`. This is also
-        the result if `broker_epoch` is not that of the follower's last Fetch, or is outdated.
+        That is so if the follower is in the ISR and has fetched from the same log end before, with
+        the same broker epoch. Then neither the ISR nor the high watermark can move. Otherwise
+        nothing is recorded, and the Fetch must be handled by `Partition.fetch`.
+
+        now_us: the time of the Fetch; None if the Fetch was recorded when it arrived, and its
+            partitions are only read again.
         """
         follower = self.followers.get(broker)
         if (
@@ -107,6 +108,7 @@ class InSyncReplicas:
             or follower.log_end_offset != self._log.log_end_offset
             or follower.broker_epoch != broker_epoch
             or broker not in self.committed
+            # The broker has registered again since: this Fetch is of its earlier incarnation.
             or self._eligible.get(broker, -1) > broker_epoch
         ):
             return False
@@ -158,8 +160,8 @@ class InSyncReplicas:
         """Raise the high watermark to the smallest log end that counts; return True if it moved.
 
         The log ends of the maximal ISR count. Those of caught-up, eligible followers count, too:
-        such a follower is about to join the ISR. For that it must reach the high watermark, which
-        would never happen if the high watermark moved on with every record.
+        such a follower is about to join the ISR. To join, it must reach the high watermark. It
+        never would, if the high watermark moved on with every record.
         Source: Kafka Partition.maybeIncrementLeaderHW.
         """
         if self.is_under_min:
@@ -187,7 +189,8 @@ class InSyncReplicas:
         """
         # A follower that has reached the high watermark may still lack committed records: after an
         # election the high watermark may lag behind records that the earlier leader acknowledged.
-        # All of those are below the start of this leader epoch, which must be reached, too.
+        # All of those records are below the start of this leader epoch. So the follower must reach
+        # this start, too.
         follower = self.followers[broker]
         if (
             broker in self.committed
@@ -234,13 +237,17 @@ class InSyncReplicas:
             removed=tuple(broker for broker in self.committed if broker not in new_isr),
         )
         self.in_flight = proposal
+        # Replicas that the proposal removes stay in the maximal ISR: `committed` has them.
         self.maximal = self.committed + proposal.added
         return proposal
 
     # -- followers --
 
     def _broker_epoch(self, broker: BrokerId) -> int:
-        """Return the broker epoch of a proposal's member: of its last fetch; -1 if unknown."""
+        """Return the broker epoch for a member of a proposal: that of its last fetch, or -1.
+
+        For the leader itself, the epoch of its registration.
+        """
         if broker == self._broker_id:
             return self.registered_epoch(broker)
         last_fetch_epoch = self.followers[broker].broker_epoch

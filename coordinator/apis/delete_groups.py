@@ -1,5 +1,7 @@
 """DeleteGroups (42), v0 to v2: deletes groups without members, with their offsets.
 
+A turn is the handling of one input; replies go through it. A shard has the groups of one partition
+of `__consumer_offsets` that this broker coordinates.
 Source: Kafka `GroupCoordinator.handleDeleteGroups`; docs/kafka/BEHAVIOUR.md 2.10.
 """
 
@@ -36,6 +38,7 @@ def handle_delete_groups(
                 DeletableGroupResult(
                     group_id=group_id, error_code=_delete(turn, gate(group_id), group_id)
                 )
+                # A group that the request names twice gets one result.
                 for group_id in dict.fromkeys(request.groups_names)
             )
         ),
@@ -53,6 +56,7 @@ def _delete(turn: Turn, shard: Shard | ErrorCode, group_id: str) -> ErrorCode:
         case GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         case GroupState.EMPTY:
+            # Dead first: clean_up removes a Dead group from the shard, and writes its tombstones.
             kill_group(turn, group, cause=DeletionCause.DELETED)
             clean_up(
                 turn, shard, group, group.offsets.all_partitions(), cause=DeletionCause.DELETED

@@ -1,5 +1,7 @@
 """DescribeGroups (15), v0 to v5: state and members of groups, for administrators. Changes nothing.
 
+A turn is the handling of one input; replies go through it. A shard has the groups of one partition
+of `__consumer_offsets` that this broker coordinates.
 Source: Kafka `GroupCoordinator.handleDescribeGroup`, `GroupMetadata.summary`;
 docs/kafka/BEHAVIOUR.md 2.11.
 """
@@ -62,7 +64,10 @@ def _members(group: Group, protocol_name: str | None) -> tuple[DescribedGroupMem
 
 
 def _member(member: Member, protocol_name: str | None) -> DescribedGroupMember:
-    """Return a member; `protocol_name` None leaves out its subscription and assignment."""
+    """Return the answer's entry for a member.
+
+    If `protocol_name` is None, the entry has neither subscription nor assignment.
+    """
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

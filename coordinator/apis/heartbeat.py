@@ -2,8 +2,12 @@
 
 The answer comes from memory, without the log. So an old coordinator that is cut off from the
 cluster still answers, and its members do not look for the new one. The switch
-`heartbeats_wait_for_writes` (of the Java coordinator) prevents that: an answer other than a refusal
-waits until every record that was in the log when the request arrived is committed.
+`heartbeats_wait_for_writes` (of the Java coordinator) prevents that. With the switch, an answer
+waits until every record that was in the log when the request arrived is committed. A refusal never
+waits.
+
+A turn is the handling of one input; replies go through it. A shard has the groups of one partition
+of `__consumer_offsets` that this broker coordinates.
 Source: Kafka `GroupCoordinator.handleHeartbeat`, Java `GroupMetadataManager.classicGroupHeartbeat`;
 docs/kafka/BEHAVIOUR.md 2.4.
 """
@@ -24,6 +28,7 @@ from protocol.errors import ErrorCode
 from protocol.ids import RequestId
 from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 
+# All possible answers, built once: a Heartbeat is the most frequent request.
 _RESPONSES = {error: HeartbeatResponse(error_code=error) for error in ErrorCode}
 
 
@@ -55,13 +60,14 @@ def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) 
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = _check(group, request, turn.guards)
-    if error.value:
+    if error.value:  # the value of NONE is 0
         return error
+    # _check has refused Dead, and Empty (which has no members). As in Kafka, both are listed here.
     match group.state:
         case GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        # A member that must rejoin still needs its session until its JoinGroup arrives.
         case GroupState.PREPARING_REBALANCE:
+            # A member that must rejoin still needs its session until its JoinGroup arrives.
             restart_session(turn, group, group.members[request.member_id], Api.HEARTBEAT)
             return ErrorCode.REBALANCE_IN_PROGRESS
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
@@ -72,6 +78,7 @@ def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) 
 
 
 def _check(group: Group, request: HeartbeatRequest, guards: Guards) -> ErrorCode:
+    """Check group, member and generation of a heartbeat; return the first error, or NONE."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = check_current_member(group, request.member_id, request.group_instance_id)

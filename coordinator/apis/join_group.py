@@ -92,7 +92,7 @@ def handle_join_group(
     """Answer or park a JoinGroup.
 
     `shard`: the group's shard, or the error why it is not served here.
-    Raises: UnknownServerError where Kafka throws.
+    Raises: UnknownServerError in the cases in which Kafka's handler throws an exception.
     """
     join = Join(
         request=request,
@@ -104,6 +104,7 @@ def handle_join_group(
     if isinstance(shard, ErrorCode):
         _refuse(turn, join, request.member_id, shard)
         return
+
     config = turn.config
     if not (
         config.group_min_session_timeout_ms
@@ -112,27 +113,34 @@ def handle_join_group(
     ):
         _refuse(turn, join, request.member_id, ErrorCode.INVALID_SESSION_TIMEOUT)
         return
+
     group = shard.groups.get(request.group_id)
     if group is None:
         if request.member_id:
             _refuse(turn, join, request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
             return
         group = shard.create_group(request.group_id, turn.now_us)
+
     if not _accepts(group, request.member_id, config.group_max_size):
-        # The refused client must not stay as a member: it will not join with this id again.
+        # The answer names no member id (""), so the client never uses its old id again. A member
+        # of this id must not stay, because the group would wait for it.
         _evict(turn, group, request.member_id)
         _refuse(turn, join, "", ErrorCode.GROUP_MAX_SIZE_REACHED)
     elif request.member_id:
         _join_with_member_id(turn, group, join)
     else:
         _join_without_member_id(turn, group, join)
+
     # The join phase may have waited for this request only, or for the member that was evicted.
     if group.state is GroupState.PREPARING_REBALANCE:
         try_complete_join(turn, group)
 
 
 def _accepts(group: Group, member_id: str, group_max_size: int) -> bool:
-    """Return True if group.max.size leaves room for the member. Pending member ids do not count."""
+    """Return True if group.max.size leaves room for the member.
+
+    Pending member ids take no room.
+    """
     match group.state:
         case GroupState.EMPTY | GroupState.DEAD:
             return True
@@ -165,6 +173,7 @@ def _join_without_member_id(turn: Turn, group: Group, join: Join) -> None:
     if not _is_supported(group, request):
         _refuse(turn, join, "", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return
+
     instance = request.group_instance_id
     prefix = join.client_id if instance is None else instance
     member_id = f"{prefix}-{turn.new_uuid()}"
@@ -182,8 +191,9 @@ def _join_without_member_id(turn: Turn, group: Group, join: Join) -> None:
             client_reason=request.reason,
         )
     elif join.requires_known_member_id:
-        # KIP-394: a client whose first answer got lost would join again and again, each time as
-        # another member. A pending id blocks the group for one session timeout at most.
+        # KIP-394. Without this step, a client that loses the answer and joins again becomes a
+        # second member, and the group waits for the first one in vain. A pending id holds up a join
+        # phase, too, but for one session timeout at most.
         group.add_pending_member(member_id)
         schedule_pending_member_timer(turn, group, member_id, request.session_timeout_ms)
         _refuse(turn, join, member_id, ErrorCode.MEMBER_ID_REQUIRED)
@@ -192,7 +202,7 @@ def _join_without_member_id(turn: Turn, group: Group, join: Join) -> None:
 
 
 def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
-    """Handle a JoinGroup with a member id: pending, or of a member that rejoins."""
+    """Handle a JoinGroup with a member id: a pending id, or the id of a member that rejoins."""
     request = join.request
     member_id = request.member_id
     if group.state is GroupState.DEAD:
@@ -207,6 +217,7 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
             raise UnknownServerError(f"pending id {member_id} cannot be of a static member")
         _add_member_and_rebalance(turn, group, join, member_id)
         return
+
     error = check_current_member(group, member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
         _refuse(turn, join, member_id, error)
@@ -214,7 +225,7 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
     member = group.members[member_id]
     match group.state:
         case GroupState.PREPARING_REBALANCE:
-            # Parks the request only: the group is in a rebalance already.
+            # Updates the member and parks the request. No new rebalance: one runs already.
             _update_member_and_rebalance(turn, group, join, member, RebalanceCause.REJOIN)
         case GroupState.COMPLETING_REBALANCE:
             if member.matches(request.protocols):
@@ -240,6 +251,7 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
                     join_response(group, member_id, leader_id=group.leader_id, members=()),
                 )
         case GroupState.EMPTY | GroupState.DEAD:
+            # Refused above already (an Empty group has no members); listed here as in Kafka.
             _refuse(turn, join, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
 
 

@@ -45,12 +45,13 @@ def handle_leave_group(
 
 
 def for_version(response: LeaveGroupResponse, api_version: int) -> LeaveGroupResponse:
-    """Return `response` in `api_version`: below v3 with a single error and no members.
+    """Return `response` in the form of `api_version`.
 
-    That error is the first one: a request of these versions names one member.
+    Below v3 an answer has one error and no members.
     """
     if api_version >= BATCH_VERSION:
         return response
+    # The error of the whole request, else that of its only member.
     errors = (response.error_code, *(member.error_code for member in response.members))
     first = next((error for error in errors if error is not ErrorCode.NONE), ErrorCode.NONE)
     return LeaveGroupResponse(error_code=first)
@@ -80,7 +81,8 @@ def _leave_one(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
     """Remove one member, or pending member id; return its error."""
     member_id, instance = identity.member_id, identity.group_instance_id
     if not member_id:
-        # From an administrator, who removes a static member and knows only its instance id.
+        # The request comes from an administrator, who removes a static member and knows only its
+        # instance id.
         current = None if instance is None else group.static_members.get(instance)
         if current is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,6 +1,8 @@
 """ListGroups (16), v0 to v5: the groups of this broker. Changes nothing.
 
-v4 adds a filter by state, v5 a filter by type. Both ignore letter case.
+v4 adds a filter by state, v5 a filter by type. Both ignore letter case. A turn is the handling of
+one input; replies go through it. Shards are the groups of this broker, by partition of
+`__consumer_offsets`.
 Source: Kafka `GroupCoordinator.handleListGroups`; docs/kafka/BEHAVIOUR.md 2.12.
 """
 
@@ -26,6 +28,7 @@ def handle_list_groups(
     """Answer a ListGroups with all groups that are loaded.
 
     While a partition is loading, the answer carries the error COORDINATOR_LOAD_IN_PROGRESS too.
+    `is_active`: False once the coordinator is shut down.
     """
     if not is_active:
         turn.reply(request_id, ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -42,6 +45,7 @@ def handle_list_groups(
 
 
 def _folded(names: tuple[str, ...]) -> frozenset[str]:
+    """Return the names of a filter in lower case."""
     return frozenset(name.lower() for name in names)
 
 

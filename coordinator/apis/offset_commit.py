@@ -76,8 +76,8 @@ def offsets_stored(
     """Answer the request; make its commit the committed offset, or a late commit, or drop it.
 
     `shard` is the group's shard, None if the partition was unloaded meanwhile. The answer is sent
-    also then: the log has the commit. `completed.base_offset`: place of the commit in the log; None
-    if the log never had it. An error with an offset: the log has the commit, but it was not
+    in both cases. `completed.base_offset` is the commit's offset in the log, None if the log never
+    had it. If there is both an offset and an error, the log has the commit, but the append was not
     acknowledged in time.
 
     Raises: SimulationError if an append is acknowledged without an offset.
@@ -99,8 +99,8 @@ def offsets_stored(
         if error is ErrorCode.NONE:
             if shard is not None:
                 # The high watermark has passed this batch and all before it. `log_moved`, which
-                # normally handles late commits, may not have been called yet: those before this
-                # batch go first, in the log's order.
+                # normally handles late commits, may not have been called yet. So the late commits
+                # before this batch are handled now, to keep the log's order.
                 late_commits_committed(turn, shard, completed.base_offset)
             _committed(turn, commit)
         elif shard is not None and turn.java.commits_apply_on_append:
@@ -127,7 +127,7 @@ def late_commits_committed(turn: Turn, shard: Shard, high_watermark: int) -> Non
 def _committed(turn: Turn, commit: WrittenCommit) -> None:
     """Make a commit in the log the committed offsets of its group, and trace it.
 
-    The group is Dead if it was deleted or unloaded since: then its memory no longer counts.
+    If the group was deleted or unloaded since, it is Dead. Then only the trace row is written.
     """
     group, offsets = commit.group, commit.group.offsets
     for partition, value in commit.values.items():
@@ -218,9 +218,10 @@ def _append(
             request_id, _response(dict.fromkeys(too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE))
         )
         return
+
     now_ms, versions = turn.now_ms, turn.versions
-    # Scala: a pending offset, from here until the append completes. Java: a written one, which
-    # fetches of stable offsets return at once.
+    # Scala: the offset is pending from here until the append completes. Java: it is written at
+    # once, and stable fetches read it from here on.
     applies_at_once = turn.java.commits_apply_on_append
     records = []
     for partition, value in values.items():

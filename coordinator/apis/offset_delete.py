@@ -1,5 +1,7 @@
 """OffsetDelete (47), v0: deletes committed offsets of topics to which no member subscribes.
 
+A turn is the handling of one input; replies go through it. A shard has the groups of one partition
+of `__consumer_offsets` that this broker coordinates.
 Source: Kafka `GroupCoordinator.handleDeleteOffsets`; docs/kafka/BEHAVIOUR.md 2.9.
 """
 
@@ -54,12 +56,15 @@ def _delete(
             if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
                 return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
             errors = {partition: _error(group, partition) for partition in asked}
+
+    # Besides the offsets, this deletes the group itself if it is Empty and has no offset left.
     deleted = [partition for partition, error in errors.items() if error is ErrorCode.NONE]
     clean_up(turn, shard, group, deleted, cause=DeletionCause.DELETED)
     return _response(errors)
 
 
 def _error(group: Group, partition: TopicPartition) -> ErrorCode:
+    """Return the error of a partition whose offset may be in use, else NONE."""
     if group.is_subscribed_to(partition.topic):
         return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     return ErrorCode.NONE

@@ -3,9 +3,10 @@
 v7 adds require_stable, which refuses offsets with an unfinished commit; v8 adds several groups.
 
 The answer comes from memory, without the log, so an old coordinator that is cut off from the
-cluster answers with stale offsets. With the switch `commits_apply_on_append` (Java) a stable fetch
-returns the offsets written last, and each group's part of the answer waits until these are
-committed. With the switch, only an open transaction makes an offset unstable.
+cluster answers with stale offsets. The switch `commits_apply_on_append` (of the Java coordinator)
+changes stable fetches. They return the offsets written last, and each group's part of the answer
+waits until the records of these offsets are committed. Only an open transaction then makes an
+offset unstable.
 
 - Stable fetch: one with require_stable. Unstable offset: one with an unfinished commit.
 - Turn: the handling of one input; replies go through it. `turn.java` has the switches.
@@ -45,11 +46,10 @@ def handle_offset_fetch(
     request: OffsetFetchRequest,
     api_version: int,
 ) -> None:
-    """Answer an OffsetFetch. As in Kafka, a request without groups gets no answer.
+    """Answer an OffsetFetch.
 
-    (docs/kafka/BEHAVIOUR.md 0.1.)
-
-    `gate` returns the shard of a group, or the error why it is not served here.
+    `gate` returns the shard of a group, or the error why it is not served here. As in Kafka, a
+    request without groups gets no answer (docs/kafka/BEHAVIOUR.md 0.1).
     """
     if not request.groups:
         return
@@ -82,7 +82,7 @@ def _fetch_when_committed(
         if isinstance(shard, ErrorCode) or shard.above_high_watermark.is_empty:
             fetch.groups.append(group)
         else:
-            # The place for `group`, once it may be sent.
+            # None keeps the place. The held group fills it when the high watermark passes.
             fetch.groups.append(None)
             hold(turn, shard, HeldFetch(fetch=fetch, index=index, group=group))
     answer_if_complete(turn, fetch)
@@ -96,7 +96,7 @@ def _fetch(
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=shard)
     group = shard.groups.get(asked.group_id)
     if group is not None and group.state is GroupState.DEAD:
-        group = None
+        group = None  # answered as if the group did not exist
     topics: dict[str, list[OffsetFetchResponsePartition]] = {}
     for partition in _partitions(group, asked, require_stable=require_stable):
         topics.setdefault(partition.topic, []).append(
@@ -116,12 +116,14 @@ def _partitions(
 ) -> tuple[TopicPartition, ...]:
     """Return the partitions of the answer, each once.
 
-    These are the partitions asked for; if `asked.topics` is None, all with an offset.
+    These are the partitions that the request names, or all with an offset if it names no topics
+    (`asked.topics` is None).
     """
     if asked.topics is None:
         if group is None:
             return ()
         offsets = group.offsets
+        # "Latest" includes offsets that are written to the log and not committed yet.
         return offsets.latest_partitions() if require_stable else offsets.partitions()
     return tuple(
         dict.fromkeys(

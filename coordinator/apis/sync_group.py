@@ -58,9 +58,9 @@ def handle_sync_group(
         _refuse(turn, request_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return
     if isinstance(shard, ErrorCode):
-        # Old clients do not handle COORDINATOR_LOAD_IN_PROGRESS in SyncGroup. The rebalance was
-        # lost with the earlier coordinator, so the group must start over with JoinGroup. On
-        # REBALANCE_IN_PROGRESS the member rejoins here, without looking for another coordinator.
+        # Old clients do not handle COORDINATOR_LOAD_IN_PROGRESS in SyncGroup, so another error is
+        # sent. The rebalance was lost with the earlier coordinator, and the group must start over
+        # with JoinGroup. REBALANCE_IN_PROGRESS makes the member rejoin, at this coordinator.
         loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         _refuse(turn, request_id, ErrorCode.REBALANCE_IN_PROGRESS if loading else shard)
         return
@@ -72,6 +72,7 @@ def handle_sync_group(
     if error is not ErrorCode.NONE:
         _refuse(turn, request_id, error)
         return
+
     match group.state:
         case GroupState.EMPTY:
             _refuse(turn, request_id, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -87,6 +88,7 @@ def handle_sync_group(
             turn.reply(request_id, sync_response(group, member))
             restart_session(turn, group, member, Api.SYNC_GROUP)
         case GroupState.DEAD:
+            # Refused by _check already; listed here as in Kafka.
             _refuse(turn, request_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -103,6 +105,7 @@ def assignment_stored(
         or group.generation_id != append.generation_id
     ):
         return
+
     if error is not ErrorCode.NONE:
         reset_assignments(turn, group, group_append_error(error, turn.java))
         maybe_prepare_rebalance(
@@ -116,6 +119,7 @@ def assignment_stored(
             ),
         )
         return
+
     for member in group.members.values():
         member.assignment = append.assignments[member.member_id]
     turn.trace(
@@ -157,7 +161,7 @@ def _park(turn: Turn, group: Group, request_id: RequestId, request: SyncGroupReq
     # An earlier SyncGroup of the same member is replaced and never answered, as in Kafka.
     group.members[request.member_id].awaiting_sync = request_id
     group.remove_pending_sync_member(request.member_id)
-    complete_sync(turn, group)
+    complete_sync(turn, group)  # stops the sync timer if no member is pending any more
     if not group.is_leader(request.member_id):
         return
     sent_assignments = {entry.member_id: entry.assignment for entry in request.assignments}

@@ -2,11 +2,12 @@
 
 A commit takes four steps:
 1. The broker verifies the transaction (KIP-890): it asks the transaction coordinator whether the
-   offsets partition is part of the transaction. Otherwise a late request could begin a transaction
-   that never ends.
+   offsets partition is part of the transaction. Without this step, a request that arrives late
+   could begin a transaction that never ends.
 2. The offsets are appended, and held as pending.
 3. The client is answered. Readers still see the offsets from before.
-4. The producer ends the transaction. The marker in the log makes the offsets count, or drops them.
+4. The producer ends the transaction, and the transaction coordinator has a marker written to the
+   log. A commit marker makes the pending offsets the committed ones; an abort marker drops them.
 
 - Turn: the handling of one input; replies, verifications and appends go through it. `turn.java` has
   switches for differences of Kafka's Java coordinator, `turn.guards` has Kafka's checks that an
@@ -111,12 +112,11 @@ def transactional_offsets_stored(
     error = offset_append_error(completed.error, turn.java)
     if error is ErrorCode.NONE and completed.base_offset is None:
         raise SimulationError(f"append {completed.append_id} acknowledged without offset")
-    # Offsets stay pending until their marker if both conditions hold:
-    # 1. The leader has written them. Then base_offset is known, also if the append failed later,
+    # Offsets stay pending until their marker if both conditions hold, and are removed otherwise:
+    # 1. The leader has written them. Then base_offset is known, even if the append failed later,
     #    for example by a timeout.
-    # 2. The append was acknowledged. With Java's coordinator this is not needed, because the high
+    # 2. The append was acknowledged. Java's coordinator does not require this, because the high
     #    watermark may still pass the record after a failure.
-    # Other offsets are removed.
     may_stay_pending = error is ErrorCode.NONE or turn.java.commits_apply_on_append
     for partition, value in append.values.items():
         if not is_dead and completed.base_offset is not None and may_stay_pending:
@@ -156,6 +156,7 @@ def complete_transaction(turn: Turn, shard: Shard, producer_id: int, *, is_commi
     Does nothing if the transaction has no pending offsets in this partition.
     """
     for group, committer in shard.take_groups_of(producer_id):
+        # A failed append or a deletion may have removed the offsets since the request.
         if not group.offsets.has_transaction_of(producer_id):
             continue
         counted = group.offsets.complete(producer_id, is_commit=is_commit)
@@ -198,6 +199,8 @@ def _append(turn: Turn, pending: PendingVerification, verified: TransactionVerif
         errors = dict.fromkeys(is_too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
         turn.reply(pending.request_id, _response(errors))
         return
+
+    # The shard remembers the group by the producer's id, the only id that the marker will carry.
     committer = Committer(request.member_id, request.generation_id)
     pending.shard.add_producer(request.producer_id, group, committer)
     records = []

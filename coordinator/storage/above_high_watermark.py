@@ -1,11 +1,12 @@
 """Records above the high watermark of a partition, and the answers that wait for them.
 
 Used only with switches of the Java coordinator. There an answer waits until every record that its
-request could see is committed. A commit whose answer timed out still counts once the high watermark
-passes it: a late commit. The broker reports the end of the log and its high watermark
-(`GroupCoordinator.log_moved`). "Committed" is used of a record below the high watermark.
-Must not know how requests are answered. Source: Kafka (Java) `CoordinatorRuntime`,
-`SnapshottableCoordinator` (lastWrittenOffset, lastCommittedOffset), `DeferredEventQueue`.
+request could see is committed, that is, below the high watermark. A late commit is one whose answer
+timed out first; it still counts once the high watermark passes it. The broker reports the end of
+the log and its high watermark (`GroupCoordinator.log_moved`).
+Must not know how requests are answered.
+Source: Kafka (Java) `CoordinatorRuntime`, `SnapshottableCoordinator` (lastWrittenOffset,
+lastCommittedOffset), `DeferredEventQueue`.
 """
 
 from dataclasses import dataclass
@@ -120,6 +121,7 @@ class AboveHighWatermark:
         """Remove and return the late commits below `high_watermark`, oldest first."""
         if not self._late:
             return []
+        # A commit has one record for each value; the high watermark must pass the last of them.
         passed = [c for c in self._late if c.base_offset + len(c.values) <= high_watermark]
         self._late = [c for c in self._late if c not in passed]
         return sorted(passed, key=lambda commit: commit.base_offset)

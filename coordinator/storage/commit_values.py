@@ -1,5 +1,7 @@
 """Values to store for a commit request, in or outside a transaction, and the check of their size.
 
+A client may send metadata, a string, with each offset. A turn is the handling of one input; it has
+the configuration and the time.
 Source: Kafka `GroupCoordinatorAdapter.createOffsetAndMetadata`,
 `GroupMetadataManager.validateOffsetMetadataLength`; docs/kafka/BEHAVIOUR.md 2.6.
 """
@@ -16,9 +18,10 @@ def values_to_store(
     *,
     expire_timestamp_ms: int = NO_EXPIRE_TIMESTAMP,
 ) -> tuple[dict[TopicPartition, OffsetCommitValue], dict[TopicPartition, bool]]:
-    """Return the values to store, and for every partition True if its metadata is too large.
+    """Return the values to store, and a map from every partition to "its metadata is too large".
 
-    If the request names a partition twice, the last entry counts.
+    A partition whose metadata is too large has no value. If the request names a partition twice,
+    the last entry counts.
     """
     metadata_max = turn.config.offset_metadata_max_bytes
     values: dict[TopicPartition, OffsetCommitValue] = {}
@@ -30,7 +33,7 @@ def values_to_store(
             is_too_large = _java_length(metadata) > metadata_max
             too_large[partition] = is_too_large
             if is_too_large:
-                values.pop(partition, None)
+                values.pop(partition, None)  # of an earlier entry for this partition
                 continue
             values[partition] = OffsetCommitValue(
                 offset=entry.committed_offset,

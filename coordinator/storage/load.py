@@ -130,7 +130,7 @@ class Load:
             if key is None or key[:2] != _OFFSET_KEY_PREFIX:
                 key = _offset_key(key_bytes, base_offset)
                 if key is None:
-                    # The key is not None here; `or` is for the type checker.
+                    # `key_bytes` is not None here; `or` is for the type checker.
                     self._read_other(key_bytes or b"", value)
                     continue
             if value is None:
@@ -141,9 +141,9 @@ class Load:
     def _read_transactional(self, batch: RecordBatch) -> None:
         """Keep the records of a transaction, or end the transaction if the batch is its marker.
 
-        A commit in a transaction has the position of its own record in the log, not the position of
-        the marker. So if a later record commits the same offset outside the transaction, it wins
-        over the transaction's record, although the marker follows it.
+        A commit in a transaction has the position of its own record in the log, not that of the
+        marker. Example: (1) a transaction commits an offset; (2) a commit outside the transaction
+        follows; (3) the marker follows. The commit of step 2 is the newer one, and wins.
         """
         if not batch.is_control:
             pending = self._transactional.setdefault(batch.producer_id, {})
@@ -156,9 +156,10 @@ class Load:
                 else:
                     pending[key] = (batch.base_offset, value)
             return
+
         marker = decode_marker(batch)
         if marker is None:
-            return
+            return  # a control batch of another kind
         pending = self._transactional.pop(batch.producer_id, {})
         if marker.is_commit:
             for key, written in pending.items():
@@ -238,6 +239,8 @@ def group_from_record(
                 assignment=stored.assignment,
             )
         )
+
+    # `add` has made the first member the leader. The stored leader takes its place.
     if value.leader is not None:
         if value.leader not in group.members:
             raise CorruptRecord(f"group {group_id}: leader {value.leader} is no member")

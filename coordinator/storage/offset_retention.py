@@ -1,6 +1,8 @@
 """Selection of expired offsets. Changes nothing.
 
 An offset is kept as long as its group consumes its topic, and `offsets.retention.minutes` longer.
+In an Empty group this time begins when the group became Empty; in other groups, and in a simple
+group (without a protocol type), when the offset was committed.
 Source: Kafka `GroupMetadata.removeExpiredOffsets`; KIP-211; docs/kafka/BEHAVIOUR.md 4.11.
 """
 
@@ -23,7 +25,7 @@ def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[To
     empty_since_ms: int | None = None
     if group.protocol_type is not None:
         if group.state is GroupState.EMPTY:
-            # None if an old record lacks the timestamp: each offset then ages from its own commit.
+            # None if an old record lacks the timestamp. Then each offset ages from its own commit.
             empty_since_ms = group.current_state_timestamp_ms
         elif (
             group.state is GroupState.STABLE
@@ -32,7 +34,7 @@ def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[To
         ):
             spared = group.subscribed_topics
         else:
-            return ()
+            return ()  # the group rebalances, or its subscriptions are unknown
     return tuple(
         partition
         for partition, stored in group.offsets.committed().items()
@@ -45,6 +47,7 @@ def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[To
 def _is_expired(
     stored: CommittedOffset, empty_since_ms: int | None, *, now_ms: int, retention_ms: int
 ) -> bool:
+    """Return True if an offset's own expiry, or else the retention time, has passed."""
     value = stored.value
     if value.expire_timestamp_ms != NO_EXPIRE_TIMESTAMP:
         return now_ms >= value.expire_timestamp_ms

@@ -8,8 +8,9 @@ An offset of a partition is in one of four places:
   they answer.
 - transactional: part of an open transaction. It counts once a marker commits the transaction.
 
-Committed and transactional offsets are hard state: a load rebuilds them from the log. The names of
-methods tell the place: `append_...` pending, `write_...` written, `transactional_...`.
+Committed and transactional offsets are hard state: a load rebuilds them from the log. A method's
+name tells which place the method changes: `append_...` the pending offsets, `write_...` the written
+ones, `transactional_...` the transactional ones.
 Must not know groups, members or requests.
 Source: Kafka `GroupMetadata` (scala), offsets part; docs/kafka/BEHAVIOUR.md 4.10, 2.8.
 """
@@ -39,7 +40,10 @@ class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
 
 
 class _TransactionalOffset(NamedTuple):
-    """An offset of an open transaction; `appended_batch_offset` is None while being appended."""
+    """An offset of an open transaction.
+
+    `appended_batch_offset` is None while the append is in flight.
+    """
 
     appended_batch_offset: int | None
     value: OffsetCommitValue
@@ -98,7 +102,7 @@ class GroupOffsets:
         return tuple(dict.fromkeys((*self._committed, *self._written)))
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """Return True if a commit of `partition`, not of a transaction, is pending or written."""
+        """Return True if `partition` has a pending or written offset. Transactions do not count."""
         return partition in self._pending or partition in self._written
 
     def is_unstable(self, partition: TopicPartition) -> bool:
@@ -134,7 +138,7 @@ class GroupOffsets:
         newer = current is None or current.is_older_than(stored)
         if newer:
             self._committed[partition] = stored
-        # A second commit may have replaced the pending value; that commit is still in flight.
+        # If a second commit has replaced the pending value, that commit is still in flight.
         if pending == stored.value:
             del self._pending[partition]
         return newer
@@ -159,6 +163,7 @@ class GroupOffsets:
 
         Does nothing if the offset was deleted meanwhile.
         """
+        # Removes the offset from the written ones; nothing has failed here.
         value = self.write_failed(partition, append_id)
         if value is None:
             return
@@ -237,8 +242,8 @@ class GroupOffsets:
             return counted
         for partition, waiting in pending.items():
             if waiting.appended_batch_offset is None:
-                # The append is still in flight. Kafka throws here, and so drops this offset and
-                # all behind it in the transaction; those in front of it are committed.
+                # The append is still in flight. Kafka throws here, which drops this offset and all
+                # that follow it in the transaction. The offsets before it are committed.
                 break
             stored = CommittedOffset(waiting.appended_batch_offset, waiting.value)
             current = self._committed.get(partition)

@@ -1,7 +1,8 @@
 """Records of groups and offsets in `__consumer_offsets`.
 
-A tombstone is a record without a value: it deletes the group or offset of its key. `versions` are
-the versions in which values are written; `now_ms` is the record's timestamp.
+A tombstone is a record without a value: it deletes the group or offset of its key. In the functions
+below, `versions` are the versions of the format in which values are written, and `now_ms` is the
+record's timestamp.
 
 Source: Kafka `GroupMetadataManager.storeGroup`, `storeOffsets`; docs/kafka/BEHAVIOUR.md 5.1, 5.2.
 """
@@ -51,6 +52,7 @@ def group_record(
                 assignment=assignments[member.member_id],
             )
         )
+
     timestamp = group.current_state_timestamp_ms
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",

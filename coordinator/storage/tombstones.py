@@ -1,7 +1,8 @@
 """Deletion of offsets and groups: from memory first, then by tombstones in the log.
 
-The append of the tombstones has no outcome (acks=0), as in Kafka: if it fails, the next load brings
-back what was deleted.
+As in Kafka, nobody waits for the append of the tombstones (acks=0). If the append fails, the next
+load brings back what was deleted. A turn is the handling of one input; appends and trace rows go
+through it. A shard has the groups of one partition of `__consumer_offsets`.
 Source: Kafka `GroupMetadataManager.cleanupGroupMetadata`; docs/kafka/BEHAVIOUR.md 5.6.
 """
 
@@ -44,10 +45,12 @@ def clean_up(
                 cause=cause,
             )
         )
+
     if group.state is GroupState.EMPTY and not group.offsets.has_offsets:
         kill_group(turn, group, cause=cause)
-    # A group that never had a generation has no record in the log, so it needs no tombstone.
+
     records = [offset_tombstone(group.group_id, partition, turn.now_ms) for partition in removed]
+    # A group that never had a generation has no record in the log, so it needs no tombstone.
     if group.state is GroupState.DEAD and shard.remove(group) and group.generation_id > 0:
         records.append(group_tombstone(group.group_id, turn.now_ms))
     if records:

@@ -134,9 +134,9 @@ def _check(
     producer_epoch: int,
     partitions: Iterable[TopicPartition],
 ) -> ErrorCode | None:
-    """Return the outcome if it is known without an append; None if an append is needed.
+    """Return the outcome if no append is needed, else None.
 
-    NONE is such an outcome, too: the partitions are part of the transaction already.
+    The outcome is an error, or NONE if the partitions are part of the transaction already.
     """
     if metadata.producer_id != producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -207,7 +207,7 @@ def _collect(
     if answer.missing:
         return
     if answer.is_add_offsets:
-        (error,) = errors.values()  # of its one partition
+        (error,) = errors.values()  # AddOffsetsToTxn adds one partition
         turn.reply(answer.request_id, add_offsets_answer(error, answer.api_version))
         return
     turn.reply(

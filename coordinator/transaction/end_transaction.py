@@ -66,10 +66,12 @@ def end_transaction(
 ) -> ErrorCode | None:
     """Append the decision and return None, or return the error to answer at once.
 
-    That error may be NONE: a repeated request, whose transaction has ended already. `request_id` is
-    answered after the append; None if no client waits. `is_from_client` is True for a client's
-    EndTxn, False for the abort of an abandoned transaction; then `producer_epoch` is the epoch that
-    fences the producer, and the client that waits has sent an InitProducerId.
+    The error is NONE for a repeated request, whose transaction has ended already.
+
+    request_id: the request to answer after the append, None if no client waits.
+    is_from_client: True for a client's EndTxn. False for the abort of an abandoned transaction:
+        then `producer_epoch` is the epoch that fences the producer, and a client that waits has
+        sent an InitProducerId.
     """
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
@@ -79,10 +81,12 @@ def end_transaction(
     metadata = owned.transactions.get(transactional_id)
     if metadata is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
     # The caller of an abort has prepared PrepareEpochFence, which is pending until here and is
     # never written: `abort_fenced` replaces it by PrepareAbort.
     is_fence = metadata.pending_state is TransactionState.PREPARE_EPOCH_FENCE
-    # True if another producer has the transactional id by now. A fence's epoch may be higher.
+    # True if another producer has the transactional id by now. A client must name the current
+    # epoch; the coordinator's own abort may name a higher one, which fences.
     is_other = producer_epoch < metadata.producer_epoch or (
         is_from_client and producer_epoch != metadata.producer_epoch
     )
@@ -95,6 +99,7 @@ def end_transaction(
     answer = _answer_by_state(metadata, is_commit=is_commit)
     if answer is not None:
         return answer
+
     is_epoch_fence = is_fence and not is_commit
     if is_epoch_fence:
         metadata.abort_fenced(producer_epoch)
@@ -145,6 +150,7 @@ def abort_timed_out(turn: TransactionTurn) -> None:
         for metadata in list(owned.transactions.values()):
             if _is_timed_out(metadata, turn.now_ms):
                 step = metadata.prepare_fence_producer_epoch()
+                # No client waits, so the returned error is ignored.
                 end_transaction(
                     turn,
                     metadata.transactional_id,
@@ -168,8 +174,8 @@ def _is_timed_out(metadata: TransactionMetadata, now_ms: int) -> bool:
 def _answer_by_state(metadata: TransactionMetadata, *, is_commit: bool) -> ErrorCode | None:
     """Return the answer in a state without an open transaction to end; None in Ongoing.
 
-    A repeated request for the decision that was made is no error, because the answer to the first
-    request may have got lost. While its markers are being written, the client must ask again.
+    The client repeats a request if the first answer got lost. If the request agrees with the
+    decision, the answer is NONE once all markers are written; until then the client must ask again.
     """
     match metadata.state:
         case TransactionState.ONGOING:

@@ -2,7 +2,8 @@
 
 Two producers must not use one transactional id at a time. Each InitProducerId raises the epoch, and
 requests with an older epoch are refused from then on. If a transaction of the predecessor is open,
-it is aborted first; until it is, the new producer gets CONCURRENT_TRANSACTIONS and asks again.
+the coordinator aborts it first. Until the abort is complete, the new producer gets
+CONCURRENT_TRANSACTIONS and asks again.
 
 - KIP-360: a producer may name the id and epoch that it believes to have, to get the next epoch.
 - Step: a change of one transactional id, as a `Transition`; pending until its append has completed.
@@ -46,6 +47,7 @@ def handle_init_producer_id(
         failure = _begin(turn, request_id, request, request.transactional_id, api_version)
         if failure is not None:
             turn.reply(request_id, init_producer_id_error(failure, api_version))
+    # `take` may have used the last ids: request the next block early.
     if ids.wants_block():
         turn.result.wants_producer_ids = True
 
@@ -81,6 +83,7 @@ def _begin(
     owned = turn.owned(transactional_id)
     if isinstance(owned, ErrorCode):
         return owned
+
     metadata = _get_or_create(turn, owned, transactional_id, timeout_ms)
     if metadata is None:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

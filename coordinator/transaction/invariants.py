@@ -60,7 +60,10 @@ def check_transactions(shared: TransactionShared) -> None:
 
 
 def _check_ids(owned: OwnedPartition, shared: TransactionShared) -> None:
-    """Each id is in its partition, what is pending goes on, and an open transaction has begun."""
+    """Each transactional id is in its partition, and its state agrees with its pending step.
+
+    An open transaction has a time of its beginning, from which its timeout counts.
+    """
     under_way = {pending.transactional_id for pending in shared.in_flight.appends.values()}
     for name, metadata in owned.transactions.items():
         _require(

@@ -1,7 +1,7 @@
 """TransactionLoad: rebuilds transactional ids from the log of one `__transaction_state` partition.
 
 The broker feeds the log in chunks, then calls `finish`. The last record of each transactional id
-wins.
+wins. A record without a value (a tombstone) deletes the transactional id of its key.
 Source: Kafka `TransactionStateManager.loadTransactionMetadata`.
 """
 

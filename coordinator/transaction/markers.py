@@ -3,10 +3,11 @@
 After the decision is in the log:
 1. A marker is sent to the leader of each partition, and sent again as long as it fails.
 2. Once every partition has its marker, CompleteCommit or CompleteAbort is appended to the log.
-3. When that is acknowledged, the transaction is complete.
+3. When this append is acknowledged, the transaction is complete.
 
-This progress is soft state. A coordinator that takes over finds the decision in the log and begins
-again with step 1, in its own epoch. Partitions then refuse markers of the older epoch.
+Which markers are written is soft state: it is in memory only. A coordinator that takes over finds
+the decision in the log and begins again with step 1, in its own leader epoch. Partitions then
+refuse markers of the older epoch.
 
 The completion is the step that CompleteCommit or CompleteAbort appends. It is kept as a PendingStep
 in `turn.shared.completions`, by transactional id, from the sending of the markers to the end of its
@@ -65,8 +66,8 @@ def markers_answered(
     if pending is None or pending.coordinator_epoch != coordinator_epoch:
         return
     metadata = _metadata_of(turn, pending)
-    # None, or an error of _FENCED: a later coordinator completes the transaction. Give up, without
-    # an append to a log that this broker no longer leads.
+    # If the metadata is gone, or a partition has a marker of a later coordinator, that coordinator
+    # completes the transaction. Give up, without an append to a log that this broker does not lead.
     if metadata is None or any(error in _FENCED for error in errors.values()):
         del turn.shared.completions[transactional_id]
         return

@@ -7,9 +7,9 @@ A step takes three actions:
 
 While a step is pending no other step may begin. Must not know requests or logs.
 
-Each producer with the transactional id gets a higher epoch than the one before. To fence a producer
-is to raise the epoch without it, so that its requests are refused. A marker ends a transaction in
-one partition.
+Each producer with the transactional id gets a higher epoch than its predecessor. To fence a
+producer is to raise the epoch without informing the producer, so that its requests are refused. A
+marker is the record that ends a transaction in one partition.
 Source: Kafka `TransactionMetadata`.
 """
 
@@ -85,7 +85,7 @@ class TransactionMetadata:
         self.txn_last_update_timestamp_ms = txn_last_update_timestamp_ms
         # Soft state: lost when another coordinator takes over.
         self.last_producer_epoch = NO_PRODUCER_EPOCH  # the epoch before the producer's last bump
-        self.last_producer_id: int = NO_PRODUCER_ID  # the id before a rotation
+        self.last_producer_id: int = NO_PRODUCER_ID  # the id before the last rotation to a new id
         self.pending_state: TransactionState | None = None
         # The append of a fencing epoch failed: the next fence uses the same epoch again.
         self.has_failed_epoch_fence = False
@@ -122,7 +122,8 @@ class TransactionMetadata:
         elif self.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch):
             epoch, last_epoch = bumped, self.producer_epoch
         elif expected_epoch == self.last_producer_epoch:
-            # A repeated request whose first answer was lost: the bump is done, answer the same.
+            # A repeated request whose first answer was lost: the bump is done already, so the
+            # producer gets the epoch that the first answer had.
             epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         else:
             return None
@@ -200,7 +201,7 @@ class TransactionMetadata:
             producer_epoch=epoch,
             last_producer_epoch=NO_PRODUCER_EPOCH,
             topic_partitions=tuple(self.topic_partitions),
-            now_ms=self.txn_last_update_timestamp_ms,
+            now_ms=self.txn_last_update_timestamp_ms,  # unchanged: nothing is stored
         )
 
     def prepare_dead(self) -> Transition:
@@ -208,7 +209,7 @@ class TransactionMetadata:
         return self._prepare(
             TransactionState.DEAD,
             topic_partitions=(),
-            now_ms=self.txn_last_update_timestamp_ms,
+            now_ms=self.txn_last_update_timestamp_ms,  # unchanged: a tombstone has no values
         )
 
     def abort_fenced(self, producer_epoch: int) -> None:

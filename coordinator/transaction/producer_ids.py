@@ -13,11 +13,13 @@ class ProducerIds:
     """The current block of producer ids, and the following block once it has arrived."""
 
     def __init__(self) -> None:
+        # The current block: its next id, its end (exclusive), and the id at which the following
+        # block is requested. `_next == _end`: no id is left, as at the start.
         self._next = 0
         self._end = 0
         self._prefetch_at = 0
-        self._following: tuple[int, int] | None = None
-        self._is_asked_for = False
+        self._following: tuple[int, int] | None = None  # start and length of the following block
+        self._is_asked_for = False  # a block was requested and has not arrived
 
     def take(self) -> int | None:
         """Return an unused producer id, None if no block is available."""
@@ -31,7 +33,10 @@ class ProducerIds:
         return producer_id
 
     def wants_block(self) -> bool:
-        """Return True if a block should be requested now, and mark it as requested then."""
+        """Return True if the caller must request a block now.
+
+        The block then counts as requested.
+        """
         is_wanted = self._following is None and self._next >= self._prefetch_at
         if not is_wanted or self._is_asked_for:
             return False

@@ -30,7 +30,7 @@ class TransactionState(Enum):
 STATE_IDS: dict[TransactionState, int] = {
     state: number for number, state in enumerate(TransactionState)
 }
-"""The number of each state in a record."""
+"""The number of each state in a record. Kafka's numbers follow the order of the members above."""
 STATES_BY_ID = {number: state for state, number in STATE_IDS.items()}
 
 VALID_PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {

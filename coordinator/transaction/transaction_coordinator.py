@@ -1,8 +1,8 @@
 """TransactionCoordinator, the facade through which a broker uses the transaction coordinator.
 
-The broker passes in requests, completed appends, outcomes of markers, fired timers, blocks of
-producer ids and tasks (loads and unloads; one at a time, in order), and carries out the Result of
-each.
+The broker passes in inputs, and carries out the Result of each. Inputs are requests, completed
+appends, outcomes of markers, fired timers, blocks of producer ids, and tasks (loads and unloads;
+one at a time, in order).
 
 - Partition: of `__transaction_state`. Owned: loaded, and served by this broker. The coordinator's
   epoch is its leader epoch.
@@ -137,7 +137,7 @@ class TransactionCoordinator:
             case Completed():
                 completion_written(turn, pending, error)
             case Expired():
-                pass
+                pass  # _finish_step has forgotten the transactional id
         return turn.result
 
     def markers_answered(
@@ -201,7 +201,10 @@ class TransactionCoordinator:
         self._loading(partition).read(batches)
 
     def finish_load(self, partition: int, now_us: int) -> TransactionResult:
-        """Serve the transactional ids that the log holds; send markers where the end is decided.
+        """Serve the transactional ids that the log holds, and resume their decided transactions.
+
+        A decided transaction gets its markers. An earlier coordinator may have sent some already;
+        a second marker does no harm.
 
         Raises: SimulationError if the partition is not loading.
         """
@@ -272,7 +275,10 @@ class TransactionCoordinator:
     # -- helpers --
 
     def _forget(self, partition: int) -> None:
-        """Forget a partition's load, ids and completions. Appends in flight end without effect."""
+        """Forget a partition's load, ids and completions.
+
+        Appends in flight then change nothing when they complete (`_finish_step`).
+        """
         shared = self._shared
         shared.loading.pop(partition, None)
         shared.owned.pop(partition, None)
@@ -306,7 +312,8 @@ def _schedule_expiration(turn: TransactionTurn) -> None:
 def _finish_step(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> ErrorCode:
     """Complete a step in memory, or cancel it if its append failed; return the client's error.
 
-    A step of an earlier leadership of this broker changes nothing: it is answered NOT_COORDINATOR.
+    A step that was appended in an earlier leader epoch changes nothing here; the client gets
+    NOT_COORDINATOR.
     """
     owned = turn.owned_partition(pending.partition)
     if isinstance(owned, ErrorCode):
@@ -316,12 +323,14 @@ def _finish_step(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) 
     metadata = owned.transactions.get(pending.transactional_id)
     if metadata is None:
         return ErrorCode.NOT_COORDINATOR
+
     if error is not ErrorCode.NONE:
         # A completion stays pending while its append is repeated, so that no other step begins.
         is_tried_again = error is ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not (isinstance(pending.purpose, Completed) and is_tried_again):
             metadata.pending_state = None
         return error
+
     previous = metadata.state
     metadata.complete_transition_to(pending.step)
     turn.trace_state(pending, previous, _cause(pending))

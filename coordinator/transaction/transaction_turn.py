@@ -50,8 +50,9 @@ class PartitionsAdded:
 class EndDecided:
     """Purpose: answer the request that ended a transaction, and send the markers.
 
-    request_id: an EndTxn; or the InitProducerId of a new producer, for which the transaction of its
-    predecessor is aborted (`is_init`); None for a transaction that timed out.
+    request_id: an EndTxn, or the InitProducerId of a new producer; None for a transaction that
+        timed out.
+    is_init: the request is an InitProducerId; the transaction of its predecessor is aborted.
     is_epoch_fence: the step also raises the epoch, to fence the producer.
     """
 
@@ -193,8 +194,8 @@ class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]
 
     def write_step(self, pending: PendingStep) -> None:
         """Append a step to the log."""
-        # The append may take as long as the producer's transaction timeout, as in Kafka. After a
-        # shorter limit, the client would not know whether the step was stored.
+        # The append may take as long as the producer's transaction timeout, as in Kafka. With a
+        # shorter limit, a client might get an error although the step is stored soon after.
         self.result.appends.append(
             Append(
                 append_id=self._in_flight.add_append(pending),
@@ -232,6 +233,7 @@ def _record(pending: PendingStep, now_ms: int) -> Record:
     step = pending.step
     if step.state is TransactionState.DEAD:
         return Record(key, None, now_ms)
+
     by_topic: dict[str, tuple[int, ...]] = {}
     for topic, index in step.topic_partitions:
         by_topic[topic] = (*by_topic.get(topic, ()), index)
