@@ -6,7 +6,8 @@ where it does not.
 - ISR: the in-sync replicas that the controller has stored. Maximal ISR: these and those that a
   proposal in flight adds. A proposal asks the controller for another ISR.
 - Recovery point: offset below which the log is flushed.
-- Unstable offset: one of a transaction without a marker, the batch that ends a transaction.
+- Marker: the batch that ends a transaction. Unstable offset: one in a transaction that has no
+  marker yet.
 - Epoch cache (`log.epochs`): the start offset of each leader epoch.
 - Compacted log: a cleaning has removed records, so its offsets have holes.
 """
@@ -60,6 +61,7 @@ def check_partition(partition: Partition) -> None:
                 "follower proposes nothing", f"{_name_of(partition)}: {in_flight}"
             )
         return
+
     if partition.broker_id not in partition.replicas:
         raise InvariantViolation(
             "leader is a replica", f"{_name_of(partition)}: {partition.replicas}"
@@ -76,6 +78,7 @@ def check_partition(partition: Partition) -> None:
             f"{_name_of(partition)}: epoch began at {partition.leader_epoch_start_offset}, "
             f"the log ends at {log.log_end_offset}",
         )
+
     isr, maximal_isr = partition.isr, partition.maximal_isr
     if isr == maximal_isr:
         return
@@ -97,8 +100,8 @@ def _name_of(partition: Partition) -> str:
 def check_agreement(logs: Sequence[PartitionLog], codecs: Codecs = NO_CODECS) -> None:
     """Any two replicas have the same batches below the smaller of their high watermarks.
 
-    Of a compacted log, at least the last record of each key below this offset is the same; the
-    batches may differ, because each broker cleans its own log. The invariant holds with clean
+    If the log is compacted, the batches may differ, because each broker cleans its own log. Then
+    the last record of each key below this offset is the same. The invariant holds with clean
     elections only: after an unclean election, a replica may have batches below its high watermark
     that the leader does not have.
     Raises: InvariantViolation.
@@ -123,13 +126,14 @@ def _committed(log: PartitionLog, up_to: int, codecs: Codecs) -> object:
 def last_records(
     log: PartitionLog, up_to: int, codecs: Codecs = NO_CODECS
 ) -> dict[bytes, tuple[int, Record]]:
-    """Return key -> (offset, last record) below `up_to`, without keys whose last record deletes.
+    """Return key -> (offset, record) of each key's last record below `up_to`.
 
-    Records of aborted and of open transactions are ignored.
+    A key is left out if its last record is a tombstone. Records of aborted and of open transactions
+    are ignored.
     """
     transactions = TransactionIndex(log, up_to)
     found: dict[bytes, tuple[int, Record]] = {}
-    for batch in log.read(0, 2**62, up_to=up_to):
+    for batch in log.read(0, 2**62, up_to=up_to):  # without a limit of bytes
         if not batch.is_control and transactions.counts(batch):
             for offset, record in records_of(batch, codecs):
                 if record.key is not None:
@@ -138,7 +142,10 @@ def last_records(
 
 
 def _check_offsets(log: PartitionLog) -> None:
-    """High watermark and recovery point are within the log; flush.messages is kept."""
+    """High watermark and recovery point are within the log.
+
+    With flush.messages, fewer records than this number are unflushed.
+    """
     start, end = log.log_start_offset, log.log_end_offset
     if not 0 <= start <= log.high_watermark <= end:
         raise InvariantViolation(
@@ -160,7 +167,7 @@ def _check_offsets(log: PartitionLog) -> None:
 
 
 def _check_batches(log: PartitionLog) -> None:
-    """Batches are in order, without holes unless the log is compacted, and whole."""
+    """Batches are in order and whole. Only a compacted log has holes between them."""
     next_offset: int = log.log_start_offset
     epoch: int = NO_LEADER_EPOCH
     for index in range(len(log.storage)):
@@ -185,6 +192,7 @@ def _check_batches(log: PartitionLog) -> None:
             )
         next_offset = batch.next_offset
         epoch = batch.partition_leader_epoch
+    # A cleaning may also remove the last batches; the log's end stays.
     if next_offset != log.log_end_offset and not (
         log.is_compacted and next_offset < log.log_end_offset
     ):
@@ -217,9 +225,9 @@ def _check_epochs(log: PartitionLog) -> None:
 
 
 def _check_producers(log: PartitionLog) -> None:
-    """The log knows of each producer what its batches say."""
-    # Of a compacted log the state cannot be read again: a cleaning removes batches that are still
-    # remembered. Producers that only the batches know are legal: they have expired.
+    """The log's state of each producer is the one that its batches give."""
+    # For a compacted log this cannot be checked: a cleaning removes batches that the state still
+    # remembers. Producers that are in the batches only are legal: they have expired.
     if log.is_compacted or not log.producers:
         return
     read = ProducerStates()

@@ -33,7 +33,7 @@ class PartitionLog:
 
     Attributes that the owner may set:
     - `flush_interval_messages`: Kafka's flush.messages; None: an append never flushes;
-    - `is_compacted`: whether the topic is compacted. Then the batches that `append_as_follower`
+    - `is_compacted`: True if the topic is compacted. Then the batches that `append_as_follower`
       receives may have holes between them.
     """
 
@@ -60,7 +60,9 @@ class PartitionLog:
         high_watermark: int = 0,
         flush_interval_messages: int | None = None,
     ) -> None:
-        """Open the log; `high_watermark` is the checkpointed one, limited to the log's offsets.
+        """Open the log.
+
+        `high_watermark` is the one in the broker's checkpoint; it is limited to the log's offsets.
 
         Raises: InvariantViolation if a stored batch begins before the end of its predecessor.
         """
@@ -75,6 +77,7 @@ class PartitionLog:
         self._base_offsets: list[int] = []
         self.log_start_offset = Offset(storage.base_offset(0) if len(storage) else 0)
         self.log_end_offset = self.log_start_offset
+
         for index in range(len(storage)):
             batch = storage.batch(index)
             if batch.base_offset < self.log_end_offset:
@@ -84,6 +87,7 @@ class PartitionLog:
                     f"the one before ends at {self.log_end_offset}",
                 )
             self._index(batch)
+
         self.high_watermark = self.log_start_offset
         self.update_high_watermark(high_watermark)
         # The recovery point is the beginning of the first batch that is not flushed.
@@ -146,9 +150,9 @@ class PartitionLog:
     def append_as_follower(self, batches: Sequence[RecordBatch]) -> ErrorCode:
         """Append the leader's batches unchanged: all of them, or none and return an error.
 
-        Errors: CORRUPT_MESSAGE for a wrong CRC; UNKNOWN_SERVER_ERROR for batches that do not
-        continue this log: the two logs differ within one leader epoch. The replica then stops to
-        fetch until the next leader epoch, as Kafka's does after UnexpectedAppendOffsetException.
+        Errors: CORRUPT_MESSAGE for a wrong CRC. UNKNOWN_SERVER_ERROR for batches that do not
+        continue this log, because the two logs differ within one leader epoch; the replica then
+        stops fetching until the next epoch, as Kafka's does after UnexpectedAppendOffsetException.
         """
         # All checks come before the first append, so that an error changes nothing.
         expected_offset: int = self.log_end_offset
@@ -185,11 +189,11 @@ class PartitionLog:
     ) -> tuple[RecordBatch, ...]:
         """Return batches from `offset` on, as far as they end at or below `up_to`.
 
-        The first batch is the one that contains `offset`, so it may begin before `offset`. If a
-        compaction left no record there, it is the next batch.
-        The batches have at most `max_bytes` in all, except that with
-        `min_one_batch` the first batch is returned with any size. `up_to` is `high_watermark` or
-        `log_end_offset`.
+        The first batch is the one that contains `offset`, so it may begin before `offset`. If
+        `offset` lies in a hole that a compaction has left, the first batch is the one after it.
+        The batches have at most `max_bytes` in all. With `min_one_batch`, the first batch is
+        returned even if it is larger.
+
         Raises: SimulationError if `offset` is outside the log. The caller checks this before, and
             answers OFFSET_OUT_OF_RANGE.
         """
@@ -200,6 +204,7 @@ class PartitionLog:
             )
         if offset >= up_to:
             return ()
+
         read_batch = self.storage.batch
         found: list[RecordBatch] = []
         bytes_left = max_bytes
@@ -208,6 +213,7 @@ class PartitionLog:
         # that begins at `offset` contains it: this check comes first, because it reads no batch.
         if self._base_offsets[first] != offset and read_batch(first).next_offset <= offset:
             first += 1
+
         for index in range(first, bisect_left(self._base_offsets, up_to)):
             batch = read_batch(index)
             bytes_left -= batch.size_in_bytes
@@ -238,6 +244,7 @@ class PartitionLog:
                 f"{self.log_start_offset}"
             )
         if offset < self.log_end_offset:
+            # `length`: the number of batches that stay. The batch with `offset` does not.
             length = bisect_right(self._base_offsets, offset) - 1
             new_end = self._base_offsets[length]
             # If `offset` lies in a hole after this batch, the batch stays. As in `read`, the check
@@ -282,10 +289,10 @@ class PartitionLog:
         self.recovery_point = max(self.recovery_point, end)
 
     def update_high_watermark(self, offset: int) -> bool:
-        """Set the high watermark to `offset`, within the log; return whether it changed.
+        """Set the high watermark to `offset`, within the log; return True if it changed.
 
-        The high watermark may fall without loss: a new leader may learn it later than a follower,
-        which then adopts the new leader's lower one.
+        The high watermark may fall although no record is lost: a new leader may know a lower one
+        than its follower, and the follower then adopts it.
         Source: Kafka UnifiedLog.updateHighWatermark.
         """
         clamped = Offset(max(self.log_start_offset, min(offset, self.log_end_offset)))
@@ -326,7 +333,7 @@ class PartitionLog:
     def _rebuild_producers(self) -> None:
         """Compute the producers' states anew, from the batches that a truncation has left."""
         if not self.producers.had_any:
-            return
+            return  # no batch of a producer was ever appended: saves reading all batches
         self.producers = ProducerStates()
         for index in range(len(self.storage)):
             batch = self.storage.batch(index)

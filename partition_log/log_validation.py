@@ -46,8 +46,8 @@ def validate_produced(
     """Return the batch as the leader appends it, or the refusal.
 
     A batch of a real client is returned unchanged if its max timestamp is right and the topic keeps
-    the producer's timestamps. The records of a batch in MessagePack, which comes from this
-    project's own producers, are not checked.
+    the producer's timestamps. A batch in MessagePack comes from this project's own producers; its
+    records are not checked.
 
     is_compacted: the topic is compacted, so that each record needs a key.
     log_append_time_ms: the timestamp of all records if the topic's message.timestamp.type is
@@ -56,6 +56,8 @@ def validate_produced(
     header = batch.kafka
     if header is None:  # a batch in MessagePack
         return batch if log_append_time_ms is None else _stamped(batch, log_append_time_ms, codecs)
+
+    # The checks.
     message = _header_fault(batch, header)
     if message is not None:
         return Refusal(ErrorCode.INVALID_RECORD, message)
@@ -73,6 +75,8 @@ def validate_produced(
             for index in scan.keyless
         )
         return Refusal(ErrorCode.INVALID_RECORD, message, record_errors)
+
+    # The timestamps. The batch is built anew only if they or their type must change.
     max_timestamp_ms = header.base_timestamp_ms + scan.max_timestamp_delta_ms
     # The topic's setting decides the bit LOG_APPEND_TIME, whatever the client has sent.
     attributes = header.attributes & ~LOG_APPEND_TIME

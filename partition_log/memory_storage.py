@@ -1,9 +1,9 @@
 """The in-memory form of Storage, for virtual time and tests.
 
-A crash of a broker loses no batch: the next incarnation gets the same object (or a copy, if the
-dead incarnation might still write to the object). `power_loss` simulates a power loss: it drops
-every batch that was not flushed, because a real machine would lose its page cache. An incarnation
-is one life of the broker's process. The flush mark of a log is the number of its flushed batches.
+An incarnation is one life of the broker's process. A crash of a broker loses no batch: the next
+incarnation gets the same object, or a copy if the dead incarnation might still write to the object.
+`power_loss` simulates a power loss: it drops every batch that was not flushed, because a real
+machine would lose its page cache. The flush mark of a log is the number of its flushed batches.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from protocol.records.batch import RecordBatch
 
 
 class MemoryLogStorage(LogStorage):
-    """The batches of one partition in a list, of which the first ones are flushed."""
+    """The batches of one partition in a list; the first `_flushed_length` of them are flushed."""
 
     __slots__ = ("_batches", "_flushed_length")
 
@@ -70,7 +70,10 @@ class MemoryLogStorage(LogStorage):
         self._flushed_length = len(self._batches)
 
     def write_back(self) -> None:
-        """Move the flush mark to the end, as `flush` does: memory has no disk to wait for."""
+        """Move the flush mark to the end.
+
+        Here the same as `flush`, which need not wait for a disk.
+        """
         self._flushed_length = len(self._batches)
 
     def copy(self) -> "MemoryLogStorage":
@@ -88,7 +91,10 @@ class MemoryLogStorage(LogStorage):
 
 
 class MemoryStorage(Storage):
-    """A broker's disk in memory. Checkpoints survive a power loss: Kafka syncs those files."""
+    """A broker's disk in memory.
+
+    Checkpoints survive a power loss, because Kafka syncs these files when it writes them.
+    """
 
     def __init__(self) -> None:
         self._logs: dict[TopicPartition, MemoryLogStorage] = {}

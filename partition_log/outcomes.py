@@ -71,10 +71,11 @@ class LeadershipChange:
 class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Result of an append as leader.
 
-    Shape: with an error nothing was appended and the offsets are -1. With acks=all the append is
-    acknowledged once the high watermark reaches `next_offset` (`Partition.check_acknowledged`).
-    `new_high_watermark` is None if it did not move; it moves at once if the leader is alone in
-    the ISR.
+    Shape: with an error nothing was appended and the offsets are -1.
+    next_offset: offset after the batch. With acks=all the append is acknowledged once the high
+        watermark reaches it (`Partition.check_acknowledged`).
+    new_high_watermark: None if the high watermark did not move. It moves at once if the leader is
+        alone in the ISR.
     is_duplicate: no batch was appended, because the log has this batch of the producer already, at
         these offsets.
     log_append_time_ms: -1 if records keep their producer's timestamps. For a duplicate it is the
@@ -98,11 +99,12 @@ class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
 class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a leader's read for a Fetch of a follower or consumer.
 
-    data: the answer for the partition; its high watermark is the one before this Fetch, as in
-        Kafka: if the Fetch moves the high watermark, the follower learns of it with its next Fetch.
+    data: the answer for the partition. As in Kafka, its high watermark is the one before this
+        Fetch. If the Fetch moves the high watermark, the follower learns of it with its next Fetch.
     size_in_bytes: size of the records in `data`.
-    new_high_watermark, proposal: effects of the follower's progress (`fetch_offset` tells the
-        leader what the follower has); None without that effect, and always for a consumer.
+    new_high_watermark: set if the Fetch moved the high watermark; its `fetch_offset` tells the
+        leader what the follower has.
+    proposal: set if the follower may join the ISR now.
     """
 
     data: PartitionData
@@ -116,9 +118,11 @@ class FollowerFetchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a follower's handling of the leader's answer.
 
     ignored: the answer belongs to an older leader epoch, or the log end has moved since the Fetch.
-    error: NONE: fetch again at once from the new log end. FENCED_LEADER_EPOCH and
-        UNKNOWN_SERVER_ERROR: stop until the next leader epoch, as Kafka's markPartitionFailed does.
-        Any other: fetch again after `replica.fetch.backoff.ms`.
+    error: says what the broker does next.
+        NONE: fetch again at once from the new log end.
+        FENCED_LEADER_EPOCH, UNKNOWN_SERVER_ERROR: stop until the next leader epoch, as Kafka's
+        markPartitionFailed does.
+        Any other error: fetch again after `replica.fetch.backoff.ms`.
     truncated_to: the new log end if the log was truncated, else None.
     """
 
@@ -134,8 +138,8 @@ class FollowerFetchResult(msgspec.Struct, frozen=True, kw_only=True):
 class AlterPartitionResult:
     """Result of the controller's answer to an IsrProposal.
 
-    retry: the broker must send the same proposal again after a backoff; until then the proposal
-        counts as in flight, so the replica makes no other one.
+    retry: the broker must send the same proposal again after a backoff. Until then the proposal
+        counts as in flight, so the replica makes no new proposal.
     committed_isr: the new ISR if the controller has committed one, else None.
     """
 

@@ -3,11 +3,11 @@
 The states are rebuilt from the log's batches, so every replica has the same states, also after a
 restart or a truncation.
 
-An *idempotent* producer numbers its records in each partition from 0 (a batch's base sequence is
-the number of its first record), and sends a batch again until it gets an answer. The leader knows
-the producer's last BATCHES_TO_RETAIN batches. It answers a batch that the log has already with that
-batch's offset, and refuses a batch that leaves out a number. So it appends each batch exactly once,
-in order (KIP-98, KIP-185).
+An *idempotent* producer numbers its records in each partition from 0, and sends a batch again until
+it gets an answer. A batch's base sequence is the number of its first record. The leader knows the
+producer's last BATCHES_TO_RETAIN batches. If the log has a batch already, the leader only answers,
+with the offset of that batch. It refuses a batch that leaves out a number. So each batch is
+appended exactly once, in order (KIP-98, KIP-185).
 
 A leader also keeps *verification guards* (KIP-890), against this race:
 1. A producer's TxnOffsetCommit is delayed on its way.
@@ -30,7 +30,7 @@ from protocol.records.batch import RecordBatch
 from protocol.records.control import EndTransactionMarker, decode_marker
 
 BATCHES_TO_RETAIN = 5
-"""Number of batches of a producer that are remembered: a client has at most this many in flight.
+"""Number of batches that are remembered per producer. A client has at most this many in flight.
 
 Source: Kafka ProducerStateEntry.NUM_BATCHES_TO_RETAIN.
 """
@@ -85,9 +85,9 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self.had_any = False
-        """True if the log has a batch of any producer, also of one that expired.
+        """True if the log has a batch of any producer, even of a producer that has expired.
 
-        If it is False, `log` and `transaction_index` need not read the batches for producers.
+        While False, `log` and `transaction_index` need not read the batches to find producers.
         """
         self._producers: dict[int, _ProducerState] = {}
         self._guards: dict[int, int] = {}  # producer id -> its valid guard
@@ -160,7 +160,7 @@ class ProducerStates:
         return ErrorCode.NONE
 
     def find_duplicate(self, batch: RecordBatch) -> AppendedBatch | None:
-        """Return the batch in the log of which `batch` is a repetition; None if it is none.
+        """Return the batch in the log that `batch` repeats, None if `batch` is new.
 
         Source: Kafka ProducerStateEntry.findDuplicateBatch.
         """
@@ -178,8 +178,9 @@ class ProducerStates:
 
         Shape: `batch` has a producer id and is no duplicate (`find_duplicate`).
         Errors, in this order:
-        - INVALID_TXN_STATE: the batch would begin a transaction. That takes a guard, and a produced
-          batch has none: only a TxnOffsetCommit may begin a transaction (`check_transactional`).
+        - INVALID_TXN_STATE: the batch would begin a transaction in this log. For that it would need
+          a guard, and a produced batch has none: only a TxnOffsetCommit may begin a transaction
+          (`check_transactional`).
         - INVALID_PRODUCER_EPOCH: the producer was fenced.
         - OUT_OF_ORDER_SEQUENCE_NUMBER: the batch neither follows the producer's last batch, nor
           begins a new epoch with sequence 0.
@@ -199,9 +200,10 @@ class ProducerStates:
             return ErrorCode.NONE
         if epoch < state.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        # A new epoch begins with sequence 0, which is NO_SEQUENCE + 1. A batch older than all
-        # remembered ones is out of order, too. Brokers before 1.1 answered it with
-        # DUPLICATE_SEQUENCE_NUMBER, which clients still know.
+
+        # A new epoch begins with sequence 0, which is NO_SEQUENCE + 1. The check also refuses a
+        # repeated batch that is older than all remembered ones. (Brokers before 1.1 answered such a
+        # batch with DUPLICATE_SEQUENCE_NUMBER, which clients still know.)
         last_sequence = state.last_sequence if epoch == state.producer_epoch else NO_SEQUENCE
         if batch.base_sequence != (last_sequence + 1) % _SEQUENCES:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -255,6 +257,7 @@ class ProducerStates:
             state.producer_epoch = batch.producer_epoch
             state.batches.clear()
         state.last_timestamp_ms = batch.max_timestamp_ms
+
         if batch.is_control:
             marker = decode_marker(batch)
             if marker is not None:
@@ -262,6 +265,7 @@ class ProducerStates:
                 state.txn_first_offset = None
                 self._guards.pop(producer_id, None)
             return
+
         state.batches.append(
             AppendedBatch(
                 batch.base_sequence,

@@ -200,10 +200,12 @@ class Partition:
             # 1. The controller answers an AlterPartition; the leader proposes the next ISR.
             # 2. The metadata delta of the first change arrives, with the epochs of that answer.
             return LeadershipChange()
+
         # DEVIATION: Kafka keeps the followers' log ends even if this leader has missed an epoch.
         # Another replica led in that epoch, and the followers may have truncated their logs.
         is_new_leader = not self.is_leader or leader_epoch > self.leader_epoch + 1
         is_new_leader_epoch = leader_epoch > self.leader_epoch
+
         self.replicas = replicas
         self.partition_epoch = PartitionEpoch(partition_epoch)
         self.leader_id = self.broker_id
@@ -215,6 +217,7 @@ class Partition:
             self.log.assign_epoch_start(self.leader_epoch)
             self._in_sync.begin_epoch(is_new_leader=is_new_leader, now_us=now_us)
             trace = (became_leader(self.log, self.leader_epoch),)
+
         # If this replica is alone in the ISR, no Fetch will ever move the high watermark.
         moved = self._in_sync.maybe_increment_high_watermark(now_us)
         return LeadershipChange(
@@ -358,6 +361,7 @@ class Partition:
             error = check_batch(batch)
         if error is not ErrorCode.NONE:
             return AppendInfo(error=error)
+
         log_append_time_ms = wall_ms if self._config.uses_log_append_time else None
         validated = validate_produced(
             batch,
@@ -371,6 +375,7 @@ class Partition:
                 error_message=validated.message,
                 record_errors=validated.record_errors,
             )
+
         if validated.size_in_bytes > self._config.segment_bytes:
             return AppendInfo(error=ErrorCode.RECORD_LIST_TOO_LARGE)
         known = self._check_producer(validated)
@@ -429,6 +434,7 @@ class Partition:
         diverging = find_divergence(self.log, request)
         if isinstance(diverging, ErrorCode):
             return self._fetch_error(request, diverging)
+
         # Read before the follower's progress is recorded, as in Kafka: if this Fetch moves the
         # high watermark, the follower learns of that with its next Fetch.
         high_watermark = self.log.high_watermark
@@ -445,6 +451,7 @@ class Partition:
         )
         if isinstance(records, ErrorCode):
             return self._fetch_error(request, records)
+
         data = self._fetch_data(request, high_watermark, records=records)
         size_in_bytes = sum([batch.size_in_bytes for batch in records])
         if replica_id == CONSUMER or not update_fetch_state:
@@ -479,8 +486,8 @@ class Partition:
 
         This is a fast path, to be tried before `fetch`: a follower's Fetch names all its
         partitions, and mostly only one has a new record. If the result is None, `fetch` must be
-        called. Otherwise the Fetch was recorded here, unless `now_us` is None (a parked Fetch is
-        read again).
+        called. Otherwise this call has recorded the Fetch, unless `now_us` is None: then a parked
+        Fetch is read again, which was recorded when it arrived.
         """
         if request.current_leader_epoch != self.leader_epoch or self.leader_id != self.broker_id:
             return None
@@ -497,17 +504,17 @@ class Partition:
             or request.last_fetched_epoch not in (log.epochs.latest_epoch, NO_LEADER_EPOCH)
             or not self._in_sync.stays_at_end(BrokerId(replica_id), replica_epoch, now_us)
         ):
-            return None
+            return None  # `stays_at_end` came last, since it records the Fetch
         return self._nothing_new()
 
     def follower_counted_with(
         self, replica_id: int, shared: SharedFetchTime
     ) -> FollowerState | None:
-        """Let the follower's state count the Fetch times in `shared` as its own.
+        """Let the follower's state take the times of its Fetches from `shared`, and return it.
 
-        The caller may do so while `fetch_nothing` would answer the follower's Fetches. As soon as
-        this partition changes, or the follower fetches from another offset, the caller must call
-        `count_alone` of the returned state. None if `replica_id` is no follower.
+        This is right while `fetch_nothing` would answer the follower's Fetches. As soon as this
+        partition changes, or the follower fetches from another offset, the caller must call
+        `count_alone` of the returned state. The result is None if `replica_id` is no follower.
         """
         follower = self._in_sync.followers.get(BrokerId(replica_id))
         if follower is not None:
@@ -553,7 +560,8 @@ class Partition:
             response.leader_epoch != self.leader_epoch
             or response.partition_epoch < self.partition_epoch
         ):
-            return AlterPartitionResult()
+            return AlterPartitionResult()  # the answer is older than this replica's metadata
+
         isr = tuple(BrokerId(broker) for broker in response.isr)
         self._in_sync.commit(isr)
         self.partition_epoch = PartitionEpoch(response.partition_epoch)
@@ -598,6 +606,7 @@ class Partition:
     # -- helpers --
 
     def _check_append(self, required_acks: int) -> ErrorCode:
+        """Return the error of an append that this replica cannot accept now, else NONE."""
         if not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if required_acks == ACKS_ALL and self.is_under_min_isr:
@@ -605,7 +614,7 @@ class Partition:
         return ErrorCode.NONE
 
     def _check_producer(self, batch: RecordBatch) -> AppendInfo | None:
-        """Return the result for a batch that its producer's state decides, None to append it."""
+        """Return the result for a batch that is a duplicate or out of order; None to append it."""
         if batch.producer_id == NO_PRODUCER_ID:
             return None
         producers = self.log.producers
@@ -659,7 +668,7 @@ class Partition:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         if replica_epoch != -1 and self._in_sync.registered_epoch(broker) > replica_epoch:
-            # A Fetch of the follower's earlier incarnation: its log end may be lost by now.
+            # A Fetch that the follower sent before its restart: records may be lost since then.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
@@ -712,7 +721,11 @@ class Partition:
     def _follower_progressed(
         self, broker: BrokerId, fetch_offset: Offset, broker_epoch: int, now_us: int
     ) -> tuple[IsrProposal | None, bool]:
-        """Record a follower's Fetch; return a proposal, and whether the high watermark moved."""
+        """Record a follower's Fetch.
+
+        Returns: a proposal to add the follower to the ISR, or None; True if the high watermark
+        moved.
+        """
         follower = self._in_sync.followers[broker]
         previous_end_offset = follower.log_end_offset
         follower.update_fetch_state(

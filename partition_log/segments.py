@@ -1,10 +1,10 @@
 """Segments: the parts of a log that a cleaning may take, computed from the log's batches.
 
-A cleaning is one round of log compaction; the first dirty offset is where the part begins that no
-cleaning has processed yet. Kafka stores a log as a sequence of segment files, and appends to the
+A cleaning is one round of log compaction. The first dirty offset is the beginning of the part that
+no cleaning has processed yet. Kafka stores a log as a sequence of segment files, and appends to the
 last one, which is active. A cleaning takes whole segments, and never the active one. Here a log is
-one sequence of batches; the borders of segments are computed when a cleaning is considered, so that
-appends do not cost more.
+one sequence of batches. The borders of segments are computed only when a cleaning is considered, so
+that appends cost nothing more.
 Source: Kafka `LogSegment.shouldRoll`, `LogCleanerManager.cleanableOffsets`, `LogToClean`.
 DEVIATION: the log below the first dirty offset counts as one segment, and after a restart segments
 are counted anew from there. No segment ends because its index is full.
@@ -107,7 +107,7 @@ class Segments:
             if not self._segments or self._is_full(self._segments[-1], size, timestamp_ms):
                 self._segments.append(_Segment(batch.base_offset))
             active = self._segments[-1]
-            if active.first_timestamp_ms <= 0:
+            if active.first_timestamp_ms <= 0:  # not set yet
                 active.first_timestamp_ms = timestamp_ms
             active.size_in_bytes += size
             active.max_timestamp_ms = max(active.max_timestamp_ms, timestamp_ms)

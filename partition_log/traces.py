@@ -18,7 +18,7 @@ def became_leader(log: PartitionLog, leader_epoch: LeaderEpoch) -> TraceEvent:
 def became_follower(
     log: PartitionLog, leader_epoch: LeaderEpoch, leader_id: BrokerId
 ) -> TraceEvent:
-    """Return BECAME_FOLLOWER; its peer is empty if the partition has no leader."""
+    """Return BECAME_FOLLOWER; the column `peer` is empty if the partition has no leader."""
     return TraceEvent(
         kind=TraceKind.BECAME_FOLLOWER,
         partition=str(log.topic_partition),

@@ -28,9 +28,9 @@ class TransactionIndex:
         self._up_to = log.high_watermark if up_to is None else up_to
         self.last_stable_offset: int = self._up_to
         self._ends: dict[int, tuple[list[int], list[bool]]] = {}
-        """Producer id -> offsets of its markers, and for each whether it is a commit."""
+        """Producer id -> offsets of its markers, and for each marker True if it is a commit."""
         self._last_batches: dict[int, int] = {}
-        """Producer id -> base offset of its last data batch, or of its last marker without data."""
+        """Producer id -> base offset of its last data batch, else of its last marker."""
         if log.producers.had_any:
             self._read(log)
 
@@ -41,7 +41,7 @@ class TransactionIndex:
         """
         if not batch.is_transactional or batch.is_control:
             return True
-        # The producer's first marker after the batch has ended the batch's transaction.
+        # The producer's first marker after the batch ended the batch's transaction.
         offsets, commits = self._ends.get(batch.producer_id, ((), ()))
         end = bisect_right(offsets, batch.base_offset)
         return commits[end] if end < len(commits) else None
@@ -60,16 +60,18 @@ class TransactionIndex:
     def _read(self, log: PartitionLog) -> None:
         """Read the transactions of a log from its batches."""
         storage = log.storage
-        first_open: dict[int, int] = {}
-        has_data: dict[int, bool] = {}
+        first_open: dict[int, int] = {}  # producer id -> first offset of its open transaction
+        has_data: dict[int, bool] = {}  # producer id -> True after its first data batch
         for index in range(len(storage)):
             batch = storage.batch(index)
             producer_id = batch.producer_id
             if producer_id == NO_PRODUCER_ID:
                 continue
+            # A marker is recorded only for a producer without a data batch so far.
             if not (batch.is_control and has_data.get(producer_id, False)):
                 self._last_batches[producer_id] = batch.base_offset
             has_data[producer_id] = has_data.get(producer_id, False) or not batch.is_control
+
             # Behind `up_to` only `_last_batches` is recorded: a marker there may still be lost.
             if batch.next_offset > self._up_to:
                 continue

@@ -1,10 +1,10 @@
 """Checks that an answer fits its request. Runs in virtual time check every answer of every node.
 
-A violation shows a bug of this project's nodes, not of Kafka.
+A violation shows a bug of this project's nodes, not of Kafka. There are two rules:
+1. An answer names each topic, partition, group or key of its request, and no other.
+2. An answer without an error carries values that a client can use.
 
-An answer must name exactly what its request names: every topic, partition, group or key once. An
-answer without an error must carry values that a client can use. Both rules follow from Kafka's
-message definitions, so the checks need no state of any node.
+Both rules follow from Kafka's message definitions, so the checks need no state of any node.
 
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`, and the clients' use of them.
 """
@@ -70,10 +70,10 @@ _SHOWN_CHARACTERS = 600
 """Longest part of a message that a violation shows; a message with records can be huge."""
 
 _Path = tuple[str | None, ...]
-"""Path to the names in a message: a list, the field that names its items, a list of each item, ...
+"""Path to the names in a message: a list, the field that names its items, a list in each item, ...
 
-Example: `("topics", "name", "partitions", "partition_index")` names each partition of each topic.
-None instead of a field means that the items of the list themselves are the names.
+Example: `("topics", "name", "partitions", "partition_index")` leads to the partitions of each
+topic. None instead of a field means that the items of the list themselves are the names.
 """
 
 _TOPICS: _Path = ("topics", "name", "partitions", "partition_index")
@@ -90,8 +90,12 @@ _NAMED: dict[type, tuple[_Path, _Path]] = {
     AddPartitionsToTxnRequest: (
         ("transactions", "transactional_id", "topics", "name", "partitions", None),
         (
-            *("results_by_transaction", "transactional_id", "topic_results", "name"),
-            *("results_by_partition", "partition_index"),
+            "results_by_transaction",
+            "transactional_id",
+            "topic_results",
+            "name",
+            "results_by_partition",
+            "partition_index",
         ),
     ),
     WriteTxnMarkersRequest: (
@@ -120,7 +124,9 @@ Answers whose names are not at such paths have a check of their own in `_CHECKS`
 
 
 def check_answer(request: AnyRequest, response: AnyResponse) -> None:
-    """Check an answer against its request; an answer with a top-level error is not checked.
+    """Check an answer against its request.
+
+    An answer with an error for the whole request is not checked: its other fields are empty.
 
     Raises: InvariantViolation that names the request, the answer and the problem.
     """
@@ -213,7 +219,7 @@ def _read(asked: FetchPartition, data: PartitionData, *, is_consumer: bool) -> I
         yield f"the high watermark is {data.high_watermark}"
     next_offset = asked.fetch_offset
     for batch in data.records:
-        # A gap is no fault: the log cleaner removes whole batches.
+        # A gap before the batch is no fault: the log cleaner removes whole batches.
         if batch.next_offset <= next_offset:
             yield f"expected records from {next_offset}, got {batch.base_offset} on"
         next_offset = batch.next_offset
@@ -256,7 +262,10 @@ def _allocated(
 
 
 def _isr_altered(request: AlterPartitionRequest, response: AlterPartitionResponse) -> Iterator[str]:
-    """Yield the problems of the epochs and ISRs that the controller answers."""
+    """Yield the problems of the epochs and ISRs that the controller answers.
+
+    `_check_names` comes before: each answered partition has a proposal.
+    """
     proposals = {
         (topic.topic_name, data.partition_index): data
         for topic in request.topics
@@ -288,7 +297,7 @@ def _registered(
 def _found(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> Iterator[str]:
     """Yield the keys whose answer has both a node and an error, or neither."""
     for found in response.coordinators:
-        # Either an error or a node, never both or neither.
+        # The first part is True without an error, the second with a node: both or neither.
         if (found.error_code is ErrorCode.NONE) != (found.node_id >= 0):
             yield (
                 f"the coordinator of {found.key!r} is {found.node_id} with {found.error_code.name}"
@@ -315,7 +324,8 @@ def _described(request: MetadataRequest, response: MetadataResponse) -> Iterator
 def _offsets_fetched(request: OffsetFetchRequest, response: OffsetFetchResponse) -> Iterator[str]:
     """Yield the groups whose answer lacks a requested partition, or has another one.
 
-    A group with `topics` None asked for all of its offsets, so any partitions fit.
+    If `topics` of a group is None, all of its offsets were requested, and any partitions fit.
+    `_check_names` comes before: each group has an answer.
     """
     answers = {answer.group_id: answer for answer in response.groups}
     for group in request.groups:

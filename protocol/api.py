@@ -1,8 +1,8 @@
 """Kafka's APIs, one row each: API key, versions, messages, and the error fields of the answer.
 
-To add an API: write its two messages in `protocol/messages`, a row of `Api`, and a line in the
-unions below, with which mypy finds every `match` that lacks a message. All other code that depends
-on an API (the codec, the field tables, the trace, link rules) reads its row.
+To add an API: write its two messages in `protocol/messages`, a row of `Api`, and a line in each of
+the unions below. With the unions, mypy finds every `match` that lacks a message. All other code
+that depends on an API (the codec, the field tables, the trace, link rules) reads its row.
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 
@@ -69,7 +69,11 @@ class _Row(NamedTuple):
 
 
 class Api(IntEnum):
-    """Kafka's APIs. A member's value is Kafka's API key, its `label` the name that Kafka prints."""
+    """Kafka's APIs. A member's value is Kafka's API key, its `label` the name that Kafka prints.
+
+    Each member is written as a `_Row`. Enum passes the fields of the row to `__new__`, which makes
+    them attributes of the member.
+    """
 
     label: str
     versions: range
@@ -336,9 +340,9 @@ class Api(IntEnum):
         schema=message_schemas.CONSUMER_GROUP_HEARTBEAT,
     )
 
-    # ZooKeeper's requests have their OpCode plus 10,000 as key; packets between its servers have
-    # their packet type plus 20,000. Both travel in the same frames as Kafka's messages, and link
-    # faults are chosen by API, so the protocols must not share a number.
+    # ZooKeeper's requests have their OpCode plus 10,000 as key (two OpCodes are negative); packets
+    # between its servers have their packet type plus 20,000. Both travel in the same frames as
+    # Kafka's messages, and link faults are chosen by API, so the protocols must not share a number.
     CONNECT = _Row(9_990, (0, 0), zookeeper.ConnectRequest, zookeeper.ConnectResponse)
     CLOSE_SESSION = _Row(
         9_989, (0, 0), zookeeper.CloseSessionRequest, zookeeper.CloseSessionResponse
@@ -396,7 +400,7 @@ API_OF_RESPONSE: dict[type, Api] = {api.response: api for api in Api}
 API_BY_LABEL = {api.label: api for api in Api}
 
 
-# -- unions of messages, which `match` statements must exhaust --
+# -- unions of messages: a `match` over a union must have a case for each message --
 
 GroupRequest = (
     group.JoinGroupRequest
@@ -509,6 +513,8 @@ def _first_error_at(*path: str) -> _FirstError:
     head: Callable[[object], ErrorCode] = attrgetter(path[0])
     if len(path) == 1:
         return head
+    # All parts of a path except the last lead to a list. The second attrgetter differs only in its
+    # type, for mypy.
     items_of: Callable[[object], tuple[object, ...]] = attrgetter(path[0])
     error_of_item = _first_error_at(*path[1:])
 

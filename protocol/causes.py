@@ -50,7 +50,10 @@ class RemovalCause(StrEnum):
 
 
 class GroupStateCause(StrEnum):
-    """Causes of a group's new state, in GROUP_STATE, as are RebalanceCause and DeletionCause."""
+    """Causes of a group's new state, in GROUP_STATE.
+
+    The other causes in these rows are RebalanceCause and DeletionCause.
+    """
 
     ALL_JOINED = "all members joined"
     NO_MEMBER_LEFT = "no member is left"

@@ -20,13 +20,13 @@ class CompressionType(IntEnum):
 
 
 class Codecs(Protocol):
-    """Compresses and decompresses payloads."""
+    """A set of codecs, which compress and decompress payloads."""
 
     def compress(self, compression: int, payload: bytes) -> bytes:
         """Return `payload` compressed with the codec of id `compression`."""
 
     def decompress(self, compression: int, payload: bytes) -> bytes:
-        """Return the payload that was compressed.
+        """Return the payload from which `payload` was compressed.
 
         Raises: ValueError if `payload` is not in the format of the codec.
         """

@@ -1,9 +1,9 @@
 """Kafka's settings under Kafka's names, with Kafka's defaults and bounds.
 
-A field `session_timeout_ms` is the setting `session.timeout.ms`: the structs rename `_` to `.`. So
-these definitions alone validate an experiment file, and give its JSON Schema. The defaults are
-those of KAFKA_VERSION, from which the recordings in docs/kafka are; Kafka 4.0 has others (linger.ms
-5, group.coordinator.new.enable true).
+A field `session_timeout_ms` is the setting `session.timeout.ms`: the structs rename `_` to `.`. The
+types and bounds below validate an experiment file, and give its JSON Schema. The defaults are those
+of KAFKA_VERSION, with which the recordings in docs/kafka were made. Kafka 4.0 has other defaults,
+for example linger.ms 5 and group.coordinator.new.enable true.
 Source: docs/kafka/BEHAVIOUR.md 8.1 and 8.2.
 """
 
@@ -15,7 +15,7 @@ from msgspec import Meta
 from protocol.metadata_version import LATEST_METADATA_VERSION, VERSION_PATTERN
 
 KAFKA_VERSION = "3.9.1"
-"""Version of Kafka with this behaviour and these defaults."""
+"""Version of Kafka whose behaviour and defaults this project reproduces."""
 PositiveMs = Annotated[int, Meta(ge=1)]
 Ms = Annotated[int, Meta(ge=0)]
 LONG_MAX = 9_223_372_036_854_775_807
@@ -44,7 +44,8 @@ class BrokerConfig(
     group_initial_rebalance_delay_ms: Ms = 3_000
     """Time for which the first rebalance of an empty group waits for further members."""
     group_max_size: Annotated[int, Meta(ge=1)] = 2_147_483_647
-    """Largest number of members of a group; others are answered with GROUP_MAX_SIZE_REACHED."""
+    """Largest number of members of a group; further ones are answered with
+    GROUP_MAX_SIZE_REACHED."""
     group_coordinator_new_enable: Literal[False] = False
     """Kafka's coordinator: false is the Scala one, the only one that is implemented."""
     inter_broker_protocol_version: Annotated[
@@ -66,8 +67,8 @@ class BrokerConfig(
     offsets_retention_check_interval_ms: PositiveMs = 600_000
     """Interval of the check for expired offsets."""
     offsets_topic_num_partitions: Annotated[int, Meta(ge=1)] = 50
-    """Number of partitions of `__consumer_offsets`; a group's partition is its id's hash modulo
-    it."""
+    """Number of partitions of `__consumer_offsets`; a group's partition is the hash of its id
+    modulo this number."""
     offsets_topic_replication_factor: Annotated[int, Meta(ge=1)] = 3
     """Replicas of each partition of `__consumer_offsets`."""
     offsets_topic_compression_codec: Annotated[
@@ -85,7 +86,8 @@ class BrokerConfig(
     """Time after which a commit, or a group's assignment, fails if the replicas have not copied
     it."""
     transaction_state_log_num_partitions: Annotated[int, Meta(ge=1)] = 50
-    """Number of partitions of `__transaction_state`; an id's partition is its hash modulo it."""
+    """Number of partitions of `__transaction_state`; an id's partition is the hash of the id modulo
+    this number."""
     transaction_state_log_replication_factor: Annotated[int, Meta(ge=1)] = 3
     """Replicas of each partition of `__transaction_state`."""
     transaction_state_log_min_isr: Annotated[int, Meta(ge=1)] = 2
@@ -394,17 +396,19 @@ class JavaSwitches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     timed out with REBALANCE_IN_PROGRESS."""
     heartbeats_wait_for_writes: bool = False
     """On: the answer to a heartbeat waits until the high watermark has reached the end that the log
-    of its `__consumer_offsets` partition had when the heartbeat came. It is
-    COORDINATOR_NOT_AVAILABLE after offsets.commit.timeout.ms, and NOT_COORDINATOR if the leadership
-    is lost before. The session is restarted at once; other errors are answered at once. Off: a
-    heartbeat is answered from memory, even by a leader that is cut off."""
+    of its `__consumer_offsets` partition had when the heartbeat came. The answer is
+    COORDINATOR_NOT_AVAILABLE if this takes longer than offsets.commit.timeout.ms, and
+    NOT_COORDINATOR if the leadership is lost meanwhile. The session is restarted at once, and a
+    refusal is answered at once. Off: a heartbeat is answered from memory, even by a leader that is
+    cut off."""
     commits_apply_on_append: bool = False
     """On: a commit is appended even below min.insync.replicas, and counts once the high watermark
-    has passed it, even after its timeout (answered with COORDINATOR_NOT_AVAILABLE; other errors as
-    with `append_errors`). A fetch of stable offsets reads the last written offset, and its answer
-    waits until that is committed (NOT_COORDINATOR after offsets.commit.timeout.ms); other fetches
-    read committed offsets. Off: a commit that timed out is ignored until the next load, and a fetch
-    of stable offsets is answered with UNSTABLE_OFFSET_COMMIT while a commit is being written."""
+    has passed it, even after its timeout. The timeout is answered with COORDINATOR_NOT_AVAILABLE,
+    other errors as with `append_errors`. A fetch of stable offsets reads the last written offset;
+    its answer waits until that offset is committed, and is NOT_COORDINATOR after
+    offsets.commit.timeout.ms. Other fetches read committed offsets. Off: a commit that timed out is
+    ignored until the next load. While a commit is being written, a fetch of stable offsets is
+    answered with UNSTABLE_OFFSET_COMMIT."""
 
 
 class Guards(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

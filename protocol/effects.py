@@ -1,9 +1,9 @@
 """Effects: the requests of a core (controller, coordinator) to its host, returned in a `Result`.
 
-A core never calls out. Each input to it returns one Result. The node that hosts the core carries
-the effects out, in this order: timers, appends, sends, verifications, replies. It passes the trace
-events to its Host, which adds time, node, incarnation and sequence number. (The Host is all that a
-node may touch of its surroundings: clock, timers, connections, storage, trace.)
+A core never calls out. It returns one Result for each input. The node that hosts the core carries
+the effects out, in this order: timers, appends, sends, verifications, replies. The node passes the
+trace events to its Host, which adds time, node, incarnation and sequence number. The Host is the
+node's only access to the outside: clock, timers, connections, storage, trace.
 
 Some effects have an outcome (AppendCompleted, TransactionVerified), which the node feeds back into
 the core as a later input.
@@ -31,9 +31,9 @@ class Append:
     partition: index in `__consumer_offsets`, or in `__transaction_state` for the transaction
         coordinator.
     records: non-empty.
-    required_acks: after ACKS_ALL (-1), an AppendCompleted follows when the high watermark has
-        passed the batch, after `timeout_ms`, or when leadership is lost. The same follows after
-        ACKS_LEADER (1), which ignores min.insync.replicas. ACKS_NONE (0) has no outcome.
+    required_acks: with ACKS_ALL (-1) and ACKS_LEADER (1) an AppendCompleted follows: when the high
+        watermark has passed the batch, after `timeout_ms`, or when leadership is lost. ACKS_LEADER
+        ignores min.insync.replicas. With ACKS_NONE (0) none follows.
     timeout_ms: None stands for `offsets.commit.timeout.ms`.
     """
 

@@ -1,8 +1,8 @@
 """Kafka's error codes, with their numbers and what a caller may conclude from each.
 
-A *retriable* error allows the client to send the same request again. An error is *definite* (a term
-of Maelstrom) if the operation certainly did not happen; after an indefinite error a checker must
-allow for both cases.
+A *retriable* error allows the client to send the same request again. An error is *definite* if the
+operation certainly did not happen. (The word is from Maelstrom, a test bench for distributed
+systems.) After an indefinite error a checker must allow for both cases.
 Source: Kafka `Errors`; docs/kafka/BEHAVIOUR.md, sections 5.9 and, for the retriable errors, 7.8.
 """
 

@@ -9,6 +9,7 @@ def java_string_hash(text: str) -> int:
 
     Shape: the result is in [-2**31, 2**31 - 1].
     """
+    # Computed modulo 2**32, as Java's int overflows; the last line makes the result signed.
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for index in range(0, len(units), 2):

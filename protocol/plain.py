@@ -2,8 +2,9 @@
 
 Plain data has the fields of that version, under Kafka's names. Recordings of real Kafka are read
 and compared in this form. A schema (see `protocol.wire.fields`) describes all versions of an API,
-a message class only the newest; `lift` and `lower` of a schema convert between their structures.
-An API is named by its label, such as `JoinGroup`.
+a message class only the newest. If an old version has another structure, `lift` of the schema
+converts a request from it, and `lower` converts an answer to it. An API is named by its label, such
+as `JoinGroup`.
 """
 
 import types
@@ -55,6 +56,7 @@ def request_from_plain(api: str, version: int, plain: PlainMessage) -> AnyReques
     _check(schema.request_fields, version, plain, "request")
     if schema.lift is not None and version < schema.reshaped_below:
         plain = schema.lift(plain)
+    # The message class lacks the fields that have no effect here.
     unused = {field.name for field in schema.request_fields if field.is_unused}
     used = {name: value for name, value in plain.items() if name not in unused}
     request = _build(row.request, used)

@@ -1,9 +1,10 @@
 """The rows of the trace: one flat, typed row for each event of a run.
 
-A core or node makes a `TraceEvent`; its Host adds time, node, incarnation and sequence number,
+A core is a state machine without a clock, such as the coordinator. A Host is a node's only access
+to clock, network and disk. An incarnation is one life of a node, counted from 0.
+
+A core or node makes a `TraceEvent`. Its Host adds time, node, incarnation and sequence number,
 which gives a `TraceRow`. All runtimes write the same rows; checkers and Spark's tables read them.
-A Host is the only thing that a node may touch: its clock, network and disk. An incarnation is one
-life of a node, counted from 0. A core is a state machine without a clock, such as the coordinator.
 """
 
 from enum import StrEnum
@@ -111,7 +112,7 @@ MESSAGE_KINDS = frozenset(
         TraceKind.RESPONSE_SENT,
     }
 )
-"""Kinds that no checker reads. If a run does not trace messages, their events are not created."""
+"""Kinds that no checker reads. A run that does not trace messages creates no such events."""
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,8 +140,8 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
 class TraceRow(msgspec.Struct, frozen=True, array_like=True):
     """One row of the trace, built by `stamp`.
 
-    Units: `time_us` is on the run's undrifted clock, microseconds since the run began;
-    `node_time_us` on the node's own monotonic clock.
+    Units: `time_us` is on the run's clock, in microseconds since the run began. `node_time_us` is
+    on the node's own monotonic clock, which a fault may let drift from the run's.
     Shape: (`node`, `incarnation`, `seq`) is unique; `seq` counts from 0 in each incarnation.
     `partition` is printed as Kafka prints it (`__consumer_offsets-3`); `detail` is small JSON.
     `cause` is a value of an enum in `protocol.causes`, or a name; `cause_text` is for people.

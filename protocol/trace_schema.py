@@ -428,7 +428,7 @@ class TransitionDetail(Detail, rename={"from_": "from"}):
 
 
 class RebalanceStartedDetail(Detail):
-    """Detail of REBALANCE_STARTED, null where it has no field."""
+    """Detail of REBALANCE_STARTED; the row has no detail if both fields are absent."""
 
     client_reason: str | None = None
     """Reason in the member's request; absent if the request has none."""
@@ -565,7 +565,10 @@ def _kind(
     detail: type[Detail] | type[dict[str, float | None]] | None = None,
     **meanings: str,
 ) -> KindSchema:
-    """Return a KindSchema: `columns` keep their common meaning, `meanings` have their own."""
+    """Return a KindSchema: `columns` keep their common meaning, `meanings` have their own.
+
+    A kind with `causes` and a meaning for `cause` allows both a value of the enums and a name.
+    """
     filled = dict.fromkeys(columns, "") | meanings
     if causes:
         filled.setdefault("cause", "")
@@ -1144,9 +1147,10 @@ _UNDECLARED = {
 _UNDECLARED_OF = {
     kind: (attrgetter(*names), (None,) * len(names)) for kind, names in _UNDECLARED.items()
 }
-"""For each kind: the function that reads its undeclared columns, and the Nones to expect.
+"""For each kind: the function that reads all its undeclared columns, and the Nones to expect.
 
-One call for all columns of a row, because the check runs for every row of a test.
+One function reads all of them, because the check runs for every row of a test. Every kind leaves
+several columns undeclared, so attrgetter returns a tuple.
 """
 _DECODERS = {
     kind.value: msgspec.json.Decoder(schema.detail)
@@ -1162,6 +1166,7 @@ def nonconformity(row: TraceRow) -> str | None:
     if undeclared(row) != nothing:
         name = next(name for name in _UNDECLARED[kind] if getattr(row, name) is not None)
         return f"{kind} fills {name} ({getattr(row, name)!r}), expected null"
+    # A kind without closed causes accepts any cause, so also this one.
     if row.cause is not None and row.cause not in _CLOSED_CAUSES.get(kind, (row.cause,)):
         expected = ", ".join(sorted(_CLOSED_CAUSES[kind]))
         return f"{kind} has cause {row.cause!r}, expected one of {expected}"

@@ -1,9 +1,9 @@
 """BrokerApi: passes each request of a client or of another broker to the part that answers it.
 
 Owns the checks of Kafka's API layer that come before the coordinator's own checks. The host is the
-broker's only way to the outside: it delivers requests and takes their answers (`reply`), which may
-come later. An envelope is a request with its version, client id and listener. The cache is the
-broker's copy of the metadata.
+broker's only way to the outside. It delivers requests, and takes the answers (`reply`), at once or
+later. An envelope is a request with its version, client id and listener. The cache is the broker's
+copy of the metadata.
 Source: Kafka `KafkaApis`; docs/kafka, BEHAVIOUR 2.0.
 """
 
@@ -249,7 +249,7 @@ class BrokerApi:
     def _txn_offset_commit(
         self, request_id: RequestId, envelope: RequestEnvelope, request: TxnOffsetCommitRequest
     ) -> None:
-        """Do for a transaction's commit what `_offset_commit` does for an ordinary one."""
+        """Refuse partitions that do not exist; pass the other partitions to the coordinator."""
         known, unknown = without_unknown(request, self._cache.contains)
         if not unknown:
             self._coordination.handle(request_id, envelope)
@@ -267,7 +267,7 @@ class BrokerApi:
         not checked, either.
         """
         known, unknown = without_unknown(request, self._cache.contains)
-        # Also true if the request named no unknown partition: then `known` is the request itself.
+        # If all partitions exist, `known` is the request itself, and `unknown` is empty.
         if any(topic.partitions for topic in known.topics):
             self._coordination.handle(request_id, _with_body(envelope, known), unknown)
         else:

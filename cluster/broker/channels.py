@@ -12,7 +12,7 @@ from protocol.api import AnyRequest
 from protocol.ids import BrokerEpoch, BrokerId, NodeName, broker_name
 
 SETUP_TIMEOUT_US = 10_000_000
-"""socket.connection.setup.timeout.ms"""
+"""socket.connection.setup.timeout.ms of a broker."""
 REQUEST_TIMEOUT_US = 30_000_000
 """request.timeout.ms of a broker."""
 NO_BROKER_EPOCH = BrokerEpoch(-1)
@@ -34,7 +34,8 @@ class ControllerChannel:
     """A connection to the controller for one purpose.
 
     Heartbeats, AlterPartition and the fetches of metadata each have a channel of their own. If the
-    connection has ended, or the answer is NOT_CONTROLLER, the next controller of the list is tried.
+    connection has ended, the channel tries the next controller of the list. After the answer
+    NOT_CONTROLLER, the caller requests this (`try_next_controller`).
     """
 
     def __init__(self, host: Host, controllers: tuple[NodeName, ...], purpose: str) -> None:

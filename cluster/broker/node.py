@@ -146,7 +146,7 @@ class BrokerNode:
         """Recover the disk, register with the controller, and pull metadata."""
         host = self._host
         report_recoveries(host)
-        # Only before the first start: later incarnations find their own records on the disk.
+        # Only in the first incarnation: later ones find their records on the disk.
         if host.incarnation == 0:
             preload(host.storage, self._identity.broker_id, self._cluster)
         self._replicas.start()
@@ -172,8 +172,8 @@ class BrokerNode:
             raise SimulationError(f"{self._host.name} is shutting down already")
         self._on_stopped = on_done
         self._host.log("controlled shutdown begins")
-        # This comes before the heartbeat that asks for the shutdown. After that heartbeat the
-        # controller removes this broker from ISRs.
+        # This comes before the heartbeat that asks for the shutdown: from that heartbeat on, the
+        # controller removes this broker from ISRs, and the replicas must expect it.
         self._replicas.begin_controlled_shutdown()
         self._shutdown_limit = self._host.after(
             CONTROLLED_SHUTDOWN_TIMEOUT_US, self._give_up_controlled_shutdown
@@ -231,10 +231,10 @@ class BrokerNode:
         self._host.serve(self._api.handle)
 
     def _publish(self, changed: list[TopicPartition]) -> None:
-        """Apply a change of the metadata to the replicas and then to the coordinators.
+        """Apply a change of the metadata to the replicas, and then to the coordinators.
 
-        The cache has the change already; `changed` are the partitions that it concerns. In this
-        order a coordinator loads from a replica that is the leader already.
+        The cache has the change already; `changed` are the partitions that it concerns. The
+        replicas come first, so that a coordinator loads from a replica that leads already.
         Source: docs/kafka, BEHAVIOUR 5.5.
         """
         leadership = self._replicas.apply(changed)

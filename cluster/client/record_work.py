@@ -7,7 +7,9 @@ from cluster.host.host import Host
 
 
 class RecordWork:
-    """The processing time of one member's records: `process_us` and up to `spread_us` more each.
+    """The processing time of one member's records.
+
+    Each record takes `process_us`, plus a random time of up to `spread_us`.
 
     Units: microseconds.
     """

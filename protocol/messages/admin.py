@@ -2,8 +2,8 @@
 
 In KRaft an administrator may send requests to the controllers directly (KIP-919,
 `bootstrap.controllers`). A number after the name of a request is its API key. Between processes of
-this project, every struct is sent as an array of its fields; a request or a whole answer (`tag`)
-begins with its name.
+this project, a struct is sent as an array of its fields (`array_like`); a request or an answer
+begins with the name of its struct (`tag`).
 Source: Kafka's message schemas.
 """
 
@@ -87,7 +87,10 @@ class CreateTopicsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 def refused_creation(request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:
-    """Return the answer with `error` for every topic, because it has no top-level error."""
+    """Return the answer that refuses the whole request: `error` for every topic.
+
+    The answer has no field for an error of the whole request.
+    """
     return CreateTopicsResponse(
         topics=tuple(
             CreatableTopicResult(name=name, error_code=error)
@@ -117,7 +120,10 @@ class DeleteTopicsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like
 
 
 def refused_deletion(request: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse:
-    """Return the answer with `error` for every topic, because it has no top-level error."""
+    """Return the answer that refuses the whole request: `error` for every topic.
+
+    The answer has no field for an error of the whole request.
+    """
     return DeleteTopicsResponse(
         responses=tuple(
             DeletableTopicResult(name=name, error_code=error)
@@ -230,7 +236,7 @@ class DescribeConfigsRequest(msgspec.Struct, frozen=True, kw_only=True, array_li
 
 
 class DescribeConfigsSynonym(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A setting that could give the value, in order of precedence; the first one does."""
+    """A setting from which the value could come. The first synonym in the list gives the value."""
 
     name: str
     value: str | None
@@ -238,7 +244,10 @@ class DescribeConfigsSynonym(msgspec.Struct, frozen=True, kw_only=True, array_li
 
 
 class DescribeConfigsResourceResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """One setting."""
+    """One setting and its value.
+
+    `config_type` is Kafka's number for the type of the value; 0 stands for unknown.
+    """
 
     name: str
     value: str | None

@@ -1,8 +1,9 @@
 """Messages between brokers and the controller, under KRaft's names.
 
 Metadata itself is pulled with Fetch from `__cluster_metadata-0`. A number after the name of a
-request is its API key. Between processes of this project, every struct is sent as an array of its
-fields; a request or a whole answer (`tag`) begins with its name. Source: Kafka's message schemas.
+request is its API key. Between processes of this project, a struct is sent as an array of its
+fields (`array_like`); a request or an answer begins with the name of its struct (`tag`).
+Source: Kafka's message schemas.
 """
 
 import msgspec
@@ -39,8 +40,9 @@ class BrokerRegistrationResponse(
 class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """BrokerHeartbeat (63), every `broker.heartbeat.interval.ms`.
 
-    `current_metadata_offset`: how far the broker has read the metadata log. `want_fence`,
-    `want_shut_down`: it asks to be fenced, to shut down.
+    current_metadata_offset: offset up to which the broker has read the metadata log.
+    want_fence: the broker asks to be fenced.
+    want_shut_down: the broker asks for a controlled shutdown.
     """
 
     broker_id: int

@@ -2,8 +2,8 @@
 
 Shapes are those of the newest version; FindCoordinator below v4 has exactly one key. A number after
 the name of a request is its API key; versions in use are written as v0-v6. Between processes of
-this project, every struct is sent as an array of its fields; a request or a whole answer (`tag`)
-begins with its name.
+this project, a struct is sent as an array of its fields (`array_like`); a request or an answer
+begins with the name of its struct (`tag`).
 Source: Kafka's message schemas.
 """
 

@@ -2,8 +2,9 @@
 
 Shapes are those of the newest version. The envelope's `api_version` determines the semantics: for
 example, a LeaveGroup below v3 has exactly one member. A number after the name of a request is its
-API key; versions in use are written as v0-v9. Between processes of this project, every struct is
-sent as an array of its fields; a request or a whole answer (`tag`) begins with its name.
+API key; versions in use are written as v0-v9. Between processes of this project, a struct is sent
+as an array of its fields (`array_like`); a request or an answer begins with the name of its struct
+(`tag`).
 Source: Kafka's message schemas.
 """
 
@@ -22,8 +23,8 @@ class JoinGroupRequestProtocol(msgspec.Struct, frozen=True, array_like=True):
 class JoinGroupRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """JoinGroup (11) v0-v9.
 
-    `member_id` is "" before the first answer. In v0, which lacks the field, the rebalance timeout
-    is -1.
+    `member_id` is "" until an answer has given the client an id. `rebalance_timeout_ms` is -1 in
+    v0, which lacks the field.
     """
 
     group_id: str
@@ -47,7 +48,8 @@ class JoinGroupResponseMember(msgspec.Struct, frozen=True, kw_only=True, array_l
 class JoinGroupResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """Answer to JoinGroup; `members` is filled for the leader only.
 
-    With `skip_assignment`, a static leader that came back must compute no assignment (KIP-814).
+    `skip_assignment`: the leader must compute no assignment, since it is a static member that has
+    only restarted (KIP-814).
     """
 
     error_code: ErrorCode = ErrorCode.NONE

@@ -2,8 +2,9 @@
 
 Followers use Fetch, and so do brokers that pull `__cluster_metadata`, as in KRaft. Their
 `replica_id` is their node id; that of consumers is -1. A number after the name of a request is its
-API key. Between processes of this project, every struct is sent as an array of its fields; a
-request or a whole answer (`tag`) begins with its name. Source: Kafka's message schemas.
+API key. Between processes of this project, a struct is sent as an array of its fields
+(`array_like`); a request or an answer begins with the name of its struct (`tag`).
+Source: Kafka's message schemas.
 """
 
 import msgspec
@@ -75,7 +76,12 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 class FetchPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Position from which to read one partition. An epoch that the fetcher does not know is -1."""
+    """Position from which to read one partition. An epoch that the fetcher does not know is -1.
+
+    current_leader_epoch: the leader epoch in the fetcher's metadata; a leader refuses another one.
+    last_fetched_epoch: the epoch of the last record in the fetcher's log.
+    log_start_offset: start of the fetcher's log, from a follower.
+    """
 
     partition: int
     current_leader_epoch: int = -1
@@ -93,7 +99,10 @@ class FetchTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Fetch (1). The broker parks it until `min_bytes` have arrived or `max_wait_ms` have passed.
+    """Fetch (1).
+
+    The broker parks the request (keeps it without an answer) until `min_bytes` have arrived or
+    `max_wait_ms` have passed.
 
     A client without a fetch session (KIP-227) sends `session_id` 0 and `session_epoch` -1; a client
     that requests a session sends `session_epoch` 0.
@@ -118,9 +127,9 @@ class EpochEndOffset(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
 
 
 class AbortedTransaction(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """An aborted transaction, whose records from `first_offset` on a consumer must skip.
+    """An aborted transaction. A consumer must skip its records from `first_offset` on.
 
-    Only consumers that read committed records get it.
+    Only answers to consumers with READ_COMMITTED have it.
     """
 
     producer_id: int
@@ -143,7 +152,7 @@ class PartitionData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def last_stable_offset(self) -> int:
-        """The high watermark, because no transaction here writes to topics of clients."""
+        """The high watermark: here no transaction writes to topics that consumers read."""
         return self.high_watermark
 
 
@@ -167,7 +176,10 @@ LATEST_TIMESTAMP = -1
 
 
 class ListOffsetsPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A partition, and the wanted offset: the first one at or after a time, or a special one."""
+    """A partition, and the wanted offset: the first at or after `timestamp`.
+
+    EARLIEST_TIMESTAMP and LATEST_TIMESTAMP ask for the ends of the log instead.
+    """
 
     partition_index: int
     timestamp: int

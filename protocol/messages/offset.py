@@ -2,8 +2,8 @@
 
 Shapes are those of the newest version; OffsetFetch below v8 has exactly one group. A number after
 the name of a request is its API key; versions in use are written as v2-v9. Between processes of
-this project, every struct is sent as an array of its fields; a request or a whole answer (`tag`)
-begins with its name.
+this project, a struct is sent as an array of its fields (`array_like`); a request or an answer
+begins with the name of its struct (`tag`).
 Source: Kafka's message schemas.
 """
 
@@ -31,7 +31,8 @@ class OffsetCommitRequestTopic(msgspec.Struct, frozen=True, kw_only=True, array_
 class OffsetCommitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """OffsetCommit (8) v2-v9. A simple consumer or admin tool sends generation -1, member "".
 
-    `retention_time_ms`: how long the offsets are kept, from old clients; -1: the broker's setting.
+    `retention_time_ms`, from old clients: time for which the offsets are kept; -1 stands for the
+    broker's setting.
     """
 
     group_id: str

@@ -7,8 +7,8 @@
 5. The transaction coordinator sends markers to the leaders of the partitions (WriteTxnMarkers).
 Shapes are those of the newest version; AddPartitionsToTxn below v4 has exactly one transaction. A
 number after the name of a request is its API key; versions in use are written as v0-v5. Between
-processes of this project, every struct is sent as an array of its fields; a request or a whole
-answer (`tag`) begins with its name.
+processes of this project, a struct is sent as an array of its fields (`array_like`); a request or
+an answer begins with the name of its struct (`tag`).
 Source: Kafka's message schemas; KIP-98, KIP-447, KIP-890.
 """
 
@@ -181,8 +181,8 @@ class WriteTxnMarkersResponse(msgspec.Struct, frozen=True, kw_only=True, array_l
 class TxnOffsetCommitRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """TxnOffsetCommit (28) v0-v4: offsets of a group that count once the transaction commits.
 
-    A producer that is not a member of the group has generation -1 and member ""; below v3 every
-    producer has.
+    A producer that is not a member of the group sends generation -1 and member "". Below v3, which
+    lacks these fields, every producer has these values.
     """
 
     transactional_id: str

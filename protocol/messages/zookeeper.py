@@ -4,8 +4,8 @@ Shapes are those of ZooKeeper 3.4: every answer has the last zxid that its serve
 of znodes is text here, because the consumers store JSON, thread ids and decimal offsets. Ids in
 brackets (ZK-08) are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md. The number of a request
 is ZooKeeper's op code plus 10,000, so that it differs from Kafka's API keys. Between processes of
-this project, every struct is sent as an array of its fields; a request or a whole answer (`tag`)
-begins with its name.
+this project, a struct is sent as an array of its fields (`array_like`); a request or an answer
+begins with the name of its struct (`tag`).
 Source: ZooKeeper `zookeeper.jute`, `ZooDefs.OpCode`, `KeeperException.Code`, `Watcher.Event`.
 """
 

@@ -126,8 +126,9 @@ class FollowerInfoResponse(msgspec.Struct, frozen=True, kw_only=True, array_like
 class AckEpochRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """AckEpoch (20018). A learner accepts the leader's epoch, and describes its own log.
 
-    Shape: `epoch_ends` has the last zxid of each epoch in the log, in order: two logs are equal up
-    to the smaller end of the newest epoch that both have.
+    Shape: `epoch_ends` has the last zxid of each epoch in the log, in order. The leader computes
+    from it where the two logs part: they are equal up to the smaller end of the newest epoch that
+    both have.
     """
 
     current_epoch: int

@@ -8,7 +8,8 @@ Kafka's encoding. `kafka_format` translates either kind to the bytes that a real
 This module has the structs, and functions that read records. `partition_log.batches` computes
 offsets, epochs and CRCs. As in Kafka, the CRC covers every field except `base_offset` and
 `partition_leader_epoch`, so that a leader can set these two. The payload of a batch is the bytes of
-its records. `gc=False` spares Python's garbage collector structs that cannot be part of a cycle.
+its records. With `gc=False`, Python's garbage collector does not visit a struct; this is safe for
+structs that cannot be part of a cycle.
 """
 
 import msgspec
@@ -26,7 +27,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Cleaned(msgspec.Struct, frozen=True, array_like=True):
-    """Data of a compaction in a batch from which it has removed records.
+    """What a compaction notes in a batch from which it has removed records.
 
     Shape: `offset_deltas` has the distance from the base offset for each record left, in order.
     Units: `delete_horizon_ms` (since the epoch) is the time after which a cleaning removes the
@@ -58,10 +59,10 @@ class KafkaHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A batch: contiguous offsets `base_offset .. base_offset + last_offset_delta`.
 
-    Invariant: `records` has one record for each offset; if the batch was `cleaned`, for each offset
-    that is left. `records` are compressed if `compression`, a CompressionType, is not 0. Without a
-    `kafka` header they are MessagePack; with one they are in Kafka's encoding, and `crc` is the CRC
-    of Kafka's format.
+    Invariant: `records` has one record for each offset. In a batch that was `cleaned` it has one
+    for each offset that is left. `records` are compressed if `compression`, a CompressionType, is
+    not 0. Without a `kafka` header they are MessagePack. With a `kafka` header they are in Kafka's
+    encoding, and `crc` is the CRC of Kafka's format.
     Units: `base_sequence` counts the producer's records from 0; -1 without idempotence.
     Source: Kafka `DefaultRecordBatch`.
     """
@@ -185,7 +186,7 @@ def kafka_records_of(
 ) -> list[tuple[KafkaRecord, int]]:
     """Return the records in the uncompressed payload of a batch in Kafka's format.
 
-    Each comes with its timestamp: its own, or the batch's if the broker set it (LogAppendTime).
+    Each record comes with a timestamp: its own, or with LogAppendTime the batch's.
     Raises: ValueError if the payload does not have the records that the header counts.
     """
     found = parse_records(payload, header.record_count)

@@ -35,7 +35,9 @@ def encode_marker(marker: EndTransactionMarker, timestamp_ms: int) -> Record:
 
 
 def decode_marker(batch: RecordBatch) -> EndTransactionMarker | None:
-    """Return the marker of a control batch, None if the batch has another control record, or none.
+    """Return the marker of a control batch.
+
+    None if the batch has another kind of control record, or no record.
 
     Raises: ValueError for bytes that are no control record.
     """
@@ -44,6 +46,7 @@ def decode_marker(batch: RecordBatch) -> EndTransactionMarker | None:
         return None  # a compaction has removed the marker and kept the empty batch
     key, value, _ = records[0]
     try:
+        # A missing key or value is too short for its layout: unpack_from raises struct.error.
         _version, kind = _KEY.unpack_from(key or b"")
         if kind not in (_ABORT, _COMMIT):
             return None

@@ -59,8 +59,8 @@ def decode_batches(data: bytes) -> tuple[RecordBatch, ...]:
     """
     batches: list[RecordBatch] = []
     position = 0
-    # As in Kafka, an unknown magic is an error also in an incomplete batch, so the magic is checked
-    # before the end of the batch.
+    # As in Kafka, an unknown magic is an error even in an incomplete batch. So the magic is checked
+    # first, and then whether the batch is complete.
     while len(data) - position >= _MAGIC_AT + 1:
         _, length = _OVERHEAD.unpack_from(data, position)
         if length < _SMALLEST_LENGTH:
@@ -81,7 +81,8 @@ def decode_batches(data: bytes) -> tuple[RecordBatch, ...]:
 def encode_batch(batch: RecordBatch, codecs: Codecs = NO_CODECS) -> bytes:
     """Return the bytes of a batch of either kind in Kafka's format.
 
-    `codecs` are needed for a compressed batch with MessagePack records; it stays compressed.
+    `codecs` are needed for a compressed batch with MessagePack records: its records are translated
+    and compressed again.
     Raises: msgspec.MsgspecError or ValueError if these records cannot be read.
     """
     header = batch.kafka
@@ -205,6 +206,7 @@ def _decode_batch(data: bytes, position: int, end: int) -> RecordBatch:
 
 def _translate(batch: RecordBatch, codecs: Codecs) -> tuple[bytes, KafkaHeader]:
     """Return the payload and header in Kafka's format of a batch with MessagePack records."""
+    # In Kafka's format a record has distances from the batch's first offset and timestamp.
     records = decode_records(payload_of(batch, codecs))
     deltas = range(len(records)) if batch.cleaned is None else batch.cleaned.offset_deltas
     base_timestamp_ms = records[0].timestamp_ms if records else -1

@@ -2,10 +2,13 @@
 
 This module handles the payload of a batch, after decompression, and no batch header. A record
 consists of its length, attributes (unused), timestamp delta, offset delta, key, value and headers.
-A zigzag varint has seven bits in each byte; the highest bit says whether another byte follows. Its
-lowest bit is the sign, so that small negative numbers are short, too: 0, -1, 1, -2 are coded as
-0, 1, 2, 3. So `(raw >> 1) ^ -(raw & 1)` decodes one, and a null key or value has the length -1,
-which is the byte 1. A read beyond the payload raises IndexError: that record is cut short.
+
+A varint has seven bits of a number in each byte, the lowest bits first; the highest bit of the byte
+says that another byte follows. A zigzag varint has the sign in the number's lowest bit, so that
+small negative numbers are short, too: 0, -1, 1, -2 are coded as 0, 1, 2, 3. So
+`(raw >> 1) ^ -(raw & 1)` decodes one. A null key or value has the length -1, which is the byte 1.
+
+A read beyond the payload raises IndexError: that record is cut short.
 Source: Kafka `DefaultRecord`, `ByteUtils.readVarint`; KIP-98.
 """
 
@@ -14,6 +17,7 @@ from typing import NamedTuple
 
 _INT32_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
+# The largest number of bytes of a varint: for 32 and for 64 bits, seven bits in each byte.
 _VARINT_BYTES = 5
 _VARLONG_BYTES = 10
 
@@ -60,6 +64,7 @@ def _parse(payload: bytes, count: int) -> Iterator[KafkaRecord]:
             end = position + length
             if length < 0 or end > len(payload):
                 raise ValueError(f"the length of record {index} is {length}")
+
             position += 1  # attributes
             timestamp_delta_ms = payload[position]
             if timestamp_delta_ms < 0x80:
@@ -69,12 +74,14 @@ def _parse(payload: bytes, count: int) -> Iterator[KafkaRecord]:
                 timestamp_delta_ms, position = _read_varint(
                     payload, position, _INT64_MAX, _VARLONG_BYTES
                 )
+
             offset_delta = payload[position]
             if offset_delta < 0x80:
                 offset_delta = (offset_delta >> 1) ^ -(offset_delta & 1)
                 position += 1
             else:
                 offset_delta, position = _read_varint(payload, position)
+
             key, position = _read_bytes(payload, position, end)
             value, position = _read_bytes(payload, position, end)
             header_count = payload[position]
@@ -105,7 +112,7 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
     Raises: ValueError as `parse_records`, and if an offset delta is not the record's index.
     """
     # Varints of one and of two bytes are read in place: a call for each would take most of the
-    # time.
+    # time. Of two bytes, `first & 0x7F | second << 7` is the number: the second is below 0x80.
     end = max_timestamp_delta_ms = 0
     keyless: list[int] = []
     for index in range(count):
@@ -123,6 +130,7 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
             end = position + length
             if length < 0 or end > len(payload):
                 raise ValueError(f"the length of record {index} is {length}")
+
             position += 1  # attributes
             delta = payload[position]
             if delta < 0x80:
@@ -132,6 +140,7 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
                 delta, position = _read_varint(payload, position, _INT64_MAX, _VARLONG_BYTES)
             if delta > max_timestamp_delta_ms or not index:  # the first may be below 0
                 max_timestamp_delta_ms = delta
+
             offset_delta = payload[position]
             if offset_delta < 0x80:
                 position += 1
@@ -142,6 +151,7 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
                 raise ValueError(
                     f"record {index} has the offset delta {offset_delta}, expected {index}"
                 )
+
             key_length = payload[position]
             if key_length < 0x80:
                 position += 1
@@ -152,7 +162,9 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
                 keyless.append(index)
             else:
                 position += key_length
-            # A byte follows in every whole record: at least the number of headers.
+
+            # Reading two bytes is safe: after the value's length every whole record has at least
+            # the number of headers.
             value_length, second = payload[position], payload[position + 1]
             if value_length < 0x80:
                 position += 1
@@ -165,7 +177,8 @@ def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - n
                 value_length, position = _read_varint(payload, position)
             if value_length > 0:
                 position += value_length
-            if payload[position]:
+
+            if payload[position]:  # the number of headers is not 0
                 position = _skip_headers(payload, position, end)
             else:
                 position += 1
@@ -201,7 +214,7 @@ def encode_kafka_records(
 
 def write_varint(number: int) -> bytes:
     """Return a zigzag varint. Shape: `number` is a signed integer of at most 64 bits."""
-    rest = (number << 1) ^ (number >> 63)
+    rest = (number << 1) ^ (number >> 63)  # the zigzag: the sign becomes the lowest bit
     if rest < 0x80:
         return bytes((rest,))
     parts = bytearray()

@@ -1,8 +1,8 @@
 """Records of `__cluster_metadata-0`, under KRaft's names. Their log is the controller's state.
 
-Controller and brokers replay the same records into a MetadataImage (brokers, topics and partitions
-at one offset of the log), each when it has fetched them. A PartitionChangeRecord does not have the
-new leader epoch and partition epoch: its replay increases them, as in KRaft.
+Controller and brokers replay the same records into a MetadataImage: brokers, topics and partitions
+at one offset of the log. Each node does so when it has fetched the records. A PartitionChangeRecord
+does not have the new leader epoch and partition epoch: its replay increases them, as in KRaft.
 Source: Kafka's metadata record schemas; DEVIATION: topics are named, they have no UUID.
 """
 

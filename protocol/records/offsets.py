@@ -1,10 +1,13 @@
 """Records of `__consumer_offsets`: keys and values of committed offsets and groups.
 
-Keys and values begin with a version. The key's version determines whether the record is an offset
-or a group. A record without a value is a tombstone. After the two bytes of the version follows the
+Keys and values begin with a version of two bytes. The key's version determines whether the record
+is an offset or a group. A record without a value is a tombstone. After the version follows the
 body, in MessagePack instead of Kafka's own encoding; `versioned` writes and reads the bodies of
-values. In a field's definition, `since` and `until` are the first and the last version with the
-field, `bits` is the width in Kafka's schema: a larger number that is read is corrupt.
+values.
+
+The tables below define the fields of values. `since` and `until` are the first and the last version
+with the field. `bits` is the field's width in Kafka's schema; a number that does not fit is refused
+as corrupt.
 
 Source: Kafka `OffsetCommitKey.json`, `OffsetCommitValue.json`, `GroupMetadataKey.json`,
 `GroupMetadataValue.json`; docs/kafka/BEHAVIOUR.md 5.1.
@@ -123,7 +126,7 @@ _OFFSET_COMMIT_VALUE = ValueCodec(
         int_field("expire_timestamp_ms", since=1, until=1, bits=64),
     ),
     readable=range(5),
-    # From 1: no inter.broker.protocol.version makes Kafka write offsets in version 0, but groups.
+    # From 1: unlike groups, offsets are written in version 0 by no inter.broker.protocol.version.
     writable=range(1, OFFSET_VALUE_VERSION + 1),
 )
 _GROUP_METADATA_VALUE = ValueCodec(

@@ -1,8 +1,8 @@
 """Encoding of the keys and values of records, by version.
 
-A key or value is a two-byte big-endian version and a body. The fields of a value and their versions
-are a table, like those of messages (`protocol.wire.fields`); a ValueCodec writes and reads each
-version by that table. To add a field or a version, change the table of the value.
+A key or value is a two-byte big-endian version and a body. A table lists the fields of a value with
+their versions, as for messages (`protocol.wire.fields`). By this table, a ValueCodec writes and
+reads each version. To add a field or a version, change the table of the value.
 
 DEVIATION: the body is a MessagePack array of Kafka's fields in Kafka's order, instead of Kafka's
 own schema encoding. Fields, versions and which version is written are Kafka's.
@@ -129,6 +129,7 @@ def _writer(fields: tuple[WireField, ...], version: int) -> _Write:
 
 
 def _values_of(names: list[str]) -> _Write:
+    """Return a function that reads these attributes of a value, as a tuple."""
     getter = attrgetter(*names)
     # attrgetter returns a tuple for several names, but the bare value for a single one.
     return getter if len(names) > 1 else lambda value: (getter(value),)
@@ -160,7 +161,8 @@ def _layout(
     """Return a struct class with exactly the fields of one version, to decode its bodies.
 
     Elements after the last known field are ignored, as Kafka ignores the tagged fields of a version
-    4 that is newer than the reader.
+    4 that is newer than the reader. Structs without a list of structs cannot be part of a cycle, so
+    the garbage collector need not visit them (`gc`).
     """
     present = [field for field in fields if field.is_in(version)]
     return msgspec.defstruct(
@@ -173,6 +175,7 @@ def _layout(
 
 
 def _annotation(struct: type[msgspec.Struct], field: WireField, version: int) -> Any:  # noqa: ANN401
+    """Return the type of a field in the struct of a version, for msgspec."""
     annotation: Any = _scalar_annotation(struct, field, version)
     if field.is_array:
         annotation = tuple[annotation, ...]

@@ -1,7 +1,8 @@
 """Encoding of subscriptions (in JoinGroup) and assignments (in SyncGroup) of consumers.
 
 The assignor is the algorithm by which a group's leader computes the assignments from all members'
-subscriptions. The coordinator passes these bytes on; of a subscription it reads only the topics.
+subscriptions. The coordinator passes the bytes of both on; it reads only the topics of a
+subscription.
 Numbers are big-endian, as everywhere in Kafka. Strings have an int16 length, arrays and bytes an
 int32 length; a length of -1 stands for null. Each version appends fields to those of the version
 before it, so a reader that knows fewer versions ignores the bytes after the fields that it knows.
@@ -158,6 +159,7 @@ def _version_header(version: int) -> bytes:
 
 
 def _checked_version(reader: "_Reader") -> int:
+    """Read a version; return it, or the newest known version if it is newer."""
     version = reader.int16()
     if version < 0:
         raise ConsumerProtocolError(f"unsupported version {version}")
@@ -221,8 +223,8 @@ class _Reader:
         return None if length < 0 else self._take(length)
 
     def topic_partitions(self) -> tuple[TopicPartitions, ...]:
-        # The order of evaluation is the order of the bytes: the outer length (of the last line),
-        # then for each element the topic, the inner length and the partitions.
+        # Python evaluates this in the order of the bytes: first the outer length (the last line of
+        # the expression), then for each element the topic, the inner length and the partitions.
         return tuple(
             TopicPartitions(
                 topic=self._string(),

@@ -33,8 +33,8 @@ class WireField:
     """One field of a message or record, present in the versions `since` to `until`.
 
     fields: the fields of a STRUCT.
-    absent: the value in an answer if this project's message lacks the field.
-    is_unused: the field of a request is dropped, because it has no effect here.
+    absent: the value to send in an answer, for a field that this project's message lacks.
+    is_unused: a field of a request that is read and dropped, because it has no effect here.
     bits: width of an INT; a value that is read from a log must fit.
     nullable_since: first version in which a nullable field may be null. In an older version the
         listener writes "" for null.
@@ -154,7 +154,7 @@ def array_field(
     bits: int = 32,
     nullable: bool = False,
 ) -> WireField:
-    """Return a field that is a list of items of one kind; integers have 32 bits."""
+    """Return a field that is a list of items of one kind; `bits` is the width of integers."""
     return WireField(
         name=name,
         kind=kind,
@@ -190,7 +190,7 @@ def struct_array(
 
 
 def throttle_time(since: int) -> WireField:
-    """Return the field `throttle_time_ms` of an answer; it is always 0, without quotas."""
+    """Return the field `throttle_time_ms` of an answer; always 0, since there are no quotas."""
     return int32_field("throttle_time_ms", since, absent=0)
 
 

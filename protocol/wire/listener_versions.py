@@ -1,8 +1,8 @@
 """The APIs and versions that a broker offers to Kafka clients, and its ApiVersions answer.
 
 The listener decodes and encodes every version that ApiVersions names. These are the versions of
-Kafka 3.9 below the first flexible one (KIP-482), without the versions that need message formats
-before v2. So ApiVersions ends at v2.
+Kafka 3.9 below the first flexible version of each API (KIP-482): for ApiVersions, v0 to v2.
+Versions that need message formats before v2 are left out.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from protocol.wire.fields import ApiSchema
 OLDEST_ANSWERED_PRODUCE = 3
 """Older versions of Produce have old message formats; they are answered UNSUPPORTED_VERSION.
 
-They are offered nevertheless, as in Kafka 4, because librdkafka before 2.11 mistakes a broker
-without Produce v0 for a broker of Kafka 0.9.
+As in Kafka 4, they are offered nevertheless: librdkafka before 2.11 takes a broker without Produce
+v0 for a broker of Kafka 0.9.
 """
 
 

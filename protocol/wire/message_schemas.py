@@ -1,10 +1,11 @@
 """Kafka's message schemas of groups as data: the fields of each API, with their versions.
 
-The structs in `protocol.messages` have the shape of the newest version only; a schema describes
-every version, for each API of which several versions are used. In a field's definition, a number is
-the first version with the field, a second number the last one; see `fields`. A `_lift_...` function
-converts a request of an older structure, a `_lower_...` function an answer. The row of an API in
-`protocol.api` names its schema. `transaction_schemas` has the APIs of transactions.
+The structs in `protocol.messages` have the shape of the newest version only. An API of which
+several versions are used has a schema, which describes every version. In a field's definition, a
+number is the first version with the field, a second number the last one; see `fields`. If older
+versions have another structure, a `_lift_...` function converts a request to the newest structure,
+and a `_lower_...` function converts an answer from it. The row of an API in `protocol.api` names
+its schema. `transaction_schemas` has the APIs of transactions.
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 
@@ -208,7 +209,7 @@ OFFSET_DELETE = ApiSchema(
 )
 
 
-# -- an administrator's --
+# -- administration of groups --
 
 DESCRIBE_GROUPS = ApiSchema(
     request_fields=(
@@ -297,11 +298,15 @@ CONSUMER_GROUP_HEARTBEAT = ApiSchema(
 
 
 def _lift_find_coordinator(request: PlainMessage) -> PlainMessage:
-    """Return the newest structure of a request below v4, which has one key; in v0, a group id."""
+    """Return the newest structure of a request below v4, which has a single key.
+
+    In v0, which has no key type, the key is a group id (type 0).
+    """
     return {"coordinator_keys": [request["key"]], "key_type": request.get("key_type", 0)}
 
 
 def _lower_find_coordinator(response: PlainMessage) -> PlainMessage:
+    """Return the structure of an answer below v4: the fields of its single coordinator."""
     found = response["coordinators"]
     if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], dict):
         raise ValueError(f"a FindCoordinator below v4 answers for one key, not {found!r}")

@@ -1,8 +1,8 @@
 """DescribeConfigs: the settings of topics and of this broker, with the source of each value.
 
-A synonym is Kafka's word for each place that gives a setting a value: the topic, the broker's
-configuration, the default. The first synonym is in force. A field is the attribute of TopicConfig
-or BrokerConfig that holds a setting: `kafka_name` gives its name with dots.
+A synonym is Kafka's word for a place that gives a setting a value: the topic, the broker's
+configuration, or the default. The first synonym is in force. A field is the attribute of
+TopicConfig or BrokerConfig that holds a setting; `kafka_name` returns the setting's name.
 Source: Kafka `ConfigHelper.describeConfigs`.
 DEVIATION: only settings that exist here are described; integers are LONG, whatever their width in
 Kafka.
@@ -59,6 +59,7 @@ def _describe(
     *,
     with_synonyms: bool,
 ) -> DescribeConfigsResult:
+    """Return the settings of one topic or broker that the request wants, or the error."""
     error, message = _problem(image, broker_id, resource)
     settings: tuple[DescribeConfigsResourceResult, ...] = ()
     if error is ErrorCode.NONE:
@@ -86,7 +87,7 @@ def _describe(
 def _problem(
     image: MetadataImage, broker_id: int, resource: DescribeConfigsResource
 ) -> tuple[ErrorCode, str | None]:
-    """Return error and Kafka's message for a resource that cannot be described; NONE otherwise."""
+    """Return the error, and Kafka's message, of a resource that cannot be described, else NONE."""
     name = resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
         problem = topic_name_problem(name)
@@ -113,6 +114,7 @@ def _topic_settings(
     for field in TopicConfig.__struct_fields__:
         value = getattr(topic_config, field)
         synonyms = []
+        # A value that differs from the default was set for this topic.
         if value != getattr(defaults, field):
             synonyms.append(_synonym(field, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
         inherited = BROKER_SETTING_OF.get(field)

@@ -1,8 +1,9 @@
 """A broker's copy of the metadata, and the answers that it gives from the copy.
 
-The copy may be behind the controller. The broker still answers Metadata and FindCoordinator from
-it, with stale content. The image is the state that the records of the metadata log add up to:
-topics with the registration of each partition, and brokers. A delta is some further records.
+The image is the state to which the records of the metadata log add up: topics with the registration
+of each partition, and brokers. A delta is a sequence of further records. The copy may be behind the
+controller. Even then the broker answers Metadata and FindCoordinator from its copy, so clients may
+get stale answers.
 Source: Kafka `KRaftMetadataCache`, `KafkaApis.getCoordinator`.
 """
 
@@ -41,7 +42,8 @@ from protocol.topic_names import topic_name_problem
 SHARE_SINCE_VERSION = 6
 """First version of FindCoordinator that knows the coordinator of share groups."""
 BATCHES_SINCE_VERSION = 4
-"""First version of FindCoordinator with several keys. Its answers have no message for a code."""
+"""First version of FindCoordinator with several keys. From it on, answers have error codes without
+messages."""
 ERROR_MESSAGES = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
@@ -64,7 +66,7 @@ class MetadataCache:
         self, *, num_offsets_partitions: int, num_transaction_partitions: int = 50
     ) -> None:
         self.image = MetadataImage()
-        """Read-only for others."""
+        """The image; only `apply` changes it."""
         self.eligible_brokers: dict[BrokerId, BrokerEpoch] = {}
         """Brokers that may join an ISR, with their epochs. `apply` changes this dict in place."""
         self._num_offsets_partitions = num_offsets_partitions
@@ -83,7 +85,7 @@ class MetadataCache:
         changed: dict[TopicPartition, None] = {}
         for record in records:
             if isinstance(record, RemoveTopicRecord):
-                # Before the replay, which removes them from the image.
+                # Note the partitions before the replay, which removes them from the image.
                 for index in range(len(self.image.topics.get(record.name, ()))):
                     changed[TopicPartition(record.name, index)] = None
             partition = self.image.replay(record)
@@ -118,9 +120,9 @@ class MetadataCache:
     def metadata(self, request: MetadataRequest, listener_name: str = "") -> MetadataResponse:
         """Answer Metadata: live brokers and the requested topics.
 
-        Each broker has the address of the listener that the request came in by ("": the request is
-        of a node of this lab, not of a real Kafka client). A broker without that listener is left
-        out, as in Kafka.
+        `listener_name` is the listener at which the request arrived. It is "" for a request of a
+        node of this lab, which is no real Kafka client. Each broker in the answer has its address
+        at this listener. As in Kafka, a broker without this listener is left out.
         """
         topics = self.image.topics if request.topics is None else request.topics
         brokers = tuple(
@@ -193,6 +195,7 @@ class MetadataCache:
             return Coordinator(key=key, error_code=error, error_message=ERROR_MESSAGES[error])
         if key_type == CoordinatorType.SHARE and api_version < SHARE_SINCE_VERSION:
             return _no_coordinator(key, ErrorCode.INVALID_REQUEST, api_version)
+
         kind = CoordinatorType(key_type)
         # Share groups have no topic here, and so no coordinator. A cluster without transactions has
         # no topic for them, either: then `live_leader` returns None.
@@ -238,5 +241,5 @@ def _no_coordinator(key: str, error: ErrorCode, api_version: int) -> Coordinator
 
 
 def _error_message(error: ErrorCode, api_version: int) -> str:
-    """Return the message of an answer to FindCoordinator; "" since BATCHES_SINCE_VERSION."""
+    """Return the message of an answer to FindCoordinator: "" from BATCHES_SINCE_VERSION on."""
     return "" if api_version >= BATCHES_SINCE_VERSION else ERROR_MESSAGES[error]

@@ -1,9 +1,10 @@
 """Fetching of the metadata log from the controller, and publication of its changes.
 
 A delta is the records of one answer. Fetches are long polls, so a delta arrives as soon as the
-controller has decided it; the next fetch follows at once. To publish a delta means to apply it to
-the replicas and the coordinators of this broker. Applying it to the cache comes first, and takes no
-time; publishing takes the modelled time of `cluster.costs` in virtual time.
+controller has decided it; the next fetch follows at once. A delta takes effect in two steps:
+1. It is applied to the cache, the broker's copy of the metadata. This takes no time.
+2. It is published: applied to the replicas and the coordinators of this broker. In virtual time
+   this takes the modelled time of `cluster.costs`.
 Source: KRaft's `KafkaRaftClient` as observer, `MetadataLoader`, `BrokerMetadataPublisher`.
 DEVIATION: a broker keeps no copy of the metadata log. It reads the log from offset 0 when it
 starts.
@@ -33,8 +34,8 @@ class MetadataFetcher:
     """Keeps the metadata cache up to date and calls `publish` with changed partitions.
 
     Nothing is published before `publish_first`: a restarted broker must not act on an image in
-    which its previous incarnation still leads. Kafka installs the publishers once the broker has
-    caught up with its own registration.
+    which its previous incarnation (its life before the restart) still leads. In the same way, Kafka
+    installs the publishers once the broker has caught up with its own registration.
     """
 
     def __init__(
@@ -68,11 +69,11 @@ class MetadataFetcher:
     def applied_offset(self) -> int:
         """Offset of the newest metadata record that this broker acts on; -1 before the first.
 
-        Before `publish_first` all records in the cache count as acted on, although none is
-        published. Otherwise a starting broker could never report that it has caught up.
+        Before `publish_first`, nothing is published, and all records in the cache count. Otherwise
+        a starting broker could never report that it has caught up.
         Source: Kafka MetadataLoader.lastAppliedOffset, which brokers report in their heartbeats.
         """
-        # Records in the cache that are not published yet do not count.
+        # After `publish_first`, records in the cache that are not published yet do not count.
         if self._is_publishing or (self._changed and self._may_publish):
             return self._published_offset
         return self._cache.last_applied_offset
@@ -89,7 +90,8 @@ class MetadataFetcher:
                 batches = await self._fetch()
             except (Disconnected, RequestTimedOut):
                 batches = None
-            # Not in the handler: mypyc would leave the exception in the thread while this waits.
+            # The wait is not in the handler above: compiled by mypyc, the thread would keep the
+            # exception during the wait.
             if batches is None:
                 await self._host.sleep(backoff_us)
                 backoff_us = min(2 * backoff_us, BACKOFF_US_MAX)
@@ -97,18 +99,18 @@ class MetadataFetcher:
             backoff_us = BACKOFF_US_MIN
             if batches:
                 if not self._is_publishing:
-                    # All earlier records are published, also those that changed no partition.
+                    # All records in the cache are published, or changed no partition.
                     self._published_offset = self._cache.last_applied_offset
                 self._apply(batches)
                 if self._changed and self._may_publish and not self._is_publishing:
-                    # In a task of its own, so that the next delta is fetched meanwhile.
+                    # In a separate task, so that the next delta is fetched during the publication.
                     self._is_publishing = True
                     self._host.spawn(self._publish_changes(), name="metadata-publisher")
 
     async def publish_first(self) -> None:
         """Publish the whole cache now, and from then on each change."""
-        # Both are set before the first wait. If `_is_publishing` were False then, a delta that
-        # arrives during the wait would make `run` begin a second publication.
+        # `_is_publishing` is set before the first wait. Otherwise a delta that arrives during the
+        # wait would make `run` begin a second publication.
         self._may_publish = self._is_publishing = True
         await self._publish_changes()
 
@@ -137,7 +139,8 @@ class MetadataFetcher:
     def _apply(self, batches: tuple[RecordBatch, ...]) -> None:
         """Apply fetched records to the cache, and note the partitions that they change."""
         for batch in batches:
-            # The first batch may begin before the fetch offset: its first records are known.
+            # The first batch may begin before the fetch offset: its first records are known
+            # already. For other batches `skip` is 0.
             skip = self._cache.image.end_offset - batch.base_offset
             records = [decode_metadata_record(r) for r in decode_records(batch.records)[skip:]]
             for partition in self._cache.apply(records):

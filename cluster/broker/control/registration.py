@@ -1,9 +1,12 @@
 """A broker's life towards the controller: registration, heartbeats, controlled shutdown.
 
-The controller registers a broker as fenced: it can lead no partition. A broker has caught up when
-it has read the metadata log up to its own registration; the controller then unfences it. When its
-heartbeats stop, the controller fences it again. A broker that cannot reach the controller keeps
-serving clients and repeats its requests.
+1. The controller registers the broker as fenced: a fenced broker can lead no partition.
+2. The broker has caught up when it has read the metadata log up to its own registration. The
+   controller then unfences it.
+3. If the broker's heartbeats stop, the controller fences it again.
+
+A broker that cannot reach the controller keeps serving clients and repeats its requests. In a
+controlled shutdown, a broker asks the controller to move its leaderships away before it stops.
 Source: Kafka `BrokerLifecycleManager`.
 DEVIATION: registration has no time limit (initial.broker.registration.timeout.ms), and the backoff
 has no jitter.
@@ -31,7 +34,7 @@ from protocol.messages.controller import (
 T = TypeVar("T")
 
 PORT = 9092
-"""Port in the registration. Frames are addressed by node names, so no node connects to it."""
+"""Port in the registration. No node connects to this port: nodes address each other by name."""
 STARTING_INTERVAL_US = 10_000
 """Interval of heartbeats until the broker has read its own registration."""
 SHUTDOWN_INTERVAL_US = 50_000
@@ -70,9 +73,13 @@ class BrokerHeartbeats:
         metadata_offset: Callable[[], int],
         on_caught_up: Callable[[], Awaitable[None]],
     ) -> None:
-        """Begin unregistered, in state STARTING; heartbeats report `metadata_offset()`."""
+        """Begin unregistered, in state STARTING.
+
+        metadata_offset: returns the offset of the metadata that heartbeats report.
+        on_caught_up: called once, when the broker has caught up.
+        """
         self.state = BrokerState.STARTING
-        """Read-only for others."""
+        """The state; only this class changes it."""
         self._host = host
         self._channel = channel
         self._identity = identity
@@ -81,13 +88,13 @@ class BrokerHeartbeats:
         self._on_caught_up = on_caught_up
         self._on_shut_down: Callable[[], None] = lambda: None
         self._next_at_once = False
-        """True if the pause after the heartbeat in flight is skipped, because a controlled shutdown
-        began since that heartbeat was sent."""
+        """True if a controlled shutdown began while a heartbeat was in flight: then the pause after
+        this heartbeat is skipped."""
         self._pausing: Future[None] | None = None
         """Resolved at the end of the current pause; None or resolved between two pauses."""
         self._interval_us = config.broker_heartbeat_interval_ms * 1_000
-        # KAFKA-14392: neither a request that hangs nor the wait after it may fill the session; half
-        # of the session each.
+        # KAFKA-14392: a request that hangs and the wait after it must not use up the session. So
+        # each may take half of the session timeout.
         self._timeout_us = config.broker_session_timeout_ms * 1_000 // 2
         self._backoff_max_us = config.broker_session_timeout_ms * 1_000 // 2
 
@@ -105,7 +112,8 @@ class BrokerHeartbeats:
         await self._on_caught_up()
         if self.state is BrokerState.STARTING:  # else a shutdown has begun meanwhile
             self.state = BrokerState.RECOVERY
-        is_first = True  # of the heartbeats of a controlled shutdown, none has been answered yet
+
+        is_first = True  # until a heartbeat of a controlled shutdown is answered
         while True:
             answer = await self._beat()
             pause_us = self._interval_us
@@ -134,8 +142,8 @@ class BrokerHeartbeats:
     def begin_controlled_shutdown(self, on_shut_down: Callable[[], None]) -> None:
         """Request a controlled shutdown in all further heartbeats.
 
-        `on_shut_down` is called once the controller agrees. A broker that is not RUNNING leads no
-        partition and needs no permission: then `on_shut_down` is called before this returns.
+        `on_shut_down` is called once the controller agrees. If the broker is not RUNNING, it leads
+        no partition and needs no permission: `on_shut_down` is called before this returns.
         Source: Kafka BrokerLifecycleManager.BeginControlledShutdownEvent.
         """
         if self.state is not BrokerState.RUNNING:
@@ -213,8 +221,8 @@ class BrokerHeartbeats:
 
     async def _pause(self, delay_us: int) -> None:
         """Wait for `delay_us`; a controlled shutdown that begins ends the wait."""
-        # A shutdown that begins during a heartbeat finds no pause that it could end. The flag makes
-        # the pause after this heartbeat end at once.
+        # A shutdown that begins during a heartbeat finds no pause to end, and sets the flag. Then
+        # the pause after this heartbeat is skipped.
         if self._next_at_once:
             return
         pausing = self._pausing = self._host.create_future()

@@ -38,8 +38,8 @@ TopicRequest = CreateTopicsRequest | DeleteTopicsRequest
 class _Forwarded:
     """A request on its way to the controller.
 
-    `request_id` is that of the client's request; None if the broker itself creates topics.
-    `deadline_us` is on the host's clock.
+    request_id: id of the client's request; None if the broker itself creates topics.
+    deadline_us: time on the host's clock at which the request is given up.
     """
 
     __slots__ = ("deadline_us", "request", "request_id")
@@ -108,7 +108,8 @@ class TopicForwarding:
     ) -> None:
         """Finish the request, or send it again if no active controller has answered."""
         if isinstance(outcome, Disconnected | RequestTimedOut):
-            # The channel tries the next controller, because this connection has ended.
+            # Send again later. The channel then tries the next controller, because this connection
+            # has ended.
             self._host.after(RETRY_BACKOFF_US, self._send, forwarded)
             return
         if not isinstance(outcome, CreateTopicsResponse | DeleteTopicsResponse):

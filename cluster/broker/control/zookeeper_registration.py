@@ -1,4 +1,4 @@
-"""The broker's znode in ZooKeeper, for consumers of the time before the group coordinator.
+"""The broker's znode in ZooKeeper, for old consumers, which rebalance through ZooKeeper.
 
 Owns the session and the ephemeral znode `/brokers/ids/[b]`, which is created again in each new
 session. No other part of the broker uses ZooKeeper: the controller keeps its own registrations.
@@ -53,7 +53,7 @@ class ZooKeeperRegistration:
             try:
                 await zk.create(self._path, self._data, ephemeral=True)
             except KeeperException as error:
-                # Any other error means that the session was closed.
+                # An error other than NodeExists means that the session was closed: give up.
                 if error.code is not KeeperError.NodeExists or await self._is_own(zk):
                     return
                 await self._host.sleep(RETRY_US)

@@ -2,7 +2,8 @@
 
 An append is acknowledged once the high watermark has passed it. After offsets.commit.timeout.ms it
 fails with an error, although its record stays in the log and may still be committed. A guard is a
-check of Kafka's that an experiment may switch off; `high_watermark_gate` is the wait above.
+check of Kafka's that an experiment may switch off. The guard `high_watermark_gate` is the wait for
+the high watermark.
 Source: Kafka `GroupMetadataManager.appendForGroup`, `DelayedProduce`; Java `CoordinatorRuntime` for
 appends with acks=1; docs/kafka, BEHAVIOUR 5.3.
 """
@@ -48,7 +49,7 @@ class CoordinatorAppends:
         """Append to the local log if this broker leads it; report the outcome when it is known."""
         partition = self._replicas.partition(TopicPartition(self._topic, append.partition))
         if partition is None:
-            # The two None: without an appended batch there is neither AppendInfo nor detail.
+            # None, None: nothing was appended, so there is neither AppendInfo nor detail.
             self._complete(append, ErrorCode.NOT_LEADER_OR_FOLLOWER, None, None)
             return
         info = self._replicas.append_for_coordinator(partition, append)
@@ -75,7 +76,7 @@ class CoordinatorAppends:
         """Report the outcome when the append is acknowledged, cannot be, or has timed out."""
 
         def acknowledged(error: ErrorCode) -> None:
-            # Never called before `await_acknowledgement` returns, so `timer` is set below by then.
+            # Called only after `await_acknowledgement` has returned, so `timer` is set (below).
             timer.cancel()
             detail_with_isr = (
                 _acknowledged_on(partition, detail) if error is ErrorCode.NONE else detail
@@ -93,6 +94,7 @@ class CoordinatorAppends:
         info: AppendInfo | None,
         detail: dict[str, object] | None,
     ) -> None:
+        """Trace the outcome of an append and report it, unless the append has acks=0."""
         if append.required_acks == ACKS_NONE:
             return
         self._trace(TraceKind.APPEND_COMPLETED, append, info, detail, error=error)

@@ -1,10 +1,10 @@
 """Metrics of Kafka's group coordinator, under Kafka's names, sampled into the trace.
 
-Counters count events that the coordinator traces (writes as rows into the run's trace); gauges are
+Counters count events that the coordinator traces (writes as rows into the run's trace). Gauges are
 read at each sample. A sensor keeps what Kafka's Sensor keeps: a count, and samples for rates,
 averages and maxima. None stands for NaN, which Kafka returns before the first load. PurgatorySize
-is the number of waiting operations; Kafka's value also includes up to 1,000 completed operations
-that are not purged yet.
+is the number of waiting operations. In Kafka this value also includes up to 1,000 completed
+operations that are not purged yet.
 Source: Kafka `GroupCoordinatorMetrics` (group-coordinator-metrics), `GroupMetadataManager`,
 `DelayedOperationPurgatory`; docs/kafka, BEHAVIOUR 8.3.
 """
@@ -75,7 +75,7 @@ class CoordinatorMetrics:
                 pass
 
     def loaded(self, waited_and_loaded_us: int) -> None:
-        """Count a load, with the time since it was scheduled: its wait in the queue counts, too."""
+        """Count a load, with the time from its scheduling to its end."""
         self._load_time.record(waited_and_loaded_us / 1_000, self._now_ms())
 
     def values(self) -> dict[str, float | None]:

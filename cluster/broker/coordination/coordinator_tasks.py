@@ -1,9 +1,12 @@
 """Loads and unloads of the coordinator, one at a time, in the order in which they were scheduled.
 
-A load reads the log up to its end in bounded turns, between which the host handles other events.
-Kafka achieves the same with a separate thread. In virtual time a load takes the time that
-ClusterSpec.costs models; in real time no modelled time is added. The coordinator returns what the
-broker has to do as a Result, which `carry_out` carries out.
+A load reads the log of an offsets partition that this broker has begun to lead; an unload forgets
+the groups of one that it no longer leads. A load reads up to the log's end in bounded turns.
+Between two turns the host handles other events. Kafka achieves the same with a separate thread. In
+virtual time a load takes the time that ClusterSpec.costs models; in real time no modelled time is
+added.
+
+The coordinator returns a Result, which says what the broker has to do; `carry_out` carries it out.
 Source: Kafka `GroupMetadataManager.scheduleLoadGroupAndOffsets` and `removeGroupsForPartition` (one
 scheduler thread, KAFKA-10614); docs/kafka, BEHAVIOUR 5.4 and 5.5.
 """
@@ -24,9 +27,9 @@ from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 LATE_PERCENT = (10, 40, 100)
-"""Times at which a load or unload is scheduled again, in percent of ClusterSpec.late_notices_us.
+"""Times at which a load or unload is queued again, in percent of ClusterSpec.late_notices_us.
 
-They are fixed, not drawn: a change of leadership is repeated at the same times in every run.
+The times are fixed, not random, so that they are the same in every run.
 """
 
 
@@ -133,8 +136,8 @@ class CoordinatorTasks:
     def _schedule(self, task: _Load | _Unload) -> None:
         """Queue a task; with `late_notices_us` queue it again later, when it may be outdated.
 
-        The coordinator must ignore an outdated or repeated task (by its leader epoch). So a run can
-        show that notices of a leadership may arrive late or twice.
+        So a run can test that notices of a change of leadership may arrive late or twice. The
+        coordinator must ignore an outdated or repeated task, which it knows by the leader epoch.
         """
         self._enqueue(task)
         if self._late_notices_us:
@@ -200,8 +203,8 @@ class CoordinatorTasks:
         self._coordination.carry_out(
             coordinator.finish_load(name.partition, host.wall_us(), stopped=stopped)
         )
-        # Moves of the log (of its end or high watermark) had no effect during the load, so the
-        # position is reported now.
+        # The coordinator ignores moves of the log's end and high watermark during the load, so the
+        # present position is reported now.
         self._coordination.loaded(load.partition)
         detail: dict[str, object] = {"records": read.records, "bytes": read.size_in_bytes}
         self._finished(load, read.position, detail)

@@ -1,11 +1,13 @@
 """Host of the group coordinator: passes it one input at a time, and carries out each Result.
 
-While a Result is carried out, further inputs may arise: an append that it requested completes, a
+The coordinator itself has no clock and no connections. Its Result for an input lists the replies,
+appends, timers, verifications of transactions and trace rows that the input calls for.
+
+While a Result is carried out, further inputs may arise: a requested append completes, a
 verification ends, the end or the high watermark of a log moves. Such an input waits in a queue
 until the current Result is carried out. So replies leave in the order in which the coordinator gave
-them. Only a coordinator with `follows_log` (one that imitates Kafka's Java coordinator) gets the
-moves of logs. The coordinator itself has no clock and no connections: a Result lists the replies,
-appends, timers, verifications of transactions and trace rows that its input calls for.
+them. Only a coordinator that imitates Kafka's Java coordinator (`follows_log`) gets the moves of
+logs.
 """
 
 from collections import deque
@@ -127,8 +129,9 @@ class GroupCoordination:
                 group = self.coordinator.group(body.group_id)
                 if group is None or body.member_id not in group.members:
                     continue
-            # Requests are in the order of arrival, so in `latest_requests`, too, a later request of
-            # a sender replaces the earlier one. A new member has no id yet: each request counts.
+            # Requests are in the order of arrival, so a later request of a member replaces the
+            # earlier one here, as it does in the coordinator. A new member has no id by which two
+            # requests could be matched, so each of its requests counts.
             if isinstance(body, JoinGroupRequest | SyncGroupRequest):
                 member = body.member_id or body.group_instance_id or f"new {request_id}"
                 latest_requests[envelope.api_key.label, member] = request_id
@@ -146,7 +149,7 @@ class GroupCoordination:
         was_busy, self._is_busy = self._is_busy, True
         self._carry_out_one(result)
         if was_busy:
-            return  # the caller further up the stack takes the inputs from the queue
+            return  # a `carry_out` further up the call stack handles the queue
         while self._outcomes:
             outcome = self._outcomes.popleft()
             now_us = self._host.wall_us()
@@ -161,6 +164,7 @@ class GroupCoordination:
         self._is_busy = False
 
     def _carry_out_one(self, result: Result) -> None:
+        """Carry out a Result, in the order that `protocol.effects` demands."""
         host = self._host
         for event in result.trace:
             host.trace(event)

@@ -36,10 +36,11 @@ async def read_log(
     *,
     turn_bytes: int,
 ) -> LogRead:
-    """Pass the log up to its end, also above the high watermark, to `take`, `turn_bytes` per turn.
+    """Pass the whole log to `take`, `turn_bytes` per turn; return the amounts read.
 
-    Ends early once this broker is no longer the leader: a follower's log grows and is truncated as
-    the new leader demands, so its end has no meaning for a load. Returns the amounts read so far.
+    The log is read to its end, as in Kafka: also the records above the high watermark. Reading ends
+    early once this broker is no longer the leader: a follower's log grows and is truncated as the
+    new leader demands, so its end has no meaning for a load.
     """
     if host.simulates_costs:
         await host.sleep(costs.load_fixed_us)
@@ -57,6 +58,6 @@ async def read_log(
         size_in_bytes += turn_size
         take(batches)
         cost_ns = turn_records * costs.load_ns_per_record + turn_size * costs.load_ns_per_byte
-        # Also a sleep of 0 lets other events run before the next turn.
+        # Even a sleep of 0 lets other events run before the next turn.
         await host.sleep(cost_ns // 1_000 if host.simulates_costs else 0)
     return LogRead(position=position, records=records, size_in_bytes=size_in_bytes)

@@ -1,11 +1,12 @@
 """Commit records in an offsets partition from before the run, as on an old cluster.
 
-The first incarnation of each replica's broker writes the records to the broker's empty disk. The
-records are equal on every replica, in leader epoch 0.
-`spec` is one entry of the experiment's preload: the offsets
-partition, the number of records and of groups, `unreadable` (the last record is UNREADABLE), and
-`deleted`: if not empty, only the offsets of these (group, topic, partition) are committed, and each
-is deleted at the end.
+The first incarnation (life) of each replica's broker writes the records to the broker's empty disk.
+The records are equal on every replica, in leader epoch 0. `spec` is one entry of the experiment's
+preload:
+- the offsets partition, and the numbers of records and of groups;
+- `unreadable`: the last record is UNREADABLE;
+- `deleted`: if not empty, only the offsets of these (group, topic, partition) are committed, and
+  each is deleted at the end.
 """
 
 from functools import lru_cache
@@ -28,7 +29,8 @@ from protocol.records.offsets import (
 
 TOPIC = "preloaded"
 PARTITIONS_PER_GROUP = 50
-"""Partitions to which each group commits in turn, so that most records are overwritten later."""
+"""Partitions for which each group commits in turn. With more records than keys, later records
+overwrite the earlier ones, as in an old log."""
 
 UNREADABLE = Record(encode_group_metadata_key("unreadable"), b"\x00\x63", 0)
 """A group's record in version 99, which no coordinator can read."""

@@ -67,7 +67,7 @@ def without_unknown(
             if not contains(topic.name, partition.partition_index)
         )
         if indexes:
-            # A request may name a topic twice.
+            # A request may name a topic twice: add to the indexes of its first entry.
             unknown[topic.name] = unknown.get(topic.name, ()) + indexes
         if len(indexes) < len(topic.partitions):
             known.append(_keep(topic, contains))

@@ -37,12 +37,12 @@ class DelayedAppends:
         """Register an append that waits for the high watermark to reach `required_offset`.
 
         `on_completed` is called later: with NONE once all records below that offset are
-        acknowledged, with an error if they cannot be or if the append expires.
+        acknowledged; with an error if they cannot be acknowledged, or if the append expires.
         """
         delayed = DelayedAppend(partition, required_offset, on_completed)
         waiting = self._waiting.setdefault(partition.topic_partition, deque())
-        # A retried batch waits for the offset of its first append. Other batches may already be in
-        # the log behind that one. So the wait is inserted by its offset, not at the end.
+        # A batch that its producer sends again waits for the offset of its first append. Appends
+        # with higher offsets may be waiting already. So the wait is inserted by its offset.
         place = len(waiting)
         while place and waiting[place - 1].required_offset > required_offset:
             place -= 1
@@ -50,7 +50,10 @@ class DelayedAppends:
         return delayed
 
     def check(self, partition: Partition) -> None:
-        """Complete the appends that the high watermark has passed; all if leadership was lost."""
+        """Complete the appends that the high watermark has passed.
+
+        If this broker no longer leads the partition, all its appends fail.
+        """
         waiting = self._waiting.get(partition.topic_partition)
         while waiting:
             delayed = waiting[0]

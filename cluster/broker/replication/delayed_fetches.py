@@ -1,9 +1,9 @@
 """Fetches that wait for bytes: Kafka's fetch purgatory.
 
-A follower's Fetch waits for the log to grow, a consumer's Fetch for the high watermark to advance.
-Both waits end when a partition of the Fetch changes its leader, and after max_wait_ms. A parked
-Fetch is read again at each of these events; the reader uses the answer of the first read
-(`previous`) to skip partitions that have not changed.
+A parked Fetch is kept without an answer. A follower's Fetch waits for the log to grow, a consumer's
+Fetch for the high watermark to advance. Both waits also end when a partition of the Fetch changes
+its leader, and after max_wait_ms. At each of these events the Fetch is read again. The reader uses
+the answer of the first read (`previous`) to skip partitions that have not changed.
 """
 
 from cluster.broker.replication.fetch_reader import FetchRead, FetchReader, PartitionKey
@@ -87,6 +87,7 @@ class DelayedFetches:
             )
 
     def _try_to_complete(self, fetch: _DelayedFetch) -> None:
+        """Read a Fetch again, and answer it if that is enough now."""
         read = self._read(fetch)
         if read.is_complete:
             fetch.timer.cancel()
@@ -94,7 +95,7 @@ class DelayedFetches:
             self._host.reply(fetch.request_id, read.response)
 
     def _wait_ended(self, request_id: RequestId) -> None:
-        """Answer a Fetch after its max_wait_ms, also without enough bytes."""
+        """Answer a Fetch after its max_wait_ms, even without enough bytes."""
         fetch = self._followers.get(request_id) or self._consumers[request_id]
         self._forget(fetch)
         self._host.reply(request_id, self._read(fetch).response)

@@ -1,9 +1,10 @@
 """FetchReader: reads the records for a Fetch.
 
 This is the busiest code of a broker, because after every append followers request all partitions
-that they follow. Quiet partitions, those without new records, are not read again (`quiet_fetches`);
-a stirred partition is one that is not quiet any more. A Fetch also counts as its follower's
-progress: by its time and position the leader decides whether the follower is in sync.
+that they follow. A partition is quiet if it has not changed since the follower read it to its end;
+quiet partitions are not read again (`quiet_fetches`). A partition that is not quiet is called
+stirred. A Fetch also counts as its follower's progress: by its time and position the leader decides
+whether the follower is in sync.
 Source: Kafka `ReplicaManager.readFromLog`.
 """
 
@@ -81,6 +82,9 @@ class FetchReader:
                     continue
                 answers = quiet.answers.copy()
                 indices = sorted(quiet.stirred)
+
+            # From the cheapest way to the most expensive: the answer of the first read, an empty
+            # answer, a read of the log.
             before = () if previous is None else previous.responses[topic_index].partitions
             for index in indices:
                 position = topic.partitions[index]
@@ -108,10 +112,10 @@ class FetchReader:
                     position,
                     replica_id=request.replica_id,
                     replica_epoch=request.replica_epoch,
-                    # What the partitions before this one have left of the limit.
+                    # The limit, less what the partitions before this one have used.
                     max_bytes=request.max_bytes - size_in_bytes,
                     now_us=now_us,
-                    # The first batch is returned also if it exceeds the limits (KIP-74).
+                    # The first batch is returned even if it exceeds the limits (KIP-74).
                     min_one_batch=size_in_bytes == 0,
                     update_fetch_state=previous is None,
                 )
@@ -139,7 +143,7 @@ class FetchReader:
 def _is_still_empty(
     partition: Partition, position: FetchPartition, before: PartitionData, request: FetchRequest
 ) -> bool:
-    """Return True if `before` has no records, and a new read would return the same."""
+    """Return True if `before`, the earlier answer, has no records and is still right."""
     log = partition.log
     return (
         not before.records

@@ -45,13 +45,12 @@ class IsrChanges:
         self._sent: dict[TopicPartition, tuple[Partition, IsrProposal]] = {}
         """Proposals of the request in flight."""
         self._refused: dict[TopicPartition, IsrProposal] = {}
-        """By partition: the last proposal that the controller has answered.
+        """By partition: the last proposal that the controller has answered, accepted or refused.
 
-        An accepted proposal stays here, too. If a proposal here is still the partition's
-        `isr_in_flight`, the controller has refused the proposal, and newer metadata will decide.
+        Only a refused one is still the partition's `isr_in_flight`: newer metadata will decide.
         """
         self._is_busy = False
-        """A request is in flight, or the pause after a failed one runs."""
+        """True while a request is in flight, and during the pause after a failed one."""
 
     def submit(self, partition: Partition, proposal: IsrProposal) -> None:
         """Send `proposal` with the next request, in place of an older one of the partition."""
@@ -109,7 +108,7 @@ class IsrChanges:
         sent: dict[TopicPartition, tuple[Partition, IsrProposal]],
         outcome: AnyResponse | Disconnected | RequestTimedOut,
     ) -> None:
-        """Pass each answer to its partition, and send again what is pending or undecided."""
+        """Pass each answer to its partition; then send pending and undecided proposals."""
         answers: dict[TopicPartition, AlterPartitionPartitionResponse] = {}
         error = ErrorCode.NETWORK_EXCEPTION  # of the whole request; stays if no answer came
         match outcome:
@@ -125,7 +124,9 @@ class IsrChanges:
         if error == ErrorCode.NOT_CONTROLLER:
             self._channel.try_next_controller()
         must_wait = error != ErrorCode.NONE
-        # `_is_busy` stays True in this loop, so a proposal that a result causes is sent after it.
+
+        # `_is_busy` stays True in this loop. So a proposal that arises in it becomes pending, and
+        # is sent after the loop.
         self._sent = {}
         for name, (partition, proposal) in sent.items():
             # If a partition has no answer, the whole request failed, e.g. with STALE_BROKER_EPOCH.
@@ -141,7 +142,7 @@ class IsrChanges:
                 self._refused[name] = proposal
             if result.retry:
                 must_wait = True
-                # A newer proposal, submitted meanwhile, takes precedence over this one.
+                # setdefault: a newer proposal of the partition takes precedence over this one.
                 self._pending.setdefault(name, (partition, proposal))
             self._on_result(partition, proposal, result)
         if must_wait:

@@ -38,6 +38,7 @@ def offset_for_leader_epoch(
 def _end_of_epoch(
     replicas: ReplicaManager, name: TopicPartition, asked: OffsetForLeaderPartition
 ) -> OffsetForLeaderPartitionResult:
+    """Return the end of one partition's leader epoch, or the error."""
     partition = replicas.partition(name)
     if partition is None:
         error = replicas.absence(name.topic, name.partition)

@@ -45,8 +45,9 @@ def list_offsets(replicas: ReplicaManager, request: ListOffsetsRequest) -> ListO
 def _list_offset(
     replicas: ReplicaManager, name: TopicPartition, asked: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
+    """Return the requested offset of one partition, or the error."""
     partition = replicas.partition(name)
-    if partition is None:  # no replica on this broker; `absence` returns the fitting error
+    if partition is None:  # this broker has no replica
         error = replicas.absence(name.topic, name.partition)
     else:
         error = _check(partition, asked)
@@ -100,6 +101,7 @@ def _check(partition: Partition, asked: ListOffsetsPartition) -> ErrorCode:
         asked.timestamp == LATEST_TIMESTAMP
         and partition.log.high_watermark < partition.leader_epoch_start_offset
     ):
-        # A new leader's high watermark may be below records that the former leader acknowledged.
+        # A new leader's high watermark may be below records that the former leader acknowledged. It
+        # is no valid end until it has reached the start of the new leader epoch.
         return ErrorCode.LEADER_NOT_AVAILABLE
     return ErrorCode.NONE

@@ -1,9 +1,10 @@
 """LogCleaner: compacts a broker's logs, always the log with the largest dirty share next.
 
-The dirty part of a log is the part that no cleaning has read yet. Only Kafka's internal topics are
-compacted: the newest record of a key replaces its older ones. Each broker cleans its own replicas,
-whether it leads them or not. Cleaning takes no virtual time, because in Kafka a separate thread
-does it. A cleaning reads in turns and yields to the broker's other tasks between them.
+To compact (clean) a log is to remove each record whose key has a newer record. The dirty part of a
+log is the part that no cleaning has read yet. Only Kafka's internal topics are compacted. Each
+broker cleans its own replicas, whether it leads them or not. Cleaning takes no virtual time,
+because in Kafka a separate thread does it. A cleaning reads in turns, and lets the broker's other
+tasks run between two turns.
 Source: Kafka `LogCleaner`, `LogCleanerManager` (log.cleaner.threads 1, no throttle).
 DEVIATION: data topics are not compacted, whatever their cleanup.policy is, because the checkers
 need all their records.
@@ -51,7 +52,7 @@ class LogCleaner:
         self._first_dirty: dict[TopicPartition, Offset] = {}
         """By log: the offset at which the last cleaning ended, and the dirty part begins."""
         self._segments: dict[TopicPartition, Segments] = {}
-        """How Kafka would cut each log into segments: only closed segments are cleaned."""
+        """The segments into which Kafka would divide each log: a cleaning takes whole segments."""
 
     def start(self) -> None:
         """Read the checkpoint with the ends of the last cleanings, and start the periodic check."""
@@ -68,6 +69,7 @@ class LogCleaner:
         self._segments.pop(partition, None)
 
     def _look_later(self) -> None:
+        """Schedule the next check."""
         self._host.after(self._backoff_us, self._look)
 
     def _look(self) -> None:
@@ -78,7 +80,10 @@ class LogCleaner:
             self._host.spawn(self._clean_all(), name="log-cleaner")
 
     async def _clean_all(self) -> None:
-        """Clean the filthiest log until no log is dirty enough. As a task, because it yields."""
+        """Clean the filthiest log, again and again, until no log is dirty enough.
+
+        This is a task, because a cleaning lets other tasks run between two turns.
+        """
         while (chosen := self._filthiest()) is not None:
             await self._clean(*chosen)
         self._look_later()
@@ -131,6 +136,7 @@ class LogCleaner:
     async def _clean(
         self, log: PartitionLog, transactions: TransactionIndex, cleanable: Cleanable
     ) -> None:
+        """Clean one log, and write the end of the cleaning to the checkpoint."""
         name = log.topic_partition
         compaction = Compaction(
             log,

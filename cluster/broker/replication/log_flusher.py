@@ -4,8 +4,8 @@ There are three ways:
 1. `log.flush.interval.messages`: the log flushes itself at the end of an append. `configure` sets
    the number of records.
 2. `log.flush.interval.ms`: a scheduler flushes; it is off by default, as in Kafka.
-3. The kernel writes back records that neither flushed. The cluster's StorageModel stands for the
-   kernel in every runtime.
+3. The kernel writes back records that the first two ways have not flushed. In every runtime the
+   cluster's StorageModel stands for the kernel.
 Unflushed records are lost if the machine loses power. The flush mark (`flushed_length`) is the
 number of a log's batches that would survive. The recovery point is the offset up to which Kafka
 itself has flushed a log, by the first two ways.
@@ -110,10 +110,10 @@ class LogFlusher:
         )
 
     def _last_flush(self, log: PartitionLog, now_us: int) -> _LastFlush:
-        """Return the last flush of `log`; as in Kafka, its opening counts as the first.
+        """Return the last flush of `log`. As in Kafka, the opening of a log counts as a flush.
 
-        The time of a flush that the log itself did (by the number of records) is not known. The
-        time of the check that sees the flush counts instead.
+        If the log has flushed itself (by the number of records), the time of that flush is not
+        known. The time of the check that sees the flush counts instead.
         """
         last = self._last_flushes.get(log.topic_partition)
         if last is None:  # `configure` was not called for this log
@@ -124,6 +124,7 @@ class LogFlusher:
         return last
 
     def _flush_ms(self, log: PartitionLog) -> int:
+        """Return the flush interval of a log: the topic's, the broker's, or the scheduler's."""
         flush_ms = self._topic_config(log.topic_partition.topic).flush_ms
         if flush_ms is None:
             flush_ms = self._config.log_flush_interval_ms
@@ -141,7 +142,8 @@ class LogFlusher:
                 self._dirty.pop(name, None)
                 continue
             dirty = self._dirty.get(name)
-            # A flush since the last check moved the mark: the time of dirtiness begins anew.
+            # The log is newly dirty, or a flush since the last check has moved the mark: the time
+            # begins anew.
             if dirty is None or dirty.flushed_length != flushed_length:
                 self._dirty[name] = _Dirty(flushed_length=flushed_length, since_us=now_us)
             elif now_us - dirty.since_us >= self._model.write_back_ms * 1_000:

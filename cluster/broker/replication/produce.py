@@ -55,7 +55,8 @@ class ProduceApi:
         """Append each batch; answer now, or, with acks=all, once the last batch is acknowledged."""
         produce = _DelayedProduce(request_id)
         refused = () if client_id == ADMIN_CLIENT_ID else INTERNAL_TOPICS
-        # Illegal acks are reported first, as `_append` does: hence the check of `acks` here.
+        # A request with illegal acks must get the error about acks (in `_append`), even for an
+        # internal topic.
         for topic in request.topic_data:
             for data in topic.partition_data:
                 name = TopicPartition(topic.name, data.index)
@@ -91,8 +92,8 @@ class ProduceApi:
         info = self._replicas.append_batch(partition, batch, required_acks=acks)
         error, known_outcome = info.error, None
         if error is ErrorCode.NONE and acks == ACKS_ALL and info.is_duplicate:
-            # The first append of a duplicate may be acknowledged already: then no later event
-            # would complete a wait for it.
+            # The first append of a duplicate may be acknowledged already. Then no later event would
+            # complete a wait, so the outcome is read now.
             known_outcome = partition.check_acknowledged(info.next_offset)
             error = known_outcome or ErrorCode.NONE
         if error is not ErrorCode.NONE:
@@ -127,8 +128,8 @@ class ProduceApi:
             self._reply(produce)
 
     def _timed_out(self, produce: _DelayedProduce) -> None:
-        # A copy: `give_up` calls `_acknowledged` with an error, which removes the wait. The last of
-        # these calls answers the request.
+        # `give_up` calls `_acknowledged` with an error, which removes the wait from `waiting`:
+        # hence the copy. The last of these calls answers the request.
         for delayed in list(produce.waiting.values()):
             self._replicas.give_up(delayed)
 

@@ -1,17 +1,19 @@
 """QuietFetches: keep a follower's last Fetch, so that the next one reads only changed partitions.
 
 After every append a follower requests all partitions that it follows, although only one of them has
-new records. As in a fetch session (KIP-227), the leader remembers position and answer of each
-partition; unlike there, the requests still contain all partitions. A partition is quiet if
+new records. As in a fetch session (KIP-227), the leader remembers the position and the answer of
+each partition. Unlike in a session, requests still contain all partitions. A partition is quiet if
 
 1. the follower's last request had the same position,
 2. the answer had no new records, and
 3. the partition has not changed since. Code that changes a partition must call `changed`.
 
-All quiet partitions of a topic share one time of the follower's last Fetch, so that one assignment
-counts the Fetch for all of them. A partition that is read keeps a time of its own. A partition that
-is not quiet is called stirred. The FollowerState is what the leader's partition knows of a
-follower; the time of the last Fetch decides whether the follower is in sync.
+A partition that is not quiet is called stirred.
+
+To count a Fetch is to record its time for a partition: the time of a follower's last Fetch decides
+whether the follower is in sync. It is part of the FollowerState, which has all that the leader of a
+partition knows of a follower. All quiet partitions of a topic share one time, so that one
+assignment counts a Fetch for all of them. A stirred partition has a time of its own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,15 +54,15 @@ class QuietTopic:
     def ask(self, topic: FetchTopic) -> bool:
         """Take the positions of the next Fetch, and stir the partitions whose position differs.
 
-        Returns False if the Fetch names other partitions: this QuietTopic is then of no use.
+        Returns False if the Fetch names other partitions: then a new QuietTopic is needed.
         """
-        if topic is self.topic:
+        if topic is self.topic:  # the same object: no position has moved
             return True
         before = self.topic.partitions
         if len(before) != len(topic.partitions):
             return False
         for index, (old, new) in enumerate(zip(before, topic.partitions, strict=True)):
-            if old is new or old == new:  # `is` first: in virtual time it is the cheaper answer
+            if old is new or old == new:  # `is` first: cheaper, and mostly true in virtual time
                 continue
             if old.partition != new.partition:
                 return False
@@ -75,7 +77,10 @@ class QuietTopic:
     def keep(
         self, index: int, answer: PartitionData, partition: Partition, replica_id: int
     ) -> None:
-        """Make a partition quiet: keep `answer`, which has no new records, until it changes."""
+        """Make a partition quiet: keep `answer`, which has no new records.
+
+        The answer is used until the partition changes.
+        """
         follower = partition.follower_counted_with(replica_id, self._shared)
         if follower is not None:  # only a follower's Fetches are counted
             self.answers[index] = answer
@@ -140,7 +145,8 @@ class QuietFetches:
         epoch = replica_epoch
         if replica_id in followers:
             epoch, quiet = followers[replica_id]
-        # The follower has not restarted since its last Fetch, nor registered a newer incarnation.
+
+        # True if this Fetch and the last one are of the follower's newest incarnation.
         is_current = (
             epoch == replica_epoch and self._eligible.get(BrokerId(replica_id), -1) <= replica_epoch
         )

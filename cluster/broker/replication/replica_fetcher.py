@@ -1,9 +1,11 @@
 """Fetches of followers: one coroutine for each broker from which this broker follows partitions.
 
-Each coroutine has one source broker. It sends one Fetch, a long poll, for all partitions that are
-followed from there, and passes the answers to the Partitions. A position is what a request says of
-a partition: fetch offset and leader epoch. A partition has news if its answer has records, an
-error, a diverging epoch (the follower must truncate) or another high watermark.
+Each coroutine has one source broker. Again and again, it sends one Fetch, a long poll, for all
+partitions that are followed from there, and passes the answers to the Partitions.
+
+- Position: the part of a request that is about one partition, mainly fetch offset and leader epoch.
+- News: the answer for a partition has news if it has records, an error, a diverging epoch (the
+  follower must truncate) or another high watermark.
 Source: Kafka `ReplicaFetcherThread`, `AbstractFetcherThread`, `ReplicaFetcherManager`
 (num.replica.fetchers 1).
 DEVIATION: each request names all partitions; there are no fetch sessions.
@@ -30,7 +32,8 @@ from protocol.messages.log import (
 )
 
 _STOPS_FETCHING = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR)
-"""Errors of Partition.handle_fetch_response that another Fetch would not cure."""
+"""Errors of Partition.handle_fetch_response after which another Fetch in this leader epoch would
+fail, too."""
 
 FetchResultHandler = Callable[[Partition, FollowerFetchResult], None]
 
@@ -99,11 +102,11 @@ class ReplicaFetcher:
         self._timeout_us = config.replica_socket_timeout_ms * 1_000
         self._topics: dict[str, dict[int, Partition]] = {}
         self._positions: dict[str, FetchTopic] = {}
-        """Positions to request of each topic; a topic is missing once a position of it moved."""
+        """By topic: its part of the request. Missing if a position of the topic has moved."""
         self._known: dict[str, dict[int, FetchPartition]] = {}
         """Positions that did not move, by topic and partition; the same objects are sent again."""
         self._seen: dict[str, tuple[PartitionData | None, ...]] = {}
-        """Last answers of each topic that had nothing new; None for an answer that had."""
+        """Last answers of each topic; None for an answer that had news."""
         self._delayed_until_us: dict[TopicPartition, int] = {}
         """End of the pause of each partition that is left out after an error."""
         self._connection: Connection | None = None
@@ -111,7 +114,7 @@ class ReplicaFetcher:
         """Resolved to end the wait of `run`; None while `run` does not wait."""
 
     def add(self, partition: Partition) -> None:
-        """Fetch `partition` with the next request; a request in flight still takes its time."""
+        """Fetch `partition` with the next request; a request in flight is not interrupted."""
         topic, index = partition.topic_partition
         self._topics.setdefault(topic, {})[index] = partition
         self._ask_anew(topic)
@@ -159,8 +162,9 @@ class ReplicaFetcher:
             timer.cancel()
 
     def _delay_all(self) -> None:
-        """Leave out all followed partitions until the backoff ends, or until an end set before.
+        """Leave out all followed partitions until the backoff ends.
 
+        A partition that is left out already keeps the end of its own backoff.
         Source: Kafka AbstractFetcherThread.processFetchRequest, when the request itself failed.
         """
         until_us = self._host.now_us() + self._backoff_us
@@ -178,7 +182,7 @@ class ReplicaFetcher:
             max_wait_ms=config.replica_fetch_wait_max_ms,
             topics=topics,
         )
-        # Without a backoff of its own: after a failure `_delay_all` has delayed the partitions.
+        # Connecting needs no backoff: after a failure `_delay_all` has delayed the partitions.
         if self._connection is None or self._connection.is_closed:
             self._connection = self._host.connect(
                 broker_name(self._source), REPLICA_FETCHER, setup_timeout_us=SETUP_TIMEOUT_US
@@ -189,7 +193,7 @@ class ReplicaFetcher:
         return response
 
     def _next_topics(self) -> tuple[FetchTopic, ...]:
-        """Return the positions to fetch from; only positions that moved are made anew."""
+        """Return the topics of the next request; only positions that moved are built anew."""
         if self._delayed_until_us:
             self._end_delays()
         positions = self._positions
@@ -259,14 +263,14 @@ class ReplicaFetcher:
                     continue  # another object, and still nothing new
                 news.append(index)
                 if data.diverging_epoch is not None:
-                    # The next position may name another epoch even if no batch is truncated: that
-                    # of an epoch in which this broker led and appended nothing.
+                    # Build the position anew even if no batch will be truncated: the epoch that it
+                    # names may change. (This broker may have led in an epoch without an append.)
                     self._ask_anew(topic)
                 self._take(partition, position, partition.handle_fetch_response(position, data))
             self._remember(topic, all_data, news)
 
     def _remember(self, topic: str, answered: tuple[PartitionData, ...], news: list[int]) -> None:
-        """Keep the answers of `topic` that had nothing new; `news` has the other indices."""
+        """Keep the answers of `topic` that had no news; `news` has the indices of the others."""
         if not news:
             self._seen[topic] = answered
             return

@@ -1,9 +1,9 @@
 """The replicas of partitions that this broker holds, as leader or follower.
 
 Owns the Partitions, applies leadership to them, and carries out the effects that they return: a
-high watermark that moved completes appends and fetches, an ISR proposal goes to the controller.
-Appends and fetches are completed at the end of an input (`complete_delayed`), never in its middle.
-Must not know groups.
+high watermark that moved completes appends and fetches, an ISR proposal goes to the controller. A
+delayed append waits for its acknowledgement, a delayed fetch for more bytes. Both are completed at
+the end of an input (`complete_delayed`), never in its middle. Must not know groups.
 Source: Kafka `ReplicaManager`.
 """
 
@@ -117,7 +117,8 @@ class ReplicaManager:
         self._grown: dict[TopicPartition, None] = {}
         """Partitions whose logs grew since `complete_delayed` ran last."""
         self._advanced: dict[TopicPartition, Partition] = {}
-        """Partitions whose high watermark, leader or ISR changed since then."""
+        """Partitions whose high watermark, leader or ISR changed since `complete_delayed` ran
+        last."""
         self._log_moved: Callable[[Partition], None] | None = None
         self._is_completing = False
         self._in_controlled_shutdown = False
@@ -143,7 +144,7 @@ class ReplicaManager:
         self._metrics.start()
 
     def begin_controlled_shutdown(self) -> None:
-        """From now on, stop to follow each partition whose ISR this broker is removed from."""
+        """From now on, stop following a partition when this broker is removed from its ISR."""
         self._in_controlled_shutdown = True
 
     def shut_down(self) -> None:
@@ -193,8 +194,8 @@ class ReplicaManager:
     def check_follows_metadata(self) -> None:
         """Check that each replica leads or follows as the published metadata cache says.
 
-        The answer to a leader's proposal may have given it a newer ISR, and so a newer partition
-        epoch, than the cache has.
+        A leader may have a newer partition epoch than the cache: the answer to its proposal has
+        given it a newer ISR.
         Raises: InvariantViolation.
         """
         for partition in self._partitions.values():
@@ -294,7 +295,8 @@ class ReplicaManager:
         self._trace(change.trace)
         if change.is_new_leader_epoch:
             self._fetchers.stop(partition.topic_partition)
-        # Also without a new high watermark: a delayed append depends on the ISR, which has changed.
+        # Check delayed appends even if the high watermark did not move: their outcome also depends
+        # on the ISR, which may have changed.
         self._advanced[partition.topic_partition] = partition
         return change.is_new_leader_epoch
 
@@ -432,8 +434,9 @@ class ReplicaManager:
     def complete_delayed(self) -> None:
         """Complete the delayed appends and fetches that are ready, until none is.
 
-        Called at the end of an input: in the middle of the input, an answer would show only a part
-        of its effects. A completion may be an input of its own, whose call returns at once.
+        Called at the end of an input: in its middle, an answer could show only a part of the
+        input's effects. A completion may lead to a further input, which calls this method again.
+        That inner call returns at once, and the loop here does its work.
         """
         if self._is_completing:
             return
@@ -481,8 +484,8 @@ class ReplicaManager:
             self._host.reply(request_id, read.response)
         else:
             self._fetches.park(request_id, request, read)
-        # After the reply: this Fetch may have moved the high watermark, which completes appends of
-        # others. Its own answer has the high watermark from before, as in Kafka.
+        # The reply comes first, and has the high watermark from before this Fetch, as in Kafka. The
+        # Fetch may have moved the high watermark, which completes appends.
         self.complete_delayed()
 
     def _fetched(self, partition: Partition, result: FetchResult) -> None:
@@ -556,7 +559,7 @@ class ReplicaManager:
     def _all_logs(self) -> list[PartitionLog]:
         """Return the logs of all partitions, and those that wait for their first metadata.
 
-        A restarted broker may wait for metadata for long. If it dies meanwhile, its next
+        A restarted broker may wait long for its metadata. If it dies during the wait, its next
         incarnation still needs the high watermarks of these logs in the checkpoint.
         """
         return [*self._logs.values(), *(p.log for p in self._partitions.values())]

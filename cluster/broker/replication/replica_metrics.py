@@ -1,7 +1,7 @@
 """Metrics of a broker's replicas, under Kafka's names, sampled into the trace.
 
-Gauges are counted over the partitions when a sample is taken. A change of an ISR is counted when it
-comes into force on this broker.
+Gauges are counted over the partitions when a sample is taken. A change of an ISR is counted when
+this broker learns that the controller has committed the change.
 Source: Kafka `ReplicaManager`, `Partition.handleAlterPartitionUpdate`; docs/kafka, BEHAVIOUR 8.3.
 """
 
@@ -36,6 +36,7 @@ class ReplicaMetrics:
 
     def isr_changed(self, proposal: IsrProposal) -> None:
         """Count an ISR that this broker has proposed as leader and that is in force now."""
+        # As in Kafka, a proposal either removes replicas or adds one.
         meter = self._isr_shrinks if proposal.removed else self._isr_expands
         meter.mark(self._now_ms())
 

@@ -2,8 +2,12 @@
 
 A request about a group goes to the coordinator that the brokers name. It is repeated while that
 coordinator loads or is unknown; any other error is the answer. Listing groups goes to every live
-broker, because each knows only its own. Requests for log offsets go to each partition's leader.
-Elections, reassignments and deletions of topics go to the controllers.
+broker, because each knows only its own groups. Requests for log offsets go to each partition's
+leader. Elections, reassignments and deletions of topics go to the controllers.
+
+The AdminDriver sends and repeats the requests. An Ask describes to the driver one request about
+several keys (groups, partitions or brokers), and the outcome of each key in the answer. A Lookup
+describes how the broker of each key is found.
 
 DEVIATION: a group that two brokers claim is listed twice; Kafka's AdminClient keeps one.
 DEVIATION: if the broker that was asked does not know a topic, this is the final answer; Kafka's
@@ -121,13 +125,13 @@ class OffsetSpec(IntEnum):
 
 
 class AdminClient:
-    """The requests of one administrative act; `with` closes its connections.
+    """The requests of one administrative act; at the end of a `with` block, connections are closed.
 
     Units: `timeout_ms` is for all requests together; None means `default.api.timeout.ms` (60 s).
-    Shape: a ClientError in a result belongs to its group, topic or partition. It is a GaveUp if the
+    Shape: a ClientError in a result belongs to one group, topic or partition. It is a GaveUp if the
     time was over, otherwise the error that the broker answered.
-    With `broker` all requests about groups go to this broker, without a lookup. This shows the
-    state of a replaced coordinator that does not know that it was replaced.
+    `broker`: the broker for all requests about groups, without a lookup. So a coordinator that was
+    replaced and does not know it can be asked for its state.
     """
 
     def __init__(
@@ -155,9 +159,9 @@ class AdminClient:
     async def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = ()
     ) -> GroupListings:
-        """Return the groups of every live broker, or of `broker`; empty filters select all.
+        """Return the groups of every live broker, or of the one broker; empty filters select all.
 
-        A broker that loads is asked again; if the time ends before the load, its last list counts.
+        A broker that is loading is asked again. If the time is over first, its last list counts.
         Raises: TimeoutError if no broker names the live brokers.
         """
         groups_by_broker: dict[BrokerId, tuple[ListedGroup, ...]] = {}
@@ -174,7 +178,7 @@ class AdminClient:
             request=lambda _keys: request, response_type=ListGroupsResponse, outcomes=take_list
         )
         brokers = await self._brokers()
-        # Here the keys are the brokers themselves, so each key's broker is known.
+        # Here the keys are the brokers themselves, so each key is its own broker.
         outcomes = await self._driver.ask_each(dict(zip(brokers, brokers, strict=True)), ask)
         return GroupListings(
             groups=tuple(
@@ -313,7 +317,7 @@ class AdminClient:
             outcomes=trace_answer,
             on_silence=trace_silence,
         )
-        # `waits`: the answer comes when the commit's record is replicated.
+        # `waits` lengthens the timeout: the answer comes only when the commit is replicated.
         outcomes = await self._ask((group_id,), ask, waits=True)
         return _only(outcomes)
 
@@ -385,7 +389,8 @@ class AdminClient:
     async def delete_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
         """Delete topics with all their data, and return the error code of each.
 
-        If an answer was lost, the repeated request may find a topic already deleted.
+        If the answer was lost, the request is repeated, and may then get an error because the topic
+        is deleted already.
         Raises: TimeoutError without an answer; ClientError that no retry can help.
         """
         response = await self._driver.ask_controller(
@@ -482,7 +487,7 @@ def _final(outcome: V | ClientError) -> V | ClientError:
 
 
 def _only(outcomes: Mapping[str, dict[K, ErrorCode] | ClientError]) -> dict[K, ErrorCode]:
-    """Return the outcome of the only group. Raises: the outcome, if it is a ClientError."""
+    """Return the outcome of the only group; raise it if it is a ClientError."""
     (outcome,) = outcomes.values()
     if isinstance(outcome, ClientError):
         raise outcome

@@ -42,7 +42,7 @@ A = TypeVar("A", bound=AnyResponse)
 F = TypeVar("F", bound=AnyResponse)
 
 _TRIES_MIN = 3
-"""Number of unanswered attempts that must fit into a time limit chosen by the caller."""
+"""Number of attempts for which a time limit of the caller must suffice, even without answers."""
 
 _NOT_HERE = frozenset(
     {
@@ -67,9 +67,10 @@ class GaveUp(ClientError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup(Generic[K, F]):
-    """Finds the broker of each key; any broker can answer the request.
+    """Description of a request that finds the broker of each key; any broker can answer it.
 
-    Shape: `places` returns a broker, or the error, for every key of the request.
+    request: builds the request about some keys.
+    places: returns for every key its broker, or an error, from the answer.
     """
 
     request: Callable[[tuple[K, ...]], AnyRequest]
@@ -79,16 +80,18 @@ class Lookup(Generic[K, F]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask(Generic[K, V, A]):
-    """Request to a broker about keys.
+    """Description of a request to a broker about some of its keys.
 
-    Shape: `outcomes` returns for every key a value, or an error with its retriability.
+    request: builds the request about some keys.
+    outcomes: returns for every key a value, or an error that may be retriable, from the answer.
     """
 
     request: Callable[[tuple[K, ...]], AnyRequest]
     response_type: type[A]
     outcomes: Callable[[A, BrokerId, tuple[K, ...]], Mapping[K, V | ClientError]]
     on_silence: Callable[[BrokerId, str], None] | None = None
-    """Called with broker and error if a request may have been carried out without an answer."""
+    """Called with the broker and an error if no answer came, so that the request may have been
+    carried out."""
 
 
 class AdminDriver:
@@ -99,7 +102,7 @@ class AdminDriver:
     """
 
     def __init__(self, host: Host, cluster: ClusterSpec, *, timeout_ms: int | None = None) -> None:
-        # AdminClientConfig has the consumer's timeouts and backoffs.
+        # Kafka's AdminClientConfig has the same timeouts and backoffs as ConsumerConfig.
         config = ConsumerConfig()
         brokers = tuple(KnownNode(broker.name, BOOTSTRAP) for broker in cluster.brokers)
         self.host = host
@@ -109,6 +112,7 @@ class AdminDriver:
             host, config, known_nodes=lambda: brokers, on_disconnect=self.wakeup.set
         )
         self._timeout_ms = config.default_api_timeout_ms
+
         request_timeout_ms = config.request_timeout_ms
         if timeout_ms is not None:
             self._timeout_ms = timeout_ms
@@ -168,9 +172,10 @@ class AdminDriver:
     ) -> dict[K, V | ClientError]:
         """Return the outcome of each key, in their order; GaveUp for keys not answered in time.
 
-        Shape: without a `lookup` every key needs a broker, and is sent to no other. `waits`: the
-        answer comes only when a log record is replicated, so a request may take all the time that
-        is left, up to `request.timeout.ms`.
+        keys: each with its broker, None if the broker must be looked up.
+        lookup: None if every key has a broker and must be sent to no other.
+        waits: the answer comes only when a log record is replicated, so a request may take all the
+            time that is left, up to `request.timeout.ms`.
         Raises: SimulationError for a key with neither broker nor lookup.
         """
         places = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
@@ -188,7 +193,7 @@ class AdminDriver:
         timeout_us: int,
         on_answer: Callable[[RequestFuture[A]], None] | None = None,
     ) -> RequestFuture[A]:
-        """Send a request that ends with the act's time at the latest; its end sets `wakeup`."""
+        """Send a request; its end sets `wakeup`. It times out with the act's time at the latest."""
         future = self.network.send(
             node.name,
             node.purpose,
@@ -231,10 +236,11 @@ class AdminDriver:
 
 @dataclass(slots=True)
 class _Progress(Generic[V]):
-    """Progress of one key.
+    """Progress of one key. Units: times are on the host's clock.
 
-    Units: times are on the host's clock. Shape: `broker` is the broker to ask, `error` the last
-    retriable error.
+    broker: the broker to ask, None if it must be looked up.
+    is_asked: a request or lookup about the key is in flight.
+    error: the last retriable error.
     """
 
     broker: BrokerId | None
@@ -280,9 +286,10 @@ class _KeyedRequest(Generic[K, V, A, F]):
                 break
             self._send_due_requests(now_us)
             await self._driver.wakeup.wait(self._next_due_us())
+
         if self._ask.on_silence is not None:
-            # Requests still in flight at the end of the time. Keys of one broker share a request,
-            # so each broker is reported once; a key in a lookup has no broker.
+            # Report requests still in flight at the end of the time. Keys of one broker share a
+            # request, so each broker is reported once; a key in a lookup has no broker.
             asked = [each.broker for each in self._keys.values() if each.is_asked]
             for broker in dict.fromkeys(each for each in asked if each is not None):
                 self._ask.on_silence(broker, TIMED_OUT)
@@ -382,6 +389,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
             self._finish(key, error)
 
     def _retry(self, key: K, error: ClientError) -> None:
+        """Schedule another attempt for a key, after the backoff."""
         progress = self._keys[key]
         progress.error = error
         progress.retry_at_us = self._host.now_us() + self._driver.backoff.delay_us(

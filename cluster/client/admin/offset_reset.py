@@ -1,7 +1,8 @@
 """Plans of offset resets: the new committed offsets that `reset-offsets` shows before it acts.
 
-Pure functions. The caller reads the offsets and commits the planned ones. An offset outside the log
-is moved to the nearer end, as in Kafka's tool; `asked_for` keeps it, so that this can be reported.
+Pure functions. The caller reads the offsets and commits the planned ones. As in Kafka's tool, an
+offset outside the log is replaced by the nearer end of the log. `asked_for` keeps the original
+offset, so that the change can be reported.
 Source: Kafka ConsumerGroupCommand.prepareOffsetsToReset, checkOffsetsRange.
 """
 

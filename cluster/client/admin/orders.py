@@ -1,9 +1,9 @@
 """Administrative operations of a run, in the form that `Runtime.ask_as_admin` takes.
 
 Each operation is a function of the administrator's host and the cluster, and opens connections of
-its own. The plan of a run orders some of them as faults. The committed offsets by which a run is
-judged are read as a consumer reads them: from the coordinator that the brokers name, and only
-stable offsets.
+its own. The plan of a run (the list of its faults) orders some of the operations as faults. A run
+is judged by the committed offsets at its end. They are read as a consumer reads them: from the
+coordinator that the brokers name, and only stable offsets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,8 @@ class GroupOrderError(Exception):
     `error` is the name of Kafka's error or of the client's; the message has the group, too.
     """
 
-    # The default lets pickle restore the exception, which comes from another process on Ray.
+    # On Ray the exception comes from another process. pickle restores it by a call with the message
+    # only, so `error` needs a default.
     def __init__(self, message: str, error: str = "") -> None:
         super().__init__(message)
         self.error = error
@@ -99,6 +100,7 @@ async def fetch_committed_offsets(
     )
     deadline_us = host.now_us() + config.default_api_timeout_ms * MS
 
+    # One attempt: find the coordinator, fetch from it, and wait for its answer.
     async def fetch_once() -> CommittedOffsets:
         if not await discovery.ensure_known(deadline_us):
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -161,7 +163,7 @@ async def move_leader(
         replicas_by_index = (await admin.describe_topics((partition.topic,))).get(partition.topic)
         replicas = (
             replicas_by_index.get(partition.partition)
-            if isinstance(replicas_by_index, dict)  # otherwise it is an error
+            if isinstance(replicas_by_index, dict)  # else an error, or None for an unknown topic
             else None
         )
         if replicas is None:
@@ -170,10 +172,9 @@ async def move_leader(
             raise ElectionFailed(
                 f"{partition}: broker {broker} has no replica, {list(replicas)} have"
             )
-        # Sent even if the answer has `broker` first already:
-        # 1. The asked broker may not have applied the last reassignment, so its answer may be old.
-        # 2. Without a new reassignment, the election would then prefer the first replica of the
-        #    last one.
+        # The reassignment is sent even if the answer has `broker` first already:
+        # 1. The broker that answered may not have applied the last reassignment yet.
+        # 2. The controller has applied it, and would elect the first replica of that reassignment.
         others = (other for other in replicas if other != broker)
         await _reassign(admin, partition, (broker, *others))
         await _elect_preferred(admin, (partition,))

@@ -1,9 +1,9 @@
 """Brokers' answers to an administrator as values: one outcome or error per group or partition.
 
 An error is retriable if Kafka's AdminClient retries it for the same request. `keys` are the groups
-or partitions that one request asked for; each function returns a value or a ClientError for each
-key. The functions for requests of a single group return all results under its key. A parameter with
-an underscore is unused: AdminClient calls all functions for groups with the same arguments.
+or partitions that one request is about; each function returns a value or a ClientError for each
+key. If a request is about a single group, all results are under its key. A parameter with an
+underscore is unused: AdminClient calls all functions for groups with the same arguments.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -130,6 +130,7 @@ def described_groups(
     response: DescribeGroupsResponse, broker: BrokerId, _keys: tuple[str, ...]
 ) -> Mapping[str, GroupDescription | ClientError]:
     """Return the description of each group by its coordinator."""
+    # `failure` is None without an error; an exception is never false.
     return {
         group.group_id: failure(group.error_code) or _description(group, broker)
         for group in response.groups
@@ -197,7 +198,8 @@ def commit_outcomes(
 ) -> Mapping[str, dict[TopicPartition, ErrorCode] | ClientError]:
     """Return the error code of each partition of a commit, or one retriable error for all."""
     errors = commit_errors(response)
-    # The response has no top-level error: the coordinator repeats its own at every partition.
+    # The response has no field for an error of the whole request: the coordinator repeats such an
+    # error at every partition.
     for code in errors.values():
         if code in _RETRIED_COMMITS:
             return dict.fromkeys(keys, ClientError(code.name, retriable=True))
@@ -283,7 +285,10 @@ def by_topic(
     topic: Callable[[str, tuple[E, ...]], T],
     entry: Callable[[TopicPartition], E],
 ) -> tuple[T, ...]:
-    """Group partitions by topic into a request's structures, built by `topic` and `entry`."""
+    """Return a request's structures for partitions, grouped by topic.
+
+    `entry` builds the structure of a partition, `topic` that of a topic with its entries.
+    """
     grouped: dict[str, list[E]] = {}
     for partition in partitions:
         grouped.setdefault(partition.topic, []).append(entry(partition))

@@ -58,6 +58,7 @@ class RangeAssignor:
             subscribers = [member for member in ordered if topic in member.topics]
             if not subscribers:
                 continue
+            # Every subscriber gets `share` partitions, the first `remainder` ones one more.
             share, remainder = divmod(partition_counts[topic], len(subscribers))
             start = 0
             for index, member in enumerate(subscribers):
@@ -72,7 +73,7 @@ ASSIGNORS: dict[str, Assignor] = {RangeAssignor.name: RangeAssignor()}
 
 
 def _member_order(member: MemberSubscription) -> tuple[bool, str]:
-    """Sort static members first, by instance id, then dynamic ones, by member id."""
+    """Return the sort key: static members first, by instance id; then the others, by member id."""
     if member.group_instance_id is not None:
         return False, member.group_instance_id
     return True, member.member_id

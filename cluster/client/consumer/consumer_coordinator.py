@@ -2,9 +2,12 @@
 
 Owns the application's side of a rebalance: partitions are revoked and assigned only inside poll.
 `GroupSubscriber` also does the leader's work: it computes the assignment of every member.
-A member is in a generation from its JoinGroup's answer until it leaves or is removed; a reset makes
-it forget the generation. `membership` sends JoinGroup and SyncGroup; `join` is the future of
-both together, whose value is the bytes of the assignment. The wakeup ends a poll's wait.
+
+- Generation: a member is in one from the answer to its JoinGroup until it leaves or is removed. A
+  reset makes the member forget its generation.
+- `membership` sends JoinGroup and SyncGroup. `membership.join` is the future of both together; its
+  value is the bytes of the assignment.
+- The wakeup ends the wait of a poll.
 Source: Kafka ConsumerCoordinator; docs/kafka, BEHAVIOUR 7.3, 7.6, 7.7.
 """
 
@@ -103,6 +106,7 @@ class GroupSubscriber:
         )
         topics = tuple(sorted({topic for member in members for topic in member.topics}))
 
+        # Called at once, or by `metadata_updated` if a partition count is not known yet.
         def compute() -> None:
             counts = self.assignment_snapshot = self._counts(topics)
             # A static leader that came back: the group keeps its assignment. The snapshot is
@@ -133,7 +137,7 @@ class GroupSubscriber:
             compute()
 
     def metadata_changed(self) -> bool:
-        """Return True if partition counts of the leader's last assignment have changed."""
+        """Return True if a partition count has changed since the leader's last assignment."""
         snapshot = self.assignment_snapshot
         return snapshot is not None and self._counts(tuple(snapshot)) != snapshot
 
@@ -199,7 +203,10 @@ class ConsumerCoordinator:
         return False
 
     def auto_commit_due_us(self) -> int | None:
-        """Return when poll must commit automatically; None if it does not or is rebalancing."""
+        """Return the time at which poll must commit automatically.
+
+        None during a rebalance, and if automatic commits are switched off.
+        """
         if self._auto_commit is None or self._membership.rejoin_needed_or_pending:
             return None
         return self._auto_commit.due_us
@@ -215,7 +222,7 @@ class ConsumerCoordinator:
                 self._discovery.lookup()
                 return False
             if membership.needs_join_prepare:
-                # Cleared before the wait: a reset meanwhile demands another preparation.
+                # Cleared before the wait, not after it: a reset during the wait sets it again.
                 membership.needs_join_prepare = False
                 await self._join_prepare()
             join = membership.initiate_join()
@@ -238,7 +245,8 @@ class ConsumerCoordinator:
     async def _join_prepare(self) -> None:
         """Commit and release all partitions before JoinGroup: the eager protocol."""
         if self._auto_commit is not None:
-            # `max.poll.interval.ms` is also how long the coordinator waits for this JoinGroup.
+            # `max.poll.interval.ms` is also the rebalance timeout: the coordinator waits this long
+            # for the JoinGroup.
             deadline_us = self._host.now_us() + self._config.max_poll_interval_ms * MS
             try:
                 await self._commits.commit_sync(self._subscription.consumed(), deadline_us)
@@ -283,6 +291,7 @@ class ConsumerCoordinator:
                 reset_member_id=True,
             )
             return
+
         membership.needs_join_prepare = True
         if len(assignment) < 2:  # the version, two bytes, comes first
             raise ClientError(INSUFFICIENT_ASSIGNMENT, retriable=False)

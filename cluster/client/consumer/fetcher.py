@@ -1,8 +1,9 @@
-"""Fetches of records: one Fetch in flight per leader; poll collects the fetched records.
+"""Fetches of records: one Fetch in flight per leader; the consumer's poll collects the records.
 
 Owns the records that were fetched and not yet passed to the application. Applications here count
-records and never read them, so fetched records are kept as ranges of offsets. Must not know what a
-group is.
+records and never read them, so fetched records are kept as ranges of offsets. A state
+(`AssignedPartition`) is one partition of the current assignment, with its position: the next offset
+to read. Must not know what a group is.
 Source: Kafka AbstractFetch, FetchCollector.
 DEVIATION: no fetch sessions; no OffsetsForLeaderEpoch validation after a change of leader (a
 truncated position shows as OFFSET_OUT_OF_RANGE); after a failed fetch a partition is skipped for
@@ -57,7 +58,10 @@ class _Range:
 
 @dataclass(slots=True)
 class _CompletedFetch:
-    """Fetched and uncollected records of one partition: at least one range."""
+    """Fetched and uncollected records of one partition: at least one range.
+
+    `next_position` follows the last fetched batch, which may be a control batch without records.
+    """
 
     state: AssignedPartition
     ranges: list[_Range]
@@ -113,7 +117,9 @@ class Fetcher:
         for partition, state in self._subscription.assigned.items():
             position = state.position
             if position is None or partition in self._completed:
-                continue  # nothing to fetch from yet, or records that were not collected
+                continue  # no position to fetch from yet, or its records are not collected yet
+
+            # Three reasons to hold a partition back: its own backoff, no leader, a busy leader.
             if state.retry_at_us and self._host.now_us() < state.retry_at_us:
                 held_until_us = _earlier(held_until_us, state.retry_at_us)
                 continue
@@ -129,6 +135,7 @@ class Fetcher:
             if not available[node]:
                 held_until_us = _earlier(held_until_us, self._network.retry_at_us(node, GENERAL))
                 continue
+
             entry = FetchPartition(
                 partition=partition.partition,
                 current_leader_epoch=leader.leader_epoch,
@@ -148,6 +155,7 @@ class Fetcher:
             if not self._subscription.is_current(state):  # of an earlier assignment
                 del self._completed[partition]
                 continue
+            # Take whole ranges, and of the last one as much as `max_records` allows.
             ranges = completed.ranges
             while ranges and max_records > 0:
                 head = ranges[0]
@@ -160,7 +168,7 @@ class Fetcher:
                 else:
                     head.first = last + 1
             if not ranges:
-                # Control batches may follow the last record: the next Fetch begins after them.
+                # All is collected. The next Fetch begins after the control batches at the end.
                 state.position = completed.next_position
                 del self._completed[partition]
         return collected
@@ -207,7 +215,8 @@ class Fetcher:
                 partition = TopicPartition(topic.topic, data.partition_index)
                 state, offset = asked[partition]
                 position = state.position
-                # A rebalance or a reset of the position during the Fetch makes its records stale.
+                # The records are stale if a rebalance or a reset has changed the position since
+                # the Fetch was sent.
                 if (
                     self._subscription.is_current(state)
                     and position is not None
@@ -254,6 +263,7 @@ class Fetcher:
             next_position = Position(last + 1, epoch)
             if batch.is_control:
                 continue
+            # A batch that follows directly, in the same epoch, extends the last range.
             if ranges and ranges[-1].last + 1 == first and ranges[-1].leader_epoch == epoch:
                 ranges[-1].last = last
             else:

@@ -1,5 +1,8 @@
 """A member's state and generation, and the only code that writes them.
 
+A generation is one round of the rebalance protocol, which ends with an assignment. The coordinator
+refuses a member's requests if they name an older generation.
+
 Source: Kafka AbstractCoordinator.MemberState, AbstractCoordinator.Generation; docs/kafka,
 BEHAVIOUR 7.1.
 """
@@ -54,9 +57,9 @@ class Generation(NamedTuple):
 class StateReason:
     """Reason of a change of state, as a MEMBER_STATE row shows it.
 
-    `text` is for people and may be empty; after a reset the next JoinGroup sends `text` as reason.
-    `api` is the request whose answer invalidated the generation. `error` is the error in that
-    answer, or the error that ended the application.
+    text: for people; may be empty. After a reset the next JoinGroup sends it as its reason.
+    api: the request whose answer invalidated the generation, None if none did.
+    error: the error in that answer, or the error that ended the application.
     """
 
     cause: MemberStateCause
@@ -79,8 +82,8 @@ _ASSIGNED = StateReason(cause=MemberStateCause.ASSIGNED)
 class ConsumerMember:
     """State and generation of one member of one group.
 
-    Invariant: in COMPLETING_REBALANCE and STABLE `generation` is the one that the last JoinGroup
-    answered. In the other states it may be absent or old: a member that prepares a rebalance keeps
+    Invariant: in COMPLETING_REBALANCE and STABLE, `generation` is the one from the last answer to a
+    JoinGroup. In the other states it may be absent or old: a member that prepares a rebalance keeps
     its old generation, but may not commit with it.
     """
 
@@ -97,7 +100,7 @@ class ConsumerMember:
 
     @property
     def has_generation(self) -> bool:
-        """True with both a generation and an id; without them the partitions count as lost."""
+        """True if the member has a generation and an id; otherwise it has lost its partitions."""
         return self.generation.generation_id != NO_GENERATION and bool(self.generation.member_id)
 
     @property
@@ -146,7 +149,8 @@ class ConsumerMember:
                 f"({reason.text or reason.cause}), "
                 f"allowed from {', '.join(VALID_PREVIOUS_STATES[target])}"
             )
-        # An error that ends the application is traced even if the member was UNJOINED already.
+        # Normally only a change of state is traced. An error that ends the application is traced
+        # even if the member was UNJOINED already.
         ended_the_application = reason.cause == MemberStateCause.LEFT and reason.error is not None
         if before is target and not ended_the_application:
             return

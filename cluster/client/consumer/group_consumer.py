@@ -1,9 +1,9 @@
 """Kafka's classic consumer: poll, commit, close.
 
 Connects the parts of a consumer, and runs one poll in Kafka's order: the group's work, positions,
-fetches. Kafka's application calls poll again every `poll_timeout_ms` if nothing happens. Here one
-call of poll waits until something happens, which saves events in virtual time. Whatever happens
-sets the wakeup, which ends that wait. A lookup asks a broker for the group's coordinator.
+fetches. With Kafka, an application calls poll again every `poll_timeout_ms` if nothing happens.
+Here one call of poll waits until something happens, which saves events in virtual time. The wakeup
+ends this wait: every event sets it. A lookup asks a broker for the group's coordinator.
 Source: Kafka ClassicKafkaConsumer, ConsumerNetworkClient.poll.
 """
 
@@ -140,9 +140,9 @@ class GroupConsumer:
         )
 
     def _make_commits(self, transaction_timeout_ms: int | None) -> Commits:
-        """Return the object that commits: without a timeout by OffsetCommit, else in transactions.
+        """Return the object that commits: in transactions of a new producer, if a timeout is given.
 
-        Transactions are of a new producer.
+        Otherwise by OffsetCommit.
         """
         host, config = self._host, self._config
         backoff = retry_backoff(host, config)
@@ -182,15 +182,17 @@ class GroupConsumer:
         idle_until_us: Callable[[], int | None],
         poll_ends_us: Callable[[int], int],
     ) -> list[ConsumedRange]:
-        """Return records, or none once `deadline_us` or one of the other times is reached.
+        """Return records; or none, once one of the times below is reached.
 
-        `deadline_us` limits each lookup, and the wait for anything that must be tried again soon.
-        If nothing of that kind is pending, poll waits for events until the earlier of
-        - `idle_until_us()`, when the application wants control (None: never);
-        - the end of the first poll in which a partition can be fetched again that waits for a
-          backoff. `poll_ends_us(at_us)` returns the end of the first application poll that ends at
-          `at_us` or later.
-        An application poll is one of the repeated polls that Kafka's application would make.
+        An application poll is one of the repeated polls that an application of Kafka would make.
+
+        deadline_us: end of this application poll. It limits each lookup, and the wait if something
+            must be tried again soon. If not, poll waits longer, until one of the next two times.
+        idle_until_us: returns the time at which the application wants control; None: never.
+        poll_ends_us: returns the end of the first application poll that ends at a given time or
+            later. Used for a partition that a backoff holds back: poll returns at the end of the
+            application poll in which the partition can be fetched again.
+
         Raises: ClientError for the application.
         """
         self._heartbeat.poll_entered()
@@ -226,7 +228,7 @@ class GroupConsumer:
             except ClientError as error:
                 self._host.log(f"automatic commit at close failed: {error.name}")
         await self._coordinator.release_partitions()
-        # Last, because the commits above need a member of the group.
+        # Leaving comes last, because only a member of the group may commit.
         leave = self._membership.leave(
             StateReason(cause=MemberStateCause.LEFT, text="the consumer is being closed")
             if ended_by is None
@@ -253,13 +255,14 @@ class GroupConsumer:
         host = self._host
         while True:
             must_poll_soon = await self._coordinator.poll(deadline_us)
-            # The update comes first in the expression: `or` must not skip it.
+            # `update` stands on the left side, because `or` may skip the right side.
             must_poll_soon = await self._positions.update(deadline_us) or must_poll_soon
-            # Collected before sent, so that the emptied partitions are in the next Fetch.
+            # Collect first, and then send: partitions that are empty now are in the next Fetch.
             records = self._fetcher.collect(self._config.max_poll_records)
             held_until_us = self._fetcher.send_fetches()
             if records or host.now_us() >= deadline_us:
                 return records
+
             if must_poll_soon:
                 until_us: int | None = deadline_us
             else:
@@ -287,8 +290,8 @@ class GroupConsumer:
         self._heartbeat.wake()
 
     def _coordinator_changed(self) -> None:
-        # Without the restart, a session timeout that ran out during the search would at once mark
-        # the coordinator unknown again.
+        # The session timeout may have run out during the search for a coordinator. Without a
+        # restart it would at once mark the new coordinator unknown again.
         if self._discovery.believed_coordinator() is not None:
             self._heartbeat.reset_session_timeout()
         self._heartbeat.wake()

@@ -1,9 +1,11 @@
 """Heartbeats: when to send one, the effect of each answer, and the limits of silence.
 
-Kafka uses a thread that checks every `retry.backoff.ms`. Here a task sleeps until the next thing is
-due or something changed. A lookup asks a broker for the group's coordinator. A member is UNJOINED
-before its first JoinGroup and after a reset or LeaveGroup, PREPARING_REBALANCE while JoinGroup is
-in flight, COMPLETING_REBALANCE while SyncGroup is, and then STABLE.
+Kafka uses a thread that checks every `retry.backoff.ms`. Here a task sleeps until the next action
+is due or something has changed. A lookup asks a broker for the group's coordinator.
+
+States of a member: UNJOINED before its first JoinGroup and after a reset or LeaveGroup;
+PREPARING_REBALANCE while its JoinGroup is in flight; COMPLETING_REBALANCE while its SyncGroup is in
+flight; then STABLE.
 Source: Kafka AbstractCoordinator.HeartbeatThread, HeartbeatResponseHandler, Heartbeat; docs/kafka,
 BEHAVIOUR 7.4.
 """
@@ -56,11 +58,11 @@ class Heartbeat:
         # Time of the next lookup, while the coordinator is unknown.
         self._lookup_due_us = 0
         self._awaited_lookup: RequestFuture[None] | None = None
-        """Lookup in flight at the last step that looked up; None if it was abandoned."""
+        """Lookup that the last `_look_up` began or joined; None if that call abandoned it."""
         self._next_step_us: int | None = None
-        """Time of the task's next step unless woken; None: only when woken."""
+        """Time of the task's next step, if nothing wakes it before; None: only when woken."""
         self._poll_ended_us: int | None = None
-        """Time at which the application left poll; None while inside poll, where no limit runs."""
+        """Time at which the application left poll; None while it is inside poll."""
 
     def enable(self) -> None:
         """Begin to send heartbeats: a generation was entered."""
@@ -116,6 +118,8 @@ class Heartbeat:
         ):
             self._is_enabled = False
             return None
+
+        # Kafka's order: an unknown coordinator, the two timeouts, and only then a heartbeat.
         now_us = self._host.now_us()
         if self._discovery.coordinator() is None:
             if now_us >= self._lookup_due_us:
@@ -141,11 +145,12 @@ class Heartbeat:
         return due_us if poll_deadline_us is None else min(due_us, poll_deadline_us)
 
     def _look_up(self) -> None:
-        """Begin a lookup or join the one in flight; abandon the one that the last call awaited.
+        """Begin a lookup, or join the one in flight; abandon it if the last call had it, too.
 
-        The asked node may be silent. Once the lookup is abandoned, the next lookup goes to a node
-        with fewer requests in flight. Kafka's thread abandons any lookup that it finds in flight,
-        but that thread checks later than this task.
+        The asked node may be silent. Once its lookup is abandoned, the next lookup goes to a node
+        with fewer requests in flight. Kafka's thread abandons any lookup that it finds in flight.
+        But this task checks earlier than the thread, so it gives a lookup the time of one more
+        call.
         """
         lookup = self._discovery.lookup()
         if lookup is not self._awaited_lookup:
@@ -155,7 +160,7 @@ class Heartbeat:
             self._awaited_lookup = None
 
     def _poll_deadline_us(self) -> int | None:
-        """Return when the application must have polled again; None while it is inside poll."""
+        """Return the time by which the application must poll again; None while it is in poll."""
         if self._poll_ended_us is None:
             return None
         return self._poll_ended_us + self._config.max_poll_interval_ms * MS
@@ -188,8 +193,8 @@ class Heartbeat:
                 self._discovery.mark_unknown(code.name)
                 self._failed()
             case ErrorCode.REBALANCE_IN_PROGRESS:
-                # In the middle of its own rebalance the member learns nothing new. Either way the
-                # coordinator has answered, which counts for the session.
+                # A member that is rebalancing itself learns nothing new. In both cases the
+                # coordinator has answered, which restarts the session.
                 if member.state is MemberState.STABLE:
                     membership.request_rejoin("group is already rebalancing")
                 self._received()

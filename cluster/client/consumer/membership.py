@@ -1,11 +1,13 @@
 """Joining and leaving the group: JoinGroup, SyncGroup, LeaveGroup, and each of their errors.
 
-Owns the need to rejoin and the join in flight. Handlers run when an answer arrives, even while the
-application is busy. Work that needs the application (revoke, assign) waits for its next poll. A
-`Subscriber` computes assignments. The join is one JoinGroup and the SyncGroup after it; its value
-is the member's assignment, as bytes.
-An error about a generation resets the member only if the member's generation is still `sent`, the
-generation that the request carried: a late answer must not reset a newer generation.
+Owns the need to rejoin, and the join in flight: one JoinGroup and the SyncGroup after it. The value
+of a join is the member's assignment, as bytes. A `Subscriber` computes assignments.
+
+Handlers run when an answer arrives, even while the application is busy. Work that needs the
+application (revoke, assign) waits for its next poll.
+
+`sent` is the generation that a request carried. An error about a generation resets the member only
+if its generation is still `sent`: a late answer must not reset a newer generation.
 Source: Kafka AbstractCoordinator; docs/kafka, BEHAVIOUR 7.3.
 """
 
@@ -104,12 +106,12 @@ class Membership:
     ) -> None:
         """Create a membership that needs to join.
 
-        `on_joined` is called when a generation was entered (heartbeats begin), `on_rejoin_needed`
-        when the application's next poll has work.
+        on_joined: called when a generation was entered, so that heartbeats begin.
+        on_rejoin_needed: called when the application's next poll has work.
         """
         self.member = member
         self.rejoin_needed = True
-        """True until a join succeeds, and from each request for a rejoin on."""
+        """True from the beginning and from each request for a rejoin, until a join succeeds."""
         self.needs_join_prepare = True
         """True if partitions must be revoked before the next JoinGroup."""
         self._config = config
@@ -259,7 +261,8 @@ class Membership:
             protocol_name=sent.protocol_name,
             assignments=assignments,
         )
-        # Taken now: another coordinator may be known when the answer arrives.
+        # Remembered for the trace: the discovery may know another coordinator when the answer
+        # arrives.
         node = self._discovery.believed_coordinator()
         peer = None if node is None else node.name
         self._discovery.send(request, SyncGroupResponse).add_listener(
@@ -368,5 +371,8 @@ class Membership:
 
 
 def truncate_reason(reason: str) -> str:
-    """Return `reason` cut to 255 bytes of UTF-8; a character that the cut divides is dropped."""
+    """Return `reason` cut to REASON_BYTES_MAX bytes of UTF-8.
+
+    A character that the cut would divide is dropped.
+    """
     return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")

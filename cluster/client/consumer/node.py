@@ -1,15 +1,19 @@
 """The consumer node: an application that polls, processes, and commits what it has processed.
 
-The application repeats the one with which Kafka was measured (docs/kafka, MEASURED_FAILOVER
-set-up). It polls with `poll_timeout_ms`, takes `process_us` per record (drawn for each record if
-the time has a spread), and every `commit_interval_ms` commits its positions asynchronously, with
-one commit in flight. When partitions are revoked, the application first commits synchronously, as
-an ordinary rebalance listener does; when they are lost, it cannot commit.
-Records count as consumed once they are processed, so a consumer that dies between processing and
-commit causes duplicates.
-A turn is one cycle of the application: poll, process, commit. A poll of Kafka's application ends
-after `poll_timeout_ms` without records, and is repeated; here one call of `poll` stands for many
-polls of Kafka's, so the code computes when those would have begun and ended.
+The application behaves as the one with which Kafka was measured (docs/kafka, MEASURED_FAILOVER
+set-up). A turn is one cycle of the application:
+1. It polls with `poll_timeout_ms`.
+2. It processes the records, `process_us` each. (If the time has a spread, it is drawn for each
+   record.)
+3. Every `commit_interval_ms` it commits its positions asynchronously, with one commit in flight.
+
+When partitions are revoked, the application first commits synchronously, as an ordinary rebalance
+listener does; when they are lost, it cannot commit. Records count as consumed once they are
+processed, so a consumer that dies between processing and commit causes duplicates.
+
+With Kafka, a poll without records ends after `poll_timeout_ms`, and the application repeats it.
+Here one call of `poll` stands for many such polls. So the code computes when those polls would have
+begun and ended.
 """
 
 from collections.abc import Callable
@@ -48,8 +52,8 @@ class ConsumerNode:
         self._start_us = costs.consumer_start_us if host.simulates_costs else 0
         self._start_jitter_us = costs.consumer_start_jitter_us if host.simulates_costs else 0
         self._poll_timeout_us = max(1, spec.poll_timeout_ms) * MS
-        # Beginning of the present poll of Kafka's application. `_turn` moves it on by the polls
-        # that were not simulated.
+        # Beginning of the present poll, as an application of Kafka would poll. `_turn` moves it on
+        # by the polls that were not simulated.
         self._poll_began_us = 0
         self._commit_due_us = 0
         self._is_committing = False
@@ -116,7 +120,7 @@ class ConsumerNode:
 
     async def _turn(self) -> None:
         """Poll once, process the records, and commit if a commit is due."""
-        # The first argument is the end of this poll of Kafka's application.
+        # The first argument is the end of the present poll, as an application of Kafka would poll.
         records = await self._consumer.poll(
             self._poll_began_us + self._poll_timeout_us, self._idle_until_us, self._poll_ends_us
         )
@@ -127,8 +131,8 @@ class ConsumerNode:
         if records:
             self._poll_began_us = now_us
         else:
-            # Kafka's application would have polled in vain several times. These polls were not
-            # simulated, but later polls keep their rhythm.
+            # An application of Kafka would have polled in vain several times. These polls were not
+            # simulated, but the next poll begins where the last of them would have ended.
             empty_polls = (now_us - self._poll_began_us) // self._poll_timeout_us
             self._poll_began_us += empty_polls * self._poll_timeout_us
 
@@ -141,8 +145,8 @@ class ConsumerNode:
                 work_us = self._work.draw_us(consumed.count)
                 worked_us += work_us
                 await self._host.sleep(work_us)
-                # The sum of the processing times of this poll's records so far. Not the time since
-                # the poll, because a process that is paused does no work.
+                # The sum of the processing times, not the time since the poll: a paused process
+                # does no work.
                 detail["work_us"] = worked_us
             self._records_consumed += consumed.count
             self._host.trace(
@@ -171,14 +175,14 @@ class ConsumerNode:
         self._is_committing = False
 
     def _idle_until_us(self) -> int | None:
-        """Return when poll must end without records; None if no commit will become due.
+        """Return the time at which poll must end without records, so that a commit can be sent.
 
-        That is the end of the poll in which the commit becomes due, since an application looks at
-        its clock only when poll returns.
+        It is the end of the poll in which the commit becomes due, since an application looks at
+        its clock only when poll returns. None if no commit will become due.
         """
         if self._is_closing:
             return self._host.now_us()
-        # After a commit its answer sets the wakeup; without positions nothing can be committed.
+        # A commit in flight sets the wakeup at its end. Without positions there is none to come.
         if (
             self._spec.commit_interval_ms is None
             or self._is_committing
@@ -189,7 +193,7 @@ class ConsumerNode:
 
     def _poll_ends_us(self, at_us: int) -> int:
         """Return the end of the first poll that ends at `at_us` or later."""
-        # At least one poll, also for a time that is over already.
+        # For a time that is over already, too, the result is the end of at least one poll.
         wait_us = max(1, at_us - self._poll_began_us)
         polls = -(-wait_us // self._poll_timeout_us)  # rounded up
         return self._poll_began_us + polls * self._poll_timeout_us

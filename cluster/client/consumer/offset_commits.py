@@ -1,9 +1,11 @@
 """OffsetCommit: asynchronous, synchronous and automatic, and each of its errors.
 
-Owns the requests; the caller chooses the offsets. Each outcome is traced once per partition.
-An attempt that never left the client is traced as COMMIT_FAILED, too.
-`sent` is the generation that a request carried; the member's own may have changed since. A position
-is an offset and the leader epoch of the record before it; a lookup finds the coordinator.
+Owns the requests; the caller chooses the offsets. Each outcome is traced once per partition. An
+attempt that never left the client is traced as COMMIT_FAILED, too.
+
+- `sent`: the generation that a request carried; the member's own may have changed since.
+- Position: an offset, and the leader epoch of the record before it.
+- Lookup: finds the coordinator of the group.
 Source: Kafka ConsumerCoordinator; docs/kafka, BEHAVIOUR 7.5.
 """
 
@@ -79,7 +81,7 @@ class OffsetCommits:
         self._wakeup = wakeup
 
     def commit_async(self, offsets: Offsets) -> RequestFuture[None]:
-        """Commit without retries; an unknown coordinator is first looked up, once.
+        """Commit without retries. If the coordinator is unknown, look it up first, once.
 
         Source: Kafka ConsumerCoordinator.commitOffsetsAsync.
         """
@@ -208,9 +210,9 @@ class OffsetCommits:
                 membership.request_rejoin("offset commit failed since group is already rebalancing")
                 return RebalanceInProgressError()
             case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:
-                # The member has left the generation that the commit carried, and is joining again:
-                # a reset would disturb this join. In any other state Kafka resets, even if the
-                # generation has changed.
+                # If the member has left the generation that the commit carried and is joining
+                # again, a reset would disturb this join. In any other state Kafka resets, even if
+                # the generation has changed.
                 if member.generation != sent and is_preparing:
                     return RebalanceInProgressError()
                 # After ILLEGAL_GENERATION the coordinator still knows the member's id.
@@ -220,8 +222,8 @@ class OffsetCommits:
                 )
                 return CommitFailedError(code.name)
             case ErrorCode.FENCED_INSTANCE_ID:
-                # Another consumer has this instance id now, which ends the application. An error
-                # about a generation that the member has left does not.
+                # Another consumer has this instance id now, which ends the application. It does not
+                # end if the error is about a generation that the member has left.
                 if member.generation == sent:
                     return error_from_code(code)
                 return RebalanceInProgressError() if is_preparing else CommitFailedError(code.name)
@@ -302,7 +304,7 @@ class AutoCommit:
         self.due_us = self._host.now_us() + self._interval_us
 
     def commit_if_due(self) -> None:
-        """Commit asynchronously if due; after a retriable failure the next is due in a backoff."""
+        """Commit asynchronously if due; after a retriable failure, again after a short backoff."""
         now_us = self._host.now_us()
         if now_us < self.due_us:
             return
@@ -333,6 +335,7 @@ def commit_topics(offsets: Offsets) -> tuple[OffsetCommitRequestTopic, ...]:
 
 
 def _copy_outcome(source: RequestFuture[None], target: RequestFuture[None]) -> None:
+    """End `target` with the outcome of `source`, which has ended."""
     if source.error is not None:
         target.fail(source.error)
     else:

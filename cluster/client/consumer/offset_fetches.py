@@ -1,8 +1,8 @@
 """OffsetFetch: the group's committed offsets, from its coordinator.
 
 Every request sets `require_stable`, as Kafka's Java consumer does: while a transaction that commits
-an offset is undecided, the coordinator answers UNSTABLE_OFFSET_COMMIT for this partition. The
-discovery knows the coordinator and sends it requests.
+an offset is undecided, the coordinator answers UNSTABLE_OFFSET_COMMIT for its partition. The
+discovery (CoordinatorDiscovery) knows the coordinator, and sends requests to it.
 Source: Kafka ConsumerCoordinator.OffsetFetchResponseHandler; docs/kafka, BEHAVIOUR 7.5.
 """
 
@@ -55,7 +55,7 @@ class OffsetFetches:
         self, partitions: tuple[TopicPartition, ...] | None
     ) -> RequestFuture[CommittedOffsets]:
         """Request the offsets of `partitions` (None: of every partition with an offset)."""
-        # Only its name is used, in the trace: `send` below looks at the coordinator again.
+        # For the trace only: `send` below asks the discovery for the coordinator itself.
         node = self._discovery.coordinator()
         result: RequestFuture[CommittedOffsets] = RequestFuture()
         topics = None
@@ -88,7 +88,10 @@ class OffsetFetches:
     def _read(
         self, response: OffsetFetchResponse, peer: str | None
     ) -> CommittedOffsets | ClientError:
-        """Return the offsets of an answer, and trace them; or its first error, untraced."""
+        """Return the offsets of an answer and trace them; or return its first error.
+
+        With an error nothing is traced.
+        """
         group = response.groups[0]  # the request names one group
         match group.error_code:
             case ErrorCode.NONE:

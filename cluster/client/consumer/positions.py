@@ -1,11 +1,13 @@
 """First positions of assigned partitions: the committed offset, else by `auto.offset.reset`.
 
 Owns the OffsetFetch and ListOffsets requests of the current assignment. Answers for an earlier
-assignment are dropped. A "reset" sets the position that `auto.offset.reset` demands: the beginning
-or the end of the log, as the partition's leader reports it. An AssignedPartition (`state`) is one
-partition of the current assignment. It is initializing while it has neither a position nor
-`needs_reset`. The flag `needs_reset` is set if no offset is committed, or if the leader's log does
-not have the offset.
+assignment are dropped.
+
+- Reset: sets the position that `auto.offset.reset` demands: the beginning or the end of the log, as
+  the partition's leader reports it.
+- AssignedPartition (`state`): one partition of the current assignment.
+- `state.needs_reset`: no offset is committed, or the leader's log does not have the offset.
+- Initializing: a partition that has neither a position nor `needs_reset`.
 Source: Kafka ConsumerCoordinator.initWithCommittedOffsetsIfNeeded,
 OffsetFetcher.resetPositionsIfNeeded; docs/kafka, BEHAVIOUR 7.5.
 """
@@ -75,7 +77,7 @@ class Positions:
         self._fetches = OffsetFetches(
             host, member.group_id, discovery, member_id=lambda: member.member_id
         )
-        # The OffsetFetch in flight and the partitions that it was sent for; None without one.
+        # The partitions of the OffsetFetch in flight, and its future; None if none is in flight.
         self._pending: tuple[_Partitions, RequestFuture[CommittedOffsets]] | None = None
         # Leaders that have not yet answered a ListOffsets; a dict keeps their order.
         self._resets_in_flight: dict[NodeName, None] = {}
@@ -108,7 +110,10 @@ class Positions:
     # -- committed offsets --------------------------------------------------------------------
 
     async def _fetch_committed(self, deadline_us: int) -> None:
-        """Send one OffsetFetch. Raises: ClientError; a retriable one also at the deadline."""
+        """Send one OffsetFetch, and set the positions from its answer.
+
+        Raises: ClientError; at the deadline a retriable one.
+        """
         if not await self._discovery.ensure_known(deadline_us):
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         wanted = {state.partition: state for state in self._subscription.initializing()}
@@ -123,6 +128,7 @@ class Positions:
         if not await self._wakeup.wait_for(fetch, deadline_us):
             # The request stays in flight: the next poll waits for the same answer.
             raise error_from_code(ErrorCode.REQUEST_TIMED_OUT)
+
         self._pending = None
         if fetch.error is not None:
             raise fetch.error
@@ -203,7 +209,7 @@ class Positions:
                         entry_by_partition[TopicPartition(topic.name, entry.partition_index)] = (
                             entry
                         )
-        # Always the first step of the backoff: it does not grow with each failure.
+        # As in Kafka the backoff does not grow with each failure: always its first step (0).
         retry_at_us = self._host.now_us() + self._backoff.delay_us(0)
         for partition, state in partitions.items():
             if not self._subscription.is_current(state) or not state.needs_reset:

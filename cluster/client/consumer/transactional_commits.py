@@ -1,8 +1,8 @@
 """Commits in transactions: the same interface as `offset_commits`.
 
-A producer has one transaction at a time; meanwhile `commit_sync` waits and `commit_async` fails.
-Each outcome is traced once per partition, when the transaction has ended. `sent` is the generation
-that the transaction carries; the member's own may have changed since.
+A producer has one transaction at a time. While one runs, `commit_sync` waits and `commit_async`
+fails. Each outcome is traced once per partition, when the transaction has ended. `sent` is the
+generation that the transaction carries; the member's own may have changed since.
 """
 
 from cluster.client.consumer.generation import Generation, MemberState
@@ -63,7 +63,7 @@ class TransactionalCommits:
                 RebalanceInProgressError() if member.is_rebalancing else CommitFailedError()
             )
         elif self._running is not None:
-            # A later commit of the application includes these offsets, so none waits in a queue.
+            # No queue is needed: the application's next commit includes these offsets.
             local_error = CommitFailedError()
         if local_error is not None:
             self._fail(offsets, sent, result, local_error, peer=None)
@@ -100,7 +100,7 @@ class TransactionalCommits:
             # Cleared before listeners of `result` run, so that they may begin the next transaction.
             self._running = None
             # In doubt: the group coordinator `error.peer` has the offsets, and may still commit
-            # them. After any other error the offsets never count, and the row has no peer.
+            # them. After any other error the offsets never count, and the trace row has no peer.
             in_doubt = error.peer if isinstance(error, TransactionInDoubt) else None
             self._fail(offsets, sent, result, error, peer=in_doubt)
             return

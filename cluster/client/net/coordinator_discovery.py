@@ -5,9 +5,9 @@ metadata, which may be stale: they name a dead coordinator until the controller 
 1. A lookup names a broker, which is believed at once.
 2. If the connection to this broker is refused or held back, the belief is dropped.
 3. The next lookup begins, until an answer names a broker that can be reached.
-A connection is held back while the client waits for its reconnect backoff. `COORDINATOR` is the
-purpose of the connection to the coordinator, which is separate from other connections to that node.
-Dropping the belief changes neither the member's state nor its generation.
+A connection is held back while the client waits for its reconnect backoff. The client has a
+connection per node and purpose; the one to the coordinator has the purpose `COORDINATOR`. Dropping
+the belief changes neither the member's state nor its generation.
 Source: Kafka AbstractCoordinator; docs/kafka, BEHAVIOUR 7.2.
 """
 
@@ -67,9 +67,9 @@ class CoordinatorDiscovery:
     ) -> None:
         """Create a discovery that knows no coordinator.
 
-        `wakeup` is set at the end of each lookup; `member_id` supplies a column of the trace;
-        `on_change` is called when a coordinator was found or marked unknown. In a row of a found
-        coordinator the column `peer` names it, and `cause` the node that was asked.
+        wakeup: set at the end of each lookup.
+        member_id: supplies a column of the trace.
+        on_change: called when a coordinator was found or marked unknown.
         """
         self._host = host
         self._group_id = group_id
@@ -211,7 +211,7 @@ class CoordinatorDiscovery:
             # The asked broker may be stale: before the next lookup, learn of other brokers.
             self._metadata_wanted = True
             raise lookup.error
-        # The lookup named a broker, but its connection may be held back, or refused meanwhile.
+        # The lookup named a broker, but the connection to it may be held back or refused by now.
         if self.coordinator() is None:
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -239,7 +239,9 @@ class CoordinatorDiscovery:
                 self._coordinator = CoordinatorNode(
                     BrokerId(named.node_id), broker_name(named.node_id), self._found
                 )
+                # In this row `cause` is the node that answered.
                 self._trace(TraceKind.COORDINATOR_FOUND, peer=self._coordinator.name, cause=asked)
+                # Connect early: a dead coordinator is then noticed before a request needs it.
                 self._network.try_connect(self._coordinator.name, COORDINATOR)
                 lookup.complete(None)
                 self._on_change()

@@ -1,7 +1,7 @@
 """Errors of a client's operations.
 
-Kafka's clients have an exception class per error. Here one class carries the error's name, and
-subclasses exist where Kafka's callers catch them separately.
+Kafka's clients have an exception class per error. Here one class carries the error's name. It has a
+subclass only for an error that Kafka's callers catch separately.
 """
 
 from cluster.host.host import Disconnected, RequestTimedOut

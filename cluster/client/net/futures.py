@@ -2,9 +2,10 @@
 
 A host runs a node. It provides a clock (`now_us`), timers (`after`) and futures; a Wakeup waits for
 one of these futures.
-Rejected: asyncio's futures. They call their listeners one loop turn later. Kafka's handlers run
-when the answer arrives, and their order is part of the protocol: the handler of a late error must
-see the generation as it was at that moment.
+
+Rejected: asyncio's futures. They call their listeners one turn of the event loop later. Kafka's
+handlers run when the answer arrives, and their order is part of the protocol: the handler of a late
+error must see the generation that the member has when the answer arrives.
 """
 
 from asyncio import Future
@@ -75,10 +76,10 @@ class RequestFuture(Generic[T]):
 
 
 class Wakeup:
-    """Ends the wait of one coroutine when anything happened that may concern it.
+    """Ends the wait of one coroutine when something happened that may concern the coroutine.
 
-    The wakeup is level triggered: a `set` without a waiter ends the next wait at once. Several sets
-    may end only one wait, so a coroutine must check the state again after each wait.
+    A `set` without a waiter is remembered: it ends the next wait at once. Several sets may end only
+    one wait, so the coroutine must check all of its conditions after each wait.
     Source: Kafka's selector, which ends a poll with any network event.
     """
 
@@ -92,7 +93,8 @@ class Wakeup:
         waiter = self._waiter
         if waiter is None:
             self._is_set = True
-        # A waiter that is done was woken, but has not run yet: it will see this change, too.
+        # If the waiter is done, the coroutine was woken and has not run yet. It will see this
+        # change, too.
         elif not waiter.done():
             waiter.set_result(None)
 

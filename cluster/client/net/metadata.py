@@ -1,9 +1,11 @@
 """A client's metadata: the brokers of the cluster, and the leader of each partition.
 
 Owns the cache and its refreshes: on demand with backoff, and every `metadata.max.age.ms`. The cache
-may be stale. A leader with an older epoch than the known one is never accepted. A node is held back
-during the backoff of its connection. The network client connects for a purpose: BOOTSTRAP to the
-configured servers, GENERAL to brokers that metadata named.
+may be stale. A leader with an older epoch than the known one is never accepted.
+
+The network client has a connection per node and purpose: BOOTSTRAP for the configured servers,
+GENERAL for brokers that the metadata names. A node is held back (not connected to) during the
+backoff of its connection.
 Source: Kafka Metadata, NetworkClient.DefaultMetadataUpdater.
 """
 
@@ -58,10 +60,10 @@ class Metadata:
         *,
         on_update: Callable[[], None],
     ) -> None:
-        """Create a cache that knows only the bootstrap servers, `host` or `host:port`.
+        """Create a cache that knows only the bootstrap servers, given as `host` or `host:port`.
 
-        Without bootstrap servers all brokers of the cluster are used. `on_update` is called after
-        each answer that was applied.
+        If the configuration names none, all brokers of the cluster are bootstrap servers.
+        `on_update` is called after each answer that was applied.
         """
         self.version = 0
         """Number of answers applied."""
@@ -83,8 +85,8 @@ class Metadata:
         self._update_wanted = False
         self._is_asking = False
         self._failures = 0  # requests without a usable answer since the last good one
-        # Answers since the last one that changed anything. From the second on, each lengthens the
-        # backoff.
+        # Number of answers since the last one that changed the cache. From the second on, each
+        # lengthens the backoff.
         self._equal_answers = 0
         # End of the backoff: no request is sent before.
         self._allowed_at_us = 0
@@ -172,6 +174,7 @@ class Metadata:
             self._failures += 1
             self.request_update()
             return
+
         self._failures = 0
         changed = self._apply(future.value)
         if self.version == 0:
@@ -191,9 +194,9 @@ class Metadata:
         """Open a connection to a broker as soon as brokers are known, and leave it idle.
 
         Kafka's client connects to ask for telemetry subscriptions (KIP-714), finds that the broker
-        offers none, and never asks again. The connection has an effect all the same: from then on
-        this broker is the least loaded node, so most lookups of coordinators use the idle
-        connection and wait behind no Fetch.
+        offers none, and never asks again. But the idle connection has an effect: from then on this
+        broker is the least loaded node. So most lookups of coordinators use this connection, on
+        which no Fetch is in front of them.
         Source: NetworkClient.TelemetrySender; seen in every start of a 3.9.1 consumer.
         """
         node = network.least_loaded_node()
@@ -207,7 +210,7 @@ class Metadata:
         self.request_update()
 
     def _apply(self, response: MetadataResponse) -> bool:
-        """Store all entries that are not older than the known ones; return True if any changed."""
+        """Store the entries that are not older than the known ones; return True if one changed."""
         nodes = tuple(
             KnownNode(broker_name(broker.node_id), GENERAL) for broker in response.brokers
         )

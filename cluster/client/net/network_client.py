@@ -37,7 +37,7 @@ MAX_IN_FLIGHT_REQUESTS = 100
 
 
 class KnownNode(NamedTuple):
-    """A node that may answer metadata and coordinator requests, and the purpose to connect for."""
+    """A node for requests that any broker can answer, and the purpose of the connection to it."""
 
     name: NodeName
     purpose: str
@@ -45,11 +45,13 @@ class KnownNode(NamedTuple):
 
 @dataclass(slots=True)
 class _ConnectionState:
-    """State of one (node, purpose) over all its connections.
+    """State of one (node, purpose) over all its connections. Times are on the host's clock.
 
-    `failures` counts ends of connections since the last opening, `setup_failures` attempts that
-    did not open. Times are on the host's clock. `retry_at_us` ends the backoff. `last_attempt_us`
-    is -1 before the first attempt. `was_open`: the opening of the current connection was noted.
+    failures: ends of connections since the last opening; sets the backoff.
+    setup_failures: attempts since the last opening that did not open; sets the setup timeout.
+    retry_at_us: end of the backoff.
+    last_attempt_us: time of the last attempt to connect, -1 before the first.
+    was_open: the current connection has opened, and this was noted.
     """
 
     connection: Connection | None = None
@@ -74,7 +76,8 @@ class NetworkClient:
         """Create a client without connections.
 
         `known_nodes` returns the nodes in the order of the metadata. `on_disconnect` is called
-        after a connection ended, except by `disconnect`: only the others hint at stale metadata.
+        after a connection ended, since this hints at stale metadata. It is not called after the
+        client's own `disconnect`.
         Source: Kafka NetworkClient.processDisconnection, which `disconnect` does not call.
         """
         self._host = host
@@ -83,7 +86,7 @@ class NetworkClient:
         self._reconnect_backoff = ExponentialBackoff(
             host, config.reconnect_backoff_ms, config.reconnect_backoff_max_ms
         )
-        # ProducerConfig has no such maximum here, so a producer's timeout does not grow.
+        # ProducerConfig has no maximum here, so a producer's setup timeout does not grow.
         setup_max_ms = (
             config.socket_connection_setup_timeout_max_ms
             if isinstance(config, ConsumerConfig)
@@ -127,7 +130,7 @@ class NetworkClient:
 
         connection = self._open_or_reuse(node, purpose, state)
         if connection is None:
-            # In the next event, so that the caller can add listeners to the future first.
+            # Fail in the next event, so that the caller can add listeners to the future first.
             self._host.after(0, on_response, Disconnected(f"{node} is held back"))
         else:
             connection.send(request, timeout_us=timeout_us, on_response=on_response)
@@ -147,12 +150,12 @@ class NetworkClient:
             self._note_end(state)
 
     def is_unavailable(self, node: NodeName, purpose: str) -> bool:
-        """Return True if the last connection ended and the node is still held back."""
+        """Return True if the node is held back: its connection ended, and the backoff runs."""
         state = self._refresh_state(node, purpose)
         return state.connection is None and self._host.now_us() < state.retry_at_us
 
     def retry_at_us(self, node: NodeName, purpose: str) -> int:
-        """Return when the node's backoff ends (in the past if it is not held back)."""
+        """Return the end of the node's backoff; a time in the past if it is not held back."""
         return self._refresh_state(node, purpose).retry_at_us
 
     def least_loaded_node(self) -> KnownNode | None:
@@ -172,6 +175,7 @@ class NetworkClient:
         ready: tuple[int, KnownNode] | None = None
         connecting: KnownNode | None = None
         can_connect: tuple[int, KnownNode] | None = None
+
         for index in range(len(nodes)):
             node = nodes[(start + index) % len(nodes)]
             state = self._refresh_state(node.name, node.purpose)
@@ -189,6 +193,7 @@ class NetworkClient:
                 ready is None or connection.in_flight < ready[0]
             ):
                 ready = (connection.in_flight, node)
+
         if ready is not None:
             return ready[1]
         if connecting is not None:
@@ -252,14 +257,15 @@ class NetworkClient:
         return connection
 
     def _note_open(self, state: _ConnectionState) -> None:
-        """Begin the backoff and the setup timeout anew: a connection has opened."""
+        """Reset the backoff and the setup timeout to their first steps: a connection has opened."""
         state.was_open = True
         state.failures = 0
         state.setup_failures = 0
 
     def _note_end(self, state: _ConnectionState) -> None:
-        """Start the backoff after a connection ended; if it had opened, from the first step.
+        """Start the backoff after a connection ended.
 
+        If the connection had opened, the backoff begins with its first step.
         Does nothing unless the current connection is closed, so it may be called late or twice.
         Source: Kafka ClusterConnectionStates.disconnected.
         """

@@ -1,7 +1,8 @@
 """Backoff and retries as in Kafka's clients, on the host's clock and from its random stream.
 
-Rejected: tenacity, which other parts of this project use. It inspects the attempted function at
-each call, and its own jitter and `stop_after_delay` would break replay.
+Rejected: the library tenacity, which other parts of this project use. It inspects the attempted
+function at each call, which costs time. Its jitter and its `stop_after_delay` use their own random
+numbers and clock, so that a run could not be replayed.
 Source: Kafka ExponentialBackoff (base 2, 20 % jitter, capped after the jitter).
 """
 
@@ -39,6 +40,7 @@ class ExponentialBackoff:
         """Return the wait after `attempts` earlier failures, counted from 0."""
         if self._initial_us >= self._max_us:
             return self._initial_us
+        # The doubled wait, plus or minus 20 %.
         term_us = min(self._initial_us << min(attempts, _EXPONENT_MAX), self._max_us)
         spread_us = term_us * _JITTER_PERCENT // 100
         return min(term_us - spread_us + self._rng.randrange(2 * spread_us + 1), self._max_us)
@@ -69,8 +71,8 @@ async def with_retries(
         except ClientError as error:
             if not error.retriable:
                 raise
-            # Drawn before the check of the deadline, so that time does not change the number of
-            # draws.
+            # The backoff is drawn before the check of the deadline, so that the number of draws
+            # does not depend on the time.
             delay_us = backoff.delay_us(failures)
             if host.now_us() >= deadline_us:
                 raise

@@ -1,10 +1,13 @@
 """The producer node: numbered records at a fixed rate, spread round robin over the partitions.
 
-Owns batches from their first record to their acknowledgement. Each partition has at most one batch
-in flight, so that retries keep the order. Source: Kafka RecordAccumulator, Sender.
+Owns batches from their first record to their acknowledgement. Each partition has a queue of
+batches, and at most one batch in flight, so that retries keep the order. To drain the queues is to
+send the first batch of each queue, if it is ready.
+
 Without enable.idempotence a batch that is sent again after a lost answer may be in the log twice.
-With it, a batch has an identity: producer id, producer epoch, and the sequence number of its first
-record. To drain the queues means to send the first batch of each partition, if it is ready.
+With it, a batch has an identity, by which the leader recognises it: producer id, producer epoch,
+and the sequence number of its first record.
+Source: Kafka RecordAccumulator, Sender.
 DEVIATION: with acks=0 the producer waits for an answer and ignores its error; Kafka's broker sends
 no answer.
 """
@@ -54,7 +57,7 @@ _ACKS = {"all": -1, "1": 1, "0": 0}
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """Records of one partition, not sent before `ready_at_us`, given up at `expires_at_us`."""
+    """Records of one partition. Not sent before `ready_at_us`; given up at `expires_at_us`."""
 
     partition: TopicPartition
     ready_at_us: int
@@ -125,7 +128,7 @@ class ProducerNode:
             partitions = self._metadata.partition_count(self._spec.topic)
             if not partitions or self._buffered >= BUFFERED_RECORDS_MAX:
                 await self._wakeup.wait(None)
-                due_us = self._host.now_us()  # records of the time of the wait are not made up for
+                due_us = self._host.now_us()  # records that the wait has delayed are left out
                 continue
             self._append(TopicPartition(self._spec.topic, number % partitions), number)
             number += 1
@@ -171,11 +174,14 @@ class ProducerNode:
             self._drain_timer.cancel()
             self._drain_timer = None
         now_us = self._host.now_us()
+
+        # An idempotent producer without an id cannot send: first request the id.
         if self._identity is not None and self._identity.producer_id == NO_PRODUCER_ID:
             for queue in self._queues.values():
                 self._expire(queue, now_us)
             self._ask_for_id()
             return
+
         by_node: dict[NodeName, list[_Batch]] = {}
         for partition, queue in self._queues.items():
             if not queue:
@@ -204,7 +210,7 @@ class ProducerNode:
             self._send(node, batches)
 
     def _build(self, batch: _Batch) -> RecordBatch:
-        """Return the batch with its identity, which it gets at the first call."""
+        """Return the batch to send, with its identity. The first call assigns the identity."""
         records = tuple(batch.records)
         if self._identity is None:
             return build_batch(records)
@@ -219,7 +225,10 @@ class ProducerNode:
         )
 
     def _ask_for_id(self) -> None:
-        """Ask any broker for a producer id, unless that is under way. Source: Kafka Sender."""
+        """Request a producer id from any broker, unless a request is in flight.
+
+        Source: Kafka Sender.
+        """
         if self._is_asking_for_id:
             return
         node = self._network.least_loaded_node()
@@ -341,8 +350,8 @@ class ProducerNode:
     def _give_up(self, batch: _Batch, error: str) -> None:
         """Drop a batch, and trace the failure."""
         if self._identity is not None and batch.identity is not None:
-            # The batch was sent, so the log may have it or not: the next sequence number would be
-            # wrong in one of the two cases. A new epoch begins its numbers anew.
+            # The batch was sent, so the log may have it or not. In one of the two cases the next
+            # sequence number would be wrong. In a new epoch, sequence numbers begin at 0.
             self._identity.raise_epoch()
         self._buffered -= len(batch.records)
         self._host.trace(

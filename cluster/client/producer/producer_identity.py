@@ -31,7 +31,7 @@ class ProducerIdentity:
 
     def __init__(self) -> None:
         self.producer_id: int = NO_PRODUCER_ID
-        """-1 until a broker has assigned an id, and after the last epoch of an id."""
+        """-1 until a broker has assigned an id, and again once the epochs of an id are used up."""
         self._epoch = 0
         self._next: dict[TopicPartition, BatchIdentity] = {}
 
@@ -44,8 +44,8 @@ class ProducerIdentity:
     def identify(self, partition: TopicPartition, record_count: int) -> BatchIdentity:
         """Return the identity of the next new batch of a partition.
 
-        A partition has at most one batch in flight, so all earlier batches are answered by now, and
-        the partition can change to a new epoch here.
+        If the epoch was raised, the partition changes to the new epoch here. That is safe, because
+        a partition has at most one batch in flight: all earlier batches are answered by now.
         """
         identity = self._next.get(partition)
         if identity is None or identity.producer_epoch != self._epoch:

@@ -5,9 +5,9 @@ project produce no records in transactions, so a transaction contains offsets on
 the group: the caller passes group, generation and offsets (KIP-447).
 Source: Kafka `KafkaProducer.sendOffsetsToTransaction`, `TransactionManager`; KIP-98, KIP-447.
 DEVIATION: after a producer is fenced, a new one follows under the same transactional id, as if an
-application restarted its producer. This class shares metadata, and the discovery of the group's
-coordinator, with the consumer; the transaction coordinator is another broker role, with a
-connection of its own.
+application restarted its producer. This class uses the consumer's metadata, and its discovery of
+the group's coordinator. The transaction coordinator is another broker role, with a connection of
+its own.
 """
 
 from collections.abc import Awaitable, Callable
@@ -72,7 +72,8 @@ _FENCED = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
-"""Answers after which Kafka's producer can only be closed; the transaction is or gets aborted."""
+"""Answers after which Kafka's producer can only be closed. Its transaction is aborted, or gets
+aborted by the coordinator."""
 _NOT_COORDINATOR = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}
 )
@@ -87,7 +88,10 @@ class ProducerFencedError(ClientError):
 
 
 class TransactionInDoubt(ClientError):
-    """The producer was closed after `peer` took the offsets and before the transaction's end."""
+    """The producer was closed before its transaction ended, and `peer` has the offsets already.
+
+    `peer` is the group's coordinator.
+    """
 
     def __init__(self, peer: NodeName) -> None:
         super().__init__(TIMED_OUT, retriable=False)
@@ -164,12 +168,12 @@ class TransactionalProducer:
             await self._abort()
             raise TransactionAborted(error.name) from error
         try:
-            # From here on the transaction may be committed even if no answer comes, so this is
-            # repeated without a deadline.
+            # Once this request is sent, the transaction may be committed even if no answer comes.
+            # So the request is repeated without a deadline.
             await self._retry(FOREVER_US, lambda: self._end(is_commit=True))
         except ProducerFencedError as error:
-            # A new producer's InitProducerId fences this one, and aborts this transaction unless
-            # the decision to commit was already in the log. Here the abort is assumed.
+            # Another producer's InitProducerId has fenced this one. It has also aborted this
+            # transaction, unless the decision to commit was in the log already. Assume the abort.
             self._drop_producer_id()
             raise TransactionAborted(error.name) from error
         except ClientError as error:  # `close` was called, or an error that no retry can help
@@ -246,7 +250,10 @@ class TransactionalProducer:
         return node.name
 
     async def _abort(self) -> None:
-        """Abort the transaction if one has begun; a closed producer lets it time out instead."""
+        """Abort the transaction, if one has begun.
+
+        If the producer is closed, no request is sent, and the transaction times out instead.
+        """
         try:
             await self._retry(FOREVER_US, lambda: self._end(is_commit=False))
         except ProducerFencedError as error:

@@ -1,8 +1,8 @@
 """The assignment, as each consumer computes it alone from what it has read.
 
-Pure functions of one consumer's view, which is what it has read of its group. Consumers with
+Pure functions of one consumer's view: what the consumer has read of its group. Consumers with
 different views compute assignments that do not fit together. A consumer reads a topic with one or
-more streams; partitions are assigned to threads, and each stream is one thread with an id. Ids such
+more streams. Each stream is a thread with an id, and partitions are assigned to threads. Ids such
 as ZK-51 name rules in the document below.
 Source: Kafka 1.1 `RangeAssignor`, `RoundRobinAssignor`; rules ZK-51 to ZK-54 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
@@ -65,6 +65,7 @@ def _range(view: GroupView) -> dict[TopicPartition, str]:
         threads = view.threads(topic)
         if not threads:
             continue
+        # Every thread gets `share` partitions, the first `remainder` ones one more.
         share, remainder = divmod(len(partitions), len(threads))
         start = 0
         for index, thread in enumerate(threads):
@@ -91,6 +92,7 @@ def _round_robin(view: GroupView) -> dict[TopicPartition, str]:
     for partition in ordered:
         if not readers[partition.topic]:
             continue
+        # Skip threads that do not read the topic. The next partition goes on after this thread.
         while threads[turn % len(threads)] not in readers[partition.topic]:
             turn += 1
         thread_by_partition[partition] = threads[turn % len(threads)]

@@ -1,11 +1,16 @@
 """The high-level consumer on ZooKeeper: registration, listeners, the watcher's thread, commits.
 
-A connector begins with a new session and ends with the shutdown. Listeners only set a flag. One
-thread, the watcher executor, rebalances if the flag is set. So any number of notifications during a
-rebalance cause one further rebalance (ZK-30). Ids such as ZK-30 name rules in
-docs/kafka/ZOOKEEPER_CONSUMER.md. In a rebalance the consumer releases its partitions, reads the
-group, computes its share and claims it. A registration is the ephemeral znode of a consumer. A
-stream is what an application reads from; fetchers put chunks (ranges of records) into its queue.
+A connector begins with a new session and ends with the shutdown. Listeners, which ZooKeeper
+notifies of changes, only set a flag. One thread, the watcher executor, rebalances if the flag is
+set. So any number of notifications during a rebalance cause one further rebalance (ZK-30).
+
+- Rebalance: the consumer releases its partitions, reads the group, computes its share and claims
+  it.
+- Registration: the ephemeral znode of a consumer, by which other members count it.
+- Stream: an application reads its records from streams. Fetchers put chunks (ranges of records)
+  into the queue of a stream.
+
+Ids such as ZK-30 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: Kafka 1.1 `ZookeeperConsumerConnector`; sections 4, 5 and 9 of that document.
 """
 
@@ -53,8 +58,9 @@ class ZooKeeperConsumerConnector:
     ) -> None:
         """Begin to connect to the ensemble.
 
-        Units: `start_us` is the time from the registration to the subscriptions to changes of
-        znodes, in which a real consumer loads classes and starts threads; 0 in real time.
+        Units: `start_us` is the time between the registration and the subscriptions to changes of
+        znodes. In this time a real consumer loads classes and starts threads. It is 0 in runs in
+        real time.
         """
         self._start_us = start_us
         self._host = host
@@ -69,13 +75,14 @@ class ZooKeeperConsumerConnector:
         """Queue of each topic's stream; with a filter one stream reads all topics."""
         self._topics: list[str] = list(spec.topics) if topic_filter is None else []
         """Topics whose data is watched; with a filter, the topics that the filter allows."""
+
         is_kafka = spec.config.offsets_storage == "kafka"
         self.offsets = OffsetStore(
             self.member, OffsetManagerChannel(self.member) if is_kafka else None
         )
         self._lock = Mutex(host)
-        """Kafka's `rebalanceLock`: held by each rebalance and by the shutdown, but by no periodic
-        commit (ZK-32)."""
+        """Kafka's `rebalanceLock`. Each rebalance and the shutdown hold the lock; a periodic commit
+        does not (ZK-32)."""
         self._fetchers = FetcherManager(self.member)
         self.rebalancer = Rebalancer(
             self.member,
@@ -102,18 +109,22 @@ class ZooKeeperConsumerConnector:
     async def start(self) -> None:
         """Register, subscribe, and rebalance for the first time (ZK-36).
 
-        Raises: ConsumerRebalanceFailedException. The registration, the watches and the executor
-        then remain until the shutdown, so other members still count this consumer (ZK-37).
+        Raises: ConsumerRebalanceFailedException. After that the registration, the watches and the
+        executor remain until the shutdown, so other members still count this consumer (ZK-37).
         """
         await self._zk.exists("/")  # returns once a session is open
         if self._spec.config.auto_commit_enable:
             self._host.spawn(self._commit_periodically(), name="kafka-consumer-scheduler")
+
         if self._spec.topic_filter is not None:
             self._topics = await self._allowed_topics(self._spec.topic_filter)
         await self._register()
         self._host.spawn(self._watch(), name="watcher_executor")
         if self._start_us:
             await self._host.sleep(self._start_us)
+
+        # Subscribe first, and then rebalance: a change after the rebalance has read the group is
+        # then noticed.
         self._zk.on_new_session = self._new_session
         await self._zk.subscribe_child_changes(self.member.paths.ids, self._changed)
         for topic in self._topics:
@@ -202,7 +213,8 @@ class ZooKeeperConsumerConnector:
             if not self._watcher_triggered:
                 await self._watcher_wakeup.wait(None)
                 continue
-            # Cleared before the rebalance begins, as in Kafka. If it were cleared afterwards:
+            # As in Kafka, the flag is cleared before the rebalance begins. If it were cleared after
+            # the rebalance:
             # 1. The rebalance reads the group.
             # 2. The group changes; the listener sets the flag.
             # 3. The rebalance ends and clears the flag: the change causes no rebalance.
@@ -215,7 +227,7 @@ class ZooKeeperConsumerConnector:
                 self._host.log(f"error during syncedRebalance: {error}")
 
     async def _watch_brokers_if_none(self) -> None:
-        """Watch the brokers' znodes, but only once a rebalance has found no broker (ZK-40)."""
+        """Watch the brokers' znodes if a rebalance has found no broker; otherwise never (ZK-40)."""
         if self.rebalancer.finds_no_broker and not self._watches_brokers:
             self._watches_brokers = True
             await self._zk.subscribe_child_changes(BROKER_IDS, self._changed)

@@ -1,9 +1,10 @@
 """Fetchers, one per broker, and the leader finder that gives them their partitions.
 
-Owns which broker is asked for which partition. A fetcher puts fetched records into the queues as
+Owns the choice of the broker for each partition. A fetcher puts fetched records into the queues as
 chunks (consecutive offsets of one partition), and waits while a queue is full. An info is the state
 of one owned partition: its queue, the next offset to fetch (INVALID_OFFSET: to be reset), and the
-offset that the application has reached. An interrupt ends the wait for a full queue or a backoff.
+offset that the application has reached. An interrupt ends a thread's wait, for room in a queue or
+for the end of a backoff.
 Source: Kafka 1.1 `ConsumerFetcherManager`, `ConsumerFetcherThread`, `AbstractFetcherThread`; rules
 ZK-31 and ZK-34 of docs/kafka/ZOOKEEPER_CONSUMER.md.
 DEVIATION: one request asks for the first offsets of all partitions that need one; Kafka sends one
@@ -106,7 +107,7 @@ class _FetchRun:
                 info = self._no_leader.pop(partition, None)
                 if info is not None:
                     self._fetcher(leader).add(info)
-            # A pause, also after success; `stop` ends it through `wakes`.
+            # As in Kafka a pause follows, even after success. `stop` ends it through `wakes`.
             self.interrupt.wakes = wakeup = Wakeup(host)
             await wakeup.wait(host.now_us() + self.config.refresh_leader_backoff_ms * MS)
             self.interrupt.wakes = None
@@ -129,6 +130,7 @@ class _FetchRun:
             channel.close()
             if answer is not None and answer.brokers:
                 live = [each.node_id for each in answer.brokers]
+                # Only partitions that still wait for a fetcher, and only leaders that are live.
                 return {
                     partition: BrokerId(entry.leader_id)
                     for topic in answer.topics
@@ -171,10 +173,9 @@ class _Fetcher:
     def interrupt(self) -> None:
         """Have the fetcher give up its open request, and end.
 
-        A fetcher that waited for the answer would delay its member's rebalance by a random time of
-        up to fetch.wait.max.ms. With eight members, claims of partitions would then conflict
-        whenever a member joins; in joins measured with Kafka's consumer, one of three had a
-        conflict.
+        If the fetcher waited for the answer, its member's rebalance would be late by a random time
+        of up to fetch.wait.max.ms. With eight members, claims of partitions would then conflict
+        whenever a member joins. With Kafka's consumer, one measured join of three had a conflict.
         """
         self._interrupt.set()
         self._added.set()
@@ -186,7 +187,7 @@ class _Fetcher:
             await self._ended.wait(None)
 
     async def _fetch_all(self) -> None:
-        """Fetch until interrupted. A broker that does not answer loses its partitions."""
+        """Fetch until interrupted. If the broker does not answer, give its partitions back."""
         while not self._interrupt.is_set:
             if not self._infos:
                 await self._added.wait(None)

@@ -34,8 +34,8 @@ class ZooKeeperMember:
         """Return the registered brokers: one getChildren, and one getData for each."""
         names = await self.zk.children(BROKER_IDS)
         for name in names:
-            # The data is not used. The read counts: it takes time, and it fails with NoNode if the
-            # broker vanishes meanwhile.
+            # The data is not used. But the read takes time, as in Kafka, and fails with NoNode if
+            # the broker vanishes meanwhile.
             await self.zk.read(f"{BROKER_IDS}/{name}")
         return [BrokerId(int(name)) for name in names]
 

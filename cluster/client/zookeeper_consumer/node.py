@@ -1,7 +1,8 @@
 """The node of a consumer on ZooKeeper: its connector, and an application with a stream per topic.
 
 A connector is one life of Kafka's high-level consumer, with a ZooKeeper session of its own. It puts
-chunks, ranges of records of one partition, into the queue of each stream.
+chunks (ranges of records of one partition) into the queue of each stream. The application reads its
+records from the streams.
 
 The application processes the records of its streams; it commits nothing itself. If a connector
 cannot start, the application closes it and starts another one. The programs with which the old
@@ -23,8 +24,9 @@ from protocol.ids import NO_GENERATION
 from protocol.trace import TraceKind
 
 STABLE = "STABLE"
-"""State of a member that has claimed its partitions and has a connection; else REBALANCING."""
+"""State of a member that has claimed its partitions and is connected to ZooKeeper."""
 REBALANCING = "REBALANCING"
+"""State of a member that is not STABLE."""
 _MS = 1_000  # microseconds in a millisecond
 
 
@@ -111,7 +113,7 @@ class ZooKeeperConsumerNode:
     async def _process(self, connector: ZooKeeperConsumerConnector, queue: ChunkQueue) -> None:
         """Process the records of one stream, until the connector is shut down."""
         while (chunk := await queue.take()) is not None:
-            if not self._work.costs_time:  # a whole chunk at once: nothing can come in between
+            if not self._work.costs_time:  # a whole chunk at once, since it takes no time
                 chunk.info.consumed_offset = chunk.last + 1
                 self._processed(connector, chunk, chunk.first, chunk.last)
                 continue

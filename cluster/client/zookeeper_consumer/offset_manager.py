@@ -1,9 +1,9 @@
 """The channel to the broker that stores a group's offsets in Kafka: its offset manager.
 
-Later versions of Kafka call this broker the group's coordinator.
-The broker is looked up on first use, and again after each failure of the channel. Commits carry
-generation -1 and no member id, so the broker cannot check whether the consumer owns the partitions
-(rule ZK-63 of docs/kafka/ZOOKEEPER_CONSUMER.md).
+Later versions of Kafka call this broker the group's coordinator. It is looked up on first use, and
+again after each failure of the channel. Commits carry generation -1 and no member id, so the broker
+cannot check whether the consumer owns the partitions (rule ZK-63 of
+docs/kafka/ZOOKEEPER_CONSUMER.md).
 Source: Kafka 1.1 `ClientUtils.channelToOffsetManager`, `ZookeeperConsumerConnector.fetchOffsets`.
 """
 
@@ -74,7 +74,7 @@ class OffsetManagerChannel:
         return stored
 
     async def fetch(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the stored offsets, asking until an offset manager answers."""
+        """Return the stored offsets; repeat the request until an offset manager answers."""
         request = OffsetFetchRequest(
             groups=(
                 OffsetFetchRequestGroup(
@@ -112,7 +112,7 @@ class OffsetManagerChannel:
                 if manager is not None:
                     self._channel = BrokerChannel(self._member.host, manager, self._timeout_us)
                     break
-            else:
+            else:  # no broker named the offset manager
                 await self._back_off()
         return self._channel
 

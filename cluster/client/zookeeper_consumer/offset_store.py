@@ -1,8 +1,8 @@
 """Where a consumer's offsets are stored: in ZooKeeper, in Kafka, or in both.
 
-Keeps the last value written or read of each partition, so that an unchanged one is not written
-again (ZK-61). No commit is checked against the partition's owner: the last writer wins (ZK-60,
-ZK-63). Ids such as ZK-61 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+Keeps the last value that was written or read for each partition, so that an unchanged value is not
+written again (ZK-61). No commit is checked against the partition's owner: the last writer wins
+(ZK-60, ZK-63). Ids such as ZK-61 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: Kafka 1.1 `ZookeeperConsumerConnector.commitOffsets`, `fetchOffsets`.
 """
 
@@ -42,7 +42,8 @@ class OffsetStore:
         """
         if not offsets:
             return
-        begun_us = self._member.host.now_us()  # for the trace: also the wait for the lock counts
+        # For the trace. Taken before the wait for the lock, which is part of the commit's duration.
+        begun_us = self._member.host.now_us()
         async with self._lock:
             if self._offset_manager is None:
                 for partition, offset in offsets.items():

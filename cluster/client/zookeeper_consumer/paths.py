@@ -14,8 +14,8 @@ from cluster.zookeeper.bootstrap import BROKER_TOPICS, CONSUMERS
 from protocol.ids import TopicPartition
 
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
-"""Values of a registration's `pattern`: its subscription has topics, or a regular expression of
-topics to read, or of topics to leave out."""
+"""Values of a registration's `pattern`. The subscription has topics (static), or a regular
+expression: of the topics to read (white list), or of the topics to leave out (black list)."""
 
 
 class GroupPaths:

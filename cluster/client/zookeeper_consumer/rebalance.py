@@ -1,10 +1,14 @@
 """The rebalance of one consumer: attempts, each a sequence of single ZooKeeper operations.
 
 Owns the registry (the partitions that the consumer believes to own) and the steps R0 to R11 of an
-attempt: release all partitions, read the view (members and topics), compute, read offsets, claim;
-after a conflict delete the claims made. Nothing makes an attempt atomic: races arise between any
-two operations. A registration is the znode of one member; an owner is the znode that claims a
-partition for one thread (stream) of a member; an info is the state of one owned partition.
+attempt: release all partitions, read the view (members and topics), compute the share, read the
+offsets, claim the share. After a conflict the claims are deleted again. Nothing makes an attempt
+atomic: other consumers may act between any two operations.
+
+- Registration: the znode of one member.
+- Owner: the znode that claims a partition for one thread (stream) of a member.
+- Info: the state of one owned partition.
+
 Ids such as R3 and ZK-33 name steps and rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: Kafka 1.1 `ZookeeperConsumerConnector.ZKRebalancerListener`; ZK-38 to ZK-50.
 """
@@ -41,8 +45,9 @@ class ConsumerRebalanceFailedException(ListenerFailed):
 class Rebalancer:
     """Claims a consumer's share of the partitions, and knows which ones it owns.
 
-    Shape: `queue_of` returns the queue of a thread and a topic, `queues` returns all of them; once
-    `is_shutting_down` returns true no attempt begins.
+    queue_of: returns the queue of a thread and a topic.
+    queues: returns all queues.
+    is_shutting_down: once it returns True, no attempt begins.
     """
 
     def __init__(
@@ -126,9 +131,10 @@ class Rebalancer:
             await self.commit(retries=0)
 
     async def commit(self, *, retries: int) -> None:
-        """Commit the consumed offsets of the registry, as they are now; partitions without one not.
+        """Commit the present consumed offset of each partition in the registry.
 
-        A consumed offset below 0 means that no record was read and no offset was stored.
+        A partition is left out if its consumed offset is below 0: then no record was read, and no
+        offset was stored before.
         """
         consumed = {
             partition: info.consumed_offset
@@ -138,7 +144,7 @@ class Rebalancer:
         await self._offsets.commit(consumed, retries=retries)
 
     async def _attempt(self, attempt: int) -> bool:
-        """Make one attempt and return whether it succeeded; an exception is logged, not raised."""
+        """Make one attempt and return True if it succeeded; an exception is logged, not raised."""
         member = self._member
         member.trace(
             TraceKind.ZOOKEEPER_ATTEMPT_STARTED,
@@ -182,13 +188,15 @@ class Rebalancer:
             },
             offset=member.zk.last_zxid,
         )
-        # R8. As in Kafka, before the claim: if the old owner commits after this read and releases
-        # before the claim, this consumer begins at the older offset (ZK-44).
+        # R8. As in Kafka, the offsets are read before the claim, which allows a race (ZK-44):
+        # 1. This consumer reads the offset. 2. The old owner commits a later offset, and releases
+        # the partition. 3. This consumer claims the partition, and begins at the older offset.
         offsets = await self._offsets.fetch(tuple(assigned))
         if self._is_shutting_down():
             return False
         if not await self._claim(assigned):  # R9, R10
             return False
+
         self.registry = {
             partition: PartitionTopicInfo(
                 partition,
@@ -236,14 +244,20 @@ class Rebalancer:
         return GroupView(streams=streams, partitions=partitions)
 
     async def _read_streams(self, consumer_id: str) -> dict[str, int]:
-        """Read a registration; for one with a filter of topics also the list of all topics."""
+        """Return the streams of a registration, read from ZooKeeper.
+
+        For a registration with a filter, the list of all topics is read, too.
+        """
         zk = self._member.zk
         registered = (await zk.read(self._member.paths.member(consumer_id))).data
         topics = await zk.children(BROKER_TOPICS) if has_filter(registered) else ()
         return streams_of(registered, topics)
 
     async def _claim(self, assigned: dict[TopicPartition, str]) -> bool:
-        """Create the owner znode of every partition; after a conflict delete those created."""
+        """Create the owner znode of every partition; return True if there was no conflict.
+
+        After a conflict the znodes that were created are deleted.
+        """
         zk, paths = self._member.zk, self._member.paths
         created: list[TopicPartition] = []
         for partition in sorted(assigned, key=self._claim_order):

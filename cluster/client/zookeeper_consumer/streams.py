@@ -1,8 +1,9 @@
 """Queues between fetchers and streams, and the iterator of a stream.
 
 Holds the records that were fetched and not yet processed (ZK-34), and two offsets of each
-partition: the next to fetch, and the next to process. The second moves before the application gets
-the record (ZK-35). Ids such as ZK-34 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+partition: the next to fetch, and the next to process. The offset to process moves before the
+application gets the record (ZK-35). Ids such as ZK-34 name rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: Kafka 1.1 `PartitionTopicInfo`, `FetchedDataChunk`, `ConsumerIterator`.
 """
 
@@ -19,7 +20,11 @@ INVALID_OFFSET = -1
 
 @dataclass(slots=True, eq=False)
 class PartitionTopicInfo:
-    """A partition that this consumer considers its own, with its offsets (ZK-33)."""
+    """A partition that this consumer considers its own (ZK-33).
+
+    consumed_offset: the next offset to process; the value that a commit stores.
+    fetched_offset: the next offset to fetch.
+    """
 
     partition: TopicPartition
     queue: "ChunkQueue"
@@ -93,6 +98,7 @@ class ChunkQueue:
         self._filled.set()
 
     def _wake_fetchers(self) -> None:
+        """Wake all fetchers that wait for room; each checks again whether there is room."""
         emptied, self._emptied = self._emptied, []
         for wakeup in emptied:
             wakeup.set()
