@@ -1,13 +1,14 @@
 """Import finder for the modules that `make fast` compiled; without a build it does nothing.
 
-The compiled modules are called "hot": most of a run's time is spent in them. Order of events:
-1. `scripts.compiled` writes one shared library and `record.json` (modules, fingerprint of the
-   sources, Python) into BUILD.
+The compiled modules are called "hot": most of a run's time is spent in them. They are compiled by
+mypyc. Order of events:
+1. `make fast` (`scripts.compiled`) writes one shared library and `record.json` (names of modules,
+   fingerprint of the sources, version of Python) into BUILD.
 2. `use_compiled` puts a finder in front of Python's own.
-3. The first import of a hot module compares the fingerprint. If it matches, all hot modules come
-   from the library, otherwise none: compiled modules use internals of each other that interpreted
-   ones do not have.
-Compiled and interpreted code give the same digests.
+3. The first import of a hot module compares the fingerprint with the present sources. If it
+   matches, all hot modules come from the library, otherwise none: compiled modules use internals of
+   each other that interpreted ones do not have.
+Runs of compiled and of interpreted code have equal digests (hashes over their traces).
 """
 
 import copyreg
@@ -40,7 +41,7 @@ COMPILED_AGAINST = (
 )  # fmt: skip
 """Packages covered by the fingerprint: mypyc builds constants of interpreted modules in, too."""
 _MADE_BY_CALL = (NewType, ParamSpec, TypeVar, TypeVarTuple)
-"""Types whose instances learn their module from the calling frame."""
+"""Types whose instances get their `__module__` from the frame of the caller."""
 
 
 class CompiledState(StrEnum):
@@ -86,13 +87,13 @@ class _Library:
         sys.modules[LIBRARY] = self._library
         loader.exec_module(self._library)
         self._unpicklable = set(names)  # modules whose classes pickle cannot handle yet
-        self._running = 0  # bodies that run now, one within another
+        self._running = 0  # number of bodies that run now: an import within a body runs another
 
     def run_body(self, name: str) -> ModuleType:
         """Run the compiled body of module `name`, which enters the module into sys.modules.
 
-        The body imports other modules of the library without this loader. The outermost call
-        makes all of them picklable.
+        The body may import further modules of the library, which does not use this loader. When
+        the outermost body has ended, all modules imported so far are made picklable.
         """
         import ctypes  # noqa: PLC0415  # only compiled code needs it
 
@@ -142,8 +143,8 @@ class _CompiledLoader(Loader):
 def _set_own_module(module: ModuleType) -> None:
     """Set `module` as the module of types and type variables that it defines.
 
-    Such objects take their module from the calling frame. A compiled body has no frame, so they
-    took this module, and pickle would look for them here.
+    Such an object takes its module from the frame of its caller. A compiled body has no frame, so
+    the object has got the name of the present module, where pickle would not find it.
     """
     for value in vars(module).values():
         if isinstance(value, _MADE_BY_CALL) and value.__module__ == __name__:
@@ -161,6 +162,7 @@ def _make_picklable(module: ModuleType) -> None:
 
 
 def _is_frozen(kind: type) -> bool:
+    """Return True if a class is a frozen dataclass."""
     parameters = getattr(kind, "__dataclass_params__", None)
     return parameters is not None and bool(parameters.frozen)
 

@@ -1,7 +1,8 @@
 """Administrators' requests to the controller: preferred elections, reordered replicas.
 
 The image is the present metadata. A Decision has the response, and the records that change the
-image. The caller of these functions writes the records; only their replay changes the image.
+image. The functions here change nothing: their caller writes the records to the metadata log, and
+the replay of the records changes the image.
 Source: Kafka `ReplicationControlManager.electLeaders`, `alterPartitionReassignments`.
 """
 
@@ -86,7 +87,7 @@ def alter_partition_reassignments(
         for target in topic.partitions:
             name = TopicPartition(topic.name, target.partition_index)
             partition = image.partition(name)
-            # `target.replicas` in the order in force already is no error, and needs no record.
+            # Replicas in the present order are no error, but need no record.
             error, message = _check_reassignment(image, partition, target)
             answers.append(
                 ReassignablePartitionResponse(
@@ -129,7 +130,7 @@ def _elect(
 def _check_reassignment(
     image: MetadataImage, partition: PartitionRegistration | None, target: ReassignablePartition
 ) -> tuple[ErrorCode, str | None]:
-    """Return error and message for an invalid `target`, NONE otherwise. The order is Kafka's.
+    """Return error and message for an invalid `target`, else NONE. Checks are in Kafka's order.
 
     Source: validateManualPartitionAssignment.
     """

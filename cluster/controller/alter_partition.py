@@ -48,6 +48,7 @@ def alter_partition(
                     )
                 )
                 continue
+
             new_isr = tuple(BrokerId(state.broker_id) for state in data.new_isr_with_epochs)
             changes = new_isr != partition.isr
             if changes:
@@ -86,7 +87,7 @@ def _check(
         data.leader_epoch > partition.leader_epoch
         or data.partition_epoch > partition.partition_epoch
     ):
-        # The leader has seen newer metadata than this controller: another one is active by now.
+        # The leader has seen newer metadata than this controller, so another controller is active.
         return ErrorCode.NOT_CONTROLLER
     if data.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -108,10 +109,10 @@ def _check(
 
 
 def _is_eligible(image: MetadataImage, state: IsrBrokerState) -> bool:
-    """Return True if a proposed member is active and has not restarted since the leader's proposal.
+    """Return True if a proposed member is active, and has not restarted since its last fetches.
 
-    The leader names the broker epoch of the member's fetches, or -1 if it does not know that epoch;
-    then any epoch will do.
+    The leader names the broker epoch of the member's fetches, which each restart changes. With -1
+    the leader does not know the epoch, and any epoch is accepted.
     """
     broker_id = BrokerId(state.broker_id)
     if not image.is_active(broker_id):

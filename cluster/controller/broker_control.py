@@ -1,10 +1,14 @@
 """Registration, heartbeats, fencing and unfencing of brokers.
 
-BrokerControl decides from the metadata image and from the times of heartbeats. It returns records
-and changes only the sessions in BrokerLiveness; the replay of the records changes the image. A
-fenced broker is registered, but may lead no partition and be in no ISR, except as its last member.
-An active broker is neither fenced nor in a controlled shutdown. A session begins anew with each
-heartbeat of an unfenced broker.
+BrokerControl decides from the metadata image and from the times of heartbeats. It returns a
+Decision: the response, and the records whose replay changes the image. It changes only the sessions
+in BrokerLiveness.
+
+- Fenced broker: it is registered, but may lead no partition, and be in no ISR except as the last
+  member.
+- Active broker: neither fenced nor in a controlled shutdown (in which it stops in an orderly way).
+- Session: the time in which an unfenced broker must send its next heartbeat. It begins anew with
+  each heartbeat.
 Source: Kafka `ClusterControlManager.registerBroker`,
 `ReplicationControlManager.processBrokerHeartbeat`, `handleBrokerFenced`, `handleBrokerUnfenced`.
 """
@@ -52,11 +56,11 @@ class BrokerControl:
     def register(
         self, request: BrokerRegistrationRequest, now_us: int
     ) -> Decision[BrokerRegistrationResponse]:
-        """Register a broker's incarnation, fenced; its epoch is the offset of its record.
+        """Register a broker's incarnation (its life since a start), and fence it.
 
-        A new incarnation is refused while the session of the registered incarnation runs, since the
-        registered one may be alive. If the registered incarnation asks again, it gets the same
-        epoch: the first answer was lost.
+        The broker epoch is the offset of the registration's record. A new incarnation is refused
+        while the session of the registered incarnation runs, since the registered one may be alive.
+        If the registered incarnation asks again, the first answer was lost: it gets its epoch.
         """
         broker_id = BrokerId(request.broker_id)
         registered = self._image.brokers.get(broker_id)
@@ -72,8 +76,9 @@ class BrokerControl:
                 return decision
             if not registered.fenced:
                 # The session ended, but `fence_stale_broker` has not run since. Fence now, so that
-                # leaderships move with a trace: registering would fence the broker silently.
+                # the trace shows the fencing: the record of the registration fences silently.
                 self._fence(registered, decision, now_us, reason=FencingCause.REGISTERED_ANEW)
+
         # The offset that the next record of this decision will have.
         broker_epoch = self._image.end_offset + len(decision.records)
         decision.records.append(
@@ -102,9 +107,9 @@ class BrokerControl:
     ) -> Decision[BrokerHeartbeatResponse]:
         """Note a heartbeat; unfence the broker once it has read its own registration.
 
-        A broker that wants to stop loses its leaderships and leaves every ISR at the first
-        heartbeat that asks for it. The broker may stop once all other active brokers have applied
-        this change: until then their metadata may send clients to the stopping broker.
+        At the first heartbeat that asks for a controlled shutdown, the broker loses its leaderships
+        and leaves every ISR. It may stop once all active brokers have applied this change: until
+        then their metadata may send clients to the stopping broker.
         Source: Kafka ReplicationControlManager.processBrokerHeartbeat.
         """
         broker = self._image.brokers.get(BrokerId(request.broker_id))
@@ -127,10 +132,11 @@ class BrokerControl:
                     self._fence(broker, decision, now_us, reason=FencingCause.CONTROLLED_SHUTDOWN)
                 case BrokerControlState.SHUTDOWN_NOW:
                     pass  # DEVIATION: Kafka writes another record that the broker is fenced.
+
         if not following.is_fenced:
             self._liveness.touch(broker.broker_id, now_us, request.current_metadata_offset)
         if following is BrokerControlState.CONTROLLED_SHUTDOWN:
-            # The last record of this decision has the offset that all brokers must have applied.
+            # All active brokers must have applied the last record of this decision.
             self._liveness.begin_controlled_shutdown(
                 broker.broker_id, self._image.end_offset + len(decision.records) - 1
             )
@@ -142,7 +148,10 @@ class BrokerControl:
         return decision
 
     def fence_stale_broker(self, now_us: int) -> Decision[None] | None:
-        """Fence the broker that has been silent the longest, if its session has ended."""
+        """Fence the broker that has been silent the longest, if its session has ended.
+
+        None if there is no such broker.
+        """
         broker_id = self._liveness.find_stale_broker(now_us)
         if broker_id is None:
             return None
@@ -207,7 +216,7 @@ class BrokerControl:
                     partition,
                     decision,
                     tuple(member for member in partition.isr if member != removed_id),
-                    # The image still has the broker as active, until the records are replayed.
+                    # The image has the broker as active until the records are replayed: exclude it.
                     lambda replica: replica != removed_id and self._image.is_active(replica),
                 )
 
@@ -226,7 +235,7 @@ class BrokerControl:
                     partition,
                     decision,
                     partition.isr,
-                    # The image still has the broker as fenced, until the record is replayed.
+                    # The image has the broker as fenced until the record is replayed: include it.
                     lambda replica: replica == unfenced_id or self._image.is_active(replica),
                 )
         decision.reason = "broker unfenced"

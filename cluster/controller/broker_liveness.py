@@ -1,7 +1,8 @@
 """Soft state from brokers' heartbeats: time of the last one, and offset of applied metadata.
 
-This state is not in the metadata log. A controller that takes over gives every broker a full
-session, and a controlled shutdown begins again with the broker's next heartbeat.
+An unfenced broker has a session, which ends if the broker's heartbeats stop. Soft state is not in
+the metadata log. A controller that takes over gives every unfenced broker a full session, and a
+controlled shutdown begins again with the broker's next heartbeat.
 Source: Kafka `BrokerHeartbeatManager`.
 """
 
@@ -20,8 +21,8 @@ UNKNOWN_METADATA_OFFSET = -1
 class BrokerControlState(Enum):
     """States of a broker; the state determines the answer to its heartbeats.
 
-    CONTROLLED_SHUTDOWN: the broker asked to stop, and its leaderships move away. SHUTDOWN_NOW: it
-    may stop.
+    CONTROLLED_SHUTDOWN: the broker has asked to stop, and its leaderships move away.
+    SHUTDOWN_NOW: the broker may stop.
     """
 
     FENCED = "FENCED"
@@ -143,18 +144,20 @@ class BrokerLiveness:
     ) -> tuple[BrokerControlState, BrokerControlState]:
         """Return the broker's states before and after its heartbeat `request`; change nothing.
 
-        `has_leaderships` is a function, because the answer needs a pass over all partitions and
-        few heartbeats need it. Source: Kafka BrokerHeartbeatManager.calculateNextBrokerState.
+        `has_leaderships` returns True if the broker leads a partition. It is a function, because it
+        must look at all partitions, and few heartbeats need it.
+        Source: Kafka BrokerHeartbeatManager.calculateNextBrokerState.
         """
         session = self._sessions.get(broker.broker_id)
-        # Only a session of this controller knows the shutdown: after a restart of the controller it
-        # begins again.
+        # Only the session has the controlled shutdown, not the metadata: after a restart of the
+        # controller, the shutdown begins again.
         if session is not None and session.shutdown_offset is not None:
             current = BrokerControlState.CONTROLLED_SHUTDOWN
         elif broker.fenced:
             current = BrokerControlState.FENCED
         else:
             current = BrokerControlState.UNFENCED
+
         following = current
         match current:
             case BrokerControlState.FENCED:
@@ -190,6 +193,7 @@ class BrokerLiveness:
         return lowest is None or session.shutdown_offset <= lowest
 
     def _longest_silent(self) -> BrokerId | None:
+        """Return the broker whose last heartbeat is the oldest, None without sessions."""
         return min(
             self._sessions,
             key=lambda broker_id: self._sessions[broker_id].last_contact_us,

@@ -1,11 +1,14 @@
 """The controller as a pure state machine: a request or a timer in, one Result out.
 
-The hard state is the metadata log: decisions become records, which are appended. Only their replay
-changes the image, so a standby that replays the same log can take over. The soft state is the time
-of each broker's last heartbeat, and the Fetch requests that wait for the log to grow. The image is
-the metadata as of the log's end. A Decision has records, the response to send after they are
-written, and the reason for the trace. A Result is what the caller has to do: replies, timers and
-trace rows. If a broker's heartbeats stop, its session ends: the broker is stale, and is fenced.
+- Image: the metadata as of the end of the metadata log.
+- Decision: records that change the image, the response to send after they are written, and a reason
+  for the trace.
+- Result: what the caller has to do: replies, timers and trace rows.
+- Stale broker: its heartbeats have stopped and its session has ended; it gets fenced.
+
+The hard state is the metadata log, to which the records of decisions are appended. Only the replay
+of records changes the image, so a standby that replays the same log can take over. The soft state
+is the time of each broker's last heartbeat, and the Fetch requests that wait for the log to grow.
 Source: Kafka `QuorumController`.
 """
 
@@ -69,8 +72,8 @@ BALANCE_TIMER = "maybe-balance-partition-leaders"
 class ControllerCore:
     """The active controller.
 
-    `log` is its replica of `__cluster_metadata-0`; `start` replays the log. `controller_epoch` must
-    be above any epoch in the log; None takes the next one.
+    log: its replica of `__cluster_metadata-0`; `start` replays the log.
+    controller_epoch: must be above any epoch in the log; None stands for the next one.
     """
 
     def __init__(
@@ -83,7 +86,7 @@ class ControllerCore:
     ) -> None:
         config = cluster.broker_config
         self.image = MetadataImage()
-        """Read-only for others."""
+        """The image; only this class changes it, by replays."""
         self._cluster = cluster
         self._config = config
         self._log = log
@@ -172,7 +175,7 @@ class ControllerCore:
         result = Result()
         if key == FENCE_TIMER:
             self._fence_timer_set = False
-            # One broker at a time: each decision needs the image after the one before.
+            # One broker at a time: a decision needs the image that the decision before has changed.
             while (decision := self._brokers.fence_stale_broker(now_us)) is not None:
                 self._write(decision, result)
             self._schedule_fencing(result, now_us)
@@ -236,8 +239,8 @@ class ControllerCore:
     def _write(self, decision: Decision[T], result: Result) -> None:
         """Append the records of `decision` as one batch, sync the log, and replay the records.
 
-        KRaft syncs before it answers or serves the records, so a record that a broker has read
-        survives a power loss.
+        As in KRaft, the sync comes before an answer or a Fetch can show the records. So a record
+        that a broker has read survives a power loss.
         """
         if decision.records:
             self._log.append_as_leader(
@@ -267,10 +270,10 @@ class ControllerCore:
     # -- timers --
 
     def _schedule_fencing(self, result: Result, now_us: int) -> None:
-        """Set the timer for the end of the first session, unless the timer is set.
+        """Set the timer for the end of the session that ends first, unless the timer is set.
 
-        Heartbeats only postpone that end. The timer is not moved then: it fires early, finds no
-        stale broker, and is set again.
+        A heartbeat postpones the end of a session. The timer is not moved then: it fires early,
+        finds no stale broker, and is set again.
         """
         next_check_us = self._liveness.next_check_us()
         if self._fence_timer_set or next_check_us is None:
@@ -295,6 +298,7 @@ def _partition_events(
     isr = list(after.isr)
     if before is None or after.leader_epoch != before.leader_epoch:
         detail: dict[str, object] = {"isr": isr, "reason": reason}
+        # A leader from outside the ISR may lack acknowledged records.
         if before is not None and after.leader != NO_LEADER and after.leader not in before.isr:
             detail["unclean"] = True
         events.append(

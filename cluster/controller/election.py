@@ -23,12 +23,13 @@ def change_partition(
 ) -> PartitionChangeRecord | None:
     """Return the record that sets the ISR to `target_isr` and elects a leader; None if no change.
 
-    An ISR never becomes empty: its last member stays, even if it may not lead. With `unclean`, if
-    no member of the ISR may lead, the first replica that may is elected, and the ISR is that
-    replica alone.
+    An ISR never becomes empty: its last member stays, even if it may not lead. If no member of the
+    ISR may lead, the partition has no leader. With `unclean`, the first replica that may lead is
+    elected instead, and the ISR is that replica alone.
     """
     isr = target_isr or partition.isr
-    # From `target_isr`, not `isr`: a member that stays only as the last one is not elected.
+    # Elect from `target_isr`, not from `isr`: a member that is removed, and stays only because it
+    # is the last one, must not lead.
     leader = _elect(partition, target_isr, is_acceptable_leader)
     if leader == NO_LEADER and unclean:
         leader = next(filter(is_acceptable_leader, partition.replicas), BrokerId(NO_LEADER))

@@ -56,7 +56,7 @@ class MetadataFetches:
 
     def log_grew(self, result: Result) -> None:
         """Answer every parked Fetch with the new records."""
-        # All of them: they wait at the log's end, where the new records are.
+        # Every parked Fetch waits at the old end of the log, where the new records begin.
         for request_id, position in self._parked.items():
             result.timers.append(CancelTimer(key=f"{TIMER_PREFIX}{request_id}"))
             result.replies.append(self._reply(request_id, position))

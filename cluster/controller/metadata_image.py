@@ -113,8 +113,9 @@ class MetadataImage:
     def replay(self, record: MetadataRecord) -> TopicPartition | None:
         """Apply the record at `end_offset`; return the partition that it created or changed.
 
-        Returns None for the removal of a topic: a caller that needs its partitions must read them
-        before. Raises: SimulationError for a record that does not fit the image.
+        Returns None for other records. A caller that needs the partitions of a removed topic must
+        read them before the replay.
+        Raises: SimulationError for a record that does not fit the image.
         """
         self.end_offset += 1
         match record:
@@ -138,7 +139,9 @@ class MetadataImage:
         return None
 
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
-        """Set the start of the next block. It must grow, or an id would be given out twice.
+        """Set the start of the next block, which must be above the present one.
+
+        Otherwise an id would be given out twice.
 
         Source: Kafka `ProducerIdControlManager.replay`, which has the same check.
         """

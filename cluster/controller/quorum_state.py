@@ -28,7 +28,7 @@ def begin_controller_epoch(
     """Return the epoch of the incarnation that begins now, and store it on the disk."""
     content = storage.read_checkpoint(QUORUM_STATE)
     known = -1 if content is None else msgspec.json.decode(content, type=QuorumState).leader_epoch
-    # After a power loss of the real machine the file may be missing; then the log decides.
+    # The log counts, too: after a power loss of the real machine the file may be missing.
     epoch = next_controller_epoch(log, known)
     state = QuorumState(leader_id=controller_id, leader_epoch=epoch)
     storage.write_checkpoint(QUORUM_STATE, msgspec.json.encode(state))

@@ -153,6 +153,10 @@ def _creation(
 
 
 def _check_name(image: MetadataImage, name: str, *, occurrences: int) -> None:
+    """Check the name of a new topic, which the request has `occurrences` times.
+
+    Raises: _Refusal.
+    """
     if occurrences > 1:
         raise _Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     problem = topic_name_problem(name)
@@ -271,6 +275,7 @@ def _spread(
         replication_factor = config.default_replication_factor
     if num_partitions == DEFAULT:
         num_partitions = config.num_partitions
+
     active = [each for each in sorted(image.brokers) if image.is_active(each)]
     others = [each for each in sorted(image.brokers) if not image.is_active(each)]
     if not active:
@@ -281,6 +286,7 @@ def _spread(
             f"The target replication factor of {replication_factor} cannot be reached because "
             f"only {len(image.brokers)} broker(s) are registered.",
         )
+
     partitions: list[tuple[int, ...]] = []
     for index in range(num_partitions):
         # The list of active brokers, rotated, so that leaderships are spread over them. Brokers

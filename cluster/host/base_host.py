@@ -1,5 +1,9 @@
 """BaseHost: everything of a Host that must be equal in every runtime.
 
+A Host is a node's only access to its surroundings; the node itself is a broker, a client and so on.
+An incarnation is one life of a node. A frame is a message on a link between two nodes; link rules
+are faults of links, and the gate applies them.
+
 Owns one incarnation: the tasks and connections of its node, the gate of its links, the numbers of
 its trace rows, its pauses and its end. A runtime adds clocks, timers, the carrying of frames, and
 the destinations of rows and log lines.
@@ -48,7 +52,8 @@ class Backlog:
         """True from `resume` until all of the backlog is handled."""
         self.timers: deque[KeptTimer] = deque()
         self.resets: list[CloseFrame] = []
-        """Connections that were reset. They end first, so frames that wait on them are lost."""
+        """Connections that were reset. At the resume they end first, so that waiting frames on them
+        are lost."""
         self.released: deque[Frame] = deque()
         """Frames that link rules held and have released; they are older than `arrivals`."""
         self.arrivals: deque[Frame | NodeName] = deque()
@@ -85,7 +90,7 @@ class BaseHost(Host):
         self.fires_timers = True
         """False while the node is paused, and once the incarnation is over."""
         self._takes_frames = True
-        """False until a pause's backlog is delivered, and once the incarnation is over."""
+        """False from a pause until its backlog is delivered, and once the incarnation is over."""
         self._backlog: Backlog | None = None
         """Events of a pause, until the resume has handled all of them; None otherwise."""
         self._gate: LinkGate | None = None
@@ -151,7 +156,7 @@ class BaseHost(Host):
     def callback_failed(self, error: Exception, what: str = "callback") -> None:
         """Record an exception that left a callback; ignored if the node died in the callback."""
         if isinstance(error, NodeTaskFailed):
-            raise error  # it was recorded already, and must reach the loop's caller
+            raise error  # recorded already; it must reach the caller of the loop
         if self.alive:
             self._report_failure(what, error)
 
@@ -231,6 +236,7 @@ class BaseHost(Host):
             self.callback_failed(error)
 
     def _deliver(self, frame: Frame) -> None:
+        """Pass a frame that no rule holds to the node, or keep it if the node is paused."""
         if self._takes_frames:
             try:
                 self.endpoint.deliver(frame)
@@ -302,7 +308,7 @@ class BaseHost(Host):
         )
 
     def stream(self, purpose: str) -> random.Random:
-        """Return a new random stream of this incarnation's for `purpose`, apart from `rng`."""
+        """Return a new random stream for `purpose`, which is independent of `rng`."""
         return stream(self._seed, "node", self.name, self.incarnation, purpose)
 
     def _rng_for_rule(self, rule_id: str) -> random.Random:
@@ -318,8 +324,8 @@ class BaseHost(Host):
     def pause(self) -> None:
         """Stop as on SIGSTOP: no timer and no frame is taken until `resume`. May be called twice.
 
-        Clocks go on, connections stay open, and opens to this node hang. Node code must not call
-        this.
+        Clocks go on and connections stay open. New connections to this node do not open. A node
+        must not call this itself.
         """
         # A pause in the middle of a resume keeps the backlog that is not handled yet.
         if self._backlog is None:
@@ -329,16 +335,17 @@ class BaseHost(Host):
         self.fires_timers = self._takes_frames = False
 
     def resume(self) -> None:
-        """Continue after `pause`, in Kafka's dangerous order.
+        """Continue after `pause`, in the order that is most dangerous for Kafka.
 
-        1. Steps of tasks that were ready, then timers that came due, run first.
-        2. Tasks that these timers wake take their step: a member still acts on its old beliefs.
+        1. Steps of tasks that were ready run, then timers that came due.
+        2. Tasks that these timers wake take their step. Here a member still acts on its old
+           beliefs, for example that it is in the group.
         3. Only then the frames that waited are delivered, and the node learns what it missed.
         """
         backlog = self._backlog
         if backlog is None or backlog.is_resuming:
             return
-        # Set first: otherwise `set_link_rules` would put the rules back into the backlog.
+        # Set this first: while it is False, `set_link_rules` puts the rules into the backlog.
         backlog.is_resuming = True
         if backlog.rules is not None:
             self.set_link_rules(backlog.rules)
@@ -401,12 +408,12 @@ class BaseHost(Host):
         return tuple(dict.fromkeys((*self.endpoint.peers(), *unnotified)))
 
     def kernel_frames(self) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
-        """Return the frames that matter if this process is killed now, as by `kill -9`: two groups.
+        """Return two groups of frames for the case that the process is killed now (`kill -9`).
 
         1. Frames that its kernel sends: a reset to each peer, and a close for each accepted
            connection whose client does not yet know which incarnation accepted it.
-        2. Frames that the process has not read and never will. They must be answered like frames
-           for a dead process.
+        2. Frames that have reached the process and that it will never read. They must be answered
+           like frames to a dead process.
         """
         resets = tuple(
             ResetFrame(source=self.name, destination=peer, source_incarnation=self.incarnation)

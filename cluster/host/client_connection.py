@@ -2,9 +2,12 @@
 
 Owns the states connecting, open and closed, and gives each sent request exactly one outcome: an
 answer, Disconnected or RequestTimedOut. Must not know what carries the frames, nor other
-connections. Its endpoint, which holds all connections of one node, calls `opened`, `answered`,
-`noticed` and `ended`. A notice is a message that a server sends without a request. The purpose is
-the use of a connection, such as heartbeats.
+connections.
+
+- Endpoint: holds all connections of one node, and calls `opened`, `answered`, `noticed` and
+  `ended`.
+- Notice: a message that a server sends without a request.
+- Purpose: the use of a connection, such as heartbeats.
 Source: Kafka `NetworkClient`, `InFlightRequests`, `ClusterConnectionStates`.
 """
 
@@ -59,8 +62,9 @@ class InFlightRequest:
 class ClientConnection(Connection):
     """The client's end of a connection. Created by Endpoint.connect.
 
-    `send_frame` is the endpoint's, `next_correlation_id` returns ids that are unique in the
-    endpoint, and `on_end` is called first when the connection ends, before any other callback.
+    send_frame: sends a frame through the endpoint.
+    next_correlation_id: returns ids that are unique in the endpoint.
+    on_end: called when the connection ends, before any other callback.
     """
 
     def __init__(
@@ -93,9 +97,9 @@ class ClientConnection(Connection):
         self._setup_timer: Timer | None = self._host.after(
             setup_timeout_us, self._setup_timed_out, setup_timeout_us
         )
-        # One timer serves all requests. It is armed for the earliest deadline known at that time,
-        # and an answer leaves it alone: `_check_deadlines` arms it anew when it fires early. So a
-        # request costs no timer of its own.
+        # One timer serves all requests, so that a request costs no timer of its own. It is armed
+        # for the earliest deadline. An answer does not move it: if it fires too early,
+        # `_check_deadlines` arms it anew.
         self._deadline_timer: Timer | None = None
         self._deadline_timer_us = 0
         """Deadline for which the timer is armed; without a timer it has no meaning."""
@@ -144,11 +148,12 @@ class ClientConnection(Connection):
         )
         if host.traces_messages:
             self._trace(TraceKind.REQUEST_SENT, envelope)
+
         now_us = host.now_us()
         deadline_us = now_us + timeout_us
         entry = InFlightRequest(envelope, on_response, now_us, deadline_us)
         if self._state is ConnectionState.CLOSED:
-            # Through the loop: `on_response` is never called before `send` returns.
+            # Fail in a later event: `on_response` is never called before `send` returns.
             host.after(0, self._fail, entry, Disconnected(f"connection to {self.peer} is closed"))
             return
         self._requests[envelope.correlation_id] = entry
@@ -167,9 +172,9 @@ class ClientConnection(Connection):
         future = self._host.create_future()
 
         def resolve(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
-            # A failure is passed as a result, not as the Future's exception: if the waiting task
-            # died, asyncio would log an unretrieved exception when the Future is collected, at a
-            # moment that no seed determines.
+            # A failure is passed as a result, not as the Future's exception. With an exception and
+            # a waiting task that died, asyncio would log an unretrieved exception when the garbage
+            # collector finds the Future, at a moment that no seed determines.
             if not future.done():
                 future.set_result(outcome)
 
@@ -252,13 +257,17 @@ class ClientConnection(Connection):
         callbacks: list[Callable[[], None]],
         failure: Disconnected | RequestTimedOut,
     ) -> None:
+        """Fail the requests of a connection that has ended, and call its close callbacks."""
         for entry in requests:
             self._fail(entry, failure)
         for callback in callbacks:
             callback()
 
     def _fail(self, entry: InFlightRequest, failure: Disconnected | RequestTimedOut) -> None:
-        """Trace a failure, also in a run that traces no other messages, and pass it on."""
+        """Trace the failure of a request, and pass it on.
+
+        It is traced even in a run that does not trace messages.
+        """
         error = "TIMED_OUT" if isinstance(failure, RequestTimedOut) else "DISCONNECTED"
         self._trace(TraceKind.REQUEST_FAILED, entry.envelope, error=error)
         entry.on_response(failure)
@@ -294,7 +303,7 @@ class ClientConnection(Connection):
     def _setup_timed_out(self, setup_timeout_us: int) -> None:
         self._setup_timer = None
         self._send_close("setup timed out")
-        # The callbacks run at once: unlike `close`, this is no call of the node.
+        # The callbacks run at once: unlike `close`, this method is not called by the node.
         self._end(Disconnected(f"{self.peer} did not accept within {setup_timeout_us} us"))()
 
     def _cancel_setup_timer(self) -> None:

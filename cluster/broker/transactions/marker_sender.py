@@ -1,8 +1,9 @@
-"""Sending of transaction markers to the leaders of partitions, by this broker's metadata.
+"""Sending of transaction markers to the leaders of partitions.
 
-A marker is a control record that commits or aborts a producer's transaction in one partition.
-Failures are reported, and the transaction coordinator requests the markers again. A deleted
-partition needs no marker and counts as done. As in Kafka, each broker has one request in flight.
+A marker is a control record that commits or aborts a producer's transaction in one partition. This
+broker's metadata says which broker leads a partition. Failures are reported, and the transaction
+coordinator requests the markers again. A deleted partition needs no marker and counts as done. As
+in Kafka, each broker has one request in flight.
 DEVIATION: each request carries the markers of one transaction; Kafka collects those of many.
 Source: Kafka `TransactionMarkerChannelManager`.
 """
@@ -30,7 +31,8 @@ RETRY_US = 100_000
 
 Errors = dict[TopicPartition, ErrorCode]
 OnAnswered = Callable[[SendMarkers, Errors], None]
-"""Takes markers and the errors of some of their partitions; each partition's error exactly once."""
+"""Takes markers, and the errors of some of their partitions. Called more than once for the same
+markers, but with the error of each partition exactly once."""
 
 
 class MarkerSender:
@@ -45,12 +47,13 @@ class MarkerSender:
     def send(self, markers: SendMarkers) -> None:
         """Send the markers to the leaders of all partitions; a retry waits for RETRY_US first.
 
-        A first attempt waits for the next event, since `on_answered` must not be called yet.
+        Even a first attempt begins with the next event, since `on_answered` must not be called
+        before this returns.
         """
         self._host.after(RETRY_US if markers.is_retry else 0, self._send, markers)
 
     def _send(self, markers: SendMarkers) -> None:
-        """Send one request to each leader. The metadata are those of now, also for a retry."""
+        """Send one request to each leader, by the present metadata."""
         by_broker: dict[BrokerId, list[TopicPartition]] = {}
         errors_known_now: Errors = {}
         for name in markers.partitions:

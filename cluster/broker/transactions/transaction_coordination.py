@@ -1,9 +1,9 @@
 """Host of the transaction coordinator: passes it one input at a time, and carries out each Result.
 
-The coordinator has no clock and no connections: a Result lists the replies, appends, markers,
-timers and trace rows that its input calls for. An input that arises while a Result is carried out
-(for example the outcome of an append) waits until that is done. So replies leave in the order in
-which the coordinator gave them.
+The coordinator has no clock and no connections. Its Result for an input lists the replies, appends,
+markers, timers and trace rows that the input calls for. An input that arises while a Result is
+carried out (for example the outcome of an append) waits in a queue until the Result is carried out.
+So replies leave in the order in which the coordinator gave them.
 """
 
 from collections import deque
@@ -76,8 +76,9 @@ class TransactionCoordination:
         was_busy, self._is_busy = self._is_busy, True
         self._carry_out_one(result)
         if was_busy:
-            return  # the caller further up the stack takes the inputs from the queue
+            return  # a `carry_out` further up the call stack handles the queue
         while self._inputs:
+            # Take a function from the queue and call it: it returns the Result of its input.
             self._carry_out_one(self._inputs.popleft()())
         self._is_busy = False
 

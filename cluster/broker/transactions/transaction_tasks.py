@@ -1,8 +1,8 @@
 """Loads and unloads of the transaction coordinator: loads one at a time, unloads at once.
 
 Loads have a queue separate from the group coordinator's, as Kafka has a separate thread. As in
-Kafka, an unload takes effect at once, even during a load, which then ends. A load reads a partition
-of `__transaction_state` in turns, between which the broker's other tasks run.
+Kafka, an unload takes effect at once, even during a load; the load then ends without effect. A load
+reads a partition of `__transaction_state` in turns. Between two turns the broker's other tasks run.
 Source: Kafka `TransactionStateManager.loadTransactionsForTxnTopicPartition`,
 `removeTransactionsForTxnTopicPartition`.
 """
@@ -46,8 +46,8 @@ class TransactionTasks:
         for partition in leadership.became_leader:
             name = partition.topic_partition
             if name.topic == TRANSACTION_STATE:
-                # The load begins here, although its reading may wait in the queue: until it ends,
-                # requests are answered COORDINATOR_LOAD_IN_PROGRESS.
+                # The load begins here, although the reading may have to wait in the queue: from
+                # here to its end, requests are answered COORDINATOR_LOAD_IN_PROGRESS.
                 coordinator.begin_load(name.partition, partition.leader_epoch)
                 self._queue.append(partition)
         if self._queue and self._wakeup is not None and not self._wakeup.done():
@@ -64,6 +64,7 @@ class TransactionTasks:
             self._wakeup = None
 
     async def _load(self, partition: Partition) -> None:
+        """Read a partition's log, and let the coordinator serve the partition."""
         coordinator = self._coordination.coordinator
         index = partition.topic_partition.partition
         epoch = partition.leader_epoch
@@ -77,7 +78,7 @@ class TransactionTasks:
                 coordinator.load_batches(index, batches)
 
         if not is_current():
-            return  # unloaded while it waited in the queue
+            return  # the partition was unloaded while the load waited in the queue
         read = await read_log(self._host, self._costs, partition, take, turn_bytes=LOAD_TURN_BYTES)
         if not is_current() or partition.leader_epoch != epoch:
             return  # unloaded meanwhile, or queued again under a newer epoch

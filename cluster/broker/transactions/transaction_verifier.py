@@ -1,10 +1,11 @@
 """Verification that an offsets partition is part of a transaction (KIP-890).
 
-The group coordinator asks for it before it appends a transaction's offsets, so that no late request
-appends to a transaction that has ended. If the log has an open transaction of the producer, no
-request is needed. Otherwise this broker asks the transaction coordinator. The guard is a number
-that the log keeps for this verification: the later append carries it, and the log refuses the
-append if the transaction has ended meanwhile.
+The group coordinator requests a verification before it appends a transaction's offsets, so that no
+late request appends to a transaction that has ended. If the log has an open transaction of the
+producer, the partition is part of it. Otherwise this broker asks the transaction coordinator.
+
+The guard is a number that the log keeps for one verification. The later append carries the number.
+The log refuses the append if the transaction has ended meanwhile.
 Source: Kafka `ReplicaManager.maybeStartTransactionVerificationForPartition`,
 `AddPartitionsToTxnManager`.
 """
@@ -121,7 +122,8 @@ def _error_of(response: AddPartitionsToTxnResponse, *, tells_abortable: bool) ->
     """
     if response.error_code is not ErrorCode.NONE:
         return response.error_code
-    # One transaction, one topic, one partition, as `_request` named them.
+    # The answer has one transaction, one topic and one partition, as the request had. The pattern
+    # on the left takes the error out of the two levels of lists.
     ((error,),) = (
         [each.partition_error_code for each in topic.results_by_partition]
         for result in response.results_by_transaction

@@ -1,8 +1,8 @@
-"""WriteTxnMarkers: writes the ends of transactions into the logs that this broker leads.
+"""WriteTxnMarkers: writes markers, the ends of transactions, into the logs that this broker leads.
 
 The request is answered when every marker is acknowledged or has failed. The group coordinator
 learns of markers in offsets partitions through its task queue. As in Kafka, a load in that queue
-may delay this until after the answer.
+may be in front, so that the group coordinator learns of the markers after the answer.
 Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`.
 """
 
@@ -39,7 +39,7 @@ class _Answer:
         self.errors: list[dict[TopicPartition, ErrorCode]] = [{} for _ in request.markers]
         """Outcomes of each marker, in the order of the request, by partition."""
         self.markers_missing = len(request.markers)
-        """Number of markers without an outcome in some of their partitions."""
+        """Number of markers of which some partition has no outcome yet."""
 
 
 class TxnMarkerWriter:
@@ -58,7 +58,8 @@ class TxnMarkerWriter:
         for index, marker in enumerate(request.markers):
             for name in _partitions(marker):
                 self._append(answer, index, marker, name)
-        # Not before all waits are parked: the appends may have moved a high watermark.
+        # Called after all waits are parked: the appends may have moved a high watermark, which ends
+        # some of the waits.
         self._replicas.complete_delayed()
 
     def _append(
@@ -91,7 +92,7 @@ class TxnMarkerWriter:
         """Call `on_end` with the outcome of an append, REQUEST_TIMED_OUT after the timeout."""
 
         def acknowledged(error: ErrorCode) -> None:
-            # Never called before `await_acknowledgement` returns, so `timer` is set below by then.
+            # Called only after `await_acknowledgement` has returned, so `timer` is set (below).
             timer.cancel()
             on_end(error)
 
