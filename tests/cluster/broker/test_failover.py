@@ -104,7 +104,7 @@ def test_large_log_lengthens_the_load_while_the_broker_sends_heartbeats() -> Non
         produced = await lab.client.produce(NEW, b"a", partition=NEW)
         assert produced.error_code is ErrorCode.NONE
 
-        await lab.seconds(3)
+        await lab.seconds(3)  # the load ends
         (started,) = _of_epoch_1(lab.events(TraceKind.LOAD_STARTED))
         (completed,) = _of_epoch_1(lab.events(TraceKind.LOAD_COMPLETED))
         assert completed.offset == 200_000

@@ -41,7 +41,7 @@ def test_death_of_a_broker_starts_no_rebalance() -> None:
     async def scenario(lab: GroupLab) -> None:
         lab.joined_us = lab.runtime.now_us()
         await lab.runtime.crash(broker_name(BrokerId(1)))
-        await lab.runtime.sleep(15 * SECOND)
+        await lab.runtime.sleep(15 * SECOND)  # longer than a session and a rebalance
 
     lab = GroupLab(2, 4, brokers=2, brokers_register=True).run(scenario)
 
@@ -61,7 +61,7 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.crash(BROKER)
-        await lab.runtime.sleep(10 * SECOND)
+        await lab.runtime.sleep(10 * SECOND)  # the session ends, with the broker's node
 
         lab.joined_us = lab.runtime.now_us()
         await lab.runtime.start_node(member_name(0))
@@ -114,7 +114,7 @@ def test_broker_that_stops_leaves_zookeeper_at_once() -> None:
     async def scenario(lab: GroupLab) -> None:
         lab.joined_us = lab.runtime.now_us()
         await lab.runtime.shut_down(broker_name(BrokerId(1)))
-        await lab.runtime.sleep(10 * SECOND)
+        await lab.runtime.sleep(10 * SECOND)  # longer than a session
 
     lab = GroupLab(1, 4, brokers=2, brokers_register=True).run(scenario)
 

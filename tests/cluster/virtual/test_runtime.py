@@ -218,7 +218,7 @@ def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
     lab.run_for(20 * LATENCY_US)
     assert seen == ["refused"] * 11  # each call in the loop
     assert lab.failures == []
-    host.dispose()
+    host.dispose()  # ends the dead host's task, so that Python does not warn
 
 
 def test_an_observer_may_kill_the_node_that_wrote_a_row() -> None:

@@ -286,7 +286,7 @@ def test_client_that_is_cut_off_learns_of_its_expiry_only_from_a_server() -> Non
         await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
 
         await lab.cut(["client-0"], lab.servers)
-        await lab.runtime.sleep(9 * SECOND)
+        await lab.runtime.sleep(9 * SECOND)  # the session ends within 8 s
         assert await children(witness, "/consumers") == ()
         await lab.runtime.sleep(3_600 * SECOND)
         assert client.states == [KeeperState.SYNC_CONNECTED, KeeperState.DISCONNECTED]
@@ -312,7 +312,7 @@ def test_lost_connection_fails_requests_in_flight_that_may_have_been_applied() -
         outcomes: list[ZooKeeperResponse | KeeperError] = []
         client.handle.send(CreateRequest(path="/consumers/g"), outcomes.append)
         client.handle.send(CreateRequest(path="/consumers/h"), outcomes.append)
-        await lab.runtime.sleep(5 * SECOND)
+        await lab.runtime.sleep(5 * SECOND)  # after 4 s of silence the client drops the connection
         assert outcomes == [KeeperError.ConnectionLoss, KeeperError.ConnectionLoss]
         assert await children(witness, "/consumers") == ("g", "h")
 
@@ -334,7 +334,7 @@ def test_silent_connection_is_dropped_after_two_thirds_of_the_timeout() -> None:
             row.peer for row in lab.of(TraceKind.ZOOKEEPER_CLIENT_STATE) if row.node == "client-0"
         )
         await lab.runtime.pause(NodeName(str(first)))
-        await lab.runtime.sleep(6 * SECOND)
+        await lab.runtime.sleep(6 * SECOND)  # 4 s of silence, the wait, and the connection
         assert client.states[-1] is KeeperState.SYNC_CONNECTED
         await lab.runtime.resume(NodeName(str(first)))
 
@@ -392,7 +392,7 @@ def test_new_leader_gives_every_session_a_full_timeout() -> None:
         await lab.runtime.crash(NodeName("client-0"))
         await lab.runtime.sleep(3 * SECOND)
         await lab.runtime.crash(leader)
-        await lab.serving(2)
+        await lab.serving(2)  # the survivors have elected a leader
 
         leads_us = lab.runtime.now_us()
         witness = lab.client(1, survivors)
@@ -457,9 +457,9 @@ def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
         await lab.cut([leader], others)
         outcomes: list[ZooKeeperResponse | KeeperError] = []
         client.handle.send(CreateRequest(path="/consumers/lost"), outcomes.append)
-        await lab.runtime.sleep(3 * SECOND)
+        await lab.runtime.sleep(3 * SECOND)  # shorter than the client's wait for an answer
         assert outcomes == []
-        await lab.runtime.sleep(17 * SECOND)
+        await lab.runtime.sleep(17 * SECOND)  # the leader has stepped down
         assert outcomes == [KeeperError.ConnectionLoss]
 
         await connected(lab, other)
@@ -502,10 +502,10 @@ def test_follower_without_its_leader_serves_old_data_until_the_sync_limit() -> N
 
         await lab.cut([leader], [follower])
         await writer.call(CreateRequest(path="/consumers/g"))
-        await lab.runtime.sleep(8 * SECOND)
+        await lab.runtime.sleep(8 * SECOND)  # within the sync limit of 10 s
         assert await children(reader, "/consumers") == ()
 
-        await lab.runtime.sleep(4 * SECOND)
+        await lab.runtime.sleep(4 * SECOND)  # beyond it
         status = await lab.runtime.status()
         assert not status.zookeepers[follower].is_serving
         assert KeeperState.DISCONNECTED in reader.states

@@ -99,7 +99,7 @@ def test_listeners_run_one_after_the_other_and_an_exception_is_dropped() -> None
             await watcher.subscribe_child_changes(path, slow)
         for path in ("/consumers/g", "/brokers/topics/t"):
             await writer.create(path, "")
-        await lab.runtime.sleep(3 * SECOND)
+        await lab.runtime.sleep(3 * SECOND)  # the slow listener needs 1 s
         assert story == [
             "/consumers begins",
             "/consumers ends",
@@ -124,7 +124,7 @@ def test_operation_that_meets_a_connection_loss_is_tried_again_when_connected() 
             done.append(lab.runtime.now_us())
 
         lab.hosts[NodeName("client-0")].spawn(write(), name="write")
-        await lab.runtime.sleep(20 * SECOND)
+        await lab.runtime.sleep(20 * SECOND)  # much longer than the session timeout
         assert done == []
 
         began_us = lab.runtime.now_us()
@@ -154,10 +154,10 @@ def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
             await late.delete("/consumers/owner")
 
         lab.hosts[NodeName("client-0")].spawn(release(), name="release")
-        await lab.runtime.sleep(10 * SECOND)
+        await lab.runtime.sleep(10 * SECOND)  # the session ends
         await other.create("/consumers/owner", "other", ephemeral=True)
         await lab.heal()
-        await lab.runtime.sleep(3 * SECOND)
+        await lab.runtime.sleep(3 * SECOND)  # `late` connects again
         assert late.session_id != first_session
         assert not await other.exists("/consumers/owner")
 
@@ -184,9 +184,9 @@ def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
         await client.subscribe_child_changes("/consumers", listener)
         await client.subscribe_data_changes("/brokers", listener)
         await lab.cut(["client-0"], lab.servers)
-        await lab.runtime.sleep(10 * SECOND)
+        await lab.runtime.sleep(10 * SECOND)  # the session ends
         await lab.heal()
-        await lab.runtime.sleep(3 * SECOND)
+        await lab.runtime.sleep(3 * SECOND)  # the client connects again
         assert calls == ["new session", "/consumers", "/brokers"]
 
     run_ensemble(scenario)
@@ -228,7 +228,7 @@ def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
         await lab.rule(Slow(delay_us=SECOND), ["client-0"], lab.servers)  # its reads arrive late
         for data in ("1", "2", "3"):
             await writer.write("/brokers", data)
-        await lab.runtime.sleep(10 * SECOND)
+        await lab.runtime.sleep(10 * SECOND)  # each request of the watcher needs 1 s
         assert seen == ["3"]
         await lab.heal()
         await writer.write("/brokers", "4")

@@ -96,7 +96,7 @@ def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> No
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
-        await lab.seconds(3)
+        await lab.seconds(3)  # three intervals of the cleaner
         cleaned = lab.events(TraceKind.LOG_CLEANED)
         assert sorted({row.node for row in cleaned}) == [broker_name(i) for i in range(3)]
         assert {row.partition for row in cleaned} == {str(PARTITION)}
@@ -120,7 +120,7 @@ def test_log_within_one_segment_is_not_cleaned() -> None:
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
-        await lab.seconds(5)
+        await lab.seconds(5)  # five intervals of the cleaner
         assert lab.events(TraceKind.LOG_CLEANED) == []
 
     config = msgspec.structs.replace(NO_BALANCING, log_cleaner_backoff_ms=1_000)
@@ -139,7 +139,7 @@ def test_cleaner_without_compacted_topics_or_switched_off_does_nothing(off: str)
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
-        await lab.seconds(3)
+        await lab.seconds(3)  # three intervals of the cleaner
         assert lab.events(TraceKind.LOG_CLEANED) == []
 
     BrokerLab(compacted(config) if off == "cleaner" else broker_cluster(config=config)).run(story)
@@ -154,7 +154,7 @@ def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
         await lab.until(lambda status: len(status.partitions[PARTITION].isr) == 2)
 
         await commit(lab, 80)
-        await lab.seconds(3)
+        await lab.seconds(3)  # three intervals of the cleaner
         assert lab.events(TraceKind.LOG_CLEANED, broker_name(COORDINATOR))
 
         await lab.restart(NEXT)
@@ -183,7 +183,7 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
-        await lab.seconds(3)
+        await lab.seconds(3)  # three intervals of the cleaner
         name = broker_name(OTHER)
         content = lab.storages[name].read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         first_dirty = decode_offset_checkpoint(content or b"")[PARTITION]
@@ -192,7 +192,7 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
         before = len(lab.events(TraceKind.LOG_CLEANED, name))
         await lab.kill(OTHER)
         await lab.restart(OTHER)
-        await lab.seconds(15)
+        await lab.seconds(15)  # the old session of 9 s ends, and the broker registers again
         assert len(lab.events(TraceKind.LOG_CLEANED, name)) == before
 
         await lab.runtime.ask_as_admin(move_leader, PARTITION, OTHER)
@@ -215,7 +215,7 @@ def test_preloaded_log_is_cleaned_like_any_other() -> None:
     async def story(lab: BrokerLab) -> None:
         first = loaded(lab, COORDINATOR)
         assert first["records"] == 20_000
-        await lab.seconds(3)
+        await lab.seconds(3)  # three intervals of the cleaner
         await lab.runtime.ask_as_admin(move_leader, PARTITION, NEXT)
         await lab.seconds(1)
         second = loaded(lab, NEXT)
@@ -232,7 +232,7 @@ def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
         await lab.runtime.ask_as_admin(delete_topics, [CONSUMER_OFFSETS])
-        await lab.seconds(5)
+        await lab.seconds(5)  # five intervals of the cleaner
         assert lab.storages[NodeName("broker-0")].partitions() == tuple(
             TopicPartition(ORDERS, index) for index in range(3)
         )

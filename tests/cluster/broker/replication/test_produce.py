@@ -67,7 +67,7 @@ def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
             await lab.kill(broker_id)
         for broker_id in range(3):
             await lab.restart(broker_id)
-        await lab.seconds(15)
+        await lab.seconds(15)  # the old sessions of 9 s end, and the brokers register again
 
         leader = (await lab.runtime.status()).partitions[P0].leader
         fetched = await lab.client.fetch(leader)
@@ -272,7 +272,7 @@ def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
         await lab.restart(1)
         await lab.runtime.crash(lab.controller)
         await lab.runtime.restart(lab.controller)
-        await lab.seconds(12)
+        await lab.seconds(12)  # the old session of 9 s ends, and the broker registers again
         for broker_id in (1, 0, 1):
             await ask(broker_id)
         assert len(set(ids)) == len(ids) == 9  # six requests before the restarts, three after

@@ -93,7 +93,7 @@ def test_written_back_records_of_a_single_replica_survive_a_power_loss() -> None
         await lab.seconds(36)  # 30 s, and up to 5 s until the next check
         await lab.client.produce(0, b"young")
         await lose_power(lab, 0)
-        await lab.seconds(10)
+        await lab.seconds(10)  # the session of 9 s ends
         await lab.restart(0)
         await lab.until(lambda status: status.partitions[P0].leader == 0)
         await lab.seconds(1)

@@ -64,7 +64,7 @@ def test_parked_consumer_fetch_is_answered_when_the_high_watermark_advances() ->
             await other.produce(0, b"a")
 
         host.spawn(consume(), name="consume")
-        await lab.seconds(2)
+        await lab.seconds(2)  # the Fetch arrives, and is parked
         begun_us = lab.runtime.now_us()
         host.spawn(produce(), name="produce")
         await lab.seconds(1)

@@ -215,7 +215,7 @@ def test_offsets_of_a_group_without_members_are_set_and_survive_a_load() -> None
         }
         assert await admin.alter_consumer_group_offsets("new", {P0: 3}) == {P0: ErrorCode.NONE}
         await lab.runtime.shut_down(broker_name(COORDINATOR))
-        await lab.seconds(6)
+        await lab.seconds(6)  # the shutdown ends
         assert await admin.list_consumer_group_offsets((SIMPLE, "new")) == {
             SIMPLE: {P0: 2, P1: 5, P2: 1},
             "new": {P0: 3},

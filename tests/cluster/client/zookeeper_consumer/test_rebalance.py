@@ -50,7 +50,7 @@ def newcomer_that_waits(members: int) -> Scenario:
         await lab.rule(Slow(delay_us=SECOND // 4), [newcomer], lab.servers, apis=("Create",))
         await lab.runtime.start_node(newcomer)
         await lab.runtime.sleep(SECOND)
-        await lab.settled(lab.names)
+        await lab.settled(lab.names)  # waits until every member has an assignment
         await lab.runtime.sleep(SECOND)
 
     return scenario
@@ -174,7 +174,7 @@ def test_dead_member_is_noticed_by_all_others_with_one_notification_each() -> No
         await lab.runtime.sleep(4 * SECOND)
         lab.joined_us = lab.runtime.now_us()
         await lab.runtime.crash(member_name(3))
-        await lab.runtime.sleep(12 * SECOND)
+        await lab.runtime.sleep(12 * SECOND)  # the session ends within 8 s; the others rebalance
         await lab.settled(lab.names[:3])
 
     for seed in range(3):
@@ -269,7 +269,7 @@ def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
         await lab.runtime.sleep(11 * SECOND)
         gave_up.extend((row.time_us, detail_of(row)) for row in lab.of(TraceKind.ZOOKEEPER_GAVE_UP))
         await lab.heal()
-        await lab.runtime.sleep(10 * SECOND)
+        await lab.runtime.sleep(10 * SECOND)  # the newcomer starts once more, and gets its share
         await lab.settled(lab.names)
 
     lab = GroupLab(2, 8, late_from=1).run(scenario)
@@ -293,7 +293,7 @@ def test_two_strategies_in_one_group_conflict_until_members_give_up() -> None:
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.start_node(member_name(1))
-        await lab.runtime.sleep(30 * SECOND)
+        await lab.runtime.sleep(30 * SECOND)  # several rounds of four attempts, of about 2 s each
 
     other = ZooKeeperConsumerConfig(partition_assignment_strategy="roundrobin")
     lab = GroupLab(2, 8, late_from=1, configs={1: other}).run(scenario)
@@ -311,7 +311,7 @@ def test_claim_is_exclusive_during_the_session_of_its_holder() -> None:
             await lab.runtime.start_node(member_name(index))
         await lab.runtime.sleep(SECOND // 2)
         await lab.runtime.crash(member_name(0))
-        await lab.runtime.sleep(20 * SECOND)
+        await lab.runtime.sleep(20 * SECOND)  # the session ends within 8 s; the others rebalance
         await lab.settled(lab.names[1:])
 
     lab = GroupLab(4, 16, late_from=2).run(scenario)
@@ -399,7 +399,7 @@ def test_members_in_conflict_sleep_the_same_time() -> None:
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.start_node(member_name(1))
-        await lab.runtime.sleep(15 * SECOND)
+        await lab.runtime.sleep(15 * SECOND)  # four attempts, of about 2 s each, and more
 
     other = ZooKeeperConsumerConfig(partition_assignment_strategy="roundrobin")
 
@@ -430,7 +430,7 @@ def test_member_may_finish_before_another_has_begun() -> None:
         # Member 2 has the last partitions, which no other's new share overlaps.
         await lab.rule(Clog(), lab.servers, [member_name(1)])
         await lab.runtime.crash(member_name(2))
-        await lab.runtime.sleep(9 * SECOND)
+        await lab.runtime.sleep(9 * SECOND)  # the session of member 2 ends within 8 s
 
     lab = GroupLab(3, 9).run(scenario)
 

@@ -203,7 +203,7 @@ def test_member_that_cannot_register_continues_until_queued_events_rebalance() -
     async def scenario(lab: GroupLab) -> None:
         lab.joined_us = lab.runtime.now_us()
         await lab.rule(Cut(), [member_name(1)], lab.servers, both_ways=True)
-        await lab.runtime.sleep(10 * SECOND)
+        await lab.runtime.sleep(10 * SECOND)  # the session ends within 8 s
         # Another session takes the id before the member is back.
         visitor = lab.visitor()
         content = json.dumps({"version": 1, "subscription": {}, "pattern": "static"})

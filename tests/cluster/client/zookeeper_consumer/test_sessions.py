@@ -156,7 +156,7 @@ def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living()
         while not lab.requests(lab.joined_us, slow)["Delete"]:
             await lab.runtime.sleep(SECOND // 10)
         await lab.rule(Cut(), [slow], lab.servers, both_ways=True)
-        await lab.runtime.sleep(14 * SECOND)
+        await lab.runtime.sleep(14 * SECOND)  # the session ends within 8 s; the others claim
         await lab.heal()
         lab.settled_us = lab.runtime.now_us()
         await lab.runtime.sleep(20 * SECOND)
@@ -235,7 +235,7 @@ def test_idle_partition_is_not_committed_again() -> None:
     """Each consumer remembers the last value it wrote or read, and skips equal ones (ZK-61)."""
 
     async def scenario(lab: GroupLab) -> None:
-        await lab.runtime.sleep(10 * SECOND)
+        await lab.runtime.sleep(10 * SECOND)  # ten commits, of five records
 
     lab = GroupLab(2, 4, config=EVERY_SECOND, records_per_second=0.5).run(scenario)
 
