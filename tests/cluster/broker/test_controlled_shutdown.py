@@ -98,6 +98,7 @@ def test_shutdown_of_a_starting_broker_ends_at_once() -> None:
         await lab.until(is_down)
         return lab.runtime.now_us() - begun_us
 
+    # The time of a few messages: the shutdown does not wait for a heartbeat, due every 2 s.
     assert BrokerLab(broker_cluster()).run(story) < 30_000
 
 
