@@ -191,7 +191,9 @@ def test_next_generation_without_members_makes_the_group_empty_and_increments() 
 
 
 def test_subscribed_topics_are_known_from_the_next_generation_on() -> None:
-    """They are unknown at first, then the union of the subscriptions, and none without members.
+    """The topics are unknown at first, and then the union of the members' subscriptions.
+
+    A group without members has no topics.
 
     GM-27: subscribed topics of a consumer group
     """

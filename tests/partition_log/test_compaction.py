@@ -289,7 +289,10 @@ def test_marker_is_kept_with_the_empty_last_batch_of_its_producer() -> None:
 
 
 def test_open_transaction_limits_the_cleaning() -> None:
-    """Its outcome is not known, so neither its batches nor any batches behind them are cleaned."""
+    """An open transaction may still commit or abort, so its batches are not cleaned.
+
+    The batches behind its first one are not cleaned either.
+    """
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=2")

@@ -78,7 +78,7 @@ def test_append_of_a_batch_to_a_follower_changes_nothing() -> None:
 
 
 def test_high_watermark_of_a_data_partition_is_not_traced() -> None:
-    """It moves with every produced record: its rows would fill the trace."""
+    """The high watermark moves with every produced record: its rows would fill the trace."""
     data = PartitionLog(TopicPartition("orders", 0), MemoryLogStorage())
     leading = leader(partition_log=data, isr=(A,), min_insync_replicas=1)
     info = leading.append_records(records("a"), required_acks=-1, now_us=0)

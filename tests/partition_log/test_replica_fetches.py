@@ -124,7 +124,7 @@ def test_fetch_is_limited_by_the_partition_and_by_the_rest_of_the_request() -> N
 
 
 def test_fetch_of_a_broker_that_is_no_replica_is_unknown_leader_epoch() -> None:
-    """Its metadata may be newer than this leader's (Kafka followerReplicaOrThrow)."""
+    """The broker's metadata may be newer than this leader's (Kafka followerReplicaOrThrow)."""
     leading = leader(replicas=(A, B), isr=(A, B))
     assert fetch_as(leading, C, 0).data.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
     # Without an epoch the request cannot show that its metadata is newer.

@@ -89,7 +89,10 @@ def test_shrink_waits_for_replica_lag_time_max() -> None:
 
 
 def test_shrink_keeps_a_follower_at_the_log_end_however_old_its_fetch_is() -> None:
-    """It has every record: an idle partition does not shrink. Source: ReplicaState.isCaughtUp."""
+    """Such a follower has every record, so the ISR of an idle partition does not shrink.
+
+    Source: ReplicaState.isCaughtUp.
+    """
     leading = leader(partition_log=log_of_epochs(0))
     for broker in (B, C):
         fetch_as(leading, broker, 1, last_fetched_epoch=0)

@@ -336,7 +336,7 @@ def test_high_watermark_beyond_a_log_that_lost_power_is_limited_to_the_log_end(d
 
 
 def test_deleted_log_is_removed_for_this_incarnation_and_the_next(disk: Disk) -> None:
-    """Its topic was deleted: its batches never come back, and other logs remain."""
+    """The batches of a deleted log never come back, and other logs remain."""
     storage = disk.boot()
     for name in (PARTITION, OTHER):
         append(storage.log(name), up_to=3)

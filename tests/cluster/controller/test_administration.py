@@ -61,7 +61,7 @@ def test_election_of_an_unknown_partition_fails_alone(name: TopicPartition) -> N
 
 
 def test_election_of_a_replica_outside_the_isr_is_refused() -> None:
-    """Its election would lose the records that only the ISR has."""
+    """A leader from outside the ISR would lose the records that only the ISR has."""
     lab = running_lab()
     lab.reassign(P0, (2, 0, 1))
     lab.alter_partition(P0, (0, 1), by=0)  # the leader, 0, removes broker 2 from the ISR

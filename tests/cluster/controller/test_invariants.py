@@ -100,13 +100,14 @@ def test_check_finds_sessions_without_a_timer() -> None:
 def test_check_finds_a_shutdown_without_a_record() -> None:
     """The broker could be elected again while it waits to stop."""
     controller = lab()
+    # Broker 1 may stop when the others have applied offset 5. Any offset would do here.
     controller.core._liveness.begin_controlled_shutdown(BrokerId(1), 5)
     with pytest.raises(InvariantViolation, match=r"lacks the controlled shutdown of \[1\]"):
         controller.core.check_invariants()
 
 
 def test_check_names_a_controller_that_writes_in_a_past_epoch() -> None:
-    """Its records would have the same epoch as those of an earlier incarnation."""
+    """The new records would have the same epoch as those of an earlier incarnation."""
     controller = lab()
     controller.core.controller_epoch = controller.core._epoch_before
     with pytest.raises(InvariantViolation, match="epoch is above those in its log"):

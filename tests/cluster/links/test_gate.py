@@ -484,9 +484,10 @@ def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
 
 
 def test_a_lost_response_resets_its_connection_once() -> None:
-    """Both ends see the reset; the rule loses one response by default, so the next passes.
+    """The client and the server see the reset of the connection.
 
-    The server, here `a`, sees the reset one turn of the loop after its reply.
+    The rule loses one response by default, so the next one passes. The server, here `a`, sees the
+    reset one turn of the loop after its reply.
     """
     lab = GateLab()
     lab.gate.set_rules([both_ways(LoseResponses())])

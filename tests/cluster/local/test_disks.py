@@ -15,7 +15,10 @@ PARTITION = offsets_partition(0)
 
 
 def test_an_ended_incarnation_writes_no_more(tmp_path: Path) -> None:
-    """Its file descriptors may have new owners: a write of a dead task would reach their files."""
+    """The number of a closed file descriptor may belong to another file by now.
+
+    A write of a task of the ended incarnation would reach that file.
+    """
     disk = LocalDisk(tmp_path, "broker-0-0")
     log = disk.storage.log(PARTITION)
     log.append(batch("a", base_offset=0))

@@ -46,7 +46,7 @@ def test_rate_covers_the_last_two_windows() -> None:
 
 
 def test_values_are_forgotten_after_two_windows_and_the_count_is_not() -> None:
-    """Both values are in one window, whose last value was at 10 s: it is dropped 60 s later."""
+    """The two values are in one window. Its last value came at 10 s: it is dropped 60 s later."""
     sensor = SampledSensor()
     sensor.record(250, 0)
     sensor.record(50, 10_000)

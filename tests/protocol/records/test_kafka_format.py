@@ -236,9 +236,10 @@ def test_any_bytes_are_read_or_refused_as_an_invalid_batch(data: bytes) -> None:
 def test_any_damage_to_a_batch_is_an_invalid_batch_or_unreadable_records(
     recorded: RecordedBatch, damage: list[tuple[int, int]], with_crc: bool
 ) -> None:
-    """This holds also where the CRC is right: the leader reads the records before it appends.
+    """Damaged bytes raise a ValueError or nothing, also where the CRC is right.
 
-    InvalidBatch is a ValueError, as is the error of unreadable records.
+    The leader reads the records before it appends them, so it depends on this. InvalidBatch is a
+    ValueError, as is the error of unreadable records.
     """
     data = bytearray(recorded.data)
     for index, byte in damage:

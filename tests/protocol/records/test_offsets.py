@@ -243,7 +243,7 @@ def test_group_value_is_written_as_version_3_and_read_back() -> None:
 
 
 def test_group_value_of_an_empty_group_has_neither_protocol_nor_leader() -> None:
-    """This value is written when the last member leaves."""
+    """The coordinator writes such a value when the last member leaves."""
     value = GroupMetadataValue(protocol_type="consumer", generation=6, protocol=None, leader=None)
     assert decode_group_metadata_value(encode_group_metadata_value(value)) == value
 

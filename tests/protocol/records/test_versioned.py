@@ -79,7 +79,7 @@ def test_body_has_the_fields_of_its_version_in_the_order_of_the_table(
     ],
 )
 def test_field_that_a_version_lacks_is_read_as_its_default(version: int, expected: Value) -> None:
-    """This also holds for the fields of the items of a list."""
+    """The items of a list have such fields too."""
     assert CODEC.decode(CODEC.encode(VALUE, version)) == expected
 
 

@@ -124,6 +124,6 @@ def test_unknown_version_is_not_written() -> None:
 
 
 def test_string_over_the_limit_is_not_written() -> None:
-    """Its length does not fit into 16 bits."""
+    """The field of a string's length has 16 bits with a sign: at most 32 767 bytes."""
     with pytest.raises(ConsumerProtocolError, match="32768 bytes"):
         encode_subscription(ConsumerProtocolSubscription(topics=("x" * 32_768,)))

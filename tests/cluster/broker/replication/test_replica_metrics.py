@@ -55,12 +55,12 @@ def test_partition_that_lacks_replicas_is_counted_by_its_leader_only(checks: boo
         partition(1, 0, 1, checks=checks),
         partition(2, 0, checks=checks),
         partition(3, 1, leader=1, checks=checks),
-        partition(4, 1, leader=-1, checks=checks),
+        partition(4, 1, leader=-1, checks=checks),  # without a leader
     ]
     metrics = ReplicaMetrics(
         HostLab().host("broker-0"),
         {replica.topic_partition: replica for replica in replicas},
-        interval_us=0,
+        interval_us=0,  # no sampling: the test reads the values itself
     )
     values = metrics.values()
     # Five partitions, of which this broker leads 0, 1 and 2. Of these, 1 and 2 lack a replica in

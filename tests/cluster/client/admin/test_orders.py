@@ -70,13 +70,18 @@ async def all_members_leave(lab: BrokerLab) -> None:
 
 
 def test_removed_members_get_unknown_member_id_and_join_again() -> None:
-    """Both members are removed at once, learn it with their next heartbeat, and join again."""
+    """An admin removes both members at once, and they join again with new ids.
+
+    Each member learns of its removal from its next heartbeat.
+    """
     before: list[str] = []
 
     async def story(lab: BrokerLab) -> None:
         before.extend((await lab.runtime.status()).groups[GROUP][0].members)
         answers = await lab.runtime.ask_as_admin(partial(remove_members, group_id=GROUP))
+        # The answer has one error name for each member id.
         assert answers == dict.fromkeys(before, "NONE")
+
         await until_stable(lab)
         after = (await lab.runtime.status()).groups[GROUP][0].members
         assert not set(before) & set(after)

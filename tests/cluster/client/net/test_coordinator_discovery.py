@@ -51,7 +51,7 @@ def test_discovery_traces_the_coordinator_and_the_broker_that_named_it(
 def test_discovery_with_a_retriable_error_asks_again_after_a_backoff(
     make_lab: LabMaker, error: ErrorCode
 ) -> None:
-    """Both errors are temporary, for example until __consumer_offsets exists (CL-01)."""
+    """The two errors are temporary, for example until __consumer_offsets exists (CL-01)."""
     failures = 3
     lab = make_lab(1)
     lab.brokers[0].answer(FindCoordinatorRequest, *[no_coordinator(error)] * failures)

@@ -19,7 +19,7 @@ from tests.support.harness.zookeeper_group import SECOND, GroupLab
 
 
 def test_queue_holds_two_chunks_beside_the_one_being_iterated() -> None:
-    """It has `queued.max.message.chunks` (2) chunks, plus the chunk being iterated (ZK-34)."""
+    """The limit is `queued.max.message.chunks` (2); the chunk being iterated is extra (ZK-34)."""
 
     async def scenario(lab: EnsembleRun) -> None:
         host = lab.hosts[NodeName("client-0")]
