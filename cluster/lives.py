@@ -1,9 +1,9 @@
 """The lives of nodes: acts, the states in which they are legal, their trace rows and refusals.
 
 A node is a broker, a controller or a client. Each start begins an incarnation, which ends with a
-kill or a shutdown; the node's life is all of them. A runtime is a platform: virtual time, one
-process, or Ray. The driver is the process that conducts the run.
-This table is the same in every runtime; each runtime starts and ends processes in its own way.
+kill or a shutdown; the node's life is all of them. A runtime is the platform of a run: virtual
+time, one process in real time, or Ray. The driver is the process that conducts the run.
+The acts are the same in every runtime; each runtime starts and ends processes in its own way.
 """
 
 from abc import ABC, abstractmethod
@@ -26,8 +26,9 @@ NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
 
 
 class LifeAct(Enum):
-    """An act on a node: legal states, text of the refusal in other states, traced kind.
+    """An act on a node: states in which it is legal, text of the refusal, kind of its trace row.
 
+    The text ends the sentence "<node> is <state> ...", which refuses the act in any other state.
     The kind is None for acts that the started node itself traces.
     """
 
@@ -56,7 +57,7 @@ class LifeAct(Enum):
 
 
 class NodeLife(ABC):
-    """Data of one node that outlives its incarnations; each runtime adds its own."""
+    """Data of one node that outlive its incarnations; each runtime adds its own data."""
 
     def __init__(self, name: NodeName, spec: NodeSpec) -> None:
         self.name = name
@@ -105,7 +106,7 @@ class NodeLives(Generic[L]):
         return {name: life.state for name, life in self._lives.items()}
 
     def _status(self) -> ClusterStatus:
-        """Return a status with the state of every node only; the nodes add the rest."""
+        """Return a status that has only the states of the nodes; the nodes add the rest."""
         states = self.states()
         dead = (NodeState.DOWN, NodeState.NOT_STARTED)
         return ClusterStatus(
@@ -120,7 +121,7 @@ class NodeLives(Generic[L]):
     def _begin(self, node: NodeName, act: LifeAct, *, cause: KillCause | None = None) -> L:
         """Check that `act` is legal, write the driver's row for it, and return the node's life.
 
-        The caller then carries the act out. `cause`: why a node is killed; None for a crash.
+        The caller then carries the act out. `cause` says why a node is killed; None for a crash.
         Raises: UnknownNode if there is no such node, or the act is not legal in its state.
         """
         life = self._life(node)

@@ -1,7 +1,7 @@
 """MachineLayout: the nodes of each machine of a cluster, computed in one way for every runtime.
 
-Nodes on one machine die, pause and are cut off together. Data flow: names of the nodes, in the
-order in which they are placed, and the placement that the experiment demands -> MachineLayout.
+Nodes on one machine die, pause and are cut off together. The layout follows from the names of the
+nodes in order, and from the placement of some of them that the experiment demands.
 """
 
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ class MachineLayout:
 def spread_nodes(
     nodes: Sequence[NodeName], machines: int, placed: Sequence[Sequence[NodeName]] = ()
 ) -> MachineLayout:
-    """Distribute nodes over machines: `placed[i]` go to machine i, all others in turn.
+    """Distribute nodes over machines: `placed[i]` go to machine i, all others in rotation.
 
     `nodes` have brokers first, so that no two brokers share a machine while another machine has
-    none. The turn does not begin anew with each role: with three machines and four brokers,
+    none. The rotation does not begin anew with each role: with three machines and four brokers,
     machine 0 has broker-0 and broker-3, and machine 1 has the first node after the brokers.
     Raises: ValueError if there is no machine.
     """

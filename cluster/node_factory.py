@@ -29,7 +29,7 @@ from cluster.zookeeper.node import ZooKeeperNode
 
 
 class Node(Protocol):
-    """One incarnation of a node. Ends with its Host."""
+    """One incarnation of a node; it ends when its Host does."""
 
     def start(self) -> None:
         """Begin to serve and to send requests; returns at once."""
@@ -50,7 +50,7 @@ class SelfChecking(Protocol):
     """A node that can check its own invariants: a broker, a controller."""
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check all invariants between two events; `thoroughly` reads every log, too.
+        """Check all invariants; called between two events. `thoroughly` reads every log, too.
 
         Raises: InvariantViolation.
         """

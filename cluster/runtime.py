@@ -5,9 +5,9 @@ only methods of its Runtime. In virtual time it runs on the virtual loop, otherw
 loop. A Runtime knows no plan, no fault and no verdict: it only offers the single steps.
 
 - Driver: the process that conducts the run; it traces the run's own events.
-- Incarnation: one life of a node, counted from 0; a restart is a new one.
-- Steady state: every group is Stable with all its members; the plan (the list of faults) begins
-  after it.
+- Incarnation: one life of a node, counted from 0; a restart begins a new one.
+- Steady state: every group is Stable with all its members. The plan (the list of faults) begins
+  after the cluster has reached it.
 - Link rule: the effect of a fault on frames between two nodes, for instance a cut or a delay.
 """
 
@@ -45,7 +45,10 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatus:
-    """A group in the memory of its coordinator. `offsets_partition`: index of its partition."""
+    """A group in the memory of its coordinator.
+
+    `offsets_partition` is the index of the group's partition of `__consumer_offsets`.
+    """
 
     coordinator: BrokerId
     offsets_partition: int
@@ -58,9 +61,9 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberStatus:
-    """A consumer's own view of its membership. `state`: name of Kafka's MemberState.
+    """A consumer's own view of its membership.
 
-    `waiting`: requests without an answer so far.
+    `state` is the name of Kafka's MemberState. `waiting` are the requests without an answer so far.
     """
 
     group_id: str
@@ -78,9 +81,9 @@ class MemberStatus:
 class ZooKeeperStatus:
     """A server of the ensemble.
 
-    `state`: LOOKING (for a leader), FOLLOWING or LEADING. `epoch`: epoch of the server's leader;
-    -1 while it looks for one. `zxid`: newest transaction that the server has applied. `sessions`:
-    number of open sessions by then.
+    `state` is LOOKING (for a leader), FOLLOWING or LEADING. `epoch` is the epoch of the server's
+    leader; -1 while the server looks for one. `zxid` is the newest transaction that the server has
+    applied, `sessions` the number of open sessions by then.
     """
 
     state: str
@@ -127,7 +130,7 @@ class ClusterStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitNode:
-    """A node that a fault hit. `pid`: its process id; None if it has no process of its own."""
+    """A node that a fault hit. `pid` is its process id; None if it has no process of its own."""
 
     node: NodeName
     incarnation: int
@@ -138,10 +141,10 @@ class HitNode:
 class MachineEvent:
     """A silence of a machine that no fault of the plan caused.
 
-    Units: microseconds of the run's clock. `until_us`: end of the silence; None while it lasts.
-    `nodes`: nodes that were on the machine when the silence began. `is_lost`: the run has given up
-    the machine, and starts its nodes on other machines. `ends_run`: reason for which the run cannot
-    continue without the machine; "" if it can.
+    Units: microseconds of the run's clock. `until_us` is the end of the silence; None while it
+    lasts. `nodes` were on the machine when the silence began. `is_lost` is True if the run has
+    given up the machine, and starts its nodes on other machines. `ends_run` is the reason why the
+    run cannot continue without the machine; "" if it can.
     """
 
     address: str
@@ -193,14 +196,14 @@ class Runtime(ABC):
         `apart` matters in virtual time only: the nodes start at moments drawn from the seed, and
         the clock begins as if the cluster had run for long, so that timers of different nodes are
         not in step. Without it all nodes start at one moment.
-        Raises: ClusterStartError if a node cannot be started; the started nodes are stopped.
+        Raises: ClusterStartError if a node cannot be started, after the started ones were stopped.
         """
 
     def out_of_step_us(self) -> int:
         """Return the pause between the steady state and time zero of the plan, in microseconds.
 
-        In virtual time it is drawn from the seed: without it, a fault of the plan would in every
-        run hit the members at the same point between two heartbeats. In real time it is 0.
+        In virtual time it is drawn from the seed. Without this pause, a fault of the plan would hit
+        the members at the same point between two heartbeats in every run. In real time it is 0.
         """
         return 0
 
@@ -266,8 +269,9 @@ class Runtime(ABC):
     ) -> int:
         """Close the connections between the two sets of nodes; return their number.
 
-        If `purposes` (uses of a connection, one connection each) are given, only connections for
-        these are closed. Messages in flight are lost, and both ends see Disconnected.
+        A node has a separate connection for each purpose, such as heartbeats. If `purposes` are
+        given, only connections for these are closed. Messages in flight are lost, and both ends see
+        Disconnected.
         """
 
     # -- the administrator --
@@ -283,7 +287,8 @@ class Runtime(ABC):
 
         The administrator uses the cluster's own network, like a client. `question` and its
         arguments must be picklable, because they may run in another process.
-        `cluster.client.admin.orders` has all questions. Raises: the exceptions of `question`.
+        `cluster.client.admin.orders` has all questions.
+        Raises: the exceptions of `question`.
         """
 
     @abstractmethod
@@ -301,7 +306,7 @@ class Runtime(ABC):
 
     @property
     def machine_events(self) -> tuple[MachineEvent, ...]:
-        """Silences of machines so far; one that still lasts gets its end later."""
+        """Silences of machines so far, including those that still last."""
         return ()
 
     async def settle_contact(self) -> None:  # noqa: B027 - most runtimes have one machine
@@ -328,7 +333,10 @@ class Runtime(ABC):
 
     @abstractmethod
     def failures(self) -> tuple[str, ...]:
-        """Return the tool's own failures so far (tasks that died): never a verdict about Kafka."""
+        """Return the tool's own failures so far, such as tasks that died.
+
+        They are never a verdict about Kafka.
+        """
 
 
 class ClusterStartError(Exception):

@@ -52,9 +52,9 @@ class BrokerSpec(msgspec.Struct, frozen=True, kw_only=True):
 class TopicSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One topic; `__consumer_offsets` is one, too.
 
-    `assignments`: brokers with a replica of each partition, preferred leader first. If empty, the
-    controller chooses them: replica k of partition p is on broker (p + k) mod n, as in Kafka
-    without racks.
+    `assignments` are the brokers with a replica of each partition, preferred leader first. If they
+    are empty, the controller chooses: replica k of partition p is on broker (p + k) mod n, as in
+    Kafka without racks.
     """
 
     name: str
@@ -67,12 +67,14 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True):
 class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Records that are in an offsets partition before the run, as on an old cluster.
 
-    - `commit_records`: number of commit records. `groups` groups without members wrote them, in
-      batches of `records_per_batch`. The records are equal on every replica, in leader epoch 0.
+    - `commit_records`: number of commit records. They were written by `groups` different groups
+      without members, in batches of `records_per_batch`. The records are equal on every replica,
+      in leader epoch 0.
     - `deleted`: (group, topic, partition) of offsets that were committed one after the other and
-      then deleted: each has a tombstone at the end of the log. If empty, all commits stay.
-    - `unreadable`: the last record has a format that no coordinator can read, so a load fails
-      there.
+      then deleted: each has a tombstone at the end of the log. If given, no other offset is
+      committed. If empty, all commits stay.
+    - `unreadable`: True if the last record has a format that no coordinator can read, so that a
+      load fails there.
     """
 
     partition: int
@@ -88,7 +90,8 @@ def longest_between_polls_us(
 ) -> int:
     """Return the longest time between two polls of an application.
 
-    One poll waits, and returns `max.poll.records` records, each of which takes `record_us`.
+    The first poll waits for its whole timeout, and returns `max.poll.records` records. The
+    application then needs `record_us` for each of them.
     """
     return 1_000 * poll_timeout_ms + config.max_poll_records * record_us
 
@@ -99,8 +102,8 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     - `index`: number of the consumer in its group.
     - `poll_timeout_ms`: timeout of each poll.
     - `process_us`: time for processing one record, plus a random time below `process_spread_us`.
-    - `commit_interval_ms`: interval of the asynchronous commits, of which one is in flight at a
-      time; None: the application never commits.
+    - `commit_interval_ms`: interval of the asynchronous commits; None: the application never
+      commits. Only one commit is in flight at a time.
     - `transactional`: the application commits in transactions of its own producer.
     - `start_after_ms`: time from the start of the node to the consumer's first step.
     - `isolate`: on Ray, the consumer gets its own process.
@@ -167,7 +170,7 @@ class ZooKeeperConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProducerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One producer: it sends `records_per_second` numbered records, in turn to each partition."""
+    """One producer, which sends `records_per_second` numbered records to each partition in turn."""
 
     name: NodeName
     topic: str

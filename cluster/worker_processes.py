@@ -1,10 +1,10 @@
 """Workers as processes of this machine: the Workers of `fan_out` without Ray.
 
 `fan_out` spreads items over workers; a worker's `Work` is a function that gets some of the items
-and returns bytes. A worker is spawned, not forked: of this process it has only the function. It has
-a session of its own, so a Ctrl-C on the terminal reaches this process alone, which may forward it
-by `interrupt`. No work is retried. The death of a worker is reported, and a new one starts in its
-place.
+and returns bytes. A worker is spawned, not forked, so it shares nothing with this process but that
+function. It has a session of its own, so a Ctrl-C on the terminal reaches this process alone, which
+may forward it by `interrupt`. No work is retried. The death of a worker is reported, and a new one
+starts in its place.
 """
 
 import multiprocessing
@@ -27,9 +27,9 @@ from cluster.fan_out import (
 from cluster.realtime.machine_processes import die_with_parent
 
 _END_S = 10.0
-"""Longest wait for the end of a killed process; after that the system has to clean it up."""
+"""Longest wait for the end of a killed process; then it is left to the operating system."""
 _Answer = tuple[bytes, float]
-"""What the work returned, and the processor time that it took, in seconds."""
+"""The bytes that the work returned, and the processor time that it took, in seconds."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class _Worker:
 
 
 class WorkerProcesses:
-    """`size` processes that do `work`, which must be picklable.
+    """Processes that do `work`, which must be picklable; `size` is their number.
 
     Work that raises ends its worker, as a crash does.
     """
@@ -102,9 +102,9 @@ class WorkerProcesses:
                 os.kill(worker.process.pid, signal.SIGINT)
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Wait for answers or deaths of busy workers; return all there are, none after `timeout_s`.
+        """Return the answers and deaths of busy workers; wait for the first, `timeout_s` at most.
 
-        A worker with an answer is idle again; a dead one is replaced.
+        A worker that has answered is idle again; a dead one is replaced.
         """
         working = [worker for worker in self._workers if worker.items is not None]
         ready = wait(_handles(working), timeout_s)
@@ -118,7 +118,7 @@ class WorkerProcesses:
         """Return the outcome of a worker's items; a dead worker is replaced."""
         items = worker_process.items or ()
         try:
-            # First the answer: a process may have answered and died afterwards.
+            # The answer is read first, because a process may have answered and died afterwards.
             answer, busy_s = worker_process.connection.recv()
         except (EOFError, OSError):
             return self._replace(worker_process, items)
@@ -126,7 +126,7 @@ class WorkerProcesses:
         return Finished(worker=worker_process.name, items=items, answer=answer, busy_s=busy_s)
 
     def _replace(self, worker_process: _Worker, items: Items) -> Died:
-        """Start a worker instead of a dead one; return the death."""
+        """Start a worker instead of a dead one; return the death as an event."""
         worker_process.process.join(_END_S)
         worker_process.connection.close()
         self._workers[self._workers.index(worker_process)] = self._start_worker()
@@ -141,8 +141,8 @@ class WorkerProcesses:
         context = multiprocessing.get_context("spawn")
         own_end, worker_end = context.Pipe()
         process = context.Process(target=_serve, args=(worker_end, self._work), daemon=True)
-        # The child inherits the ignored SIGINT. Otherwise a Ctrl-C before its `setsid`, during its
-        # imports, would end it with a traceback on this process's terminal.
+        # The child inherits that SIGINT is ignored. Otherwise a Ctrl-C during its imports, before
+        # its `setsid`, would end it with a traceback on this process's terminal.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             process.start()
@@ -169,7 +169,10 @@ def _describe_end(exitcode: int | None) -> str:
 
 
 def _serve(connection: "Connection[_Answer, Items]", work: Work) -> None:
-    """Do work until the connection is closed. A Ctrl-C interrupts the work, nothing else."""
+    """Do work until the connection is closed.
+
+    SIGINT interrupts the work; between two pieces of work it is ignored.
+    """
     os.setsid()
     die_with_parent()
     while True:

@@ -1,5 +1,7 @@
 """Endpoint: all connections of one host incarnation, the same state machine in every runtime.
 
+An incarnation is one life of a node, from a start to its end. A frame is one message between two
+nodes; `frames` has the kinds of frames and explains the purpose of a connection.
 Owns the connections as a client (`client_connection`) and as a server. As in Kafka, a server
 handles one request at a time per connection. Must not know what carries the frames: a simulated
 link or a TCP stream calls `deliver` and `peer_lost`, and takes frames through `send_frame`.
@@ -68,8 +70,8 @@ class Endpoint:
     The runtime's Host delegates connect, serve and reply to the endpoint. The transport calls
     `deliver` for each frame that arrives and `peer_lost` when a peer's process is gone. It takes
     frames through `send_frame`, keeps their order per destination, and may drop frames to a node
-    that cannot be reached. The endpoint uses the host's name, incarnation, clock, `after`,
-    `create_future` and `trace`.
+    that cannot be reached.
+    The endpoint uses the host's name, incarnation, clock, `after`, `create_future` and `trace`.
     """
 
     def __init__(self, host: Host, send_frame: Callable[[Frame], None]) -> None:
@@ -87,7 +89,10 @@ class Endpoint:
         self._clients: dict[int, ClientConnection] = {}
         self._servers: dict[tuple[NodeName, int], _ServerConnection] = {}
         self._served: dict[RequestId, tuple[_ServerConnection | None, RequestEnvelope]] = {}
-        """Requests at the handler without a reply; None once their connection has ended."""
+        """Requests that the handler has and did not answer yet, each with its connection.
+
+        The connection is None once it has ended.
+        """
 
     def connect(
         self, peer: NodeName, purpose: str, *, setup_timeout_us: int, client_id: str | None = None
@@ -178,7 +183,8 @@ class Endpoint:
         )
         connection.serving = None
         if connection.waiting:
-            # Through the loop: the handler may still be in the middle of the answered request.
+            # The next request is served in a later call of the loop, because the handler may still
+            # be in the middle of the answered request.
             host.after(0, self._serve_next, connection)
 
     def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope]]:
@@ -188,7 +194,11 @@ class Endpoint:
                 yield request_id, envelope
 
     def deliver(self, frame: Frame) -> None:
-        """Take a frame that arrived for this incarnation's node."""
+        """Take a frame that arrived for this incarnation's node.
+
+        A frame of a connection that this end does not have is answered with a close, so that the
+        other end ends, too.
+        """
         match frame:
             case RequestFrame():
                 self._take_request(frame)
@@ -223,8 +233,9 @@ class Endpoint:
     def peer_lost(self, peer: NodeName, incarnation: Incarnation | None = None) -> None:
         """End all connections to and from `peer`, whose process died.
 
-        With `incarnation` None (a broken TCP link) connections that are still connecting end, too.
-        Otherwise only connections known to belong to that incarnation or an earlier one end.
+        With `incarnation` None (a broken TCP link) all of them end, also those that are still
+        connecting. Otherwise only those end that are known to belong to that incarnation or to an
+        earlier one.
         """
         for close in self.close_frames_of_lost_peer(peer, incarnation):
             self.deliver(close)
@@ -234,7 +245,7 @@ class Endpoint:
     ) -> tuple[CloseFrame, ...]:
         """Return the close frames that `peer_lost` would deliver, one per connection.
 
-        A link gate uses this, because it may have to hold some of them back.
+        A link gate (`cluster.links.gate`) uses this, because it may have to hold some of them back.
         """
         servers = (
             server
@@ -254,8 +265,8 @@ class Endpoint:
         """Return a close frame for each connection with one of `peers`.
 
         `purposes` limits them to connections of these purposes; empty means all. When this endpoint
-        delivers the frames, the connections end as by a reset. `connection_named_by` of a close
-        frame is the same at both ends.
+        delivers the frames, the connections end as by a reset. `connection_named_by` returns the
+        same name for the close frames of the two ends of a connection.
         """
         servers = (
             server
@@ -394,7 +405,7 @@ class Endpoint:
         return True
 
     def _send_reset(self, peer: NodeName, connection_id: int, *, by_client: bool) -> None:
-        """Send the peer a close of a connection that this end does not have, or ends."""
+        """Send the peer a close of a connection which this end does not have, or is ending."""
         self.send_frame(
             CloseFrame(
                 source=self.host.name,
@@ -412,10 +423,10 @@ def connection_named_by(close: CloseFrame) -> tuple[NodeName, int]:
 
 
 def _is_lost(known: Incarnation | None, lost: Incarnation | None) -> bool:
-    """Return True if a connection ends with the peer's incarnation `lost`.
+    """Return True if a connection ends because the peer's incarnation `lost` has ended.
 
-    `known` is the peer's incarnation, None while the connection is still opening. `lost` None ends
-    all connections. An opening connection survives the report of an incarnation's death, because a
-    later incarnation may be the one that accepts it.
+    `lost` None ends all connections. `known` is the peer's incarnation, as this end knows it: None
+    while the connection is still opening. An opening connection survives the report of an
+    incarnation's death, because a later incarnation may be the one that accepts it.
     """
     return lost is None or (known is not None and known <= lost)

@@ -70,8 +70,9 @@ class NoticeFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, ta
 class CloseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="close"):
     """Ends a connection; also the answer to an open that is refused.
 
-    `by_client` is True if the client's end sent the frame. Then the receiver finds
-    `connection_id` among the connections that it accepted, otherwise among those that it opened.
+    `by_client` is True if the client's end sent the frame. The receiver then finds
+    `connection_id` among the connections that it accepted. Otherwise it finds the id among the
+    connections that it opened.
     """
 
     source: NodeName
@@ -82,7 +83,10 @@ class CloseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag
 
 
 class ResetFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="reset"):
-    """Sent by the kernel of a dead process of `source` to every peer of that incarnation."""
+    """Reports that an incarnation of `source` is dead.
+
+    It stands for the TCP resets which the kernel of the dead process sends to every peer.
+    """
 
     source: NodeName
     destination: NodeName

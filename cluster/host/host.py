@@ -101,7 +101,7 @@ class Connection(ABC):
         on_response: ResponseCallback,
         api_version: int | None = None,
     ) -> None:
-        """Send `request`; `on_response` is called exactly once, never before send returns.
+        """Send `request`; `on_response` is called exactly once, after `send` has returned.
 
         Units: `timeout_us` counts from now. Shape: `api_version` None means the newest version.
         """
@@ -125,7 +125,10 @@ class Connection(ABC):
 
     @abstractmethod
     def on_notice(self, callback: Callable[[AnyNotice], None]) -> None:
-        """Call `callback` with each unrequested message of the server, in order with answers."""
+        """Call `callback` with each unrequested message of the server.
+
+        Such messages and the answers arrive in the order in which the server sent them.
+        """
 
 
 class Host(ABC):
@@ -134,15 +137,18 @@ class Host(ABC):
     name: NodeName
     incarnation: Incarnation
     rng: random.Random
-    """Random stream of this node and incarnation alone."""
+    """Random stream that only this incarnation of this node uses."""
     storage: Storage
     """Disk of the node; outlives the incarnation."""
     traces_messages: bool
-    """False if rows of MESSAGE_KINDS are not wanted; nodes then do not build them, to save time."""
-    simulates_costs: bool = False
-    """True if nodes must wait for the modelled time of work (ClusterSpec.costs), in virtual time.
+    """False if the trace has no rows of messages (`MESSAGE_KINDS`).
 
-    False in real time, where loading a partition and publishing metadata cost real time.
+    Nodes then do not build these rows, to save time.
+    """
+    simulates_costs: bool = False
+    """True in virtual time: nodes must wait for the modelled time of work (ClusterSpec.costs).
+
+    False in real time, where such work (loading a partition, publishing metadata) takes real time.
     """
 
     listeners: tuple[BrokerEndpoint, ...] = ()
@@ -150,7 +156,7 @@ class Host(ABC):
 
     @abstractmethod
     def stream(self, purpose: str) -> random.Random:
-        """Return a new random stream of this incarnation's for `purpose`, apart from `rng`."""
+        """Return a new random stream of this incarnation for `purpose`, independent of `rng`."""
 
     @abstractmethod
     def now_us(self) -> int:
@@ -171,8 +177,8 @@ class Host(ABC):
     def first_tick_us(self, timer: str, period_us: int) -> int:
         """Return the delay of the first tick of a timer that ticks every `period_us`.
 
-        The delay is one period, unless a virtual host draws a part of a period for the `timer` of
-        that name: on real nodes that run for long, timers tick at any phase.
+        The delay is one period here. A virtual host may draw a part of a period instead, because on
+        real nodes that have run for long, timers tick at any phase. `timer` is the timer's name.
         """
         return period_us
 
@@ -192,8 +198,9 @@ class Host(ABC):
     def connect(
         self, peer: NodeName, purpose: str, *, setup_timeout_us: int, client_id: str | None = None
     ) -> Connection:
-        """Open a connection to `peer`. As with DNS, a caller may try a name that no node has.
+        """Open a connection to `peer`.
 
+        As with DNS, a caller may try a name that no node has.
         `client_id` is Kafka's `client.id`, which every request on the connection carries; None
         means the node's name.
         """
@@ -216,7 +223,10 @@ class Host(ABC):
 
     @abstractmethod
     def hang_up(self, connection: AcceptedConnection) -> None:
-        """End an accepted connection; its client sees Disconnected. May be called twice."""
+        """End an accepted connection; its client sees Disconnected.
+
+        A second call has no effect.
+        """
 
     @abstractmethod
     def reply(self, request_id: RequestId, response: AnyResponse) -> None:

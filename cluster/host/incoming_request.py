@@ -19,10 +19,11 @@ class AcceptedConnection(NamedTuple):
 
 
 class IncomingRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as a server's handler gets it. A Struct, because runs build them by the thousand.
+    """A request as a server's handler gets it.
 
-    `request_id`, unique in the server's incarnation, is the argument of Host.reply. `peer` is the
-    client, `connection_id` the id that the client gave to its connection.
+    `request_id` is the argument of Host.reply, and unique in the server's incarnation. `peer` is
+    the client, `connection_id` the id that the client gave to its connection.
+    It is a Struct, which is fast to build: a run builds thousands of them.
     """
 
     request_id: RequestId

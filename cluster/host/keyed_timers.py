@@ -1,4 +1,8 @@
-"""Timers named by a key, as the cores request them: a new timer replaces the one with its key."""
+"""Timers named by a key: a new timer replaces the one with the same key.
+
+The cores (pure state machines, such as the group coordinator's) request timers by the effects
+SetTimer and CancelTimer.
+"""
 
 from collections.abc import Callable, Sequence, Set
 
@@ -18,7 +22,7 @@ class KeyedTimers:
     def apply(self, effects: Sequence[SetTimer | CancelTimer]) -> None:
         """Set and cancel timers, in the order of `effects`."""
         for effect in effects:
-            # Both effects cancel the pending timer: a new timer replaces the one with its key.
+            # Both effects cancel the pending timer with the key.
             pending = self._timers.pop(effect.key, None)
             if pending is not None:
                 pending.cancel()

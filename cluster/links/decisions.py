@@ -32,7 +32,8 @@ class Deliver:
 class Hold:
     """The frame waits until the rules change.
 
-    `is_cut`: the frame is dropped if its connection is closed before that.
+    `is_cut` is True if a Cut holds it. The frame is then dropped if its connection is closed
+    before the rules change.
     """
 
     is_cut: bool
@@ -56,10 +57,11 @@ RngFor = Callable[[str], random.Random]
 
 
 class Judge:
-    """The rules about one direction of one node's frames. The first matching rule decides.
+    """The rules about the frames that one node sends, or about those that it receives.
 
-    Randomness: one draw for each frame that a Slow rule selects, from that rule's own stream, so
-    that neither other rules nor other nodes shift its draws.
+    The first matching rule decides about a frame.
+    Randomness: one draw for each frame that a Slow rule selects, from that rule's own stream.
+    Therefore neither other rules nor other nodes shift its draws.
     """
 
     def __init__(self, node: NodeName, *, is_sender: bool, rng_for: RngFor) -> None:
@@ -70,11 +72,14 @@ class Judge:
         self._rules: dict[NodeName, list[LinkRule]] = {}
         """Rules by peer, in the order of evaluation; peers without a rule are missing."""
         self._lost: dict[str, int] = {}
-        """Number of responses that each LoseResponses rule, by its id, has lost here."""
+        """Number of responses that each LoseResponses rule has lost at this node, by the rule's id.
+
+        `set_rules` keeps these numbers.
+        """
 
     @property
     def has_rules(self) -> bool:
-        """True if any rule concerns this direction of the node."""
+        """True if there is any rule about these frames."""
         return bool(self._rules)
 
     def set_rules(self, rules: Sequence[LinkRule]) -> None:
@@ -109,7 +114,10 @@ class Judge:
     def verdict_of_waiting(
         self, peer: NodeName, purpose: str | None, frame: Frame
     ) -> VerdictOfWaiting:
-        """Judge a held frame again under new rules; a response already sent cannot be lost."""
+        """Judge a held frame again under new rules.
+
+        LoseResponses rules are skipped: they act only when the server sends a response.
+        """
         for rule in self._rules.get(peer, ()):
             effect = rule.effect
             if not isinstance(effect, LoseResponses) and _selects(rule, purpose, frame):

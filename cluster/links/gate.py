@@ -1,21 +1,23 @@
 """The link gate: applies link rules at one host, in every runtime.
 
-Each host incarnation that has rules has one gate, for both directions. Frames that the node sends
-go through `send` to the network; frames that arrive go through `receive` to its endpoint. A verdict
-(`decisions`) is the effect of the rules on one frame; frames that the rules hold wait in the gate.
-The gate must not know what carries frames, nor its runtime, which provides `transmit`, `deliver`,
-`after` and the random streams.
+Each host incarnation (one life of its node) that has rules has one gate, for both directions.
+Frames that the node sends go through `send` to the network. Frames that arrive go through `receive`
+to the host's endpoint, which has all connections of the node. A verdict (`decisions`) is the effect
+of the rules on one frame; frames that the rules hold wait in the gate. The gate must not know what
+carries frames, nor in which runtime it is. The runtime provides `transmit`, `deliver`, `after` and
+the random streams.
 
 How a host uses its gate:
 1. It makes a gate when it gets rules, and drops the gate again if no rule concerns the host and no
    frame waits. Without a gate, frames go straight between endpoint and network. So a host
    without rules pays one test per frame.
-2. It passes every frame of the endpoint to `send`, every frame that arrived to `receive`.
-3. If it learns of the death of a peer's process without a ResetFrame (a broken TCP link), it calls
-   the gate's `peer_lost` instead of the endpoint's, since a cut hides a death.
-4. `set_rules` replaces all rules. Frames that the new rules no longer hold leave one turn later
-   (`after(0)`): first those to be delivered, then those to be sent, each in the order of arrival.
-   The gate does not call the node before `set_rules` returns.
+2. It passes every frame of the endpoint to `send`, and every frame that arrived to `receive`.
+3. It may learn of the death of a peer's process without a ResetFrame, by a broken TCP link. It then
+   calls the gate's `peer_lost` instead of the endpoint's, because a cut hides a death.
+4. It calls `set_rules` to replace all rules. Frames that the new rules no longer hold leave in a
+   later call of the loop (`after(0)`), so the gate calls the node only after `set_rules` has
+   returned. The frames to be delivered leave first, then those to be sent, each in the order of
+   arrival.
 5. When the incarnation is over, the host drops the gate, and the frames in it are lost, like the
    send buffers of a killed process. `transmit` and `deliver` then do nothing. The host sends a
    ResetFrame also to `peers_with_waiting_frames`, even if its endpoint has no connection with them.
@@ -24,8 +26,9 @@ How a host uses its gate:
 
 A connection is a TCP stream: behind a frame that waits, all frames of the same connection and
 direction wait, even if no rule selects them. If a connection is closed while a cut holds its
-frames, these are lost and only the CloseFrame passes. A frame that had left the sender before the
-rule came, and waits at the receiver, arrives even if the sender has closed since.
+frames, these frames are lost, and when the cut ends only the CloseFrame arrives. A frame that had
+already left the sender when the rule came waits at the receiver, and arrives even if the sender
+has closed the connection since.
 
 DEVIATION: a frame that `slow` delays waits in the sender's process and is lost if the process dies
 meanwhile; the peer then sees the death without the delay. On a slow network the bytes would be on

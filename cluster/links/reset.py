@@ -1,10 +1,12 @@
 """Link resets: end the connections between two sets of nodes that live in several processes.
 
-Each end is ended by its own process; no frame about it travels between them. Order:
+The process of each node ends the node's own end of a connection; no frame about it travels between
+the processes. Order:
 1. The processes of the clients end their ends and report the names of these connections.
-2. The processes of the servers end the connections of these names. A connection that a client
+2. The processes of the servers end the connections with these names. A connection that a client
    opened after step 1 has another name, and survives.
-The control plane carries the orders (`cluster.ray.fleet`).
+The control plane, on which the run commands the processes, carries the orders
+(`cluster.ray.fleet`).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -41,7 +43,7 @@ def reset_client_ends(hosts: Iterable[BaseHost], reset: LinkReset) -> tuple[Conn
     names: list[ConnectionName] = []
     for host in hosts:
         ends = host.endpoint.close_frames_of_reset(reset.peers_of(host.name), reset.purposes)
-        # A close by the server is the one that a client's end takes.
+        # A client's end is ended by a close frame from its server.
         closes = [close for close in ends if not close.by_client]
         host.reset(closes)
         names.extend(connection_named_by(close) for close in closes)
@@ -55,9 +57,9 @@ def reset_server_ends(
     names: Collection[ConnectionName],
     silent_clients: Sequence[NodeName],
 ) -> int:
-    """End the connections whose servers are among `hosts`, if `names` or `silent_clients` has them.
+    """End the connections that `names` has and whose servers are among `hosts`.
 
-    All connections of `silent_clients` end: these clients did not report names, because their
+    All connections of `silent_clients` end, too: these clients did not report names, because their
     process is paused. Returns the number of connections of `silent_clients` that ended.
     """
     ended_of_silent_clients = 0

@@ -1,10 +1,10 @@
 """Link rules: the effects of a fault on the frames between two nodes, in every runtime.
 
 A rule selects frames by the nodes between which they travel, by the connection's purpose and by the
-API, and names an effect. Rules act in the sender's Host. Rules that hold frames act in the
-receiver's Host, too: the frames that were already on their way wait there. The run sends the rules
-to the hosts over the control plane, which no fault touches. A connection is a TCP stream, so a held
-frame holds back all later frames of its connection.
+API, and names an effect. Rules act in the Host of the node that sends a frame. Rules that hold
+frames act in the receiver's Host, too: the frames that were already on their way wait there. The
+run sends the rules to the hosts over the control plane, which no fault touches. A connection is a
+TCP stream, so a held frame holds back all later frames of its connection.
 """
 
 import msgspec
@@ -48,10 +48,10 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True, tag="slow"):
 
 
 class LoseResponses(msgspec.Struct, frozen=True, kw_only=True, tag="lose_responses"):
-    """Resets the connections of requests that a server has carried out, before it answers.
+    """Resets a connection when the server has carried out a request, instead of the answer.
 
-    Each server's incarnation loses `count` responses. `errors` are names of Kafka's errors ("NONE"
-    is one): only responses with one of them are lost; empty means every response.
+    Each incarnation of a server loses `count` responses. `errors` are names of Kafka's errors
+    ("NONE" is one). Only responses with one of them are lost; empty means that any response is.
     """
 
     count: int = 1

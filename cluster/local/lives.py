@@ -3,7 +3,7 @@
 It starts, kills, pauses, shuts down and restarts nodes in the one NodeProcess that hosts them all.
 It also owns the directories of their disks, which outlive an incarnation (one life of a node, from
 a start to its end). LocalRuntime owns the run, its trace and its failures. A local run is in real
-time, with all nodes in one process, so a node is killed without the process.
+time, with all nodes in one process. The kill of a node therefore does not end the process.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class LocalLife(NodeLife):
         return NodeState.UP if self.shutting_down is None else NodeState.STOPPING
 
     def hit(self) -> HitNode:
-        """Return the live incarnation as a HitNode, without a process of its own."""
+        """Return the live incarnation as a HitNode; `pid` is None, as it has no own process."""
         return HitNode(node=self.name, incarnation=self.incarnations - 1, pid=None)
 
     def end_incarnation(self) -> None:
@@ -133,7 +133,7 @@ class LocalLives(NodeLives[LocalLife]):
     async def power_loss(self, node: NodeName) -> HitNode:
         """End the node, and remove from its logs all bytes that were not flushed.
 
-        In this order: the live node could otherwise append behind the cut.
+        The node ends first. Otherwise it could append after the bytes were removed.
         """
         hit = self._crash(node, cause=KillCause.POWER_LOSS)
         if has_disk(self._life(node).spec):
@@ -173,8 +173,8 @@ class LocalLives(NodeLives[LocalLife]):
 
     def _crash(self, node: NodeName, *, cause: KillCause | None = None) -> HitNode:
         """End a node as a kill would, and publish the nodes that are left."""
-        # `_begin` traces NODE_KILLED. It comes first, so that in the trace every effect of the
-        # death on other nodes is behind this row.
+        # `_begin` traces NODE_KILLED. It is called first, so that in the trace every effect of the
+        # death on other nodes comes after this row.
         life = self._begin(node, LifeAct.KILL, cause=cause)
         hit = life.hit()
         self._hosting().crash_node(node)
@@ -194,7 +194,10 @@ class LocalLives(NodeLives[LocalLife]):
         self._on_moved()
 
     def _bring_up(self, life: LocalLife) -> None:
-        """Start the next incarnation of a node. Raises: ClusterStartError."""
+        """Start the next incarnation of a node.
+
+        Raises: ClusterStartError.
+        """
         incarnation = Incarnation(life.incarnations)
         life.incarnations += 1
         try:

@@ -1,9 +1,9 @@
 """LocalRuntime: a cluster in this process, in real time.
 
-Owns the NodeProcess of all nodes, and the task that watches it for failures. LocalLives starts and
-ends nodes; RealtimeRuntime has the common part of the runtimes in real time. The listeners file
-has the addresses by which clients from outside reach the nodes. A link rule disturbs messages
-between nodes.
+Owns the NodeProcess, which has all nodes, and the task that watches it for failures. LocalLives
+starts and ends nodes; RealtimeRuntime has the common part of the runtimes in real time. The
+listeners file has the addresses by which clients from outside reach the nodes. A link rule disturbs
+messages between nodes.
 """
 
 import asyncio
@@ -96,14 +96,14 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         """Start every node in order.
 
         `apart` is part of the interface of runtimes, and has no effect here.
-        Raises: ClusterStartError; the started nodes are stopped.
+        Raises: ClusterStartError, after it has stopped the started nodes.
         """
         try:
             process = NodeProcess(_PROCESS_ID, self._settings)
             self._watcher = asyncio.create_task(self._watch(process), name=_PROCESS_ID)
             self._address = await process.listen(LOOPBACK)
-            # Objects of the imports live as long as the run. `freeze` excludes them from garbage
-            # collections, which become shorter: each one delays every node.
+            # The objects that imports made live as long as the run. `freeze` excludes them from
+            # garbage collections. These become shorter, which matters: each delays all nodes.
             gc.collect()
             gc.freeze()
             self.start_all(process)
@@ -143,7 +143,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         )
         process = self._hosting()
         # Each connection is counted at its client's end. The second call closes the server's ends,
-        # and counts only those of stopped clients. Here no client is stopped: `()`.
+        # and counts only those of silent clients. Here no client is silent, so `()`.
         names = process.reset_client_ends(reset)
         return len(names) + process.reset_server_ends(reset, set(names), ())
 

@@ -16,7 +16,7 @@ NUM_SAMPLES = 2
 TICK_MS = 5_000
 """Interval at which a meter updates its rates with the events counted since the last update."""
 METER_MINUTES = {"OneMinuteRate": 1, "FiveMinuteRate": 5, "FifteenMinuteRate": 15}
-"""Decaying rates of a meter, with the minutes after which an event's weight has fallen to 1/e."""
+"""Decaying rates of a meter, each with the minutes after which an event's weight is 1/e."""
 DECIMALS = 6
 """Number of decimals to which rates are rounded."""
 
@@ -37,7 +37,7 @@ class SampledSensor:
 
     def __init__(self) -> None:
         self.count = 0
-        """Total of all recorded values: Kafka's CumulativeSum."""
+        """Total of all recorded values, not their number: Kafka's CumulativeSum."""
         self._samples: list[_Sample] = []
 
     def record(self, value: float, now_ms: int) -> None:
@@ -113,7 +113,8 @@ class Meter:
         """Apply the ticks that are due.
 
         The first due tick counts all events since the last tick; the others are idle and only let
-        the rates decay. As in Yammer's meter, the very first tick sets the rates to its own rate.
+        the rates decay. As in Yammer's meter, the first tick of all sets the rates to the rate of
+        its own events.
         """
         due = (now_ms - self._start_ms) // TICK_MS
         if due <= self._ticks:

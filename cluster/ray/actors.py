@@ -1,9 +1,10 @@
 """The only module that imports ray for nodes: joining a Ray, actors, and their handles.
 
-The actors' behaviour is in `cluster.realtime.services`. A handle wraps each actor in typed calls,
-so that no other module needs Ray's ObjectRef. Ray restarts and retries nothing: restarts are acts
-of the runtime. Nodes exchange their messages over TCP; only calls of the control plane and copies
-of files go through the actors.
+An actor is an object in a process of its own, which Ray starts and calls. The actors' behaviour is
+in `cluster.realtime.services`. A handle wraps each actor in typed calls, so that no other module
+needs Ray's ObjectRef, the future of a call. Ray restarts and retries nothing: restarts are acts of
+the runtime. Nodes exchange their messages over TCP. Only the driver's calls (the control plane) and
+copies of files go through the actors. The driver is the process that conducts the run.
 """
 
 import asyncio
@@ -93,22 +94,27 @@ class RayUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A Ray machine (Ray calls it a node). `ray_node_id` is unique; `address` its IP."""
+    """A machine of the Ray cluster, which Ray calls a node.
+
+    `ray_node_id` is unique; `address` is the machine's IP address.
+    """
 
     ray_node_id: str
     address: str
 
 
 _own_sessions: list[tuple[Path, SessionGuard]] = []
-"""The session folder of the local Ray that this process started, and its guard; empty if it has
-started none. (A list, because a module's functions can change it without `global`.)"""
+"""The session folder of the local Ray that this process started, and the folder's guard.
+
+Empty if the process has started none. It is a list, because functions can change a list without
+`global`."""
 
 
 def connect_ray(address: str) -> bool:
     """Start a local Ray ("local") or join the one at `address`.
 
-    A Ray that runs on this machine is joined only if `address` names it: another program's work
-    may be on it.
+    A Ray that runs on this machine is joined only if `address` names it, because another program
+    may use it.
     Returns: True if this call did it; False if the process had joined a Ray before, which it keeps.
     Raises: RayUnavailable.
     """
@@ -144,7 +150,7 @@ def connect_ray(address: str) -> bool:
 
 @contextmanager
 def _keep_sigterm_handler() -> Iterator[None]:
-    """Restore the process's handler of SIGTERM, if it has one, after the start of Ray.
+    """Keep the process's handler of SIGTERM, if it has one, over the start of Ray.
 
     `ray.init` installs a handler that ends the process at once, in the middle of a run.
     """
@@ -152,7 +158,8 @@ def _keep_sigterm_handler() -> Iterator[None]:
     try:
         yield
     finally:
-        # Python allows `signal.signal` in the main thread only; in another, Ray installs none.
+        # Python allows `signal.signal` in the main thread only. In another thread Ray installs no
+        # handler, so there is nothing to restore.
         if callable(before) and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
 
@@ -160,8 +167,8 @@ def _keep_sigterm_handler() -> Iterator[None]:
 def disconnect_ray() -> None:
     """Leave Ray; a Ray that this process started ends with all its processes and its folder."""
     own_session = _own_sessions.pop() if _own_sessions else None
-    # The guard is closed only after this: if the process is killed meanwhile, the guard kills the
-    # rest of Ray.
+    # The guard stays open during the shutdown: if this process is killed meanwhile, the guard kills
+    # the rest of Ray.
     ray.shutdown()
     if own_session is not None:
         session, guard = own_session
@@ -170,7 +177,7 @@ def disconnect_ray() -> None:
 
 
 def _guard_own_session() -> None:
-    """Guard the Ray that was just started, mark its folder, remove folders of killed drivers."""
+    """Guard the Ray that was just started, and mark its folder; remove folders of dead drivers."""
     context = ray.get_runtime_context()
     session = Path(context.get_temp_dir()) / context.get_session_name()
     _own_sessions.append((session, SessionGuard(session)))
@@ -179,9 +186,10 @@ def _guard_own_session() -> None:
 
 
 def check_reachable(address: str) -> None:
-    """Check that a process listens at `host:port`; Ray itself would try for minutes.
+    """Check that a process listens at `address`, which has the form `host:port`.
 
-    Raises: OSError if none does; ValueError if `address` has another form.
+    Without this check Ray itself would try for minutes.
+    Raises: OSError if none listens; ValueError if `address` has another form.
     """
     if address == "auto":
         return  # Ray finds the address of a cluster on this machine
@@ -220,7 +228,10 @@ def _python_path() -> str:
 
 
 class _NodeActor(NodeService):
-    """A node process as a Ray actor. It ends with its raylet, even while stopped by SIGSTOP."""
+    """A node process as a Ray actor.
+
+    It ends with its raylet (Ray's own process on the machine), even while stopped by SIGSTOP.
+    """
 
     def __init__(self, process_id: str, settings: RunSettings, *, bind_address: str) -> None:
         die_with_parent()
@@ -249,7 +260,10 @@ class _ActorHandle:
         ray.kill(self._actor, no_restart=True)
 
     async def _result(self, reference: Awaitable[T], timeout_s: float | None) -> T:
-        """Wait for a call. Raises: ActorGone, TimeoutError, exceptions of the actor's method."""
+        """Wait for the result of a call.
+
+        Raises: ActorGone, TimeoutError, and the exceptions of the actor's method.
+        """
         try:
             return await asyncio.wait_for(_await(reference), timeout_s)
         except RayActorError as error:
@@ -426,8 +440,9 @@ class AgentHandle(_ActorHandle):
         )
 
     async def fetch_files(self, run_dir: Path, timeout_s: float) -> None:
-        """Copy the machine's files of the run to `run_dir`, unless the machines share their files.
+        """Copy the machine's files of the run to `run_dir`, in pieces.
 
+        The agent names no files if the machine shares the driver's file system.
         Raises: OSError if a file became shorter meanwhile.
         """
         files = await self._result(self._actor.files_to_fetch.remote(), timeout_s)

@@ -3,9 +3,12 @@
 It sends one state (addresses of all nodes, link rules), of which only the newest version counts;
 it queries the status, and resets connections. It does not wait for a process that is stopped
 (SIGSTOP). Such a process gets the newest state, and the resets that it missed, before its nodes
-continue. A process hosts one or more nodes; the agent of a machine starts, stops and kills its
-processes; a machine is silent while its agent does not answer. A handle is Ray's reference for
-calls to a process; ActorGone means that the process has ended.
+continue.
+
+The driver is the process that conducts the run. A node process hosts one or more nodes. Each
+machine has an agent, which sends signals to the processes there; a machine is silent while its
+agent does not answer. A handle is Ray's reference for calls to a process; ActorGone means that the
+process has ended.
 """
 
 import asyncio
@@ -49,7 +52,10 @@ class MachineLine:
             self.silence = asyncio.Future()
 
     async def result(self, call: Coroutine[Any, Any, T]) -> T:
-        """Wait for a call to the machine. Raises: MachineLost as soon as it is silent."""
+        """Wait for a call to the machine.
+
+        Raises: MachineLost as soon as the machine is silent.
+        """
         task = asyncio.ensure_future(call)
         try:
             await asyncio.wait((task, self.silence), return_when=asyncio.FIRST_COMPLETED)
@@ -64,9 +70,9 @@ class MachineLine:
 class FleetProcess:
     """A node process that listens.
 
-    `is_up`: False if the process is gone, or was given up. `is_expected_to_end`: True once the run
-    itself ends the process. The future `stopped` is done from SIGSTOP to SIGCONT; meanwhile no call
-    to the process is awaited.
+    `is_up` is False if the process is gone, or was given up. `is_expected_to_end` is True once the
+    run itself ends the process. The future `stopped` is done from SIGSTOP to SIGCONT; meanwhile no
+    call to the process is awaited. `missed_resets` are the link resets of that time.
     """
 
     process_id: str
@@ -89,7 +95,7 @@ class FleetProcess:
 
 
 class ControlPlane:
-    """Calls to all live processes in `processes`, a list to which its owner adds processes later.
+    """Calls to all live processes in `processes`, to which the owner of the list adds more later.
 
     `on_failure` gets a line for each failure of the tool itself.
     """
@@ -122,7 +128,8 @@ class ControlPlane:
         live = [process for process in self._processes if process.is_up]
         ended = await side_by_side(self._reset_client_ends(p, reset) for p in live)
         names = tuple(name for names_of_process in ended for name in names_of_process)
-        # A stopped process cannot name its clients' connections: their servers count them.
+        # A stopped process cannot name its clients' connections. The servers of these connections
+        # count them instead.
         silent_clients = tuple(name for p in live if p.is_stopped for name in node_names(p.plan))
         counts_of_silent_clients = await side_by_side(
             self._reset_server_ends(p, reset, names, silent_clients) for p in live
@@ -184,7 +191,10 @@ class ControlPlane:
 
 
 async def _unless_stopped(process: FleetProcess, call: Coroutine[Any, Any, T]) -> T | None:
-    """Wait for a call to a process; return None once the process or its machine cannot answer."""
+    """Wait for a call to a process.
+
+    Returns None as soon as the process is stopped or its machine is silent.
+    """
     if process.is_stopped or process.line.is_silent:
         call.close()
         return None

@@ -1,8 +1,8 @@
 """Environment variables that Ray reads at its first import: `actors` imports this module first.
 
 Only unset variables are set, so that the user's settings have precedence. If Ray is imported
-already, no variable is set: a variable would then reach the processes that Ray starts, but not Ray
-in this process, and the two would disagree about the token.
+already, no variable is set: it would then reach the processes that Ray starts, but not Ray in this
+process, and the two would disagree about the authentication token.
 """
 
 import os
@@ -35,4 +35,4 @@ def prepare_environment() -> None:
 
 
 prepare_environment()
-use_compiled()  # a process of Ray's imports this before any node
+use_compiled()  # here, because each process that Ray starts imports this module before any node

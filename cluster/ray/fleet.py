@@ -3,10 +3,11 @@
 The fleet starts, watches and ends processes and the machines' agents, measures clock offsets, and
 fetches files from other machines. An agent is a Ray actor, one on each machine, that sends signals,
 reads the clock and reads files there. A process hosts one or more nodes (brokers, clients). The
-fleet manages processes; `cluster.ray.lives` knows the process and incarnation of each node.
+fleet manages processes; `cluster.ray.lives` knows the process and incarnation of each node. The
+driver is the process that conducts the run, and in which the fleet is.
 
 Every machine's agent is queried every second (a beat). A machine that does not answer is silent
-for now; after a longer time it is lost, and its processes are given up.
+at first; after a longer time it is lost, and its processes are given up.
 """
 
 import asyncio
@@ -46,13 +47,17 @@ from cluster.runtime import ClusterStartError
 from protocol.ids import NodeName
 
 START_ATTEMPTS = 3
+"""Number of attempts to start a process."""
 START_TIMEOUT_S = 60.0
 """Limit of a process's start. On a loaded machine the import of Ray alone takes seconds."""
 AGENT_DELAY_S = 25.0
 """Time after the first agent's start at which the driver stops waiting for other agents."""
 KILL_TIMEOUT_S = 5.0
+"""Time within which a killed or ended process must be gone."""
 SIGNAL_TIMEOUT_S = 5.0
+"""Time within which SIGSTOP must stop a process."""
 STOP_TIMEOUT_S = 5.0
+"""Limit of the orderly end of a process's nodes."""
 COLLECT_TIMEOUT_S = 60.0
 """Limit of one call that copies or deletes files."""
 
@@ -61,7 +66,8 @@ COLLECT_TIMEOUT_S = 60.0
 class MachineState:
     """A Ray machine: its agent, its directory for the run, its clock offset, and its line.
 
-    Calls to the machine wait on `line`, which ends them when the machine becomes silent.
+    The driver waits for calls to the machine through `line`, which ends the wait when the machine
+    becomes silent.
     """
 
     machine: Machine
@@ -123,7 +129,7 @@ class Fleet:
         """One task for each process, which records the process's failures."""
         self._owns_ray = False
         self._pause_orders = 0
-        """Number of pauses and resumes so far."""
+        """Number of pauses and resumes so far, by which a process knows their order."""
 
     async def connect(self, plans: Sequence[ProcessPlan]) -> None:
         """Start Ray or join it, start an agent on each machine, and choose each process's machine.
@@ -200,7 +206,7 @@ class Fleet:
 
         1. The node's host is paused by a call. From then on the host holds timers and messages.
         2. About a millisecond later SIGSTOP stops the process. The node does nothing by then, so it
-           is never stopped in the middle of a loop turn.
+           is never stopped in the middle of an event.
         3. `resume` ends the pause: SIGCONT lets the process run, then a call sends the newest
            state. Because of step 1 the node does nothing before it has this state.
         Raises: SimulationError if the node is not alive; ProcessLookupError, ActorGone,
@@ -209,7 +215,7 @@ class Fleet:
         order = self._next_pause_order()
         await process.handle.pause_node(node, order, CALL_TIMEOUT_S)
         if process.plan.name == node:
-            # Before the signal: from now on no call to the process is awaited.
+            # This comes before the signal: from now on no call to the process is awaited.
             if not process.is_stopped:
                 process.stopped.set_result(None)
             await process.agent.stop(process.listening.process, SIGNAL_TIMEOUT_S)
@@ -236,7 +242,7 @@ class Fleet:
         await self._wait_gone(self.machines[process.machine.ray_node_id], [process])
 
     def give_up(self, process: FleetProcess) -> None:
-        """End a process at once, without waiting for its end."""
+        """Kill a process, and do not wait until it is gone."""
         process.is_expected_to_end = True
         process.is_up = False
         process.handle.end()
@@ -261,7 +267,7 @@ class Fleet:
             await agent.cut_disk(node, COLLECT_TIMEOUT_S)
 
     def _remove_listeners_file(self) -> None:
-        """Remove the listeners file: clients from outside must not begin now."""
+        """Remove the listeners file, so that no client from outside connects from now on."""
         try:
             remove_listeners(self._run_dir)
         except OSError as error:
@@ -289,7 +295,8 @@ class Fleet:
             if process.is_up and process.line.is_silent:
                 self.give_up(process)
         live = [p for p in self.processes if p.is_up]
-        # SIGCONT does not resume the nodes of stopped processes: they end without acting again.
+        # SIGCONT lets stopped processes run, so that they can end. Their nodes stay paused, and end
+        # without acting again.
         await side_by_side(self._try_continue(p) for p in self.processes if p.is_stopped)
         await side_by_side(self._stop_nodes(p) for p in live if not p.plan.is_server)
         await side_by_side(self._stop_nodes(p) for p in live if p.plan.is_server)
@@ -337,10 +344,10 @@ class Fleet:
             actors.disconnect_ray()
 
     async def _start_agents(self, machines: Sequence[Machine], marker: str) -> None:
-        """Start an agent on each machine; machines without one are in `never_up`.
+        """Start an agent on each machine; put machines on which none started into `never_up`.
 
-        Raises: if no agent started, the exception of the first failed start (such as ActorGone), or
-            TimeoutError.
+        Raises: if no agent started at all, the exception of the first failed start (such as
+            ActorGone), or TimeoutError.
         """
         starts = {
             machine: asyncio.create_task(self._start_agent(machine, marker)) for machine in machines
@@ -374,7 +381,10 @@ class Fleet:
         )
 
     async def _try_start(self, plan: ProcessPlan) -> FleetProcess:
-        """Start a process once. Raises: ActorGone, TimeoutError, ClusterStartError."""
+        """Try once to start a process.
+
+        Raises: ActorGone, TimeoutError, ClusterStartError.
+        """
         await self._await_decision(plan)
         machine = self.choose_machine(plan)
         attempt = self._starts[plan.name] = self._starts.get(plan.name, -1) + 1
@@ -468,7 +478,7 @@ class Fleet:
         return True
 
     async def _await_decision(self, plan: ProcessPlan) -> None:
-        """Wait while the machine of a process is silent, until it answers or is lost."""
+        """Wait until the machine of a process answers or is lost; return at once if it is heard."""
         ray_node_id = self._places[plan.name].ray_node_id
         while self._contacts.state_of(ray_node_id) is Contact.SILENT:
             await asyncio.sleep(BEAT_S / 2)
@@ -484,7 +494,7 @@ class Fleet:
             return True
 
         if not all(await side_by_side(answers(state) for state in self.machines.values())):
-            # After this time `_find_silent_machines` has found every machine that is silent now.
+            # After this time `_find_silent_machines` has found each machine that did not answer.
             await asyncio.sleep(self._silence.silent_after_s + BEAT_S)
 
     async def _query_machine(self, ray_node_id: str, state: MachineState) -> None:
@@ -506,7 +516,8 @@ class Fleet:
         while True:
             await asyncio.sleep(BEAT_S / 2)
             now_s = loop.time()
-            # If so much time has passed, the driver itself did not run: no machine is to blame.
+            # If so much time has passed since the last check, the driver itself did not run, and
+            # could not take answers. No machine is to blame then.
             if now_s - last_check_s > self._silence.silent_after_s:
                 self._contacts.excuse_driver(now_s)
             last_check_s = now_s
@@ -514,10 +525,10 @@ class Fleet:
                 await self._take_change(change)
 
     async def _take_change(self, change: MachineChange) -> None:
-        """Apply a machine's change of contact.
+        """Inform the runtime of a machine's change of contact, and act on its processes.
 
-        Informs the runtime. The processes of a machine that answers again catch up with the control
-        plane's state; those of a lost machine are given up.
+        The processes of a machine that answers again catch up with the control plane's state; those
+        of a lost machine are given up.
         """
         state = self.machines[change.machine]
         live_processes = [

@@ -1,8 +1,8 @@
 """The processes of a cluster on Ray: the nodes and the machine of each process.
 
 Servers (brokers, controllers, ZooKeeper servers) have a process each, so that a fault can kill one
-alone. Clients share processes, which costs less; an isolated client has its own. The runtime's own
-client is the administrator's node. A client that starts later is started during the run.
+alone. Clients share processes, which costs less; a client with `isolate` has its own. The runtime's
+own client is the administrator's node. A client that starts later is started during the run.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,10 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessPlan:
-    """One process: its name and its nodes. Only `clients-0` may have no node."""
+    """One process: its name and its nodes.
+
+    Only `clients-0` may have no node: the runtime's own client, which it also hosts, is not listed.
+    """
 
     name: str
     nodes: tuple[NodeSpec, ...]
@@ -76,7 +79,7 @@ def _shares_by_machine(
     members: Sequence[ConsumerSpec | ZooKeeperConsumerSpec],
     producers: Sequence[ProducerSpec],
 ) -> list[list[list[NodeSpec]]]:
-    """Return, for each machine of the experiment, the shares of clients that have one process each.
+    """Return the shares of clients on each machine of the experiment; each share is one process.
 
     No share has clients of two machines. An experiment without machines counts as one machine.
     """
@@ -102,8 +105,8 @@ def place(
 
     - With a `layout` (the experiment's machines, as names of their nodes): its machine i becomes
       `machines[i]`. If there are fewer `machines`, the count begins again with the first.
-    - Without: the machines take turns. Brokers come first, so that two brokers share a machine
-      only if there are more brokers than machines.
+    - Without a layout the machines get a process each in rotation. Brokers come first, so that two
+      brokers share a machine only if there are more brokers than machines.
     Raises: ValueError if there is no machine.
     """
     if not machines:

@@ -1,7 +1,8 @@
 """Removal of the session folders of Rays that this program started.
 
-Ray itself never removes a session's folder with its logs. This program removes the folder at the
-end of its Ray; if the process was killed, the next start removes it.
+A session is one run of Ray on a machine. Ray itself never removes a session's folder with its logs.
+This program removes the folder when it ends its Ray. If this program was killed before that, its
+next start removes the folder.
 """
 
 import os
@@ -14,7 +15,7 @@ OWNER_FILE = ".coordlab-owner"
 
 
 def mark_as_owned(folder: Path) -> None:
-    """Write the owner's file of a temporary folder."""
+    """Write this process into the owner's file of a temporary folder."""
     (folder / OWNER_FILE).write_text(f"{socket.gethostname()} {os.getpid()}\n", encoding="utf-8")
 
 

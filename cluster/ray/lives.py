@@ -2,9 +2,9 @@
 
 It starts, kills, pauses, shuts down and restarts nodes, and publishes the directory of their
 addresses to all processes. Fleet owns processes and machines; RayRuntime owns the run, its trace
-and its failures. An incarnation is one life of a node. A plan is a process to be: its name and its
-nodes. The agent of a machine acts on its processes; the handle calls a process; the line knows if
-the machine answers.
+and its failures. An incarnation is one life of a node, from a start to its end. A plan describes a
+process: its name and its nodes. The agent of a machine sends signals to the processes there. A
+process's handle calls the process; its line knows if the machine answers.
 """
 
 import asyncio
@@ -122,7 +122,7 @@ class RayLives(NodeLives[RayLife]):
         first_lives = [life for life in self._lives.values() if not starts_later(life.spec)]
         for life in first_lives:
             life.process = processes[life.plan.name]
-        # Addresses before nodes: a node that starts sends requests at once.
+        # The addresses come before the nodes, because a node that starts sends requests at once.
         await self._push_directory()
         for life in first_lives:
             await self._start_in_process(life)
@@ -142,12 +142,12 @@ class RayLives(NodeLives[RayLife]):
         await self._bring_up(life)
 
     async def crash(self, node: NodeName, *, cause: KillCause | None = None) -> HitNode:
-        """`kill -9` the node's process; of a shared process end only this node.
+        """`kill -9` the node's process; if the process is shared, end only this node in it.
 
         Returns: the ended incarnation, with a pid only if its process was killed.
         """
-        # `_begin` traces NODE_KILLED. It comes first, so that in the trace every effect of the
-        # death on other nodes is behind this row.
+        # `_begin` traces NODE_KILLED. It is called first, so that in the trace every effect of the
+        # death on other nodes comes after this row.
         life = self._begin(node, LifeAct.KILL, cause=cause)
         process = life.live_process()
         hit = life.hit()
@@ -163,8 +163,8 @@ class RayLives(NodeLives[RayLife]):
         except (ProcessLookupError, SimulationError, ActorGone):
             if not is_stopping:
                 raise
-            # The node's shutdown had ended its process before the kill: the node is down, as
-            # demanded.
+            # The node was shutting down, and its process ended before the kill. So the node is
+            # down, as demanded.
         await self._push_directory()
         return hit
 
@@ -185,13 +185,15 @@ class RayLives(NodeLives[RayLife]):
         return life.hit()
 
     async def pause(self, node: NodeName) -> HitNode:
-        """SIGSTOP the node's process, even during a shutdown; of a shared one pause only this node.
+        """SIGSTOP the node's process, even during a shutdown.
 
+        In a shared process only this node is paused, without a signal.
         Returns: the paused incarnation, with a pid only if its process was stopped.
         """
         life = self._begin(node, LifeAct.PAUSE)
         hit = life.hit()
-        # Set before the wait: if a Ctrl-C interrupts the wait, `resume` still undoes the pause.
+        # This comes before the wait: if a Ctrl-C interrupts the wait, `resume` is still legal and
+        # undoes the pause.
         life.is_paused = True
         try:
             await self._fleet.pause(life.live_process(), node)
@@ -219,7 +221,7 @@ class RayLives(NodeLives[RayLife]):
 
         Brokers start with an empty disk and replicate; clients join as new members. If a controller
         or a ZooKeeper server was lost, no node is started, because the run will end.
-        Returns: the reason why the cluster cannot continue without the nodes, "" if it can.
+        Returns: the reason why the cluster cannot continue without the nodes; "" if it can.
         """
         lives = [life for name in nodes if (life := self._lives[name]).process is not None]
         for life in lives:
@@ -235,14 +237,15 @@ class RayLives(NodeLives[RayLife]):
         """Start the nodes of a lost machine on other machines, one after the other."""
         try:
             for life in lives:
-                # The fleet keeps the new machine; the calls below use it.
+                # The fleet remembers the new machine, and the calls below use it.
                 self._fleet.choose_machine(life.plan)
                 if has_disk(life.spec):
                     # If the machines share a file system, the old disk is still there.
                     await self._fleet.remove_disk(life.plan.name, life.name)
                 if life.state is NodeState.DOWN:  # the end of a fault may have started it already
                     await self._bring_up(life)
-            # Without lost nodes in it, no life above has started this process again.
+            # If the lost process of the administrator hosted no other node, the loop above has not
+            # started it again.
             if self._process_named(ADMIN_PROCESS) is None:
                 (plan,) = (plan for plan in self._plans if plan.name == ADMIN_PROCESS)
                 await self._fleet.start_process(plan)
@@ -253,7 +256,10 @@ class RayLives(NodeLives[RayLife]):
     # -- inside ----------------------------------------------------------------------------------
 
     def _admin_process(self) -> FleetProcess:
-        """Return the process of the runtime's own client. Raises: UnknownNode if it is not up."""
+        """Return the process of the runtime's own client.
+
+        Raises: UnknownNode if the process is not up.
+        """
         process = self._process_named(ADMIN_PROCESS)
         if process is None:
             raise UnknownNode(f"{ADMIN_NODE}'s process is not running")
@@ -265,7 +271,7 @@ class RayLives(NodeLives[RayLife]):
             self._end_incarnation(life)
 
     def _cancel_shutdowns(self) -> None:
-        """Cancel the tasks that start and shut down nodes, because all nodes are ended next."""
+        """Cancel the tasks that start or shut down nodes; the caller ends all nodes next."""
         if self._moving is not None:
             self._moving.cancel()
         for life in self._lives.values():
@@ -291,7 +297,10 @@ class RayLives(NodeLives[RayLife]):
             self._on_failure(f"{life.name} could not be shut down: {error!r}")
 
     async def _bring_up(self, life: RayLife) -> None:
-        """Start a node; if its process is not up, start that first. Raises: ClusterStartError."""
+        """Start a node; if its process is not up, start the process first.
+
+        Raises: ClusterStartError.
+        """
         process = self._process_named(life.plan.name)
         if process is None:
             process = await self._fleet.start_process(life.plan)
@@ -329,7 +338,7 @@ class RayLives(NodeLives[RayLife]):
                         incarnation,
                         run_id=self._fleet.run_id,
                         default_host=process.listening.address.host,
-                        # The former port, so that Kafka clients find the broker again.
+                        # A restart keeps the former port, so that Kafka clients find the broker.
                         port=None if life.end_point is None else life.end_point.port,
                     ),
                     timeout_s=START_TIMEOUT_S,
@@ -351,7 +360,7 @@ class RayLives(NodeLives[RayLife]):
         await self._fleet.publish(directory)
 
     def _process_named(self, name: str) -> FleetProcess | None:
-        """Return the live process of the plan `name`; None if there is none, or it is to end."""
+        """Return the live process of the plan `name`; None if there is none, or the run ends it."""
         return next(
             (
                 p

@@ -16,7 +16,7 @@ class SilenceLimits:
     """Times without an answer after which a machine counts as silent, and as lost.
 
     No call to a silent machine is awaited; the nodes of a lost one start on other machines. An
-    experiment sets them by `run.machine_silent_after` and `run.machine_lost_after`.
+    experiment sets these times by `run.machine_silent_after` and `run.machine_lost_after`.
     """
 
     silent_after_s: float = 3.0
@@ -33,7 +33,7 @@ class Contact(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineChange:
-    """A change of a machine's state. `since_s`: time of its last answer before the change."""
+    """A change of a machine's state. `since_s` is the time of its last answer before the change."""
 
     machine: str
     state: Contact

@@ -72,7 +72,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
             silence=silence,
         )
         self._machine_events: dict[tuple[str, float], MachineEvent] = {}
-        """By machine and the time of its last answer: one entry for each silence."""
+        """One event for each silence, by the machine and the time of its last answer before it."""
         RayLives.__init__(
             self, spec, plans, fleet, build=build, trace=self.trace, on_failure=self._failed
         )
@@ -111,7 +111,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
     def _take_machine(self, change: MachineChange) -> None:
         """Record that a machine is silent, answers again, or is lost.
 
-        The nodes of a lost machine start on other machines.
+        Begins to start the nodes of a lost machine on other machines.
         """
         silent_s = asyncio.get_running_loop().time() - change.since_s
         now_us = self._clock.now_us()
@@ -147,12 +147,12 @@ class RayRuntime(RayLives, RealtimeRuntime):
     async def start(self, *, apart: bool = False) -> None:
         """Start Ray or join it, then every process, then every node in order.
 
-        Raises: ClusterStartError; everything that was started is stopped before.
+        Raises: ClusterStartError, after it has stopped everything that was started.
         """
         try:
             await self._fleet.connect(self._plans)
             for machine in self._fleet.never_up:
-                # Time 0 as the key: such a machine has no last answer.
+                # The time in the key is 0, because such a machine has no last answer.
                 self._machine_events[machine.ray_node_id, 0.0] = MachineEvent(
                     address=machine.address, from_us=0, until_us=None, nodes=(), is_lost=True
                 )

@@ -10,9 +10,11 @@ daemon on a machine; a session is one life of that Ray, with a folder of its own
    themselves. The guard kills each of Ray's processes that has a file of the session open, and
    removes the session's folder.
 
-A process is Ray's if it has a title such as `ray::DashboardAgent`, or a variable from its raylet. A
-process has no title at its start, and an agent may write its title over the variable.
-The guard finds processes by /proc, so only on Linux; elsewhere the next start removes the folder.
+A process is Ray's if it has a title such as `ray::DashboardAgent`, or an environment variable from
+its raylet. Both are checked: a process has no title at its start, and an agent may write its title
+over the variable.
+The guard finds processes by /proc, so it works only on Linux. On other systems the next start of
+this program removes the folder.
 """
 
 import os
@@ -24,6 +26,7 @@ import time
 from pathlib import Path
 
 _CLOSED = b"."
+"""The byte by which the driver says that it has ended its Ray."""
 _TITLE = b"ray::"
 """How the titles of Ray's agents and workers begin."""
 _STARTED_BY_RAYLET = b"RAY_RAYLET_PID="
@@ -43,14 +46,14 @@ class SessionGuard:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the driver
+            start_new_session=True,  # so that a Ctrl-C reaches the driver only
         )
 
     def close(self) -> None:
         """End the guard without killing processes: the driver has ended its Ray itself."""
         try:
             self._process.communicate(_CLOSED)
-        except BrokenPipeError:
+        except BrokenPipeError:  # the guard has ended already
             self._process.wait()
 
 

@@ -3,7 +3,8 @@
 Workers are actors and not anonymous tasks, so the caller knows the process of each result, and can
 give the same work to another process, as a check of determinism needs. Ray restarts and retries
 nothing. The death of a worker is reported, and a new one is started instead. An item is one piece
-of work, a seed of a run; an actor is Ray's object in a process of its own.
+of work: the seed of a run. An actor is an object in a process of its own, which Ray starts and
+calls.
 """
 
 import time
@@ -23,10 +24,13 @@ from ray.exceptions import RayError, RayTaskError
 PATIENCE_S = 600.0
 """Time after which a worker without an answer is killed."""
 START_S = 60.0
-"""Time after which a starting worker no longer counts as `coming`: the cluster has no free
-processor for it."""
+"""Time after which a starting worker no longer counts as `coming`.
+
+The cluster then probably has no free processor for it."""
 MAX_DEATHS_IN_A_ROW = 4
-"""Deaths per worker, without any finished work in between, after which RayWorkers gives up."""
+"""Deaths in a row, divided by the number of workers, after which RayWorkers gives up.
+
+Any finished work ends a row."""
 
 
 def no_check() -> None:
@@ -34,7 +38,10 @@ def no_check() -> None:
 
 
 class _Worker:
-    """The actor in a worker's process; the process ends with its raylet."""
+    """The actor in a worker's process.
+
+    The process ends with its raylet, which is Ray's own process on the machine.
+    """
 
     def __init__(self, work: Work, check: Callable[[], None]) -> None:
         die_with_parent()
@@ -42,7 +49,10 @@ class _Worker:
         self._check = check
 
     def name(self) -> str:
-        """Return the worker's name; its first answer. Raises: exceptions of `check`."""
+        """Return the worker's name, as the answer to the first call, when the worker is up.
+
+        Raises: exceptions of `check`.
+        """
         self._check()
         return own_name(ray.util.get_node_ip_address())
 
@@ -54,8 +64,8 @@ class _Worker:
 class _StartedWorker:
     """One actor and its last call. Ray's handles are untyped, so `Any` stays in this class.
 
-    `name`: None until the worker is up. `call`: None while the worker is idle. `since`: time of
-    the call.
+    `name` is None until the worker is up, `call` is None while the worker is idle. `since` is the
+    time of the last call.
     """
 
     def __init__(self, actor: Any, call: Any, *, since: float) -> None:  # noqa: ANN401
@@ -67,11 +77,12 @@ class _StartedWorker:
 
 
 class RayWorkers:
-    """Workers on the Ray at `address`; `size` None: one per processor of the cluster.
+    """Workers on the Ray at `address`.
 
-    `work` is sent to each worker, so it must be picklable, and use only packages that every worker
-    has. `check` raises in a process that cannot be a worker. On a busy cluster a worker may wait
-    for a free processor; until then it is not idle.
+    `size` is their number; None means one for each processor of the cluster. `work` is sent to each
+    worker, so it must be picklable, and use only packages that every worker has. `check` raises in
+    a process that cannot be a worker. On a busy cluster a worker may wait for a free processor;
+    until then it is not idle.
     """
 
     def __init__(
@@ -145,7 +156,10 @@ class RayWorkers:
         started.call = started.actor.do.remote(items)
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Return the events so far; wait for one, `timeout_s` at most. Raises: WorkersFailed."""
+        """Return the events so far; if there is none, wait for one, `timeout_s` at most.
+
+        Raises: WorkersFailed.
+        """
         calls = [worker.call for worker in self._workers if worker.call is not None]
         if not calls:
             return []
@@ -164,7 +178,8 @@ class RayWorkers:
                 continue
             if isinstance(event, Died):
                 self._workers[index] = self._replace(worker, event)
-            # A worker that died before its first work has no items: the caller has lost nothing.
+            # A worker that died before its first work had no items. Its caller has lost nothing,
+            # and is not informed.
             if event is not None and event.items:
                 events.append(event)
         return events
@@ -190,7 +205,10 @@ class RayWorkers:
         return Died(worker=worker.name or WorkerName("never up"), items=worker.items, why=why)
 
     def _replace(self, worker: _StartedWorker, death: Died) -> _StartedWorker:
-        """Start a worker instead of a dead one. Raises: WorkersFailed after too many deaths."""
+        """Start a worker instead of a dead one.
+
+        Raises: WorkersFailed after too many deaths in a row.
+        """
         self._deaths_in_a_row += 1
         if self._deaths_in_a_row > MAX_DEATHS_IN_A_ROW * self.size:
             raise WorkersFailed(

@@ -17,14 +17,15 @@ OFFSET_ROUNDS = 9
 """Number of round trips for measuring a machine's offset; the shortest one counts."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+"""File with an id that the kernel draws at each boot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunClock:
     """The run's clock on one machine; an immutable value, which is sent to node processes.
 
-    `origin_ns`: the machine's monotonic clock at run time 0. `wall_origin_us`: the driver's wall
-    clock at that moment, in microseconds since the epoch. `time_scale`: at least 1.
+    `origin_ns` is the machine's monotonic clock at run time 0. `wall_origin_us` is the driver's
+    wall clock at that moment, in microseconds since the epoch. `time_scale` is at least 1.
     """
 
     origin_ns: int
@@ -53,7 +54,7 @@ class RunClock:
         return int(elapsed_ns * self.time_scale) // 1000
 
     def wall_us(self) -> int:
-        """Return the run's wall clock: the driver's at the run's origin, plus run time."""
+        """Return the run's wall clock: the driver's wall clock at run time 0, plus run time."""
         return self.wall_origin_us + self.now_us()
 
     def real_seconds(self, delay_us: int) -> float:
@@ -79,14 +80,14 @@ class ClockReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockOffset:
-    """Difference of a machine's monotonic clock to the driver's: `offset_ns` +- `bound_ns`."""
+    """A machine's monotonic clock minus the driver's: `offset_ns`, with an error of `bound_ns`."""
 
     offset_ns: int
     bound_ns: int
 
 
 def read_clock() -> ClockReading:
-    """Return a reading of this machine's clock. `boot_id`: "" if the system has none."""
+    """Return a reading of this machine's clock; its `boot_id` is "" if the system has none."""
     boot_id = _BOOT_ID.read_text(encoding="ascii").strip() if _BOOT_ID.exists() else ""
     return ClockReading(monotonic_ns=time.monotonic_ns(), boot_id=boot_id)
 
@@ -105,8 +106,8 @@ async def measure_offset(
         sent_ns = time.monotonic_ns()
         reading = await read_remote()
         received_ns = time.monotonic_ns()
-        # The third condition, because a process with the same boot id may still have another
-        # clock, for example in a container with a time namespace of its own.
+        # The third condition checks that it is the same clock: a process with the same boot id may
+        # have another one, for example in a container with a time namespace of its own.
         if (
             reading.boot_id
             and reading.boot_id == local_boot_id

@@ -3,13 +3,13 @@
 It adds the run's clock, timers, the trace file and the log to BaseHost. BaseHost has everything
 that this host has in common with the host in virtual time (on a simulated clock). NodeProcess is
 the process with the hosts of one or more nodes, and carries their frames (messages between nodes).
-An exception in a node's task or callback is reported as a failure. A host is paused alone if its
-process also hosts other nodes; otherwise it is paused before its whole process is stopped
-(SIGSTOP).
+An exception in a node's task or callback is reported as a failure. If a host's process also hosts
+other nodes, a pause concerns this host only. Otherwise the host is paused first, and then its whole
+process is stopped (SIGSTOP).
 
-Of BaseHost: `fires_timers` (False during a pause), `keep_timer` (keeps a timer until the resume),
-`_stamped` (makes a trace row of an event) and `callback_failed`. BaseHost calls the hooks `_post`,
-`_report_failure` and `_free_resources`.
+This class uses of BaseHost: `fires_timers` (False during a pause), `keep_timer` (keeps a timer
+until the resume), `_stamped` (makes a trace row of an event) and `callback_failed`. BaseHost calls
+the hooks `_post`, `_report_failure` and `_free_resources`.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ from protocol.trace import TraceEvent, TraceKind
 Ts = TypeVarTuple("Ts")
 
 TRACED_EXCEPTION_MAX = 8_000
-"""Characters of a failed task's stack trace that its TASK_FAILED row has."""
+"""Number of characters of a failed task's stack trace in its TASK_FAILED row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
     """Settings that all hosts of a run share.
 
-    `token`: the secret without which the run's processes accept no connection. `machine_dir`:
-    folder of traces, logs and disks.
+    `token` is the secret without which the run's processes accept no connection. `machine_dir` is
+    the folder of traces, logs and disks on this machine.
     """
 
     run_id: str
@@ -60,9 +60,12 @@ class HostCallbacks:
     send_frame: Callable[[Frame], None]
     """Sends a frame; it never calls the host back before it returns."""
     traced: Callable[["RealHost"], None]
-    """Called after each traced row. The process must flush the row, once in this loop turn."""
+    """Called after each traced row. The process must flush the row in the loop's next turn.
+
+    One flush serves all rows that were traced before it.
+    """
     failed: Callable[[str, BaseException], None]
-    """Called with a line (node's name and exception) and the exception of a failed task."""
+    """Called when a task has failed, with a line (node's name, exception) and the exception."""
     serving: Callable[["RealHost"], None]
     """Called when the node begins to serve."""
 
@@ -78,8 +81,9 @@ class _HostTimer:
         self._host = host
         self._fn: Callable[..., None] | None = fn
         self._args = args
-        # Invariant: None once the timer has fired or was cancelled. Otherwise timer and handle
-        # would refer to each other, and only the garbage collector could free them.
+        # Invariant: the handle is None once the timer has fired or was cancelled. Otherwise timer
+        # and handle would refer to each other for ever, and only the garbage collector could free
+        # them.
         self._handle: asyncio.Handle | None = host.schedule(delay_us, self._due)
 
     def cancel(self) -> None:
@@ -168,7 +172,7 @@ class RealHost(BaseHost):
         return self._loop.call_later(self._clock.real_seconds(delay_us), fn)
 
     def trace(self, event: TraceEvent) -> None:
-        """Stamp `event` and write it to the trace file, which is flushed in this loop turn."""
+        """Stamp `event` and write it to the trace file, which the process flushes soon."""
         if not self.alive:
             raise self._dead()
         now_us = self._clock.now_us()
@@ -189,7 +193,8 @@ class RealHost(BaseHost):
         """Hold timers and frames from now on, and flush the trace. May be called twice.
 
         Steps of tasks that the loop has scheduled already still run, as if the pause came a moment
-        later. Timers and frames that they wait for next are held. Raises: OSError.
+        later. Timers and frames that they wait for next are held.
+        Raises: OSError.
         """
         super().pause()
         self.flush()
@@ -221,7 +226,7 @@ class RealHost(BaseHost):
     def _free_resources(self) -> None:
         """Cancel the tasks, and close the files.
 
-        The tasks' `finally` blocks run later; a call of the host in one raises HostDead.
+        The tasks' `finally` blocks run later. If one calls the host, the call raises HostDead.
         """
         for task in list(self._tasks):
             task.cancel()

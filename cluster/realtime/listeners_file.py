@@ -1,9 +1,10 @@
 """The listeners file: addresses of a run's nodes, in a file that only its owner can read.
 
 The run's driver writes the file after each start or end of a node, and removes it at the end of
-the run. The file contains the token that nodes demand of a connecting process. So any process that
-can read it can use the cluster as a client (`outside_client`). If the driver is killed, the file
-stays, with addresses at which no process listens.
+the run. (The driver is the process that conducts the run.) The file contains the token that nodes
+demand of a connecting process. So any process that can read it can use the cluster as a client
+(`outside_client`). If the driver is killed, the file stays, with addresses at which no process
+listens.
 """
 
 import os
@@ -24,8 +25,9 @@ _OWNER_ONLY = 0o600
 class Listeners(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a client from outside needs to connect to a run's nodes.
 
-    `directory`: address of every running node. `clock`: the run's clock on the driver's machine.
-    `trace_messages`: True if the run's nodes trace their messages; the client does the same.
+    `directory` has the address of every running node, `clock` is the run's clock on the driver's
+    machine. `trace_messages` is True if the run's nodes trace their messages; the client then does
+    the same.
     """
 
     link_version: int = LINK_VERSION
@@ -42,7 +44,10 @@ class NoListeners(Exception):
 
 
 def write_listeners(run_dir: Path, listeners: Listeners) -> None:
-    """Write the file atomically: a reader gets the old or the new content. Raises: OSError."""
+    """Write the file atomically: a reader gets the old or the new content.
+
+    Raises: OSError.
+    """
     path = run_dir / FILE_NAME
     unfinished = path.with_name(f".{FILE_NAME}.unfinished")
     # A killed writer may have left this file. O_EXCL below needs a new one, which no other user

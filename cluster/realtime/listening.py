@@ -1,4 +1,7 @@
-"""Addresses at which brokers listen for Kafka clients: a ListenerBinding from the ClusterSpec."""
+"""Addresses at which brokers listen for Kafka clients.
+
+The ClusterSpec describes them; a ListenerBinding is the address of one incarnation of a broker.
+"""
 
 import base64
 import hashlib
@@ -10,7 +13,9 @@ from protocol.ids import Incarnation
 CLUSTER_ID_BYTES = 16
 """Length of a UUID."""
 _BROKER_SHIFT, _INCARNATION_SHIFT = 48, 32
-"""Connection numbers contain broker and incarnation, so that no two incarnations share one."""
+"""Bits of a connection's number where broker and incarnation begin.
+
+With them no two incarnations share a number."""
 
 
 def listener_binding(
@@ -24,13 +29,14 @@ def listener_binding(
 ) -> ListenerBinding | None:
     """Return the binding of one incarnation of a node; None if the node has no such listener.
 
-    `port`: the port of the node's earlier incarnation; None if there was none.
+    `port` is the port of the node's earlier incarnation; None if there was none.
     """
     listener = cluster.listener
     if listener is None or not isinstance(spec, BrokerSpec):
         return None
     if port is None:
         index = cluster.brokers.index(spec)
+        # With port 0 the system chooses a free port.
         port = listener.first_port + index if listener.first_port else 0
     return ListenerBinding(
         host=listener.host or default_host,

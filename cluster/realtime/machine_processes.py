@@ -28,7 +28,10 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRef:
-    """A process since the last boot. `start_ticks`: start time in the kernel's clock ticks."""
+    """A process since the machine's last boot.
+
+    `start_ticks` is its start time in the kernel's clock ticks.
+    """
 
     pid: int
     start_ticks: int
@@ -59,7 +62,7 @@ def _state_and_start(pid: int) -> tuple[str, int]:
         return "X", 0
     # The name in field 2 may contain spaces and brackets, so fields are counted after its end.
     fields_from_3 = stat.rpartition(")")[2].split()
-    return fields_from_3[0], int(fields_from_3[22 - 3])
+    return fields_from_3[0], int(fields_from_3[22 - 3])  # state, starttime: see `start_ticks`
 
 
 def own_process() -> ProcessRef:
@@ -81,7 +84,7 @@ def send_signal(process: ProcessRef, signal_number: signal.Signals) -> None:
 
 
 async def wait_gone(processes: Sequence[ProcessRef], timeout_s: float) -> tuple[ProcessRef, ...]:
-    """Wait until all are gone, for `timeout_s` at most; return those that still exist."""
+    """Wait until all processes are gone, for `timeout_s` at most; return those that still exist."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     while True:
@@ -126,7 +129,8 @@ def is_stopped(process: ProcessRef) -> bool:
 def die_with_parent() -> None:
     """Make the kernel kill this process when its parent ends, even if this process is stopped.
 
-    Only on Linux; on other systems the function does nothing. Raises: OSError.
+    On systems other than Linux the function does nothing.
+    Raises: OSError.
     Source: prctl(2), PR_SET_PDEATHSIG.
     """
     if not sys.platform.startswith("linux"):
@@ -170,7 +174,7 @@ def remove_disk(machine_dir: Path, node: str) -> None:
 
 
 def remove_disks(machine_dir: Path) -> None:
-    """Delete the brokers' disks of a finished run."""
+    """Delete the nodes' disks of a finished run."""
     shutil.rmtree(machine_dir / "disks", ignore_errors=True)
 
 

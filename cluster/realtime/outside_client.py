@@ -4,9 +4,9 @@ It does not need Ray. The run keeps a listeners file in its directory. The clien
 - the directory: the address of each running node,
 - the token: the run's secret, without which its processes accept no connection, and
 - the run's clock.
-Then it is a node like any client, and writes its own trace file in the run's directory, so that the
-run's trace contains its requests. It reads the listeners file again every FOLLOW_S seconds, and so
-finds nodes that were restarted in the meantime.
+Once it has read the file, it is a node like any client. It writes its own trace file in the run's
+directory, so that the run's trace contains its requests. It reads the listeners file again every
+FOLLOW_S seconds, and so finds nodes that were restarted in the meantime.
 """
 
 import asyncio
@@ -31,10 +31,11 @@ T = TypeVar("T")
 FOLLOW_S = 0.1
 """Interval in which the listeners file is read again, in seconds."""
 ROLE = "admin"
+"""Role of the client's node in the trace, and the beginning of the node's name."""
 
 
 class NotReachable(Exception):
-    """A cluster cannot be asked; the message has the reason."""
+    """A cluster cannot be reached, or stopped before its answer; the message has the reason."""
 
 
 def ask_as_guest(run_dir: Path, question: Callable[[Host], Awaitable[T]]) -> T:
@@ -89,12 +90,12 @@ async def _await_answer(
 ) -> T:
     """Return the result of `asked`; raise the exception of `lost` or `failed` if it comes first.
 
-    `lost`: ends when the run stops. `failed`: ends when a task of the client's own process dies.
-    All three are cancelled at the end.
+    `lost` raises when the run stops, `failed` when a task of the client's own process dies. All
+    three are cancelled at the end.
     """
     try:
         await asyncio.wait((asked, lost, failed), return_when=asyncio.FIRST_COMPLETED)
-        # `lost` and `failed` return no value: if one of them is done, it has raised.
+        # `lost` and `failed` never return: if one of them is done, it has raised.
         for watch in (lost, failed):
             if watch.done() and not asked.done():
                 watch.result()
@@ -118,7 +119,7 @@ async def _follow_listeners(run_dir: Path, process: NodeProcess) -> None:
 
 async def _raise_failures(process: NodeProcess) -> None:
     """Wait for the first failure of the client's process, and raise it as SimulationError."""
-    # 0: the number of failures that are already known.
+    # No failure is known yet, so `next_failures` gets 0.
     raise SimulationError("; ".join(each.text for each in await process.next_failures(0)))
 
 

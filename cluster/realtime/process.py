@@ -80,7 +80,7 @@ class NodeProcess:
         self._hosts: dict[NodeName, RealHost] = {}
         self._nodes: dict[NodeName, HostedNode] = {}
         self._shutting_down: dict[NodeName, asyncio.Future[bool]] = {}
-        """Nodes that were asked to stop; the result is True if they stop in an orderly way."""
+        """A future for each node that was asked to stop: True if it stopped in an orderly way."""
         self._directory: dict[NodeName, ProcessAddress] = {}
         self._homes: dict[NodeName, str] = {}
         """The present or last process of each node that was ever in the directory."""
@@ -216,8 +216,8 @@ class NodeProcess:
         """
         host = self._host(name)
         # The kernel of a killed process resets its connections (`kernel_sends`), and answers frames
-        # that the process has not read (`unread`). Here the process lives on, so this is done for
-        # the node alone. Both are read before `_remove`, which ends the host.
+        # that the process has not read (`unread`). Here the process lives on, so this method does
+        # both for the node alone. It gets the frames before `_remove`, which ends the host.
         kernel_sends, unread = host.kernel_frames()
         self._remove(host, is_orderly=False)
         for frame in kernel_sends:
@@ -254,8 +254,8 @@ class NodeProcess:
         ended: asyncio.Future[bool] = self._loop.create_future()
         self._shutting_down[name] = ended
 
-        # One loop turn later: the node calls `on_done` from its own code, which must return before
-        # the node is removed.
+        # The node calls `on_done` from its own code, which must return before the node is removed.
+        # So the node is removed in a later call of the loop.
         def on_done() -> None:
             self._loop.call_soon(self._shut_down, host)
 
@@ -263,7 +263,7 @@ class NodeProcess:
         return await ended
 
     def status(self) -> ClusterStatus:
-        """Return the state that this process's nodes know; a paused node is left out."""
+        """Return the cluster's state as this process's nodes know it; paused nodes are left out."""
         status = ClusterStatus()
         for name, node in self._nodes.items():
             if not self._hosts[name].is_paused:
@@ -344,9 +344,9 @@ class NodeProcess:
         if listener is None:
             return
         listener.stop()
-        # Without a reservation another program could take the port, and the address is in the
-        # clients' settings. If the reservation fails, the next incarnation binds the port itself,
-        # and fails with a clear error if another program has taken it.
+        # The address is in the clients' settings, so no other program may take the port. If the
+        # reservation fails, the next incarnation binds the port itself, and fails with a clear
+        # error if another program has taken it.
         with suppress(OSError):
             self._reserved[name] = bind(listener.bound_host, listener.port)
 
@@ -364,7 +364,8 @@ class NodeProcess:
     def _send_frame(self, frame: Frame) -> None:
         """Send a frame of a node of this process; frames of one pair of nodes stay in order."""
         if frame.destination in self._hosts:
-            # Not at once: a host must not be called back before its own call has returned.
+            # The frame is delivered in a later call of the loop: a host must not be called back
+            # before its own call has returned.
             self._loop.call_soon(self._deliver, frame)
             return
         if is_kafka_client(frame.destination):
@@ -373,7 +374,7 @@ class NodeProcess:
                 listener.take(frame)
             return
         address = self._address_of(frame.destination)
-        # A directory that still names this process for a node means that the node has just ended.
+        # If the directory still names this process for the node, the node has just ended here.
         if address is None or address.process_id == self.process_id:
             self._loop.call_soon(self._answer_undeliverable, frame)
         else:
@@ -423,7 +424,10 @@ class NodeProcess:
         )
 
     def _route_answer(self, frame: CloseFrame) -> None:
-        """Send a frame in the name of a node that does not run here; drop it without a receiver."""
+        """Send a frame in the name of a node that does not run here.
+
+        The frame is dropped if its receiver does not run either.
+        """
         host = self._hosts.get(frame.destination)
         if host is not None:
             host.receive(frame)
@@ -433,11 +437,11 @@ class NodeProcess:
             self._transport.send(address, frame)
 
     def _note_guest(self, address: ProcessAddress, nodes: tuple[NodeName, ...]) -> None:
-        """Remember the address of a guest's nodes. A name in the directory takes precedence."""
+        """Remember the address of a guest's nodes, which the directory may overrule."""
         self._guests.update(dict.fromkeys(nodes, address))
 
     def _process_lost(self, process_id: str, nodes: tuple[NodeName, ...]) -> None:
-        """Inform every node that a process is gone, with all connections to its nodes."""
+        """Inform every node here that another process is gone; `nodes` are those that it hosted."""
         lost_guests = [
             name for name, address in self._guests.items() if address.process_id == process_id
         ]
@@ -448,7 +452,7 @@ class NodeProcess:
                 host.peer_lost(name)
 
     def _report_refusal(self, caller: str, reason: str) -> None:
-        """Log and trace a refused link, at the process's first node."""
+        """Log and trace a refused link at the process's first node, if it has any."""
         for host in self._hosts.values():
             host.log(f"refused the link from {caller}: {reason}")
             host.trace(
@@ -467,8 +471,8 @@ class NodeProcess:
     def _flush_traces(self) -> None:
         """Write the traced rows.
 
-        Also called before frames leave the process, which may be killed right afterwards: the rows
-        about the causes of these frames must be in the files before the frames leave.
+        This is also called before frames leave the process. The rows about the causes of these
+        frames must be in the files before that, because the process may be killed right afterwards.
         """
         unflushed, self._unflushed = self._unflushed, {}
         for host in unflushed:

@@ -2,11 +2,12 @@
 
 Owns the run's clock, the driver's trace, the tool's failures, and the merging of all traces at the
 end. `cluster.local` and `cluster.ray` own nodes, processes and machines. The class knows no faults,
-plans and verdicts.
+plans or verdicts.
 
 The driver is the process that conducts the run; it traces the run's own events as the node DRIVER.
 A failure of the tool is a bug of this project or a process that died by itself, never a verdict
-about Kafka. A trace file is a row of frames, one frame per trace row.
+about Kafka. A trace file is a sequence of frames, one for each trace row; these frames are not the
+messages between nodes.
 """
 
 import asyncio
@@ -29,8 +30,8 @@ T = TypeVar("T")
 class TraceReport:
     """The result of collecting the trace files.
 
-    `torn_bytes`: length of an incomplete last frame, by file name; a killed process leaves one.
-    `lost`: reasons why files could not be fetched, by machine.
+    `torn_bytes` has the length of each incomplete last frame, by file name. A killed process can
+    leave one. `lost` has the reasons why files could not be fetched, by machine.
     """
 
     rows: int
@@ -42,9 +43,9 @@ class TraceReport:
 class RealtimeRuntime(Runtime):
     """A cluster in real time, for one run.
 
-    `run_dir`: folder that gets `trace/`, `logs/` and, during the run, `disks/`. `time_scale`: how
-    many times faster than real time the run's clock passes. `observers` get the merged rows at the
-    end.
+    `run_dir` is the folder that gets `trace/`, `logs/` and, during the run, `disks/`. `time_scale`
+    says how many times faster than real time the run's clock passes. `observers` get the merged
+    rows at the end.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class RealtimeRuntime(Runtime):
         self._main: asyncio.Task[Any] | None = None
         """The task of `run`; None while there is none."""
         self._is_broken = False
-        """True once a failure has cancelled `main`."""
+        """True once a failure has cancelled `_main`."""
         self._is_ending = False
         """True once `stop` was called: later failures cancel nothing."""
 
@@ -90,8 +91,8 @@ class RealtimeRuntime(Runtime):
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end and return its result.
 
-        If a node's task dies, or a process dies without having been killed by the run, `main` is
-        cancelled, and its cleanup runs before this raises. This happens at most once in a run.
+        If a node's task dies, or a process dies that the run did not kill, `main` is cancelled, and
+        its cleanup runs before NodeTaskFailed is raised. This happens at most once in a run.
         Raises: exceptions of `main`; NodeTaskFailed; KeyboardInterrupt after a Ctrl-C.
         """
         if self._runner is None:
@@ -99,7 +100,8 @@ class RealtimeRuntime(Runtime):
         try:
             return self._runner.run(self._supervise(main))
         finally:
-            # The loop stays open until the cluster is stopped: a further `run` heals and stops it.
+            # The loop stays open until the cluster is stopped: after a failure the caller heals and
+            # stops the cluster in a further `run`.
             if self._is_stopped:
                 self._runner.close()
                 self._runner = None
@@ -175,7 +177,7 @@ class RealtimeRuntime(Runtime):
             self._main = None
 
     def _failed(self, failure: str) -> None:
-        """Record a failure of the tool; the first one cancels `run`'s main, whose cleanup runs."""
+        """Record a failure of the tool; the first one cancels the task of `run`."""
         self._failures.append(failure)
         if not self._is_broken and not self._is_ending and self._main is not None:
             self._is_broken = True
@@ -203,13 +205,14 @@ class RealtimeRuntime(Runtime):
         )
 
     def _take_traced_failure(self, row: TraceRow) -> None:
-        """Record a node's failure that only the trace contains, because the process died with it.
+        """Record a node's failure, unless its process has reported it.
 
+        A process that died with the failure could not report it: only the trace then contains it.
         `row.cause` names the task or callback that died.
         """
         beginning = f"{row.node}: {row.cause} died with "
         if any(failure.startswith(beginning) for failure in self._failures):
-            return  # the process has reported it
+            return  # the process reported it before it died
         stack_trace: str = json.loads(row.detail or "{}").get("exception", "")
         exception_line = stack_trace.strip().rpartition("\n")[2]  # "type: message" ends the trace
         self._failures.append(beginning + exception_line)

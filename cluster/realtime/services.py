@@ -1,8 +1,9 @@
 """NodeService controls one node process, AgentService one machine (signals, clock, files).
 
-Both are plain classes without Ray, so that tests can use them directly; `cluster.ray.actors` makes
-Ray's actors of them: each then has a process of its own, which the driver calls. Ray may run the
-calls of one actor in another order than the driver made them in.
+Both are plain classes without Ray, so that tests can use them directly. `cluster.ray.actors` makes
+Ray's actors of them: each then has a process of its own, which the driver calls. The driver is the
+process that conducts the run. Ray may run the calls of one actor in another order than that in
+which the driver made them.
 
 - Node process: hosts one or more nodes. An incarnation is one life of a node, counted from 0.
 - Control plane: the driver's side, which gives every process the addresses and the link rules.
@@ -79,8 +80,9 @@ class NodeService:
         """Open the process's port. Raises: OSError."""
         self._process = NodeProcess(self._process_id, self._settings)
         address = await self._process.listen(self._bind_address)
-        # Objects of Ray and of the imports live as long as the process. `freeze` excludes them
-        # from garbage collections, each of which would delay the nodes by tens of milliseconds.
+        # The objects of Ray and of the imports live as long as the process. `freeze` excludes them
+        # from garbage collections. With them, each collection would delay the nodes by tens of
+        # milliseconds.
         gc.collect()
         gc.freeze()
         return ListeningProcess(process=machine_processes.own_process(), address=address)
@@ -108,7 +110,7 @@ class NodeService:
     ) -> BrokerEndpoint | None:
         """Start a node; a node with a disk gets the files of its earlier incarnations.
 
-        Returns: the address of its listener for Kafka clients; None without a `binding`.
+        Returns: the address of the node's listener for Kafka clients; None without a `binding`.
         """
         directory = machine_processes.disk_of(self._settings.machine_dir, name)
         storage = FileStorage(directory) if has_disk else MemoryStorage()
@@ -123,8 +125,8 @@ class NodeService:
     async def pause_node(self, name: NodeName, order: int) -> None:
         """Pause one node.
 
-        `order` grows with each pause and resume, so that a pause is ignored if its resume came
-        first.
+        `order` grows with each pause and resume of the run. So a pause is ignored if its resume
+        came first.
         """
         if order > self._last_pause_order:
             self._last_pause_order = order
@@ -135,15 +137,15 @@ class NodeService:
     ) -> None:
         """Resume one node, after applying the newest state and the resets that it missed.
 
-        Normally a reset closes the connections that the clients have named, so that newer ones
-        survive. This process has opened none since `resets` were ordered, because it was stopped.
-        So here each reset closes all connections that it selects, and needs no names.
+        Normally a reset closes the connections that the clients have named, so that newer
+        connections survive. This process has opened none since `resets` were ordered, because it
+        was stopped. So here each reset closes all connections that it selects, and needs no names.
         """
         await self.control(state)
         process = self._alive()
         for reset in resets:
             process.reset_client_ends(reset)
-            # No names, and all clients count as silent: all selected server ends close.
+            # All selected server ends close, because all clients count as silent.
             process.reset_server_ends(reset, (), (*reset.sources, *reset.destinations))
         if order > self._last_pause_order:
             self._last_pause_order = order
@@ -175,7 +177,7 @@ class NodeService:
         return self._alive().status()
 
     async def next_failures(self, known: int) -> list[NodeFailure]:
-        """Wait for more than `known` (a number) failures; return those after the first `known`."""
+        """Wait until there are more than `known` failures; return the new ones."""
         return await self._alive().next_failures(known)
 
     async def ask_as_admin(
@@ -218,7 +220,8 @@ class AgentService:
         """Return the directory for this machine's files.
 
         `marker` is a file that the driver has just written into `run_dir`. If it is visible here,
-        the machines share the file system, and `run_dir` itself is used; otherwise a new directory.
+        the machines share the file system, and `run_dir` itself is used. Otherwise a new directory
+        is made.
         """
         self._shares_files = (Path(run_dir) / marker).exists()
         if self._shares_files:
@@ -270,7 +273,7 @@ class AgentService:
         return machine_processes.read_piece(self._machine_dir, relative_path, offset)
 
     async def clean_up(self) -> None:
-        """Delete the disks; on a machine without the driver's files, the whole directory."""
+        """Delete the disks, or the whole directory if it is not the driver's own."""
         if self._shares_files:
             machine_processes.remove_disks(self._machine_dir)
         else:

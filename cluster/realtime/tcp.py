@@ -8,10 +8,13 @@ A frame is one message of one node to another (`cluster.host.frames`).
    nodes of the two processes.
 2. If either link of the pair ends, the other is closed, and the peer process counts as lost.
 3. A link begins with a Hello, which contains the run's secret token. A listener refuses a caller
-   with a wrong token or for another process, and one that sends a frame over the limit or invalid
-   bytes. It reports the refusal and serves the others.
-4. Received frames are delivered one loop turn later. So after a pause (SIGSTOP) timers that are due
-   fire before the frames that waited in the socket.
+   that has a wrong token or means another process. It also refuses one that sends invalid bytes, or
+   a frame over the limit. It reports the refusal and serves the other callers.
+4. Received frames are delivered in the next turn of the loop. So after a pause (SIGSTOP) the timers
+   that are due fire before the frames that waited in the socket arrive.
+
+A guest is a process that does not belong to the run. The directory has the addresses of the run's
+own processes.
 """
 
 import asyncio
@@ -27,6 +30,7 @@ from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
 
 LINK_VERSION = 2
+"""Version of the link's format, which both ends must have."""
 MAX_HELLO_BYTES = 64 * 1024
 """Bytes that a listener buffers for a caller that has not shown the token."""
 HELLO_TIMEOUT_S = 10.0
@@ -45,8 +49,8 @@ _PLACEHOLDER = bytes(_HEADER.size)
 class Hello(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="hello"):
     """The first message on a link.
 
-    `nodes`: the sender's nodes at that moment. `listens_at`: host and port at which a guest gets
-    its answers; None from a process of the run, whose address is in the directory.
+    `nodes` are the sender's nodes at that moment. `listens_at` is the host and port at which a
+    guest gets its answers; None from a process of the run, whose address is in the directory.
     """
 
     version: int
@@ -59,7 +63,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="hel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessAddress:
-    """Address of a process. `process_id` is unique in a run; a restarted process has a new one."""
+    """Address of a process. `process_id` is unique in a run; a restart gives a new one."""
 
     process_id: str
     host: str
@@ -77,7 +81,7 @@ class TransportEvents:
     - `on_frame`: for each frame, in order per sender.
     - `on_peer_lost`: with the lost process and all of its nodes that may have a connection.
     - `on_refused`: with the address of a refused caller (`host:port`) and the reason.
-    - `before_write`: before bytes are written, so that the rows of their causes can be flushed.
+    - `before_write`: before bytes are written, so that trace rows of their causes can be flushed.
     - `on_guest`: with a guest's address and nodes, before its first frame.
     """
 
@@ -92,8 +96,8 @@ class TransportEvents:
 class _Peer:
     """The pair of links with one process; either may be missing.
 
-    `nodes`: nodes of the process's Hello, and nodes to which frames were sent. They are kept here
-    because the directory may lack them by the time when the process is found to be gone.
+    `nodes` are the nodes of the process's Hello, and the nodes to which frames were sent. They are
+    kept here, because the directory may no longer have them when the process is found to be gone.
     """
 
     process_id: str
@@ -108,7 +112,7 @@ class _Peer:
 class Transport:
     """All TCP links of one node process, on one asyncio loop.
 
-    `is_guest`: the process is in no directory, so its Hello contains its address.
+    `is_guest` is True if the process is in no directory, so that its Hello contains its address.
     """
 
     process_id: str
@@ -137,8 +141,9 @@ class Transport:
     def send(self, address: ProcessAddress, frame: Frame) -> None:
         """Send `frame` to the process at `address`; dial if there is no link.
 
-        If it cannot be sent, the frame is lost, and the peer is reported as lost. No function of
-        `events` is called before this returns. Raises: SimulationError if the frame is too long.
+        If it cannot be sent, the frame is lost, and the peer is reported as lost. The functions of
+        `events` are only called after this returns.
+        Raises: SimulationError if the frame is too long.
         """
         if self._closed:
             return
@@ -191,7 +196,7 @@ class Transport:
             self.drop(peer.process_id)
         elif peer.draining is None:
             # The other link may still have unread frames, which the peer sent before it died. A
-            # single TCP connection would deliver them before its end, so they are awaited here.
+            # single TCP connection would deliver them before its end. So this waits for them.
             loop = asyncio.get_running_loop()
             peer.draining = loop.call_later(DRAIN_TIMEOUT_S, self.drop, peer.process_id)
 
@@ -200,7 +205,8 @@ class Transport:
         self._callers.pop(link, None)
         peer = self._peers.get(hello.process_id)
         if peer is not None and peer.incoming is not None:
-            # 1. The peer dials again, so it has seen the end of the old pair before this process.
+            # 1. The peer dials again, so it has seen the end of the old pair already, which this
+            #    process has not.
             self.drop(hello.process_id)
             # 2. A node that `drop` informed may have sent a frame to the peer at once, and so have
             #    begun a new pair.
@@ -249,9 +255,10 @@ class Transport:
 
 
 class _OutgoingLink(asyncio.Protocol):
-    """A link that this process dialed. All frames of one loop turn are written together.
+    """A link that this process dialed.
 
-    asyncio sets TCP_NODELAY, so the kernel does not hold frames back.
+    All frames that are sent in one turn of the loop are written together. asyncio sets TCP_NODELAY,
+    so the kernel does not hold them back.
     """
 
     def __init__(self, owner: Transport, address: ProcessAddress) -> None:
@@ -267,7 +274,7 @@ class _OutgoingLink(asyncio.Protocol):
         self._dial_task = self._loop.create_task(self._dial(), name=f"dial {address.process_id}")
 
     def send(self, frame: Frame) -> None:
-        """Write `frame` in this loop turn, or once the link is open."""
+        """Write `frame` in the loop's next turn, or once the link is open."""
         if self._ended:
             return
         self._append(frame)
@@ -373,7 +380,7 @@ class _IncomingLink(asyncio.Protocol):
         self._hello_timer = self._loop.call_later(HELLO_TIMEOUT_S, self._refuse, "no Hello")
 
     def data_received(self, data: bytes) -> None:
-        """Cut the bytes into frames, which are delivered in the next loop turn."""
+        """Cut the bytes into frames, which are delivered in the loop's next turn."""
         if self._ended:
             return
         buffer = self._buffer
@@ -440,7 +447,7 @@ class _IncomingLink(asyncio.Protocol):
         return True
 
     def _refuse(self, reason: str) -> None:
-        """Report the caller and close its link; a peer that was accepted before is lost by that."""
+        """Report the caller and close its link; a peer that was accepted before is then lost."""
         if self._ended:
             return
         address = self._transport.get_extra_info("peername") if self._transport else None

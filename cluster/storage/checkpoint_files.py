@@ -12,8 +12,9 @@ _SALT = b"checkpoint"
 
 
 def write_checkpoint_file(path: Path, content: bytes, files: Files) -> None:
-    """Replace the file atomically: a kill leaves the old content or the new. Raises: OSError.
+    """Replace the file atomically: a kill leaves the old content or the new.
 
+    Raises: OSError.
     DEVIATION: Kafka also syncs the file, in a separate thread; here a sync would block the node.
     After a power loss of the real machine the file may be old, or unreadable.
     """

@@ -1,9 +1,9 @@
 """Codecs for record batches, in the formats of Kafka's clients.
 
-gzip comes from the standard library, snappy, lz4 and zstd from pyarrow, if its build has them.
-pyarrow is imported only for these codecs, and before a run begins. Java's clients write snappy as
-the blocks of snappy-java, other clients as one bare block. This module writes the blocks of
-snappy-java, and reads both.
+gzip comes from the standard library. snappy, lz4 and zstd come from pyarrow, if its build has them.
+pyarrow is imported only for these codecs, and before a run begins. Java's clients write snappy as a
+stream of blocks with a header (the format of snappy-java), other clients write one bare block. This
+module writes the format of snappy-java, and reads both.
 Source: Kafka `GzipCompression`, `SnappyCompression`, `Lz4Compression`, `ZstdCompression`.
 DEVIATION: a payload that decompresses to more than MAX_PAYLOAD_BYTES is refused.
 """
@@ -29,6 +29,7 @@ _GZIP_LEVEL = 6
 _LEVELS = {CompressionType.ZSTD: 3, CompressionType.LZ4: 9}
 """Kafka's default levels, for the codecs that have levels."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
+"""First bytes of snappy-java's stream. Xerial is the project that makes snappy-java."""
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 """The header of snappy-java's stream: magic, version, oldest compatible version."""
 _XERIAL_LENGTH = struct.Struct(">i")
@@ -137,10 +138,10 @@ def _decompress_gzip(payload: bytes) -> bytes:
         unpacker = zlib.decompressobj(_GZIP_WINDOW)
         plain.append(unpacker.decompress(rest, bytes_left))
         bytes_left -= len(plain[-1])
-        # Neither the member nor the allowed size has ended: the payload lacks the rest.
+        # The member has not ended, although more bytes were allowed: the payload lacks the rest.
         if not unpacker.eof and bytes_left > 0:
             raise ValueError(f"{len(payload)} bytes end in the middle")
-        rest = unpacker.unused_data  # the bytes behind this member
+        rest = unpacker.unused_data  # the bytes after this member
         if not rest:
             break
     return b"".join(plain)

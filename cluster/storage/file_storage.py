@@ -7,10 +7,10 @@
 - Recovery (`LogRecovery`): the report of what was cut off a log, and why.
 - Cleaning: log compaction. It replaces the oldest batches by fewer or shorter ones.
 
-`append` writes to the page cache before it returns, so `kill -9` loses at most a torn last frame,
+`append` writes to the page cache before it returns. So `kill -9` leaves at most a torn last frame,
 which is cut off when the file is opened. A power loss is simulated after a kill:
-`cut_to_flush_marks` cuts each log at its flush mark. Batches are also kept in memory: reads never
-touch the file after it was opened.
+`cut_to_flush_marks` cuts each log at its flush mark. Batches are also kept in memory, and reads use
+only these after the file was opened.
 """
 
 from collections.abc import Sequence
@@ -58,13 +58,13 @@ class FileLogStorage(LogStorage):
         self._synced_length = 0
         """Number of batches that this process has synced to the disk.
 
-        `write_back` moves the flush mark without a sync, so that this number can be the lower one.
-        Syncs of an earlier process are unknown.
+        `write_back` moves the flush mark without a sync, so this number can be lower than
+        `_flushed_length`. Syncs of an earlier process are unknown.
         """
         self._is_named_on_disk = False
-        """True once this process has synced the directory, with the names of log and mark file."""
+        """True once this process has synced the directory, which names the log's two files."""
         self.recovery: LogRecovery | None = None
-        """Bytes cut off when the file was opened; None if it was undamaged."""
+        """Report of the cut when the file was opened; None if the file was undamaged."""
         torn_bytes = len(content) - log.end
         # `_cut` also lowers a flush mark that is above the end of the valid log. Otherwise batches
         # appended later, below that mark, would count as flushed before they are.
@@ -91,7 +91,7 @@ class FileLogStorage(LogStorage):
         return self._batches[index].base_offset
 
     def append(self, batch: RecordBatch) -> None:
-        """Write `batch` behind the last one, into the page cache.
+        """Write `batch` after the last one, into the page cache.
 
         Raises: OSError; a partly written frame is cut off again.
         """
@@ -122,14 +122,14 @@ class FileLogStorage(LogStorage):
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
         """Replace the first `length` batches by `batches`: a new file takes the log file's name.
 
-        Order, for a crash in between:
+        The order matters if the process dies in between:
         1. The new file is written and synced.
         2. The new file takes the name. If the process dies here, the flush mark still has the
            position that it had in the old file. This loses no flushed batch: a cleaning makes
            batches only shorter, so all that were below this position still are.
         3. The flush mark moves to the end of the new file.
-        Raises: SimulationError if there are fewer than `length`; OSError, either before any change
-        or after the new file has taken the name.
+        Raises: SimulationError if there are fewer than `length` batches; OSError, either before any
+        change or after the new file has taken the name.
         """
         if not 0 <= length <= len(self._batches):
             raise SimulationError(f"cannot replace {length} batches of {len(self._batches)}")
@@ -175,9 +175,10 @@ class FileLogStorage(LogStorage):
         self._flushed_length = len(self._batches)
 
     def write_back(self) -> None:
-        """Move the flush mark to the end, without a sync. Raises: OSError.
+        """Move the flush mark to the end, without a sync.
 
         Called when the kernel would have written the page cache to the disk by itself.
+        Raises: OSError.
         DEVIATION from a real disk: a process cannot see what the kernel has written back, so
         `LogFlusher` decides it by the cluster's StorageModel. Only simulated power losses use the
         mark.
@@ -254,9 +255,9 @@ class FileStorage(Storage):
         return read_checkpoint_file(self.directory / name)
 
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return the cuts by power losses and of torn frames at opening, then forget them.
+        """Return the cuts, by power losses and of torn frames at the opening, then forget them.
 
-        Each cut is reported to one incarnation of the broker only.
+        So each cut is reported to only one incarnation of the broker.
         """
         recoveries = list(_read_cuts(self.directory))
         if recoveries:

@@ -1,7 +1,7 @@
-"""Files: all system calls that write a broker's disk.
+"""Files: all system calls that write a node's disk.
 
-Tests replace this class to stop at any call, as `kill -9` and a power loss do. Reads need no
-replacement.
+Tests replace this class by one that stops at a chosen call, as `kill -9` and a power loss do. Reads
+change nothing, so they are not among the calls.
 """
 
 import os

@@ -22,14 +22,16 @@ _SLOT_DISTANCE = 512
 """Bytes between the two slots: each is in a sector of its own, so no write can damage both."""
 _SLOTS = (0, 1)
 _NO_MARK = (0, 0, 1)
-"""Sequence, position and slot of a log without a mark. Slot 1: so the first mark goes into 0."""
+"""Sequence number, position and slot of a log without a mark.
+
+The slot is 1, so that the first mark goes into slot 0."""
 
 
 class FlushMark:
     """The mark of one log, in two slots; the slot with the higher sequence number is valid.
 
-    Invariant: the slot with the last synced mark is overwritten only after a mark in the other slot
-    was synced. So a power loss during a write leaves a mark that was true.
+    Invariant: the slot with the last synced mark is overwritten only after a newer mark in the
+    other slot was synced. So a power loss during a write leaves a mark that was true.
     """
 
     def __init__(self, path: Path, files: Files) -> None:
@@ -44,10 +46,11 @@ class FlushMark:
         """True if the disk is known to have the newest mark."""
 
     def open(self) -> int:
-        """Open the file once, created if missing; return its descriptor. Raises: OSError.
+        """Return the file's descriptor; the first call opens the file, and creates it if missing.
 
-        An earlier process may have died before it synced its mark. So an existing file is synced
+        An earlier process may have died before it synced its mark. So an existing mark is synced
         here, before `move` overwrites the other slot.
+        Raises: OSError.
         """
         if self._file is None:
             file = self._files.open(self._path)
@@ -70,8 +73,8 @@ class FlushMark:
         if sync:
             self._files.fdatasync(file)
             self._is_synced = True
-            # Only after a sync: an unsynced mark is overwritten by the next one, so that the other
-            # slot keeps the last synced mark.
+            # The slots change only after a sync. The next mark overwrites an unsynced one, so the
+            # other slot keeps the last synced mark.
             self._free_slot = 1 - self._free_slot
 
     def close(self) -> None:
@@ -96,7 +99,7 @@ def _read_newest_mark(path: Path) -> tuple[int, int, int]:
         # A slot that was never written has zeros. They are no mark: the CRC of zeros is not 0.
         if len(stored) == _SLOT_BYTES and stored[_BODY.size :] == _crc(body):
             sequence, position = _BODY.unpack(body)
-            newest = max(newest, (sequence, position, slot))  # by the sequence, the first item
+            newest = max(newest, (sequence, position, slot))  # compares the sequence numbers first
     return newest
 
 

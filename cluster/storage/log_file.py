@@ -1,8 +1,8 @@
 """The format of a log file, and the valid part of a file's content.
 
 A frame contains one batch: the payload's length, a CRC-32C over length and payload, and the
-payload, which is the batch in MessagePack. The CRC covers the length, so that zeros, which a power
-loss may leave where data was never written, are no valid frame. Handles bytes, not files.
+payload, which is the batch in MessagePack. A power loss may leave zeros where data was never
+written. Because the CRC covers the length, zeros are no valid frame. Handles bytes, not files.
 """
 
 import struct
@@ -58,10 +58,10 @@ def encode_frame(batch: RecordBatch) -> bytes:
 def parse_log(content: bytes) -> LogContent:
     """Return the valid log at the start of a file's content.
 
-    The log ends in front of the first
-    - frame that is incomplete, has a wrong CRC (zeros and garbage have one), or is no batch, or
-    - batch whose base offset is below the end of the batch in front of it.
-    Source: Kafka LogSegment.recover, which truncates behind the last valid batch.
+    The log ends before the first
+    - frame that is incomplete, has a wrong CRC (as zeros and garbage have), or is no batch, or
+    - batch whose base offset is below the end of the batch before it.
+    Source: Kafka LogSegment.recover, which truncates the log after the last valid batch.
     """
     batches: list[RecordBatch] = []
     positions = [0]

@@ -14,12 +14,13 @@ from msgspec.structs import astuple, replace
 from protocol.trace import MESSAGE_KINDS, TraceRow
 
 _ROWS_PER_CHUNK = 512
-"""Rows encoded and hashed at once, in half the time that single rows would take."""
+"""Number of rows that are encoded and hashed at once: this takes half the time of single rows."""
 FIRST_STEP_US = 1_000_000
 """Run time between two marks at first; every other step is a multiple of it."""
 MAX_MARKS = 32
 """Limit of a trail's marks; above it, every second mark is dropped and the step doubled."""
 MARK_DIGITS = 4
+"""Number of hexadecimal digits of a mark."""
 
 
 class TraceDigest:
@@ -58,9 +59,9 @@ class TraceDigest:
         return whole.hexdigest()
 
     def trail(self) -> str:
-        """Return the step and, for each step, digits of the digest of all rows before its end.
+        """Return the trail as a text: the step and the marks.
 
-        Shape: `2s 1f3a 77b0` has the digits at 2 s and at 4 s; at most MAX_MARKS of them.
+        Shape: `2s 1f3a 77b0` has the marks at 2 s and at 4 s; there are at most MAX_MARKS.
         """
         return " ".join((f"{self._step_us // FIRST_STEP_US}s", *self._marks))
 
@@ -75,25 +76,25 @@ class TraceDigest:
 
         No row came since the previous one, so all these marks are equal.
         """
-        # Ends the chunk here. The ends of chunks depend on the rows alone, not on the calls of
-        # `hexdigest`, so equal rows give equal digests.
+        # A chunk ends here. So the ends of chunks depend on the rows alone, not on the calls of
+        # `hexdigest`, and equal rows give equal digests.
         self._hash_chunk()
         mark = self.hexdigest()[:MARK_DIGITS]
         while self._next_us <= time_us:
             self._marks.append(mark)
             self._next_us += self._step_us
             if len(self._marks) > MAX_MARKS:
-                # Mark number i (from 0) is at (i + 1) steps. The odd ones are at whole double
-                # steps, so they stay.
+                # Mark i, counted from 0, is at (i + 1) steps. The marks with an odd i are at
+                # multiples of the doubled step, so they stay.
                 self._marks = self._marks[1::2]
                 self._step_us *= 2
                 self._next_us = (len(self._marks) + 1) * self._step_us
 
 
 class EventsOnly:
-    """Passes on the rows that a run without traced messages would have.
+    """Passes on the rows that the run would have without traced messages.
 
-    Their `seq` is counted again from 0 for each incarnation, as that run would have it.
+    Their `seq` is counted anew for each incarnation, as it would be without the rows of messages.
     """
 
     def __init__(self, observer: Callable[[TraceRow], None]) -> None:
@@ -111,14 +112,14 @@ class EventsOnly:
 
 
 def parted_between(one: str, other: str) -> tuple[int, int | None] | None:
-    """Return the two times between which the runs of two trails parted, None if they did not.
+    """Return the two times between which the runs of two trails began to differ.
 
-    Units: microseconds. The later time is None if all compared marks are equal although the trails
-    differ, for instance because one has more marks.
+    Returns None if the trails are equal. The later time is None if all compared marks are equal
+    although the trails differ, for instance because one has more marks. Units: microseconds.
     """
     (step, marks), (other_step, other_marks) = _parse(one), _parse(other)
     # A step is FIRST_STEP_US times a power of two, so the longer step is a multiple of the shorter.
-    # Of the trail with the shorter step only the marks at multiples of the longer one are compared.
+    # Only marks at multiples of the longer step are compared, because both trails have these.
     common_step = max(step, other_step)
     pairs = list(
         zip(

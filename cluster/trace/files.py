@@ -1,11 +1,12 @@
 """Trace files: rows written by each incarnation while it lives, later merged into one trace.
 
-An incarnation is one life of a node, counted from 0. A frame is one row behind its length. A loop
-turn is one pass of the process's asyncio loop over its ready callbacks.
+An incarnation is one life of a node, counted from 0. A frame is the length of one row, and the row.
+A turn of the process's asyncio loop is one pass over its ready callbacks.
 
 A node process appends MessagePack rows in frames to `trace/<node>-<incarnation>.frames`. It writes
-them to the page cache after each loop turn that traced, so `kill -9` loses at most a torn last
-frame, which readers count. `parquet` converts the merged rows to Parquet.
+them to the page cache after each turn in which it traced any, and before it sends messages. So
+`kill -9` leaves at most a torn last frame, whose bytes readers count. `parquet` converts the merged
+rows to Parquet.
 """
 
 import heapq
@@ -21,15 +22,17 @@ import msgspec
 from protocol.trace import TraceRow
 
 FRAME_HEADER = struct.Struct(">I")
+"""The length of the following row."""
 MAX_ROW_BYTES = 16 * 1024 * 1024
 """Limit of a row's size, far above any real row: a longer frame means that the file is corrupt."""
 _READ_BYTES = 1 << 20
+"""Size of the blocks in which a reader reads a file."""
 
 _sort_key = attrgetter("time_us", "node", "incarnation", "seq")
 
 
 class TraceFileCorrupt(Exception):
-    """A trace file has bytes that are no frame, and not only at its torn end."""
+    """A trace file has bytes that are no frame; an unfinished last frame does not count."""
 
 
 def frames_path(trace_dir: Path, node: str, incarnation: int) -> Path:

@@ -1,7 +1,7 @@
 """Parquet traces: the rows of a finished run, in every runtime, with the schema's types.
 
-A module apart from `files`, because node processes write traces and need no Arrow. Rows pass
-through in chunks, so that runs with millions of rows fit into memory.
+The module is separate from `files`, because node processes write traces and need no Arrow. Rows are
+written and read in chunks, so that traces with millions of rows need little memory.
 """
 
 import io
@@ -40,7 +40,7 @@ class ParquetTraceWriter:
     ) -> None:
         """Begin the file `.<name>.unfinished`.
 
-        A `sink` is that file, already opened by the caller; None: Arrow opens it.
+        `sink` is that file if the caller has opened it already; None means that Arrow opens it.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path

@@ -2,10 +2,10 @@
 
 It follows the `*.frames` files that the driver (the process that conducts the run) can read, on its
 own machine or in a shared directory, while nodes append to them. Rows are merged by time up to a
-watermark. The watermark stays behind the run's clock, because a node writes a row to its file one
-turn of its loop after it stamped the row. A row that arrives when the watermark has passed its time
-is dropped; for all rows, read the complete files after the run. Must not know the runtime that
-writes the files.
+watermark. The watermark stays behind the run's clock, because a node writes a row to its file a
+short time after it has given the row its time. A row that arrives when the watermark has passed its
+time is dropped. A reader that needs all rows reads the complete files after the run. Must not know
+the runtime that writes the files.
 """
 
 from collections import deque
@@ -50,14 +50,14 @@ class _FollowedFile:
 class TraceTail:
     """Follows the trace files of one directory, including files that appear later.
 
-    Units: `lag_us` is run time. In a run whose clock passes k times faster than real time, it is k
+    Units: `lag_us` is run time. If the run's clock is k times faster than real time, the lag is k
     times shorter in real time. So such a run, or one on a loaded machine, needs a longer lag.
     Memory: the rows of about the last `lag_us`, of all files.
     """
 
     def __init__(self, trace_dir: Path, *, lag_us: int = WATERMARK_LAG_US) -> None:
         self.late_rows = 0
-        """Number of rows that arrived behind the watermark, and were dropped."""
+        """Number of rows that arrived after the watermark had passed them, and were dropped."""
         self.watermark_us = _BEFORE_THE_RUN_US
         """Time up to which all rows that arrived in time have been returned."""
         self._trace_dir = trace_dir

@@ -14,8 +14,9 @@ _MILLION = 1_000_000
 class NodeClock:
     """The monotonic and the wall clock of one machine; they outlive the node's incarnations.
 
-    Units: `drift_ppm` is how many microseconds per second the clock gains (negative: loses).
-    Invariant: `drift_ppm > -1_000_000`, so that the monotonic clock never goes back.
+    Units: `_drift_ppm` is the number of microseconds that the clock gains per second; a negative
+    one means that it loses time.
+    Invariant: `_drift_ppm > -1_000_000`, so that the monotonic clock never goes back.
     """
 
     def __init__(self, loop: VirtualLoop) -> None:
@@ -45,11 +46,12 @@ class NodeClock:
         """Return how much run time passes while this clock advances by `delay_us`, rounded up."""
         if not self.has_drifted:
             return delay_us
-        # Negated twice, so that the integer division rounds up: no timer fires before its time.
+        # Integer division rounds down. Between two negations it rounds up, so no timer fires before
+        # its time.
         return -(-delay_us * _MILLION // (_MILLION + self._drift_ppm))
 
     def set_drift(self, drift_ppm: int) -> None:
-        """Let the clock gain `drift_ppm` from now on; armed timers keep the instant they have.
+        """Let the clock gain `drift_ppm` from now on; armed timers still fire when they would have.
 
         Raises: ValueError if the clock would stop or run backwards.
         """

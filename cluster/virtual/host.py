@@ -1,6 +1,6 @@
 """Host of one incarnation in virtual time: clocks, timers, and the end of the incarnation.
 
-`BaseHost` has everything that is the same in real time. After the incarnation's end its coroutines
+`BaseHost` has everything that is the same in real time. After the incarnation's end, its coroutines
 take no further step; `dispose` frees those that are left when the run is over.
 
 - Host: the only thing that a node may touch: clock, timers, connections, storage, trace.
@@ -27,7 +27,7 @@ from protocol.trace import TraceEvent
 Ts = TypeVarTuple("Ts")
 
 MAX_CLOSE_ATTEMPTS = 100
-"""Number of awaits in its cleanup after which a dead coroutine is abandoned."""
+"""Number of awaits in the cleanup of a dead coroutine after which it is abandoned."""
 
 FailureSink = Callable[["VirtualHost", str, BaseException], None]
 """Takes (host, name of the task or callback, exception); raises to stop the run."""
@@ -92,8 +92,8 @@ class VirtualHost(BaseHost):
     ) -> None:
         """Create the host.
 
-        `has_run_before`: the node counts as one that has run for long. So the first tick of each of
-        its periodic timers comes at a drawn part of the period.
+        `has_run_before` is True if the node counts as one that has run for long. Then each of its
+        periodic timers ticks first after a drawn part of its period.
         """
         super().__init__(
             name,
@@ -155,7 +155,8 @@ class VirtualHost(BaseHost):
         self._on_failure(self, what, error)
 
     def _hold_steps(self) -> None:
-        # All tasks of an incarnation share one context, and no other task has it.
+        # All tasks of an incarnation share one context (of `contextvars`), and no other task has
+        # it. So the context finds their steps.
         self._kept_steps += self._loop.withdraw(self._context)
 
     def _release_steps(self) -> None:
@@ -166,7 +167,7 @@ class VirtualHost(BaseHost):
     def reset_links(
         self, peers: Sequence[NodeName], purposes: Sequence[str]
     ) -> tuple[CloseFrame, ...]:
-        """Close this host's end of all its connections with one of `peers`.
+        """Close this host's end of each of its connections with one of `peers`.
 
         `purposes` limits the reset to connections of these purposes; empty means all. The node
         learns of the reset at this instant, or when it resumes. Returns one frame per connection.
@@ -205,12 +206,13 @@ class VirtualHost(BaseHost):
     def crash(self) -> None:
         """End the incarnation as `kill -9` does: only its kernel notifies the peers.
 
-        May be called inside a callback of this very node: each later call on the host, by the rest
-        of the callback, raises HostDead.
+        May be called inside a callback of this very node. If the rest of the callback calls the
+        host, the call raises HostDead.
         """
         if not self.alive:
             return
-        # `sent`: frames with which the kernel tells the peers. `unread`: frames that have arrived.
+        # `sent` are the frames with which the kernel informs the peers. `unread` are the frames
+        # that have arrived, and that the node has not taken yet.
         sent, unread = self.kernel_frames()
         self.retire()
         for frame in sent:
@@ -222,10 +224,10 @@ class VirtualHost(BaseHost):
 
     def _free_resources(self) -> None:
         self._network.detach(self)
-        # Two rounds: (1) cancel the steps that this host's tasks are about to take. (2) The running
-        # callback may be this node's own, and wake more of its tasks: cancel those steps once the
-        # callback has ended.
+        # Cancel the steps that this host's tasks are about to take.
         self._loop.discard(self._context)
+        # The running callback may be this node's own, and wake more of its tasks. So cancel such
+        # steps, too, once the callback has ended.
         self._loop.post(self._loop.discard, self._context)
 
     def dispose(self) -> None:
@@ -235,7 +237,7 @@ class VirtualHost(BaseHost):
         garbage collector would run it at a moment that differs from run to run.
         """
         for task in self._tasks:
-            # Else asyncio would log "Task was destroyed but it is pending" for each dead task.
+            # Otherwise asyncio would log "Task was destroyed but it is pending" for each task.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             _close_coroutine(task.get_coro())
         self._tasks.clear()
@@ -247,7 +249,7 @@ def _close_coroutine(coroutine: Any) -> None:  # noqa: ANN401  # typeshed: a gen
         try:
             coroutine.close()
         except RuntimeError:
-            # The coroutine awaited in a `finally` block: close it again from there.
+            # The coroutine awaited something in a `finally` block. Close it again from there.
             continue
         except Exception:  # most often HostDead, raised by the cleanup code of the dead node
             return

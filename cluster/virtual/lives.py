@@ -1,13 +1,14 @@
 """Nodes in virtual time, over all their incarnations: start, kill, stop, pause and restart.
 
 Owns the state that outlives an incarnation (disk, clock, number of incarnations) and the current
-link rules. Must not know what a fault is. Which nodes the cluster itself takes for alive is state
-of the controller, not of this module.
+link rules. Must not know what a fault is. The controller, not this module, knows which nodes the
+cluster itself takes for alive.
 
 - Incarnation: one live period of a node, counted from 0; each has a host of its own.
 - Act: a start, kill, stop, pause, resume or restart. `_begin(node, act)` of the base class checks
   that the act is legal in the node's state, writes the driver's trace row, and returns the life.
 - Driver: the run itself, which writes rows about its own acts.
+- Link rule: the effect of a fault on frames between two nodes, for instance a cut or a delay.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,17 +44,20 @@ class VirtualLife(NodeLife):
         self.node: Node | None = None
         """The node on `host`; None while it is down."""
         self.self_checking: SelfChecking | None = None
-        """The live node, if it can check itself.
+        """The live node, if it can check itself; None otherwise.
 
-        It is set once, when the node starts, not looked up at each check: checks may follow every
-        event, and `isinstance` with a protocol is slow, since it looks up every attribute.
+        It is set once, when the node starts, and not at each check. Checks may follow every event,
+        and `isinstance` with a protocol is slow, because it looks up every attribute.
         """
         self.is_stopping = False
         """True from a request for a controlled shutdown until the process exits."""
 
     @property
     def live_state(self) -> NodeState | None:
-        """UP, STOPPING or PAUSED, which hides STOPPING; None while no incarnation lives."""
+        """UP, STOPPING or PAUSED; None while no incarnation lives.
+
+        A node that was paused during a shutdown is PAUSED.
+        """
         if self.host is None:
             return None
         if self.host.is_paused:
@@ -71,8 +75,8 @@ class VirtualLives(NodeLives[VirtualLife]):
     """Every node of a run in virtual time, and the administrator's host.
 
     `trace` writes rows of the driver. An act on a node raises UnknownNode if no node has the name,
-    or if the node is not in the state that the act needs. The acts are coroutines because `Runtime`
-    declares them so; here each of them waits for nothing, and is done after its first step.
+    or if the node is not in a state that the act needs. The acts are coroutines because `Runtime`
+    declares them so. Here none of them waits, so each is done after its first step.
     """
 
     def __init__(
@@ -111,14 +115,16 @@ class VirtualLives(NodeLives[VirtualLife]):
         """Have every live node that can do so check itself; call it between two events only.
 
         With `thoroughly` the nodes read their logs, too.
-
         Raises: InvariantViolation that names the node.
         """
         for name, life in self._lives.items():
             self._check_one(name, life, thoroughly=thoroughly)
 
     def _check_one(self, name: NodeName, life: VirtualLife, *, thoroughly: bool) -> None:
-        """Have a node check itself, if it is up and has checks. Raises: InvariantViolation."""
+        """Have a node check itself, if it is up and has checks.
+
+        Raises: InvariantViolation.
+        """
         node = life.self_checking
         if life.host is None or node is None:
             return
@@ -163,9 +169,9 @@ class VirtualLives(NodeLives[VirtualLife]):
     async def power_loss(self, node: NodeName) -> HitNode:
         """Kill the node's process and cut its logs back to what was flushed.
 
-        The peers see their connections reset, as after a crash. If a real machine lost its power,
-        they would see silence until the machine is back; link rules that drop all frames of the
-        node add this silence.
+        The peers see their connections reset, as after a crash. After the power loss of a real
+        machine they would see silence until the machine is back. A caller adds this silence by link
+        rules that cut off the node.
         """
         return self.crash_now(node, loses_power=True)
 
@@ -175,8 +181,8 @@ class VirtualLives(NodeLives[VirtualLife]):
         host = life.live_host()
         self._end_life(life, host)
         host.crash()
-        # A callback that was cut off may still write: it holds the old storage object. The next
-        # incarnation gets a copy, which these late writes cannot reach.
+        # The callback during which the node died may still write to the storage object that it has.
+        # So the next incarnation gets a copy, which these late writes cannot reach.
         life.storage = life.storage.copy()
         if loses_power:
             life.storage.power_loss()
@@ -191,8 +197,8 @@ class VirtualLives(NodeLives[VirtualLife]):
         life.is_stopping = True
         host = life.live_host()
         if life.node is not None:
-            # Through the loop, not directly: an exception in `shut_down` then counts as a failure
-            # of the node, and does not reach the caller.
+            # The loop makes the call, so that an exception in `shut_down` counts as a failure of
+            # the node, and does not reach this caller.
             host.after(0, life.node.shut_down, lambda: self._schedule_exit(life, host))
         return _hit_node(host)
 
@@ -213,7 +219,7 @@ class VirtualLives(NodeLives[VirtualLife]):
                 host = life.host
                 host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
                 self._end_life(life, host)
-                # `crash` would also send resets to the peers, but they end at this instant, too.
+                # The peers need no resets, which `crash` would send: they end at this instant, too.
                 host.retire()
         if self._admin is not None and self._admin.alive:
             self._admin.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
@@ -239,7 +245,8 @@ class VirtualLives(NodeLives[VirtualLife]):
     ) -> int:
         """Reset all connections between the two sets of nodes; both ends learn of it at once.
 
-        Returns: the number of connections. Raises: UnknownNode if no node has one of the names.
+        Returns: the number of connections.
+        Raises: UnknownNode if no node has one of the names.
         """
         peers_by_node: dict[NodeName, dict[NodeName, None]] = {}
         for names, others in ((sources, destinations), (destinations, sources)):
@@ -287,7 +294,8 @@ class VirtualLives(NodeLives[VirtualLife]):
 
     def _schedule_exit(self, life: VirtualLife, host: VirtualHost) -> None:
         """End the process of a node that has finished its shutdown."""
-        # Through the loop, not directly: the node's last step calls this and is still running.
+        # The process ends in a later call of the loop, because the node's last step calls this and
+        # is still running.
         host.after(0, self._exit, life, host)
 
     def _exit(self, life: VirtualLife, host: VirtualHost) -> None:
@@ -298,7 +306,7 @@ class VirtualLives(NodeLives[VirtualLife]):
         host.crash()  # for the kernel every exit is the same
 
     def _before_exit(self, life: VirtualLife) -> None:
-        """Inspect a node at the end of its orderly stop. Does nothing here."""
+        """Inspect a node at the end of its orderly stop; VirtualRuntime overrides this."""
 
     def _end_life(self, life: VirtualLife, host: VirtualHost) -> None:
         """Note that the node is down. The caller ends `host` itself."""

@@ -6,8 +6,9 @@ callbacks that were scheduled during that instant. Nothing else decides the orde
 callbacks give the same run.
 
 There are two interfaces. Tasks and futures use asyncio's own methods, with contexts and handles
-that can be cancelled. The runtime's frames and timers use a cheaper one (`post`, `post_at`,
-`call_at_us`). Sockets, threads and subprocesses raise NotImplementedError, as in AbstractEventLoop.
+that can be cancelled. The runtime's frames and timers use cheaper methods (`post`, `post_at`,
+`call_at_us`). The methods for sockets, threads and subprocesses raise NotImplementedError, as in
+AbstractEventLoop.
 An exception from a callback leaves `run_*` at once; the loop never logs and swallows one.
 
 Rejected: a subclass of asyncio.BaseEventLoop. It reaches 0.3 of this loop's speed (measured), and
@@ -38,9 +39,9 @@ Ts = TypeVarTuple("Ts")
 MAX_EVENTS_PER_INSTANT = 1_000_000
 """Limit of events at one instant. A callback that reschedules itself for now would never end."""
 NEVER = 2**62
-"""A count of events that no run reaches: no check is due."""
+"""A count of events that no run reaches, so that no check is ever due."""
 COMPACT_ABOVE = 1_000
-"""Heap size below which cancelled timers stay.
+"""Size up to which the heap keeps cancelled timers.
 
 After a compaction the limit is twice the size that is left, if that is more.
 """
@@ -66,7 +67,8 @@ class LoopHandle(asyncio.TimerHandle):
         context: contextvars.Context | None,
         when_us: int,
     ) -> None:
-        # Not super().__init__: it asks the loop for its debug mode, which doubles the cost.
+        # This does not call super().__init__, which asks the loop for its debug mode and so doubles
+        # the cost.
         self._callback = callback
         self._args = args
         self._context = contextvars.copy_context() if context is None else context
@@ -86,7 +88,7 @@ class LoopHandle(asyncio.TimerHandle):
 
 
 _Entry = tuple[Callable[..., object], tuple[object, ...]] | tuple[LoopTimer | LoopHandle, None]
-"""A callback with its arguments; or a handle, which may have been cancelled, with None."""
+"""Either a callback and its arguments; or a handle, which may have been cancelled, and None."""
 
 
 class VirtualLoop(_LoopInterface):
@@ -100,7 +102,7 @@ class VirtualLoop(_LoopInterface):
         """Same value as now_us(), without the cost of a call. Only the loop writes it."""
         self._sequence = 0
         self._ready: deque[Any] = deque()
-        """Shape: _Entry each."""
+        """The entries for this instant. Shape: each is an _Entry."""
         self._heap: list[tuple[int, int, Any, Any]] = []
         """Shape: (when_us, sequence, *_Entry). Tuples of plain ints compare without Python code."""
         self._compact_above = COMPACT_ABOVE
@@ -181,7 +183,8 @@ class VirtualLoop(_LoopInterface):
                 if not handle._cancelled:
                     arguments = tuple(handle._args)
                     taken.append(LoopHandle(handle._callback, arguments, context, self.current_us))
-                # Cancelled, not removed: `_turn` has counted the entries of this round already.
+                # The entry is cancelled and stays, because `_turn` has counted the entries of this
+                # round already.
                 handle.cancel()
         return taken
 
@@ -239,7 +242,7 @@ class VirtualLoop(_LoopInterface):
         name: object = None,
         context: contextvars.Context | None = None,
     ) -> "asyncio.Task[T]":
-        """Run a coroutine as a task, named `task` by default: asyncio would number it."""
+        """Run a coroutine as a task, named `task` by default, where asyncio would give a number."""
         return asyncio.Task(coro, loop=self, name=str(name or "task"), context=context)
 
     # -- running ----------------------------------------------------------------------------
@@ -277,7 +280,10 @@ class VirtualLoop(_LoopInterface):
         self._run(until_us=until_us)
 
     def run_forever(self) -> None:
-        """Run until `stop` is called. Raises: as run_until_complete."""
+        """Run until `stop` is called.
+
+        Raises: exceptions of a callback; Deadlock; InstantNeverEnds; KeyboardInterrupt.
+        """
         self._run(until_us=None)
 
     def stop(self) -> None:
@@ -287,9 +293,9 @@ class VirtualLoop(_LoopInterface):
     def interrupt(self) -> None:
         """Make the running `run_*` raise KeyboardInterrupt between two callbacks.
 
-        For a signal handler: the interpreter's own KeyboardInterrupt would hit a node in the
+        A signal handler calls this. The interpreter's own KeyboardInterrupt would hit a node in the
         middle of a step and leave its state half changed. A second call before the first took
-        effect raises at once, since the running callback may never end.
+        effect raises at once, because the running callback may never end.
         """
         if self._interrupted:
             raise KeyboardInterrupt
@@ -329,8 +335,8 @@ class VirtualLoop(_LoopInterface):
         )
 
     def _stop_when_done(self, future: "asyncio.Future[Any]") -> None:
-        # If the awaited future's own exception ended the last run, this call was still scheduled.
-        # By then nothing awaits that future, and it must not stop the next run.
+        # An exception may have ended the last run when this call was already scheduled. The call
+        # then comes in the next run, which awaits another future and must not stop.
         if future is self._awaited:
             self._stopping = True
 
@@ -354,10 +360,10 @@ class VirtualLoop(_LoopInterface):
     def _turn(self, until_us: int | None) -> None:
         """Run callbacks until `stop`, `until_us` or a deadlock.
 
-        The loop repeats three steps:
-        1. Run all callbacks that are ready, as one round.
-        2. Without ready callbacks, advance the clock to the next timer.
-        3. Run that timer, or make it ready together with all other timers of its instant.
+        The method repeats:
+        1. If callbacks are ready, run all of them, as one round.
+        2. Otherwise advance the clock to the next timer, and run that timer. If several timers have
+           this instant, make all of them ready instead.
         """
         ready, heap = self._ready, self._heap
         next_ready = ready.popleft
@@ -367,7 +373,8 @@ class VirtualLoop(_LoopInterface):
                 self._next_check_at = self.events_run + self._check_every
                 self._check()
             if ready:
-                # Callbacks that these add run in the next round: one check per round is enough.
+                # Callbacks that these add run in the next round. So the limit need not be checked
+                # for each callback.
                 count = len(ready)
                 self.events_run += count
                 allowed -= count
@@ -389,15 +396,15 @@ class VirtualLoop(_LoopInterface):
             entry = heappop(heap)
             when_us, _, callback, args = entry
             if args is None and callback._cancelled:
-                continue  # before the clock moves: a cancelled timer is no event
+                continue  # the clock does not move: a cancelled timer is no event
             if until_us is not None and when_us > until_us:
                 heappush(heap, entry)
                 break
             self.current_us = when_us
             allowed = self._max_events_per_instant
             if heap and heap[0][0] == when_us:
-                # Through the queue: what the first of these timers schedules for now must run
-                # after the others. A lone timer, the usual case, runs without that detour.
+                # The timers of this instant run from the queue: what the first of them schedules
+                # for now must run after the others. A lone timer, the usual case, runs directly.
                 ready.append((callback, args))
                 while heap and heap[0][0] == when_us:
                     ready.append(heappop(heap)[2:])
@@ -414,10 +421,11 @@ class VirtualLoop(_LoopInterface):
         """Remove cancelled timers from the heap.
 
         Most timers are timeouts that an answer cancels long before they are due. Without a
-        compaction nine tenths of the heap would be cancelled timers, and the cost of each push and
-        pop grows with the heap.
+        compaction nine tenths of the heap would be cancelled timers. The cost of each push and pop
+        grows with the heap.
         """
-        # In place, because _turn holds the list. (when_us, sequence) still decides the order.
+        # The list itself is changed, because `_turn` holds it. (when_us, sequence) still decides
+        # the order.
         self._heap[:] = [e for e in self._heap if e[3] is not None or not e[2]._cancelled]
         heapify(self._heap)
         self._compact_above = max(COMPACT_ABOVE, 2 * len(self._heap))

@@ -43,9 +43,9 @@ class Receiver(Protocol):
 
 
 class Link:
-    """One direction between two nodes: its own random stream, first in first out.
+    """One direction between two nodes: first in first out, with a random stream of its own.
 
-    Each frame takes two draws, also if its latency needs only one. So the latency of one frame
+    Each frame takes two draws, even if its latency needs only one. So the latency of one frame
     never shifts the draws of the next.
     """
 
@@ -67,10 +67,10 @@ class Link:
         self._last_arrival_us = 0
 
     def draw_arrival_us(self, now_us: int) -> int:
-        """Draw the arrival time of a frame that leaves now: never before an earlier frame's."""
+        """Draw the arrival time of a frame that leaves now; no earlier frame arrives later."""
         arrival_us = now_us + self._base_us + int(self._random() * self._jitter_us)
-        # `tail` is below 1 for one frame in `tail_one_in`, and then spread evenly from 0 to 1. Such
-        # a frame is late by that part of `_tail_us`: it is in the long tail of the latencies.
+        # For one frame in `tail_one_in`, `tail` is below 1, and then spread evenly from 0 to 1.
+        # Such a frame is slow: it arrives later by `tail` times `_tail_us`.
         tail = self._random() * self._tail_one_in
         if tail < 1.0:
             arrival_us += int(tail * self._tail_us)
@@ -80,10 +80,10 @@ class Link:
         return arrival_us
 
     def answer_us(self, now_us: int) -> int:
-        """Return the arrival time of a kernel's answer that leaves now: behind all earlier frames.
+        """Return the arrival time of a kernel's answer that leaves now, after all earlier frames.
 
-        Draws nothing: the link has one random stream for all incarnations of its source. Answers on
-        behalf of a dead incarnation must not shift the draws of the next incarnation.
+        It draws nothing, because the link has one random stream for all incarnations of its source:
+        answers on behalf of a dead incarnation must not shift the draws of the next one.
         """
         return max(now_us + self._base_us, self._last_arrival_us)
 
@@ -129,7 +129,7 @@ class VirtualNetwork:
         if link is None:
             link = self._link(frame.source, frame.destination)
         if self._copy_messages:
-            # As between real processes, which share no objects: shows mistakes of the encoding.
+            # Real processes share no objects either. The copy also shows mistakes of the encoding.
             frame = self._decoder.decode(self._encoder.encode(frame))
         loop = self._loop
         loop.post_at(link.draw_arrival_us(loop.current_us), self.arrive, frame)
@@ -138,9 +138,9 @@ class VirtualNetwork:
         """Deliver a frame to the host that is up under its destination's name.
 
         If no host is up, the machine exists but the process does not. The machine's kernel refuses
-        an OpenFrame, and answers a frame of a connection with a reset. Frames of connections still
-        come because a peer may learn late that its connection ended with the process: a cut (a
-        fault that holds frames) may delay the news.
+        an OpenFrame, and answers a frame of a connection with a reset. Such frames come because a
+        peer may learn late that its connection ended with the process: a cut (a fault that holds
+        frames) may delay the news.
         """
         host = self._up.get(frame.destination)
         if host is not None:
@@ -196,7 +196,7 @@ def _close_frame(
 ) -> CloseFrame:
     """Return the answer to `frame` that closes its connection, in the name of its destination.
 
-    `by_client`: True if that destination is the connection's client.
+    `by_client` is True if that destination is the connection's client.
     """
     return CloseFrame(
         source=frame.destination,

@@ -65,10 +65,10 @@ class VirtualRuntime(VirtualLives, Runtime):
     ) -> None:
         """Prepare a cluster.
 
-        `copy_messages`: receivers get copies of messages, encoded and decoded as between processes.
-        `invariants_every`: each node checks itself after about that many events of the loop and
-        before it stops, and each answer is checked against its request. A violation ends the run as
-        a failure of the tool. None: nothing is checked.
+        With `copy_messages` receivers get copies of messages, encoded and decoded as between
+        processes. With `invariants_every` each node checks itself after about that many events of
+        the loop and before it stops, and each answer is checked against its request; None means
+        that nothing is checked. A violation ends the run as a failure of the tool.
         """
         self._seed = seed
         self._run_id = run_id
@@ -95,7 +95,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         """True if nodes start with timers at drawn phases, as if they had run for long."""
 
     def now_us(self) -> int:
-        """Return the run's undrifted clock: microseconds since the run began."""
+        """Return microseconds since the run began, by the run's clock, which has no drift."""
         return self._loop.now_us()
 
     @property
@@ -111,10 +111,10 @@ class VirtualRuntime(VirtualLives, Runtime):
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end and return its result.
 
-        When the run is interrupted or breaks, `main` is cancelled and its cleanup runs before
-        this raises; a second Ctrl-C skips the cleanup.
-        Raises: exceptions of `main`; NodeTaskFailed when a node's task died, also by a tripwire;
-            Deadlock when `main` waits and nothing is scheduled; KeyboardInterrupt after a Ctrl-C.
+        If the run is interrupted or breaks, `main` is cancelled, and its cleanup runs before this
+        raises; a second Ctrl-C skips the cleanup.
+        Raises: exceptions of `main`; NodeTaskFailed if a node's task died, also by a tripwire;
+            Deadlock if `main` waits and nothing is scheduled; KeyboardInterrupt after a Ctrl-C.
         """
         task = self._loop.create_task(main, name="main")
         with self._interruptible(), tripwires():
@@ -135,7 +135,7 @@ class VirtualRuntime(VirtualLives, Runtime):
 
         With `apart` each node starts at its drawn time; otherwise all start now, in the spec's
         order. `apart` also makes their timers begin at drawn phases.
-        Raises: ClusterStartError if a node cannot be started; the started ones are stopped.
+        Raises: ClusterStartError if a node cannot be started, after the started ones were stopped.
         """
         began_us = self.now_us()
         self._starts_aged = apart
@@ -164,10 +164,10 @@ class VirtualRuntime(VirtualLives, Runtime):
         return draw_wait_us(self._cluster, self._seed)
 
     def at(self, time_us: int, callback: Callable[[], None]) -> None:
-        """Call `callback` before any other event at `time_us`.
+        """Call `callback` at `time_us`, before any event that is scheduled later for that time.
 
-        For observers: the run stays the same as long as the callback changes none of its state. A
-        KeyboardInterrupt that the callback raises ends the run there, as a Ctrl-C does.
+        Observers use this. The run stays the same as long as the callback changes none of its
+        state. A KeyboardInterrupt that the callback raises ends the run there, as a Ctrl-C does.
         """
         self._loop.call_at_us(time_us, callback)
 
@@ -177,7 +177,10 @@ class VirtualRuntime(VirtualLives, Runtime):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Await `question` with the administrator's host. Raises: exceptions of `question`."""
+        """Await `question` with the administrator's host.
+
+        Raises: exceptions of `question`.
+        """
         return await question(self.admin_host(), self._cluster, *args, **kwargs)
 
     def trace(self, event: TraceEvent) -> None:
@@ -203,7 +206,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         return tuple(self._failures)
 
     def _check_invariants_once(self, *, thoroughly: bool = False) -> None:
-        """Check all nodes, unless an earlier check has failed: at most one check ever raises."""
+        """Check all nodes, unless an earlier check has failed; so at most one check ever raises."""
         if self._checks_invariants:
             self._checks_invariants = False  # stays False if the next line raises
             self.check_invariants(thoroughly=thoroughly)
@@ -245,12 +248,12 @@ class VirtualRuntime(VirtualLives, Runtime):
     def _node_failed(self, host: VirtualHost, what: str, error: BaseException) -> None:
         """Record that task or callback `what` of a node died, and end the run by NodeTaskFailed."""
         failure = f"{host.name} incarnation {host.incarnation}: {what} died: {error!r}"
-        self._failures.append(failure)  # first, since an observer of the row below may raise
+        self._failures.append(failure)  # first, because an observer of the row below may raise
         host.trace(TraceEvent(kind=TraceKind.TASK_FAILED, detail={"exception": failure}))
         raise NodeTaskFailed(failure) from error
 
     def _cancel(self, task: "asyncio.Task[Any]") -> None:
-        """Cancel an unfinished main; further failures during its cleanup go to `failures`."""
+        """Cancel the task of `run`'s main; failures during its cleanup go to `failures`."""
         task.cancel()
         while not task.done():
             try:
@@ -259,15 +262,14 @@ class VirtualRuntime(VirtualLives, Runtime):
                 continue  # `_node_failed` has recorded it; the cleanup goes on
             except asyncio.CancelledError:
                 return
-            except Exception as error:  # `run` raises the failure before this one
+            except Exception as error:  # it is only recorded: `run` raises the first failure
                 self._failures.append(f"cleanup after a broken run: {error!r}")
                 return
 
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
         """Turn Ctrl-C into KeyboardInterrupt between two callbacks of the loop."""
-        # Does nothing outside the main thread, where Python allows no signal handlers, and if the
-        # caller has a handler of its own.
+        # Python allows signal handlers only in the main thread. A caller's own handler stays.
         if (
             threading.current_thread() is not threading.main_thread()
             or signal.getsignal(signal.SIGINT) is not signal.default_int_handler

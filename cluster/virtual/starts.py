@@ -1,10 +1,11 @@
 """Start times of a run's nodes, drawn from the seed.
 
-This module owns the time spans and the draws; `runtime` starts the nodes. In reality the nodes of a
-cluster start at different moments, and faults come at no particular phase of their timers: the
-phase is the time since the timer's last tick. The start of a node fixes the phase of its timers. So
-the start of a broker is drawn evenly from a span as long as the period of its heartbeats: at any
-later time their phase is then uniform. For the timers of members, `draw_wait_us` does the same.
+This module owns the time spans and the draws; `runtime` starts the nodes. The phase of a timer is
+the time since its last tick. In reality the nodes of a cluster start at different moments, and
+faults come at no particular phase of their timers. The start of a node fixes the phase of its
+timers. So the start of a broker is drawn evenly from a span as long as the period of its
+heartbeats: at any later time their phase is then uniform. For the timers of members, `draw_wait_us`
+does the same.
 
 Each node draws from a random stream of its own. So neither these draws nor an additional node in
 the cluster shift any other draw.
@@ -25,7 +26,7 @@ from cluster.spec import (
 from protocol.ids import NodeName
 
 READY_US = 500_000
-"""Time from the end of the brokers' span until clients start; the cluster is complete by then."""
+"""Time from the end of the brokers' span until clients start, in which the brokers get ready."""
 CLIENTS_SPAN_US = 250_000
 """Span within which clients start, as if one command started them. Their polls and commits are out
 of step, but the members of a group still join its first generation together."""
@@ -37,9 +38,9 @@ def draw_starts(cluster: ClusterSpec, seed: int) -> list[tuple[int, NodeName]]:
     """Return (start time, node) for each node of the initial cluster, in the order of time.
 
     Units: microseconds from the first start. Controllers and ZooKeeper servers start at 0. Brokers
-    start within one broker.heartbeat.interval.ms, so that the phase of their heartbeats is uniform
-    (the heartbeats by which the controller finds a missing broker). Clients start READY_US after
-    the end of that span, at moments that do not depend on the brokers' draws.
+    start within one broker.heartbeat.interval.ms, so that the phase of their heartbeats to the
+    controller is uniform. Clients start READY_US after the end of that span, or up to
+    CLIENTS_SPAN_US later. Their moments do not depend on the brokers' draws.
     """
     starts = [
         (_start_us(spec, cluster, seed), spec.name)
@@ -62,7 +63,8 @@ def draw_wait_us(cluster: ClusterSpec, seed: int) -> int:
 
 def draw_first_tick_us(seed: int, node: NodeName, timer: str, period_us: int) -> int:
     """Draw the first tick of a timer that has ticked every `period_us` for a long time."""
-    # From 1 to `period_us`: a timer that has just ticked ticks again one whole period later.
+    # The draw is from 1 to `period_us`: a timer that has just ticked ticks again one whole period
+    # later.
     return 1 + stream(seed, "tick", node, timer).randrange(max(1, period_us))
 
 

@@ -1,10 +1,10 @@
 """Tripwires: during a run in virtual time, node code may not read the machine.
 
 Clocks, the global random generator, fresh uuids, the kernel's entropy and threads would make two
-runs of one seed differ. A tripwire replaces each such function during a run. It raises `Tripped` if
-node code called the function, directly or through a library. Calls by the rest of the project
-(checkers, displays, tests) and by other threads work as usual. Lint rules see such calls in our own
-sources only; tripwires see them in libraries, too.
+runs of one seed differ. During a run, a tripwire replaces each function that reads or starts one of
+these. It raises `Tripped` if node code called the function, directly or through a library. Calls by
+the rest of the project (checkers, displays, tests) and by other threads work as usual. Lint rules
+see such calls in our own sources only; tripwires see them in libraries, too.
 
 Cost: one assignment for each function when a run begins and when it ends, and a check at each call
 of a replaced function.
@@ -28,15 +28,17 @@ from protocol.errors import SimulationError
 NODE_CODE = ("protocol", "partition_log", "coordinator", "cluster")
 """Packages whose code runs in nodes, or in the virtual runtime itself."""
 TOOL_CODE = ("cluster.trace.", "cluster.ray.", "cluster.virtual.loop")
-"""Beginnings of module names in NODE_CODE that may call everything: they watch runs or serve real
-time, and no node runs them.
+"""Beginnings of the names of modules in NODE_CODE that may call everything.
 
-The loop is among them because it logs for asyncio, and each log record has a time.
+They watch runs or serve real time, and no node runs them. The loop is among them because it logs
+for asyncio, and each log record has a time.
 """
 OWN_CODE = (*NODE_CODE, "results_schema", "chaos", "coordlab", "pipeline", "tests", "benchmarks")
-"""All packages of this project. The frame of one of them that is nearest to a forbidden function on
-the stack made the call."""
+"""All packages of this project.
+
+The nearest stack frame of one of these packages counts as the caller of a forbidden function."""
 INSTEAD = "node code has its Host's now_us, wall_us, sleep, rng and spawn"
+"""End of the message of Tripped."""
 
 _TIMES = (
     *("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"),
@@ -53,7 +55,10 @@ _originals: list[tuple[object, str, object]] = []
 
 
 class Tripped(SimulationError):
-    """Node code called a function whose result differs from run to run. Names caller and callee."""
+    """Node code called a function whose result differs from run to run.
+
+    The message names the caller and the function.
+    """
 
 
 @contextmanager
@@ -140,7 +145,10 @@ def _check(name: str, caller: FrameType) -> None:
 
 
 def _trip_message(name: str, module: str, frame: FrameType, libraries: list[str]) -> str:
-    """Return the message; `libraries`: modules between the caller and the function, inner first."""
+    """Return the message of Tripped.
+
+    `libraries` are the modules between the caller and the function, innermost first.
+    """
     by_way_of = f", by way of {', '.join(reversed(libraries))}" if libraries else ""
     place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
     return (

@@ -2,9 +2,10 @@
 
 A link rule is a fault's effect on the frames between two nodes, for instance a delay. A LinkGate
 applies the rules to the frames of one node, and keeps those that must wait. Each node has its gate
-in its Host (its access to the network); a Kafka client is an outside process, so the listener that
-accepted it keeps a gate for it. The frames of the client's requests leave through the gate, and the
-broker's frames arrive through it. The broker's Host applies the rules at the other end of the link.
+in its Host (its access to the network). A Kafka client is an outside process, so the broker's
+listener that accepted it keeps a gate for it. The frames of the client's requests leave through the
+gate, and the broker's frames arrive through it. The broker's Host applies the rules at the other
+end of the link.
 """
 
 import random
@@ -29,7 +30,7 @@ class _ClientConnections:
     def close_frames_of_lost_peer(
         self, peer: NodeName, incarnation: Incarnation | None = None
     ) -> tuple[CloseFrame, ...]:
-        """Return no frames: when a broker dies, the kernel closes its TCP connections."""
+        """Return no frames: when a broker dies, its listener ends the clients' TCP connections."""
         return ()
 
 
@@ -44,7 +45,7 @@ class ClientLinks:
         to_client: Callable[[Frame], None],
         rng_for: Callable[[NodeName, str], random.Random],
     ) -> None:
-        """Begin without rules. `rng_for` returns the random stream of a client for a purpose."""
+        """Begin without rules. `rng_for` returns the random stream of a client for a rule's id."""
         self._after = after
         self._to_broker = to_broker
         self._to_client = to_client
@@ -83,12 +84,12 @@ class ClientLinks:
     def _gate(self, client: NodeName) -> LinkGate | None:
         """Return a client's gate, made or dropped as needed.
 
-        None if no rule is in force and no frame waits in the gate: then frames pass directly.
+        Returns None if no rule is in force and no frame waits in the gate. Frames then need none.
         """
         gate = self._gates.get(client)
         if gate is not None:
-            # After the last rule, a gate stays until its delayed frames have left: a later frame
-            # must not overtake them.
+            # When the last rule is withdrawn, a gate stays until its waiting frames have left: a
+            # later frame must not overtake them.
             if gate.is_idle and not self._rules:
                 del self._gates[client]
                 return None

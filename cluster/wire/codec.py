@@ -4,10 +4,10 @@ The tables list the fields of each message (`WireField`), with the versions that
 message and version, a reader and a writer are composed once, from one function per field. "Plain"
 data are dicts and lists; a "scalar" is an integer, a bool, a string or bytes.
 
-A version is "reshaped" if its messages are nested in another way than the newest (below the table's
-`reshaped_below`). This decides between two ways:
-- Requests of any other version become messages (Structs) directly, by a "typed" reader. Responses
-  are written directly.
+A version is "reshaped" if its messages are nested in another way than those of the newest version.
+The versions below the table's `reshaped_below` are. There are two ways:
+- Requests of a version that is not reshaped become messages (Structs) directly, by a "typed"
+  reader. Responses are written directly.
 - Requests of a reshaped version become plain data first, which `protocol.plain` turns into
   messages. Responses become plain data before they are written.
 
@@ -36,8 +36,9 @@ from protocol.wire.fields import Kind, WireField
 from protocol.wire.listener_versions import OFFERED
 
 STRING_BYTES_MAX = 32_767
-"""Largest int16, the type of a string's length. Longer strings are cut after this many bytes, even
-inside a character."""
+"""Largest int16, the type of a string's length.
+
+Longer strings are cut after this many bytes, even inside a character."""
 
 
 class MalformedRequest(Exception):
@@ -65,7 +66,7 @@ class Cursor:
 
 
 Reader = Callable[[Cursor], Any]
-"""Reads one value at the cursor and moves the cursor behind it. Raises: MalformedRequest."""
+"""Reads one value at the cursor and moves the cursor to its end. Raises: MalformedRequest."""
 Writer = Callable[[bytearray, Any], None]
 """Appends the bytes of one value."""
 
@@ -122,7 +123,7 @@ def read_nullable_string(cursor: Cursor) -> str | None:
     try:
         return cursor.take(size).decode()
     except UnicodeDecodeError as error:
-        # Here and below, the cursor is behind the value already: so "before", not "at".
+        # Here and below, the cursor is at the end of the value already. So the texts say "before".
         raise MalformedRequest(f"expected UTF-8 before {cursor.position}: {error}") from None
 
 
@@ -187,7 +188,7 @@ def _array_reader(read_item: Reader, *, nullable: bool) -> Reader:
                 return None
             raise MalformedRequest(f"expected a list before {cursor.position}, got null")
         if count > len(cursor.data) - cursor.position:
-            # Each item takes a byte at least. A larger count is invalid, and could fill the memory.
+            # Each item takes at least one byte, so this count is invalid. It could fill the memory.
             raise MalformedRequest(f"expected {count} items at {cursor.position}, got fewer bytes")
         return [read_item(cursor) for _ in range(count)]
 
@@ -245,9 +246,9 @@ def _dict_reader(fields: tuple[WireField, ...], version: int) -> Reader:
 
 
 def _typed_reader(field: WireField, version: int, annotation: object) -> Reader:
-    """Return a reader of values of a message's annotated field."""
+    """Return a reader of a field's value; `annotation` is the type of the message's field."""
     if field.kind is not Kind.STRUCT:
-        # A list may be null, but none of its items.
+        # The list may be null, but its items may not.
         item = _scalar_reader(_item_of(field) if field.is_array else field)
     else:
         item = _struct_reader(_struct_in(annotation), field.fields, version)
@@ -302,7 +303,7 @@ def _struct_in(annotation: object) -> type[msgspec.Struct]:
 
 
 def _value_writer(field: WireField, version: int, *, plain: bool) -> Writer:
-    """Return a writer of a field's value; its structures are plain data, or Structs."""
+    """Return a writer of a field's value; `plain`: its structures are dicts instead of Structs."""
     match field.kind:
         case Kind.INT:
             item = _int_writer(field.bits)
@@ -310,7 +311,7 @@ def _value_writer(field: WireField, version: int, *, plain: bool) -> Writer:
             item = _write_bool
         case Kind.STRING:
             # Versions before `nullable_since` have "" in place of null. A field that is not
-            # nullable never holds None, so its writer needs no replacement.
+            # nullable never holds None, so `_write_string` is right for it, too.
             is_null_legal = not field.is_nullable or version >= field.nullable_since
             item = _write_string if is_null_legal else _write_string_or_empty
         case Kind.BYTES:
@@ -323,7 +324,7 @@ def _value_writer(field: WireField, version: int, *, plain: bool) -> Writer:
 
 
 def _fields_writer(fields: tuple[WireField, ...], version: int, *, plain: bool) -> Writer:
-    """Return a writer of a message that is plain data, or of a Struct.
+    """Return a writer of a message: of a dict if `plain`, otherwise of a Struct.
 
     If a Struct lacks a field, the default in the table is written (see `_getter`).
     """
@@ -343,8 +344,8 @@ def _getter(field: WireField) -> Callable[[Any], Any]:
     """Return a function that reads a field of a Struct, with a default if the Struct may lack it.
 
     A Struct may lack a field that is nullable, or to which the table gives an `absent` value. The
-    default is this value, None without one. It makes the read slower, so other fields are read
-    without a default.
+    default is this value, or None if there is none. A default makes the read slower, so other
+    fields are read without one.
     """
     get, absent, name = attrgetter(field.name), field.absent, field.name
     if absent is None and not field.is_nullable:

@@ -1,8 +1,8 @@
 """One TCP connection of a Kafka client: cuts the bytes into requests, and serves one at a time.
 
 While a request is served, later bytes wait here (Kafka mutes the channel), so answers leave in the
-order of the requests. A client may close its side of the connection after its last request: the
-requests that were sent before are still served.
+order of the requests. A client may close its side of the connection after its last request. The
+requests that it sent before are still served.
 
 The listener (`ConnectionOwner`) accepts the connections and answers the requests. An exchange is a
 request together with the data for encoding its answer.
@@ -19,7 +19,7 @@ from cluster.wire.headers import foreign_protocol
 from protocol.ids import NodeName
 
 UNREAD_BYTES_MAX = 1_048_576
-"""Bytes that may wait behind the served request; with more, the socket is no longer read."""
+"""Bytes that may wait while a request is served; with more, the socket is no longer read."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """Value of SO_LINGER (on, for 0 s): the system closes the connection by a reset. Source: socket(7).
 """
@@ -75,7 +75,7 @@ class WireConnection(asyncio.Protocol):
         self._is_reading = True
         """False while the socket is not read, so that TCP makes the client wait."""
         self._is_first = True
-        """True until the first request: other protocols are recognised by their first bytes."""
+        """True until the first request. Clients of other protocols show themselves before it."""
         self._is_at_end = False
         """True once the client has closed its side."""
         self._is_sending = False
@@ -101,10 +101,10 @@ class WireConnection(asyncio.Protocol):
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Buffer the bytes; a request in them is served one turn of the loop later.
+        """Buffer the bytes; a request in them is served in the next turn of the loop.
 
-        So after a pause of the process (SIGSTOP) due timers fire before requests that waited in
-        the socket.
+        So after a pause of the process (SIGSTOP) the timers that are due fire before the requests
+        that waited in the socket are served.
         """
         self._unread += data
         self._owner.received(self)
@@ -146,12 +146,12 @@ class WireConnection(asyncio.Protocol):
         self.exchange = None
         if frame is not None and self._transport is not None and not self.is_closed:
             self._transport.write(frame)
-        # To serve the next request, to end the connection, or to read the socket again.
+        # `_serve_next` serves the next request, ends the connection, or reads the socket again.
         if self._unread or self._is_at_end or not self._is_reading:
             self._schedule()
 
     def end(self, *, reset: bool = False) -> None:
-        """Close the connection; bytes not sent yet are lost. With `reset`, by a TCP reset."""
+        """Close the connection, with a TCP reset if `reset`; bytes not sent yet are lost."""
         if self.is_closed or self._transport is None:
             return
         self.is_closed = True

@@ -1,10 +1,10 @@
 """Exchange: one request of a Kafka client as a RequestEnvelope, and its answer as bytes.
 
-A RequestEnvelope is the form in which a node of the cluster sends a request; the broker handles
-both alike. Handles the differences between versions that the tables of `protocol.wire` do not
-contain: defaults of old versions, and the place of the error in their answers. The tables list the
-fields of each message; OFFERED names the APIs and versions that the listener serves. Must not know
-connections.
+A RequestEnvelope is the form in which nodes of the cluster send requests, so the broker handles
+requests of nodes and of Kafka clients alike. This module handles the differences between versions
+that the tables of `protocol.wire` do not contain: defaults of old versions, and the place of the
+error in their answers. The tables list the fields of each message; OFFERED names the APIs and
+versions that the listener serves. Must not know connections.
 """
 
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ from protocol.records.kafka_format import InvalidBatch, decode_batches
 from protocol.wire.listener_versions import OFFERED, OLDEST_ANSWERED_PRODUCE
 
 SIZE_BYTES = 4
-"""Length of the number in front of each request and answer, which is its size."""
+"""Length of the number before each request and answer, which is the size of the rest."""
 LISTENER_NAME = "PLAINTEXT"
 """Name of the listener, as in Kafka's default of `listeners`."""
 METADATA_SAYS_AUTO_CREATION_SINCE = 4
@@ -57,8 +57,8 @@ class UnsupportedRequest(Exception):
 class Exchange:
     """A request for the broker, and the data for encoding its answer.
 
-    `answer_version`: version in which the answer is encoded. `refused_batches`: outcomes, by topic,
-    of partitions with invalid batches, which the broker does not get.
+    `answer_version` is the version in which the answer is encoded. `refused_batches` has, by topic,
+    the outcomes of partitions with invalid batches, which the broker does not get.
     """
 
     header: RequestHeader
@@ -87,8 +87,8 @@ class Exchange:
     def answer_bytes(self, response: AnyResponse, cluster_id: str) -> bytes:
         """Return the frame of an answer: size, correlation id, message.
 
-        The broker's answer lacks the cluster id, and what only Kafka clients need (see the methods
-        that are called here): both are added.
+        The broker's answer lacks the cluster id and the parts that only Kafka clients need. They
+        are added here; see the methods that are called.
         """
         if isinstance(response, MetadataResponse):
             response = msgspec.structs.replace(response, cluster_id=cluster_id)
@@ -127,8 +127,8 @@ class Exchange:
     def _with_aborted_transactions(self, response: FetchResponse) -> FetchResponse:
         """Return the answer with an empty list of aborted transactions for a read_committed Fetch.
 
-        It is empty because no transaction writes to topics of clients. A consumer that reads
-        uncommitted records gets null instead.
+        The list is empty because no transaction writes to topics of clients. A consumer that reads
+        uncommitted records gets null instead of a list.
         """
         if not isinstance(self.body, FetchRequest) or self.body.isolation_level != READ_COMMITTED:
             return response
@@ -196,7 +196,7 @@ def read_exchange(payload: bytes) -> Exchange:
     elif isinstance(body, MetadataRequest):
         exchange.body = _whole_metadata_request(body, version)
     elif isinstance(body, FetchRequest) and body.replica_id >= 0:
-        # The broker would count it as a follower's fetch, which moves the high watermark.
+        # The broker would take it for the fetch of a follower, which moves the high watermark.
         raise MalformedRequest(
             f"expected the Fetch of a consumer (replica_id -1), got replica_id {body.replica_id}"
         )
@@ -250,8 +250,8 @@ def _with_batches(
 def _batch_of(data: PartitionProduceData, version: int) -> RecordBatch | ErrorCode:
     """Return the one batch of a partition's bytes, or the error that refuses it.
 
-    Kafka accepts exactly one batch per partition. Versions below OLDEST_ANSWERED_PRODUCE are
-    offered, but each batch in them is refused.
+    Kafka accepts exactly one batch per partition. The listener also offers versions below
+    OLDEST_ANSWERED_PRODUCE, but refuses each batch in them.
     """
     if version < OLDEST_ANSWERED_PRODUCE:
         return ErrorCode.UNSUPPORTED_VERSION

@@ -1,8 +1,8 @@
 """Request headers, which precede every message; readable for any API and version.
 
-The header must be readable even if the rest of the request is not: the answer to an ApiVersions
-request of an unknown version needs its correlation id (KIP-511). The header of an answer is the
-correlation id alone. `foreign_protocol` recognises bytes of other protocols.
+The header must be readable even if the rest of the request is not. For example, the answer to an
+ApiVersions request of an unknown version needs the request's correlation id (KIP-511). The header
+of an answer is the correlation id alone. `foreign_protocol` recognises bytes of other protocols.
 Source: Kafka `RequestHeader.json`, `ResponseHeader.json`.
 """
 
@@ -21,6 +21,7 @@ SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 _TLS_HANDSHAKE = b"\x16\x03"
 """A TLS record of type handshake, of any version of the protocol."""
 _HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
+"""First four bytes of HTTP requests."""
 
 
 class RequestHeader(NamedTuple):

@@ -48,10 +48,10 @@ BACKLOG = 50
 class ListenerBinding:
     """Address, cluster id and limits of a broker's listener for Kafka clients.
 
-    - `port`: 0 means a free port.
+    - `port`: the port to bind; 0 means a free one.
     - `advertised_host`: host in the address that brokers give to clients; None means `host`, or the
       machine's name if `host` is a wildcard.
-    - `first_number`: number of the first connection; the numbers of different brokers and
+    - `first_number`: number of the first connection. The numbers of different brokers and
       incarnations do not overlap.
     """
 
@@ -73,7 +73,7 @@ class ListeningHost(Protocol):
         """Return the run's time."""
 
     def after(self, delay_us: int, fn: Callable[[], None]) -> Timer:
-        """Call `fn` after `delay_us`; during a pause of the broker, at its end."""
+        """Call `fn` after `delay_us`; if the broker is paused then, at the end of the pause."""
 
     def schedule(self, delay_us: int, fn: Callable[[], None]) -> asyncio.Handle:
         """Call `fn` after `delay_us`, even while the broker is paused."""
@@ -97,12 +97,15 @@ def is_kafka_client(node: NodeName) -> bool:
 
 
 def client_node(client_id: str) -> NodeName:
-    """Return the node name for a client id; all clients with this id are one node."""
+    """Return the node name for a client id; all clients with the same id are one node."""
     return NodeName(CLIENT_PREFIX + client_id[:NAME_MAX])
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a bound socket that does not listen yet. Raises: OSError with the address."""
+    """Return a bound socket that does not listen yet.
+
+    Raises: OSError, whose text has the address.
+    """
     try:
         family, kind, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -240,7 +243,8 @@ class WireListener:
         peers = reset.peers_of(host.name)
         names = tuple((client, number) for client, number in self._named if client in peers)
         for client, number in names:
-            # Removed before its end: `closed` then sends the broker no CloseFrame.
+            # The connection is removed before it ends, so that `closed` sends the broker no
+            # CloseFrame.
             connection = self._named.pop((client, number))
             if self._links is not None:
                 close_frame = self._close_frame((client, number), by_client=False)
@@ -263,7 +267,7 @@ class WireListener:
                 pass
 
     def _answer(self, frame: ResponseFrame) -> None:
-        """Send an answer as bytes; without an expected answer, continue or close."""
+        """Send an answer as bytes; if the client expects none, go on or close the connection."""
         connection = self._named.get((frame.destination, frame.connection_id))
         exchange = None if connection is None else connection.exchange
         if connection is None or exchange is None:
@@ -282,7 +286,7 @@ class WireListener:
     def _to_broker(self, frame: Frame) -> None:
         """Give the broker a frame that has passed the link rules."""
         if isinstance(frame, CloseFrame):
-            # One turn later, because the broker may be on the stack:
+            # The frame is given in a later call of the loop: the broker may be on the stack now.
             # 1. The broker sends an answer, which `take` delivers.
             # 2. The answer makes this listener close the connection (`refuse`).
             # 3. The broker's Host must not get the end of the connection inside its own `send`.
@@ -322,8 +326,8 @@ class WireListener:
             self.refuse(connection, str(error))
             return
         except Exception as error:
-            # A bug in reading requests must not end the run: bytes of one client would then stop
-            # all others.
+            # A bug in the reading of requests must not end the run. Otherwise the bytes of one
+            # client would stop all others.
             self.refuse(connection, f"the request could not be read: {error!r}")
             return
         host = self._host
@@ -333,7 +337,7 @@ class WireListener:
             self._introduce(connection, exchange.header.client_id, host.name)
         client = connection.client
         if client is None:
-            return  # never: `_introduce` has set it
+            return  # this never happens: `_introduce` has set it
         connection.exchange = exchange
         self._links.send(
             client,
@@ -383,7 +387,7 @@ class WireListener:
             )
 
     def _close_frame(self, name: ConnectionName, *, by_client: bool) -> CloseFrame:
-        """Return the frame that ends a connection; `by_client`: the client's end sends it."""
+        """Return the frame that ends a connection; `by_client` if the client's end sends it."""
         client, number = name
         broker = NodeName("") if self._host is None else self._host.name
         return CloseFrame(

@@ -1,6 +1,6 @@
 """A ZooKeeper ensemble: all semantics that clients see, and a simplified consensus below them.
 
-The way of one `create` from a client of a follower:
+The course of one `create` by a client of a follower:
 
 1. The client's handle sends a CreateRequest (`client`).
 2. The follower's ServerCore accepts it (`client_requests`) and forwards it to the leader as a
@@ -9,11 +9,12 @@ The way of one `create` from a client of a follower:
    zxid, logs it (`txn_log`), and sends a Proposal to each learner (`leader`).
 4. Each learner logs the transaction and acknowledges it. With a majority, the leader commits it.
 5. Each server applies the committed transactions in order, at its own time (`database.apply`,
-   `znodes`). It first sends the events of the watches that fire (`watches`); then the follower
+   `znodes`). It first sends the events of the watches that fire (`watches`). Then the follower
    answers its client.
 
-(A learner is a server that follows the leader or is about to. A zxid is the number of a
-transaction: the leader's epoch, and a counter within it.)
+A learner is a server that follows the leader or is about to. A zxid is the number of a transaction:
+the leader's epoch, and a counter within it. A znode is a node of ZooKeeper's tree; a watch informs
+a client once of a change of a znode.
 
 Reading order: `znodes` (the tree), `database` (tree and sessions; checks writes), `watches`,
 `sessions` (deadlines at the leader), `txn_log`; `ensemble` (settings of a server), `bootstrap`

@@ -1,8 +1,9 @@
 """Znodes of brokers and topics, which are in every server's tree before the run.
 
-DEVIATION: topics are created at the controller, so their znodes keep the partitions of the
-beginning. Brokers register with the controller, so their znodes are persistent and stay when a
-broker dies, unless the cluster's brokers register in ZooKeeper too.
+DEVIATION: topics are created at the controller, so their znodes keep the partitions that they had
+at the beginning. Brokers register with the controller, so their znodes are persistent and stay when
+a broker dies. If the cluster's brokers register in ZooKeeper too, they create their znodes
+themselves.
 Source: Kafka `ZkUtils`; docs/kafka/ZOOKEEPER_CONSUMER.md, section 2.
 """
 

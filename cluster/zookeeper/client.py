@@ -1,5 +1,7 @@
 """ZooKeeper's own client: one session, on one connection after the other.
 
+A session is what the servers know of one client: it outlives connections, and expires if no server
+hears of the client for the session timeout.
 Owns the connection (choice of the next server, pings, detection of silence), the session's id, the
 requests that wait for an answer, and the watches that a new connection must set again. The client
 has no timer for the session's expiry: only a server's answer shows that it has expired (ZK-13).
@@ -42,6 +44,7 @@ from protocol.messages.zookeeper import (
 RECONNECT_MAX_MS = 1_000
 """Limit of the random time before a client connects again. Source: ClientCnxn."""
 _MS = 1_000
+"""Microseconds in a millisecond."""
 
 
 class KeeperState(StrEnum):
@@ -75,8 +78,8 @@ class _Packet:
 class ZooKeeperHandle:
     """One session. It begins to connect at once; after its expiry or close, each request fails.
 
-    `on_state` is called when the session connects, disconnects or expires, `on_event` when a watch
-    fires; both in order with the answers to requests.
+    `on_state` is called when the session connects, disconnects or expires; `on_event` is called
+    when a watch fires. These calls and the answers to requests come in the servers' order.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class ZooKeeperHandle:
         # Each client tries the servers in an order of its own, which spreads the clients.
         host.rng.shuffle(self._servers)
         self._next_server = 0
-        # The requested timeout, until a server grants another one.
+        # This is the requested timeout until a server grants another one.
         self._timeout_us = session_timeout_ms * _MS
         self._wanted_timeout_ms = session_timeout_ms
         self._on_state = on_state
@@ -109,6 +112,7 @@ class ZooKeeperHandle:
         self._queued: list[_Packet] = []
         """Requests that wait for a connection."""
         self._in_flight: dict[int, _Packet] = {}
+        """Requests that were sent and have no answer, by their numbers."""
         self._next_packet = 0
         self._last_sent_us = 0
         self._last_heard_us = 0
@@ -212,8 +216,8 @@ class ZooKeeperHandle:
         self._last_heard_us = self._host.now_us()
         self.session_id = answer.session_id
         self._timeout_us = answer.timeout_ms * _MS
-        # Before the queued requests, because the events of missed changes must arrive before an
-        # answer that shows these changes (ZK-19).
+        # The watches are set before the queued requests are sent, because the events of missed
+        # changes must arrive before an answer that shows these changes (ZK-19).
         if self._data_watches or self._exist_watches or self._child_watches:
             self._send(
                 _Packet(
@@ -229,7 +233,8 @@ class ZooKeeperHandle:
         queued, self._queued = self._queued, []
         for packet in queued:
             self._send(packet)
-        # Last: a request that `on_state` causes is sent at once, and must not overtake the queue.
+        # This comes last: a request that `on_state` causes is sent at once, and must not overtake
+        # the queued ones.
         self._enter(KeeperState.SYNC_CONNECTED)
         self._schedule()
 
@@ -300,15 +305,15 @@ class ZooKeeperHandle:
     def _read_timeout_us(self) -> int:
         """Longest permitted silence of a server.
 
-        Two thirds of the session timeout on a connection; while connecting, an equal part of the
-        timeout for each server of the list.
+        It is two thirds of the session timeout once the session is connected. While connecting, it
+        is the session timeout divided by the number of servers.
         """
         if self.is_connected:
             return self._timeout_us * 2 // 3
         return max(1, self._timeout_us // len(self._servers))
 
     def _check_silence(self) -> None:
-        """Close the connection of a silent server; send a ping if this client was silent."""
+        """Close the connection of a silent server; send a ping if this client has been silent."""
         self._timer = None
         now_us = self._host.now_us()
         connection = self._connection
@@ -362,8 +367,8 @@ class ZooKeeperHandle:
         self.last_zxid = Zxid(max(self.last_zxid, answer.zxid))
         if answer.error_code in (KeeperError.SessionExpired, KeeperError.SessionMoved):
             # The server closes the connection. The packet goes back, so that it fails with
-            # ConnectionLoss like the others: only the next server's answer to ConnectRequest
-            # shows whether the session is over.
+            # ConnectionLoss like the others. Only the next server's answer to ConnectRequest shows
+            # whether the session is over.
             self._in_flight[number] = packet
             connection.close()
             self._connection_ended(connection)
@@ -375,7 +380,7 @@ class ZooKeeperHandle:
         """Remember a watch that the server has set: the next connection must set it again."""
         match request:
             case ExistsRequest(path=path, watch=True):
-                # On a missing znode only `exists` leaves a watch: it waits for the creation.
+                # Only `exists` leaves a watch on a missing znode, which waits for its creation.
                 if error is KeeperError.NONE:
                     self._data_watches[path] = None
                 else:

@@ -5,10 +5,10 @@ session's requests are answered in order (ZK-04), because the Host delivers the 
 connection only after the answer to the one before. Ids such as ZK-04 name rules in
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 
-A transaction (txn) is a write as the leader has ordered it, with a zxid; each server applies it. It
-carries the server and the request number of the write, by which that server finds the client that
-waits. The role is the server's as leader or follower. Outputs go into `result`: replies, notices
-(events of watches), and HangUp, which closes a connection.
+A transaction (txn) is a write as the leader has ordered it, with a zxid (its number); each server
+applies it. It carries the server that got the write, and that server's request number. With this
+number the server finds the client that waits. The role of a server is Leading or Following. Outputs
+go into `result`: replies, notices (events of watches), and HangUp, which closes a connection.
 Source: ZooKeeper `ZooKeeperServer`, `FinalRequestProcessor`.
 """
 
@@ -59,7 +59,7 @@ from protocol.messages.zookeeper_quorum import CloseSessionTxn, ErrorTxn, Txn
 Role = Leading | Following
 
 _ENDS_CONNECTION = frozenset({KeeperError.SessionExpired, KeeperError.SessionMoved})
-"""Errors of a write after whose answer the connection is closed: it has no session any more."""
+"""Errors of a write that end its connection after the answer, as it has no session any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class _PendingWrite:
 class ClientRequests:
     """The clients of one server.
 
-    Invariant: a session is on one connection at most, and every watch is of a connection that has
-    a session.
+    Invariant: a session is on at most one connection, and every watch belongs to a connection that
+    has a session.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class ClientRequests:
         self._sessions: dict[AcceptedConnection, SessionId] = {}
         self._connections: dict[SessionId, AcceptedConnection] = {}
         self._pending: dict[int, _PendingWrite] = {}
-        """Writes without an applied transaction, by the request number that it will contain."""
+        """Writes whose transaction is not applied yet, by their request numbers."""
         self._revalidating: dict[SessionId, tuple[RequestId, AcceptedConnection]] = {}
-        """ConnectRequests of sessions that this follower's leader has not confirmed yet."""
+        """ConnectRequests that continue a session which the leader has not confirmed yet."""
 
     @property
     def sessions(self) -> dict[AcceptedConnection, SessionId]:
@@ -119,8 +119,9 @@ class ClientRequests:
         if session_id is None:
             result.add(HangUp(connection))
             return
-        # `touch` says that the session's client is alive. The leader knows the session's deadline,
-        # and moves it. A follower reports the session at the leader's next ping: it needs no time.
+        # `touch` says that the session's client is alive. The leader has the session's deadline,
+        # and moves it from `now_us`. A follower reports the session at the leader's next ping, and
+        # needs no time.
         if isinstance(role, Leading):
             role.touch(session_id, now_us)
         else:
@@ -151,7 +152,8 @@ class ClientRequests:
 
     def hang_up_all(self, result: ServerResult) -> None:
         """Close every client's connection, because this server has no leader."""
-        # Clients that open or continue a session wait on connections that have no session yet.
+        # `waiting` has the connections of clients that open or continue a session: these have no
+        # session yet.
         waiting = [pending.connection for pending in self._pending.values()]
         waiting += [connection for _request_id, connection in self._revalidating.values()]
         for connection in dict.fromkeys((*self._sessions, *waiting)):
@@ -171,8 +173,8 @@ class ClientRequests:
            disconnected since.
         3. If the transaction closes a session, close the session's connection.
 
-        Events go first because a client must get an event before any answer that shows the change
-        (ZK-19).
+        The events go first, because a client must get an event before any answer that shows the
+        change (ZK-19).
         """
         self._send_events(self.watches.fire(changes), result)
         if answers and txn.server_id == self._ensemble.server_id:
@@ -189,7 +191,7 @@ class ClientRequests:
     ) -> None:
         """Accept or refuse a session that a client continues here, as the leader has answered.
 
-        `timeout_ms`: the session's timeout; None if it has expired.
+        `timeout_ms` is the session's timeout; None if the session has expired.
         """
         waiting = self._revalidating.pop(session_id, None)
         if waiting is not None:
@@ -222,8 +224,8 @@ class ClientRequests:
             timeout = role.revalidate(session_id, self._ensemble.server_id, now_us)
             self._take_up(request_id, connection, session_id, timeout, result)
         else:
-            # If the client has connected before, and the leader has not answered that time, only
-            # its newest connection counts.
+            # The client may have connected before, without an answer of the leader so far. Only its
+            # newest connection counts.
             earlier = self._revalidating.get(session_id)
             if earlier is not None:
                 _request_id, earlier_connection = earlier
@@ -241,7 +243,7 @@ class ClientRequests:
     ) -> None:
         """Answer a client that continues a session; `timeout_ms` None: the session has expired."""
         if timeout_ms is None:
-            # Without a session id the answer means Expired.
+            # An answer without a session id says that the session has expired.
             result.add(Reply(request_id=request_id, response=ConnectResponse()))
             result.add(HangUp(connection))
             return

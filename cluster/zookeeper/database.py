@@ -2,10 +2,11 @@
 
 A zxid numbers the transactions in the order that the leader gave them. A database is a function of
 the log: two servers that have applied the same transactions have equal databases. A leader has two.
-One has the committed transactions, as every server has them. The other is ahead: the leader applies
-each proposal to it at once, and checks new writes against it.
-- `prepare` checks a write and returns its transaction, an ErrorTxn if it is refused: on the leader.
-- `apply` carries out a transaction without checks: on every server.
+One has the committed transactions, like that of every server. The other is ahead: the leader
+applies each proposal to it at once, and checks new writes against it.
+- `prepare` runs on the leader. It checks a write and returns its transaction; an ErrorTxn if the
+  write is refused.
+- `apply` runs on every server. It carries out a transaction without checks.
 Source: ZooKeeper `ZKDatabase`, `PrepRequestProcessor`; rules ZK-02, ZK-05 and ZK-12 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -84,7 +85,7 @@ class ZooKeeperDatabase:
         Changes nothing.
         """
         match request:
-            # The only write without a session: it asks for one.
+            # This is the only write without a session, because it asks for one.
             case ConnectRequest(timeout_ms=timeout_ms):
                 return CreateSessionTxn(timeout_ms=timeout_ms)
             case _ if session_id not in self.sessions:

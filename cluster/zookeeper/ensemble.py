@@ -29,7 +29,7 @@ class Ensemble:
 
     @property
     def tick_us(self) -> int:
-        """Length of a tick in microseconds."""
+        """Length of a tick, ZooKeeper's unit of time limits, in microseconds."""
         return self.config.tick_time * 1_000
 
     @property

@@ -1,15 +1,15 @@
 """The follower's role of a server: it copies its leader's history, and then logs each proposal.
 
-The requests to the leader, in order (each method handles the answer to one):
+The requests to the leader, in order, each with the method that handles its answer:
 
-1. FollowerInfoRequest: asks for the leader's epoch (`begin`, `info_answered`);
-2. AckEpochRequest: promises the epoch, and gets the history that this log lacks (`synced`);
-3. AckNewLeaderRequest: acknowledges the history; its answer lets this server serve clients
-   (`up_to_date`);
-4. AckRequest for each Proposal (`noticed`).
+1. FollowerInfoRequest, which `begin` sends, asks for the leader's epoch (`info_answered`).
+2. AckEpochRequest promises the epoch. Its answer is the history that this log lacks (`synced`).
+3. AckNewLeaderRequest acknowledges the history. Its answer lets this server serve clients
+   (`up_to_date`).
+4. AckRequest acknowledges a Proposal, one for each. The proposals come as notices (`noticed`).
 
 The epoch is the number of a leadership. To promise an epoch is to follow no leader of an older one.
-A session is touched by each request of its client, which keeps it from expiring. Outputs go into
+Each request of a client touches its session, which keeps the session from expiring. Outputs go into
 `result`. The class closes no connection itself: it sets `has_failed`, and the server gives up the
 role.
 
@@ -79,14 +79,15 @@ class Following:
     ) -> None:
         """Promise the leader's epoch.
 
-        Fail if the epoch is older than one promised before, or None: that server does not lead.
+        Fail if the epoch is None, because that server does not lead, or older than one promised
+        before.
         """
         self._heard_us = now_us
         if response.epoch is None or response.epoch < self._log.accepted_epoch:
             self.has_failed = True
             return
         self.epoch = response.epoch
-        # On the disk before the answer, so that the promise survives a restart.
+        # The promise is written to the disk before it is sent, so that it survives a restart.
         self._log.accept_epoch(response.epoch)
         ack = AckEpochRequest(
             current_epoch=self._log.current_epoch, epoch_ends=self._log.epoch_ends()
@@ -105,16 +106,16 @@ class Following:
         self._log.truncate(response.keep_zxid)
         for txn in response.txns:
             self._log.append(txn)
-        # Last, because a log of a later epoch counts as newer, whatever its length. If the epoch
-        # were entered first:
+        # The epoch is entered after the history is written, because a log of a later epoch counts
+        # as newer, whatever its length. In the other order this could happen:
         # 1. This server dies before it has written the whole history.
         # 2. In the next election its incomplete log counts as the newest.
         # 3. The server leads, and removes committed transactions from the other logs.
         self._log.enter_epoch(self.epoch)
         self._ask(AckNewLeaderRequest(), result)
-        # Tells the leader where this log ends, because the leader counts the logs that have a
-        # transaction. By counting it commits only transactions of its own epoch; the history in
-        # front of such a transaction is committed with it.
+        # This tells the leader where this log ends, because the leader counts the logs that have a
+        # transaction. By counting it commits only transactions of its own epoch; the history before
+        # such a transaction is committed with it.
         self._ask(AckRequest(zxid=self._log.last_zxid), result)
 
     def up_to_date(self, response: AckNewLeaderResponse, now_us: int) -> None:
@@ -154,7 +155,7 @@ class Following:
         self._ask(RevalidateRequest(session_id=session_id), result)
 
     def touch(self, session_id: SessionId) -> None:
-        """Note an active client of this server; the next ping's TouchRequest reports it (ZK-10)."""
+        """Note that a session's client is active; the next TouchRequest reports it (ZK-10)."""
         self._touched[session_id] = None
 
     def check_leader(self, now_us: int, result: ServerResult) -> None:

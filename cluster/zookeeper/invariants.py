@@ -45,9 +45,9 @@ def check_tree(tree: ZnodeTree) -> None:
         for name in children:
             if f"{prefix}{name}" not in tree:
                 raise InvariantViolation("parent_names_its_child", f"{prefix}{name}")
-    # 1. Each name is a path of its own: a parent has each name once, and no two have a child at
-    #    one path.
-    # 2. Each name is the path of a znode (checked above).
+    # 1. Different names stand for different paths: a parent has each name once, and two parents
+    #    have no child at the same path.
+    # 2. At each of these paths there is a znode (checked above).
     # 3. So if there are as many names as znodes without the root, each of these has a parent.
     if named != len(tree.paths()) - 1:
         raise InvariantViolation("parent_names_its_child", f"{named} named of {tree.paths()}")
@@ -67,7 +67,7 @@ def check_owners(database: ZooKeeperDatabase) -> None:
 
 
 def check_clients(clients: ClientRequests) -> None:
-    """A session is on one connection at most."""
+    """A session is on at most one connection."""
     for session_id, connection in clients.connections.items():
         if clients.sessions.get(connection) != session_id:
             raise InvariantViolation(

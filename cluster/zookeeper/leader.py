@@ -1,5 +1,7 @@
 """The leader's role of a server: it gives out zxids, counts acknowledgements, expires sessions.
 
+An epoch is the number of a leadership. A zxid is the number of a transaction: the epoch, and a
+counter within it.
 Owns the learners (servers that follow or are about to), the steps until a majority follows
 (`_advance_epoch`), the proposals after that, and the deadlines of sessions. ServerCore applies the
 committed transactions, up to `committed_zxid`.
@@ -73,7 +75,7 @@ LearnerRequest = (
 
 @dataclass(slots=True)
 class _Learner:
-    """A server that follows or is about to."""
+    """A server that follows this leader or is about to."""
 
     server_id: ServerId
     connection: AcceptedConnection
@@ -88,6 +90,7 @@ class _Learner:
     has_history: bool = False
     """True once the learner has acknowledged the history."""
     acked_zxid: Zxid = NO_ZXID
+    """Newest transaction that the learner has acknowledged since it was synced."""
 
 
 class Leading:
@@ -113,7 +116,7 @@ class Leading:
         self._history_is_newest = False
         """True once a majority has promised the epoch, and none of it has a newer history."""
         self._last_zxid = NO_ZXID
-        """Zxid of the last proposal, or the one just below the first of the epoch."""
+        """Zxid of the last proposal; before the first one, the zxid just below it."""
         self.is_established = False
         """True once a majority has this leader's history; then the server serves clients."""
         self.has_failed = False
@@ -248,7 +251,8 @@ class Leading:
                 return
             accepted = [learner.accepted_epoch for learner in self._learners.values()]
             self._epoch = max((self._log.accepted_epoch, *accepted)) + 1
-            # On the disk before it is sent: after a restart this server must not choose it again.
+            # The epoch is written to the disk before it is sent, because after a restart this
+            # server must not choose it again.
             self._log.accept_epoch(self._epoch)
             self._last_zxid = first_zxid(self._epoch)
         for learner in self._learners.values():
@@ -274,11 +278,14 @@ class Leading:
                 )
 
     def _take_history(self) -> bool:
-        """Enter the epoch once a majority promised it; fail if one of these has a newer history."""
+        """Enter the epoch once a majority has promised it; return True if it was entered.
+
+        Fail if one of the servers that promised has a newer history.
+        """
         promised = [learner.ack_epoch for learner in self._learners.values() if learner.ack_epoch]
         if not self._is_majority(len(promised)):
             return False
-        # The newer history is that of the later leader; under one leader, the longer one.
+        # A history of a later epoch is newer. In the same epoch, the longer history is newer.
         own_history = (self._log.current_epoch, self._log.last_zxid)
         for ack in promised:
             if (ack.current_epoch, _last_of(ack)) > own_history:
@@ -336,7 +343,7 @@ class Leading:
     ) -> None:
         """Propose the transaction of `request`, whose client is connected to `server_id`."""
         self._sessions.touch(session_id, now_us)
-        # A session that has moved: this is a late request on the client's old connection.
+        # If the session has moved, this is a late request on the client's old connection.
         if not isinstance(request, ConnectRequest) and self._sessions.has_moved(
             session_id, server_id
         ):
@@ -366,7 +373,7 @@ class Leading:
         now_us: int,
         result: ServerResult,
     ) -> None:
-        """Give a transaction a zxid, log it, and send it to each learner that has the history."""
+        """Give a transaction a zxid, log it, and send it to each learner that has been synced."""
         zxid = self._last_zxid = Zxid(self._last_zxid + 1)
         if isinstance(body, CreateSessionTxn):
             session_id = SessionId(zxid)
@@ -392,8 +399,8 @@ class Leading:
         """Commit the transactions that are in the logs of a majority."""
         if not self.is_established:
             return
-        # Sorted from the newest, entry number `majority` is logged by a majority. The leader's own
-        # log counts, too.
+        # The leader's own log counts, too. When sorted from the newest, the item at `majority`,
+        # counted from 1, is in the logs of a majority.
         acked = [learner.acked_zxid for learner in self._learners.values()] + [self._log.last_zxid]
         acked.sort(reverse=True)
         majority = len(self._ensemble.servers) // 2 + 1
@@ -401,8 +408,8 @@ class Leading:
             return
         zxid = acked[majority - 1]
         # Only a transaction of this epoch is committed by counting; all earlier transactions are
-        # committed with it. A transaction of an earlier epoch in a majority of logs may still be
-        # replaced by a leader with a newer history.
+        # committed with it. If a transaction of an earlier epoch is in a majority of logs, a leader
+        # with a newer history may still replace it.
         if zxid > self.committed_zxid and epoch_of(zxid) == self._epoch:
             self.committed_zxid = zxid
             for learner in self._learners.values():
@@ -428,7 +435,7 @@ class Leading:
             self.has_failed = True
 
     def expire_sessions(self, now_us: int, result: ServerResult) -> None:
-        """Propose the end of each session whose deadline has passed: an end is a write (ZK-12)."""
+        """Propose the end of each session whose deadline has passed; an end is a write (ZK-12)."""
         for session_id in self._sessions.expired(now_us):
             result.add(session_expired(session_id))
             self._propose(session_id, BY_THE_LEADER, 0, CloseSessionTxn(), now_us, result)

@@ -39,8 +39,10 @@ from protocol.messages.zookeeper_quorum import QuorumRequest, ServerId, VoteRequ
 from protocol.trace import TraceEvent
 
 _LIFE_BITS = 32
-"""Low bits of a request number, which count within an incarnation. The bits above are the number of
-the incarnation, so that a restarted server uses no request number twice."""
+"""Number of low bits of a request number that count within an incarnation.
+
+The bits above are the number of the incarnation, so that a restarted server uses no request number
+twice."""
 
 
 class ZooKeeperNode:
@@ -65,7 +67,7 @@ class ZooKeeperNode:
         """The connection to the leader; None while there is none."""
         self._costs = cluster.costs
         self._busy_until_us = 0
-        """Time at which all requests so far will have been carried out, in virtual time."""
+        """In virtual time, the time at which all requests so far will have been carried out."""
         self._electors: dict[ServerId, Connection] = {}
         """Connections on which this server asks the others for their votes."""
 
@@ -81,7 +83,7 @@ class ZooKeeperNode:
         self._carry_out(self._core.start(self._host.now_us()))
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop at once: the end of the connections informs the other servers."""
+        """Stop at once; the other servers learn of it by the end of the connections."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
@@ -103,7 +105,10 @@ class ZooKeeperNode:
     # -- inputs ----------------------------------------------------------------------------------
 
     def _handle(self, request: IncomingRequest) -> None:
-        """Carry out a request; in virtual time, once its cost and those before it have passed."""
+        """Carry out a request.
+
+        In virtual time this happens when the costs of the earlier requests and its own have passed.
+        """
         body = request.envelope.body
         if not self._host.simulates_costs or not isinstance(body, ZooKeeperRequest):
             self._carry_out_request(request)

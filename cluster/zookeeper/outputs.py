@@ -15,7 +15,7 @@ from protocol.trace import TraceEvent
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """Sends a notice, a message without a request, on a connection."""
+    """Sends a notice on a connection: a message that answers no request."""
 
     connection: AcceptedConnection
     notice: AnyNotice

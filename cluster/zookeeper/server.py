@@ -7,9 +7,10 @@ changes the database. Source: ZooKeeper `QuorumPeer`.
 
 - Epoch: the number of a leadership; a zxid, which numbers a transaction, contains it.
 - Learner: a server that follows, seen from its leader.
-- Serving: a leader serves once a majority has its history, a follower once it has the history.
-- Outputs go into a ServerResult; a timer's key names it, and an AskVote or AskLeader is a request
-  to another server.
+- Serving: answering clients. A leader serves once a majority has its history, a follower once it
+  has the leader's history.
+- Outputs: effects that go into a ServerResult. A timer has a key as its name. An AskVote or
+  AskLeader is a request to another server.
 """
 
 from cluster.host.incoming_request import AcceptedConnection
@@ -61,16 +62,18 @@ from protocol.messages.zookeeper_quorum import (
 
 LOOK_TIMER = "look"
 ELECTION_ROUND_US = 200_000
-"""Time after which a server counts the votes that it has. Source: FastLeaderElection's finalizeWait
-(200 ms)."""
+"""Time after which a server counts the votes that it has.
+
+Source: FastLeaderElection's finalizeWait (200 ms)."""
 
 
 class ServerCore:
     """One server of an ensemble.
 
-    `log`: the server's own log. Transactions that it has at the start are applied once a leader has
-    reported how many are committed. `first_request_number`: larger than the number of any request
-    of an earlier incarnation, so that no transaction of that time answers a new request.
+    `log` is the server's own log. The transactions that it has at the start are applied once a
+    leader has reported how many are committed. `first_request_number` is larger than the number of
+    any request of an earlier incarnation, so that no transaction of that time answers a new
+    request.
     """
 
     def __init__(self, ensemble: Ensemble, log: TxnLog, *, first_request_number: int) -> None:
@@ -271,13 +274,13 @@ class ServerCore:
     # -- applying committed transactions ---------------------------------------------------------
 
     def _advance(self, now_us: int, result: ServerResult) -> None:
-        """Finish an input; every input ends with this, since each may commit a transaction.
+        """Finish an input. Every input ends with this, because each may commit a transaction.
 
         1. Trace the new role when it begins to serve.
-        2. Apply the newly committed transactions in order; each answers the client that waits for
-           it.
-        3. If the role has failed, look for another leader. This comes last: transactions that are
-           committed by now are applied and answered even so.
+        2. Apply the newly committed transactions in order, and answer the clients that wait for
+           them.
+        3. If the role has failed, look for another leader. This comes last, so that transactions
+           that are committed by now are still applied and answered.
         """
         role = self._role
         if role is None:
@@ -305,7 +308,7 @@ class ServerCore:
         elif isinstance(self._role, Following):
             result.add(LeaveLeader())
             result.add(CancelTimer(key=FOLLOW_TIMER))
-        # Once, not in each further attempt to find a leader.
+        # The state is traced once, not again in each further attempt to find a leader.
         if self._has_served or self._election_round == 0:
             result.add(server_state(ServerState.LOOKING, None))
         self._has_served = False
@@ -324,7 +327,7 @@ class ServerCore:
             self._count_votes(now_us, result)
 
     def _own_vote(self) -> VoteResponse:
-        """Return this server's vote. Until a server serves, it counts as one without a leader."""
+        """Return this server's vote. As long as it does not serve, its state is LOOKING."""
         return VoteResponse(
             state=self.state if self.is_serving else ServerState.LOOKING,
             current_epoch=self._log.current_epoch,
@@ -335,8 +338,8 @@ class ServerCore:
         """Lead if this server has the newest log of a majority; else follow the server that has it.
 
         Only the votes of servers that look for a leader count. If these are fewer than a majority,
-        the others have a leader or do not answer: another round follows. If the leader answers in
-        the next round, `voted` ends that round at once.
+        another round follows: the other servers have a leader, or do not answer. If a leader
+        answers in the next round, `voted` ends that round at once.
         """
         looking = {
             server: vote
@@ -346,8 +349,8 @@ class ServerCore:
         if not self._ensemble.is_majority(len(looking)):
             self._begin_round(now_us, result)
             return
-        # Of equally new logs the one with the larger server id counts, so that servers with the
-        # same votes choose the same leader.
+        # Among servers with equally new logs, the one with the largest id is chosen. So servers
+        # with the same votes choose the same leader.
         newest = max(looking, key=lambda server: (*_newness(looking[server]), server))
         if newest == self._ensemble.server_id:
             result.add(CancelTimer(key=LOOK_TIMER))

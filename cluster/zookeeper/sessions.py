@@ -1,8 +1,8 @@
 """Deadlines of sessions at the leader, rounded up to whole ticks.
 
 Only the leader decides that a session has expired (rule ZK-10 of
-docs/kafka/ZOOKEEPER_CONSUMER.md). Rounding lets many sessions expire at one tick, so one check per
-tick suffices. Source: ZooKeeper `SessionTrackerImpl`.
+docs/kafka/ZOOKEEPER_CONSUMER.md). A tick is ZooKeeper's unit of time limits. Because sessions
+expire at whole ticks, one check per tick suffices. Source: ZooKeeper `SessionTrackerImpl`.
 """
 
 from collections.abc import Iterable
@@ -29,9 +29,10 @@ class SessionTracker:
         self.touch(session_id, now_us)
 
     def touch(self, session_id: SessionId, now_us: int) -> bool:
-        """Postpone a session's deadline: its client was active. Return False if it is not tracked.
+        """Postpone the deadline of a session whose client was active.
 
         The deadline is the first tick after the timeout. A deadline never moves back.
+        Returns: False if the session is not tracked.
         """
         timeout_us = self._timeouts.get(session_id)
         if timeout_us is None:

@@ -28,7 +28,7 @@ def session_name(session_id: SessionId) -> str:
 def server_state(state: ServerState, epoch: int | None) -> TraceEvent:
     """Return the event that a server begins to look for a leader, to follow or to lead.
 
-    `epoch`: the leader's; None while the server looks for one.
+    `epoch` is the leader's epoch; None while the server looks for a leader.
     """
     return TraceEvent(
         kind=TraceKind.ZOOKEEPER_STATE, leader_epoch=epoch, detail={"state": state.value}
@@ -69,9 +69,9 @@ def txn_applied(txn: Txn) -> TraceEvent:
 
 
 def watch_fired(connection: AcceptedConnection, event: WatcherEvent, zxid: Zxid) -> TraceEvent:
-    """Return the event that a watch fired, and its server sends the change to a client.
+    """Return the event that a watch fired, and that its server sends the change to a client.
 
-    `zxid`: the newest transaction that the server has applied.
+    `zxid` is the newest transaction that the server has applied.
     """
     return TraceEvent(
         kind=TraceKind.ZOOKEEPER_WATCH_FIRED,
@@ -84,7 +84,7 @@ def watch_fired(connection: AcceptedConnection, event: WatcherEvent, zxid: Zxid)
 def event_received(peer: str, event: WatcherEvent, last_zxid: Zxid) -> TraceEvent:
     """Return the event that a client receives a watch's event.
 
-    `last_zxid`: the newest zxid that an earlier answer has shown to the client.
+    `last_zxid` is the newest zxid that an earlier answer has shown to the client.
     """
     return TraceEvent(
         kind=TraceKind.ZOOKEEPER_EVENT_RECEIVED,
@@ -99,7 +99,7 @@ def client_state(
 ) -> TraceEvent:
     """Return the event that a client's session connects, disconnects or expires.
 
-    `peer`: the server; None if there is none. `last_zxid`: as in `event_received`.
+    `peer` is the server; None if there is none. `last_zxid` is as in `event_received`.
     """
     return TraceEvent(
         kind=TraceKind.ZOOKEEPER_CLIENT_STATE,

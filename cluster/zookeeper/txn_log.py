@@ -1,12 +1,13 @@
 """A server's log of transactions on its disk, in zxid order, and the epochs that it promised.
 
 Every append is flushed before it is acknowledged (forceSync=yes), so a power loss removes no
-transaction that counts towards a majority. DEVIATION: there are no snapshots, the whole log stays.
+transaction that counts towards a majority.
+DEVIATION: there are no snapshots, the whole log stays.
 Source: ZooKeeper `FileTxnLog`, `QuorumPeer` (acceptedEpoch, currentEpoch).
 
-The epoch is the number of a leadership. A zxid has the epoch in its high bits, and numbers the
-transactions of that epoch in its low bits. A leader's history is the transactions in its log when
-its epoch began.
+The epoch is the number of a leadership. A zxid is the number of a transaction: its high bits are
+the epoch, its low bits count the transactions of that epoch. A leader's history is the transactions
+in its log when its epoch began.
 """
 
 from bisect import bisect_right
@@ -32,8 +33,8 @@ _EPOCH_BITS = 32
 class Epochs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The epochs of one server.
 
-    `accepted_epoch`: the newest one promised to a leader. `current_epoch`: the epoch of the leader
-    whose history this server has last copied.
+    `accepted_epoch` is the newest epoch that the server has promised to a leader. `current_epoch`
+    is the epoch of the leader whose history this server has last copied.
     """
 
     accepted_epoch: int = 0
@@ -78,7 +79,10 @@ class TxnLog:
         return self._epochs.current_epoch
 
     def accept_epoch(self, epoch: int) -> None:
-        """Promise to follow no leader of an epoch below `epoch`. Raises: SimulationError."""
+        """Promise to follow no leader of an epoch below `epoch`.
+
+        Raises: SimulationError if a newer epoch was promised before.
+        """
         if epoch < self.accepted_epoch:
             raise SimulationError(f"epoch {epoch} after the promise of {self.accepted_epoch}")
         self._write_epochs(Epochs(accepted_epoch=epoch, current_epoch=self.current_epoch))
@@ -117,7 +121,7 @@ class TxnLog:
     def common_with(self, epoch_ends: tuple[Zxid, ...]) -> Zxid:
         """Return the last zxid that this log and a log with these `epoch_ends` have in common.
 
-        The end of each epoch suffices for this: one leader gives out all zxids of an epoch, in
+        The end of each epoch suffices for this. One leader gives out all zxids of an epoch, in
         order, and a server that has one of them has the leader's whole history before it.
         """
         own_end_by_epoch = {epoch_of(zxid): zxid for zxid in self.epoch_ends()}

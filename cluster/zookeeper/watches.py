@@ -73,8 +73,9 @@ class WatchTable:
     ) -> list[Fired]:
         """Add the watches of a client's previous connection; return the events that it missed.
 
-        A watch whose path has changed since `request.relative_zxid`, the newest zxid that the
-        client has seen, is not added: its event is returned (ZK-20). Source: DataTree.setWatches.
+        `request.relative_zxid` is the newest zxid that the client has seen. A watch whose path has
+        changed since then is not added; its event is returned (ZK-20).
+        Source: DataTree.setWatches.
         """
         events: list[WatcherEvent] = []
         since = request.relative_zxid

@@ -4,9 +4,9 @@ Owns the present session (a new one after an expiry), the listeners, and a queue
 coroutine, the event thread, calls the listeners one after the other. An exception in a listener is
 logged, and the next event follows. Ids such as ZK-22 name rules in
 docs/kafka/ZOOKEEPER_CONSUMER.md.
-A ZooKeeperHandle is one session; it is useless after the session's expiry. A watch fires once, so
-each call of a listener is preceded by reads that set the watch again. An ephemeral is a znode that
-its session's end deletes.
+A ZooKeeperHandle is one session, and is useless after the session's expiry. A watch fires once, so
+the event thread sets it again, by reads, before each call of a listener. An ephemeral is a znode
+that is deleted when its session ends.
 Source: zkclient 0.10 `ZkClient`, `ZkEventThread`; ZK-21 to ZK-24.
 """
 
@@ -50,6 +50,7 @@ _CHILD_EVENTS = (
 )
 _DATA_EVENTS = (WatchType.NODE_DATA_CHANGED, WatchType.NODE_CREATED, WatchType.NODE_DELETED)
 _RETRIED = (KeeperError.ConnectionLoss, KeeperError.SessionExpired)
+"""Errors after which an operation is carried out again."""
 
 
 class ListenerFailed(Exception):
@@ -71,7 +72,7 @@ class ZkClient:
         self._child_listeners: dict[str, list[ChildListener]] = {}
         self._data_listeners: dict[str, list[DataListener]] = {}
         self._events: deque[tuple[str, Callable[[], Awaitable[None]]]] = deque()
-        """(Description, what to await) of each event that the event thread has still to handle."""
+        """The events that the event thread has still to handle: (description, what to await)."""
         self._event_wakeup = Wakeup(host)
         self._waiters: list[Wakeup] = []
         """Coroutines that wait for a connection."""
@@ -135,9 +136,9 @@ class ZkClient:
         except KeeperException as error:
             if error.code is not KeeperError.NoNode:
                 raise
-            # As in zkclient, nothing reads first whether the parent exists; if it does, `make_path`
-            # costs a write for nothing. If another client creates the znode between our two
-            # requests, its data is replaced.
+            # As in zkclient, this does not read first whether the parent exists. If it does,
+            # `make_path` costs a write for nothing. If another client creates the znode between the
+            # two requests, its data is replaced.
             await self.make_path(parent_of(path))
             try:
                 await self.create(path, data)
@@ -282,9 +283,11 @@ class ZkClient:
     def _fire_children(self, path: str) -> None:
         """Queue a call of each child listener of `path`, with two reads before it."""
         for listener in self._child_listeners.get(path, ()):
-            # The default argument binds this listener; a closure would see the loop's last one.
+            # The default argument binds this listener. Otherwise `run` would use the listener of
+            # the loop's last iteration.
             async def run(listener: ChildListener = listener) -> None:
-                # First set the watch again, so that no change after this moment is missed (ZK-22).
+                # The watch is set again before the call, so that the listener misses no later
+                # change (ZK-22).
                 await self._watch_children(path)
                 await listener(path)
 

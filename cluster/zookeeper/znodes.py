@@ -2,8 +2,8 @@
 
 Owns data, versions and ephemeral owners. The tree knows neither clients nor watches: each method
 that changes it returns the changes, and `watches` finds the connections that get an event. A zxid
-is the number of a transaction; NO_ZXID stands for the time before the first. An ephemeral is a
-znode that the end of its owner's session deletes; a persistent one has the owner NO_SESSION.
+is the number of a transaction; NO_ZXID stands for the time before the first. An ephemeral znode is
+deleted when the session that owns it ends; a persistent one has the owner NO_SESSION.
 Source: ZooKeeper `DataTree`; rules ZK-01, ZK-08 and ZK-12 of
 docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -36,9 +36,10 @@ class Change:
 class _Znode:
     """A znode, with the fields of ZooKeeper's Stat.
 
-    `czxid`, `mzxid`, `pzxid`: transactions of its creation, of the last change of its data, and of
-    the last change of its list of children. `version`, `cversion`: numbers of changes of its data
-    and of that list. `children`: the children's names as keys, in the order of creation.
+    - `czxid`: transaction of its creation.
+    - `mzxid`, `pzxid`: last transactions that changed its data, and its list of children.
+    - `version`, `cversion`: numbers of changes of its data, and of its list of children.
+    - `children`: the children's names as keys, in the order of creation.
     """
 
     data: str
@@ -101,7 +102,7 @@ class ZnodeTree:
         return tuple(sorted(self._znodes[path].children))
 
     def ephemerals(self, session_id: SessionId) -> tuple[str, ...]:
-        """Return the paths that a session's end removes, in the order of creation."""
+        """Return the paths of a session's ephemerals, in the order of creation."""
         return tuple(self._ephemerals.get(session_id, ()))
 
     def owners(self) -> tuple[SessionId, ...]:
