@@ -3,7 +3,8 @@
 Reading order:
 - `host`: the Host, which is all that a node may use, and its connections;
 - `links`: the effects of faults on messages;
-- the nodes: `controller`, `broker`, `client`, `zookeeper` (ensemble of the older design);
+- the nodes: `controller`, `broker`, `client`, `zookeeper` (the ensemble that Kafka's old consumer
+  uses);
 - the description of a cluster: `spec`, `machines` (nodes that share a machine), `node_factory`;
 - `runtime`: the interface of an experiment to its cluster; `lives`: legal changes of a node's
   state (start, kill, pause, ...);

@@ -1,7 +1,8 @@
 """Kafka's classic clients on a Host: the consumer of a group, a producer, an administrator.
 
 Reading order: `net` (connections, metadata, retries, the coordinator's discovery), `consumer`,
-`record_work`, `producer`, `admin`; beside them `zookeeper_consumer`, which reads as threads do.
-Elsewhere answers are handled in callbacks, as Kafka's client handles them inside poll; only the
-application, the heartbeats, a lookup and an administrator's calls wait.
+`record_work`, `producer`, `admin`; beside them `zookeeper_consumer` (Kafka's old consumer).
+Callbacks handle the answers, as Kafka's client handles them inside poll. Only a few coroutines wait
+for answers: the application, the heartbeats, a lookup, an administrator's calls, and the threads of
+`zookeeper_consumer`.
 """

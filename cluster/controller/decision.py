@@ -1,4 +1,4 @@
-"""Decisions of the controller: the records to write for one input, and the response after them."""
+"""Decisions of the controller: the records to write for one input, and the response to send."""
 
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar

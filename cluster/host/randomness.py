@@ -15,8 +15,9 @@ def stream(seed: int, *labels: str | int) -> random.Random:
     """
     digest = blake2b(digest_size=16)
     for part in (seed, *labels):
-        # With type and length before its text, no two sequences of labels have one encoding.
-        # hash() and repr() are not used, because they may differ between processes.
+        # The type and the length come before the text, so that different sequences of labels have
+        # different encodings. hash() and repr() are not used, because they may differ between
+        # processes.
         text = str(part).encode()
         digest.update(f"{type(part).__name__}:{len(text)}:".encode())
         digest.update(text)

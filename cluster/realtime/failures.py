@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFailure:
-    """One failure. `text`: a line for the results and the terminal.
+    """One failure.
 
-    `disk_trouble`: sentence on the write that a disk refused; None: another kind of failure.
+    `text` is a line for the results and the terminal. `disk_trouble` is a sentence on the write
+    that a disk refused; None for any other kind of failure.
     """
 
     text: str
