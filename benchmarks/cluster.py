@@ -131,7 +131,7 @@ def shared_folder() -> str:
 
     The machines, which have a /tmp of their own, must share that folder.
     """
-    parts = ROOT.parts  # of /tmp/a/b: "/", "tmp", "a", "b"
+    parts = ROOT.parts  # of /tmp/a/b: "/", "tmp", "a", "b"; joined they begin with "//"
     return "/".join(parts[:3]).replace("//", "/") if parts[1] == "tmp" else ""
 
 
@@ -278,6 +278,7 @@ def lose_machine_in_collection() -> str:
 
 
 def _kill_machine(command: Started) -> str:
+    """Kill machine 3, and check that the verdict is unknown because of this accident."""
     machines("kill", "3")
     code, results = results_of(command, "coordinator_crash", 2)
     accident = accident_of(3, results)

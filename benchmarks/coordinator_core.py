@@ -81,6 +81,8 @@ class Core:
         self.appended: list[Record] = []
         self._ids = count(1)
         self._offsets = count()
+        # A coordinator serves groups only after a load, here of partition 0 with leader epoch 0.
+        # Without `loads` the partition's log is empty.
         self.coordinator.begin_load(0, 0, NOW_US)
         for start in range(0, len(loads or ()), BATCHES_PER_CHUNK):
             chunk = (loads or ())[start : start + BATCHES_PER_CHUNK]
@@ -108,7 +110,7 @@ class Core:
             self.appended += append.records
             completed = AppendCompleted(append_id=append.append_id, base_offset=next(self._offsets))
             answered = self.coordinator.append_completed(completed, NOW_US)
-            result.replies += answered.replies
+            result.replies += answered.replies  # the caller looks for the answer in its own Result
             self.carry_out(answered)
 
     # -- groups --
@@ -384,7 +386,7 @@ def memory() -> list[Measurement]:
             written.append(_size(core.appended))
             return core.coordinator
 
-        return weight(stable), written[-1]
+        return weight(stable), written[-1]  # in this order: `stable` fills `written`
 
     measurements = []
     for name, measure, (small, large) in (

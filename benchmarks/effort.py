@@ -116,8 +116,12 @@ def _change(name: str, now: Sequence[int], recorded: Sequence[int]) -> Change:
     differences = [new - old for new, old in zip(now, recorded, strict=True)]
     mean = statistics.fmean(differences)
     error = statistics.stdev(differences) / math.sqrt(len(differences))
-    # Without any spread, a difference other than 0 is infinitely significant.
-    errors = 0.0 if mean == 0 else mean / error if error else math.copysign(math.inf, mean)
+    if mean == 0:
+        errors = 0.0
+    elif error:
+        errors = mean / error
+    else:  # without any spread, a difference other than 0 is infinitely significant
+        errors = math.copysign(math.inf, mean)
     return Change(name=name, now=sum(now), recorded=sum(recorded), errors=errors)
 
 

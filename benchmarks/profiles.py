@@ -34,7 +34,7 @@ def profile_text(profile: cProfile.Profile, title: str, *, functions: int = 20) 
     # name, and pstats keeps only one of these.
     for entry in profile.getstats():
         code, calls, total, own = entry.code, entry.callcount, entry.totaltime, entry.inlinetime
-        if isinstance(code, str):
+        if isinstance(code, str):  # a builtin function, of which only the name is known
             file, line, function = "~", 0, code
         else:
             file, line, function = code.co_filename, code.co_firstlineno, code.co_qualname

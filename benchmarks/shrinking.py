@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SCHEDULE = ROOT / "tests" / "schedules" / "seventy_four_faults.yaml"
 SEED = 614
 BUG = "unfence_elects_nobody"
+"""Network seed and planted bug with which the plan's groups never recover."""
 FAULTS_GOAL = 5
 CPU_GOAL_S = 60.0
 ANYTHING = Signature(check="liveness", claim="")

@@ -219,6 +219,7 @@ def main(client: Client, arguments: Sequence[str] | None = None) -> int:
     produce.add_argument("--count", type=int, default=1_000, help="records; 0: until SIGTERM")
     produce.add_argument("--rate", type=float, default=0.0, help="records a second; 0: no limit")
     produce.add_argument("--value-bytes", type=int, default=0, help="pad values to this size")
+
     given = parser.parse_args(arguments)
     settings = {}
     for text in given.set:
@@ -226,6 +227,7 @@ def main(client: Client, arguments: Sequence[str] | None = None) -> int:
         if not separator or not key:
             parser.error(f"--set: expected KEY=VALUE, got {text}")
         settings[key] = value
+    # `given` lacks the options of the other command.
     options = Options(
         bootstrap=given.bootstrap,
         topic=given.topic,
@@ -238,6 +240,7 @@ def main(client: Client, arguments: Sequence[str] | None = None) -> int:
         value_bytes=getattr(given, "value_bytes", 0),
         settings=settings,
     )
+
     reporter = Reporter(client.name, options.name)
     reporter.write("started", command=given.command, version=client.version())
     run = _consume if given.command == "consume" else _produce

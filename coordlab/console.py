@@ -21,9 +21,11 @@ _MIN_WIDTH = 20
 """Columns that a wrapped line has at least, even on a narrower terminal."""
 NODE_WIDTH = 20
 KIND_WIDTH = 22
+"""Widths of the columns of `row_line`."""
 _COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset", "api")
 """Columns of a row that are printed after its kind, if they are filled."""
 _COLUMN_WORDS = {"generation": "generation ", "leader_epoch": "epoch ", "offset": "offset "}
+"""Words before numbers that would not be understood without them."""
 
 
 def clock_seconds(time_us: int | None) -> str:
@@ -64,6 +66,8 @@ def print_path(console: Console, what: str, path: Path) -> None:
 
 def print_table(console: Console, table: RenderableType) -> None:
     """Print a table, or several side by side, without trailing blanks."""
+    # A line is a list of segments: drop those at its end that are blank, then trailing blanks of
+    # the last segment.
     for line in console.render_lines(table, pad=False):
         while line and not line[-1].text.strip():
             line.pop()

@@ -47,6 +47,7 @@ def print_error(error: Exception) -> int:
         ):
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
             return EXIT_BAD_ARGUMENTS
+        # The other errors are not the user's: each prints its text, and all have the code below.
         case NotRecorded() | SilentCluster():
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
         case OSError() if error.filename is not None and is_of_the_disk(error):

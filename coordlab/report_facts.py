@@ -36,6 +36,7 @@ _COORDINATORS = {
     False: f"the Scala coordinator of Apache Kafka {KAFKA_VERSION}, {_COORDINATOR_SWITCH}=false",
     True: f"Kafka's Java coordinator, {_COORDINATOR_SWITCH}=true",
 }
+"""Kafka has two coordinators; a setting of the brokers, the switch, chooses one."""
 
 
 def facts_of(past: PastRun) -> RunFacts:

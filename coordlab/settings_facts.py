@@ -39,6 +39,7 @@ _MISSING = object()
 """Stands for a setting that the group lacks; it equals no value."""
 _LAB_SECTIONS = frozenset({"cluster.links", "cluster.storage", "run"})
 _LAB_SETTINGS = frozenset({"isolate", "checks"})
+"""The sections, and the settings in other sections, that Kafka does not have."""
 
 
 def settings_of(config: Mapping[str, Any]) -> tuple[SettingFact, ...]:
@@ -107,6 +108,7 @@ def _settings(
             else:
                 below.append((value, inner, path))
         elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+            # A list of sections; they are numbered.
             below += [(item, inner, f"{path}[{index}]") for index, item in enumerate(value)]
         elif inner is None or value not in ((), [], None):  # not an empty list of sections
             yield SettingFact(

@@ -136,23 +136,25 @@ def hunt(
     """
     began_s = time.process_time()
     caught = _catch(bug, space, seeds, play_without_bug, began_s)
-    first = next(caught, None)
-    if first is None:
+    first_caught = next(caught, None)
+    if first_caught is None:
         cpu_s = time.process_time() - began_s
         return Hunted(bug=bug.name, seed=None, seeds_tried=seeds, cpu_s=cpu_s)
     hunted = Hunted(
         bug=bug.name,
-        seed=first.seed,
-        seeds_tried=first.seed + 1,
-        cpu_s=first.cpu_s,
-        fails_without_bug=first.fails_without_bug,
-        checks=tuple(sorted({finding.signature.check for finding in first.findings})),
-        summary=first.first.summary,
+        seed=first_caught.seed,
+        seeds_tried=first_caught.seed + 1,
+        cpu_s=first_caught.cpu_s,
+        fails_without_bug=first_caught.fails_without_bug,
+        checks=tuple(sorted({finding.signature.check for finding in first_caught.findings})),
+        summary=first_caught.first.summary,
     )
     if not shrinks:
         return hunted
+
     # `caught` is lazy: further seeds are played only when _promising asks for another schedule.
-    for tries, schedule in enumerate(islice(_promising(chain([first], caught)), TRIES), 1):
+    schedules = _promising(chain([first_caught], caught))
+    for tries, schedule in enumerate(islice(schedules, TRIES), 1):
         shrunk = shrink_bug(
             bug,
             space,

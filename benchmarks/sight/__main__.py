@@ -66,7 +66,7 @@ def main() -> None:
             _say(write_journal_record(journal, name, sample, _mutants(sample)))
         case "unit-tests":
             try_unit_tests(killed_path(arguments.sample), _mutants(arguments.sample), say=_say)
-        case _:
+        case _:  # "page"
             SIGHT_PAGE.write_text(sight_page(), encoding="utf-8")
             _say(f"wrote {SIGHT_PAGE}")
 

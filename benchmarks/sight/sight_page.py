@@ -250,6 +250,7 @@ def _lists(
                 f"{_sentence(fate.id, sentences)} |"
             )
         lines.append("")
+
     found = [fate for fate in last.fates if fate.sight is Sight.FOUND]
     lines += [
         f"### Found ({len(found)})",

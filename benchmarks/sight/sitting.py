@@ -112,6 +112,7 @@ class Journal:
             if not changed:
                 self._drop_torn_line()
                 return existing
+
             aside = self.path.with_name(
                 f"{self.path.stem}-until-{old_head.commit}-{time.time_ns()}{self.path.suffix}"
             )
@@ -168,6 +169,7 @@ def sit(
         left = range(head.seeds_before + len(done), seeds)
         if not left:
             return True
+
         # Mutants to play: those in the tree, without the settled ones of journal and record.
         absent = {mutant.id for mutant in tree.gone} | tree.not_switchable.keys()
         alive = {number for number, mutant in enumerate(mutants) if mutant.id not in absent}

@@ -73,7 +73,7 @@ def start_player(
     return subprocess.Popen(
         [sys.executable, "-m", "benchmarks.sight.player", str(workers), *spaces],
         cwd=tree.folder,
-        env={**environment, "COORDLAB_COMPILED": "0"},
+        env={**environment, "COORDLAB_COMPILED": "0"},  # compiled modules would have no mutants
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

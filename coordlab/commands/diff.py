@@ -382,6 +382,7 @@ def _print_exact(console: Console, parts: Parting) -> None:
 
 
 def _first_time(parts: Parting) -> str:
+    """Return the time of the first row that differs; a trace that has ended has no such row."""
     first = [rows[0] for rows in (parts.one, parts.other) if rows]
     return clock(min(row.time_us for row in first))
 

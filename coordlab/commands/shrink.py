@@ -159,10 +159,11 @@ def shrink_command(options: ShrinkOptions) -> int:
         limit_s = options.time_limit_us / 1e6
         view = shrink_view(console, origin, shown=not options.json)
         shrinker = Shrinker(
+            # How it plays a smaller schedule: the run ends soon after the violation.
             lambda experiment, seed, signature: play(experiment, seed, stop_at=signature),
             now_s=time.monotonic,
-            deadline_s=began_s + limit_s * SEARCH_SHARE,
-            last_s=began_s + limit_s,
+            deadline_s=began_s + limit_s * SEARCH_SHARE,  # end of the search
+            last_s=began_s + limit_s,  # end of the count of network seeds
             stop_requested=stop_requested,
             progress=view,
             base=base,

@@ -42,7 +42,8 @@ def print_comparison(
         runs = ", ".join(run for run in column.runs[:_MAX_RUNS_NAMED] if run != column.title)
         more = len(column.runs) - _MAX_RUNS_NAMED
         runs += f" and {more} more" if more > 0 else ""
-        print_lines(console, [f"  {letter}  {column.title}{f': {runs}' if runs else ''}"])
+        explanation = f"{column.title}: {runs}" if runs else column.title
+        print_lines(console, [f"  {letter}  {explanation}"])
     in_full = len(comparison.faults) <= _MAX_FAULTS_IN_FULL
     for fault in (*comparison.faults, None):  # None: figures of the whole runs
         rows = [row for row in comparison.rows if row.fault == fault]

@@ -93,9 +93,11 @@ class RunLines:
             if fault.is_by_accident:
                 change = f"{fault.note}, with {nodes_shown(fault.nodes)} on it"
             yield timed(at_us or progress.time_us, change)
+
         for finding in progress.findings[self._yielded_findings :]:
             yield timed(finding.time_us, f"{finding.check} is violated: {finding.summary}")
         self._yielded_findings = len(progress.findings)
+
         if progress.stage != self._stage:
             self._stage = progress.stage
             yield timed(progress.time_us, progress.stage)
@@ -169,6 +171,7 @@ def brokers_line(status: ClusterStatus) -> Text:
         for broker_id, word in words.items():
             line.append(f" {broker_id} {word} ", style=_broker_style(word))
         return line
+    # The brokers that are up come first.
     for word in sorted(set(words.values()), key=lambda word: (word != "up", word)):
         names = [f"broker-{broker_id}" for broker_id, state in words.items() if state == word]
         # `listed` shortens names that end in a number; the line has room for the numbers only.

@@ -119,7 +119,7 @@ def statuses(scenarios: ScenarioList) -> dict[str, str]:
         else:
             repeated = scenarios.same_as.get(scenario, (scenario,))
             # Only scenarios of the last family (JC) repeat others, so the statuses of the repeated
-            # scenarios are known by now.
+            # scenarios are known by now. A scenario that repeats none has no status yet.
             is_covered = scenario in places or all(
                 status.get(other) == "covered" for other in repeated
             )

@@ -52,6 +52,7 @@ def _sections(
     for field in fields_of(struct):
         if field.struct is not None:
             place = f"{path}.{field.key}" if path else field.key
+            # For a list of sections, and for a dict, which has a section for each name.
             suffix: dict[object, str] = {tuple: "[]", dict: f".{_PLACEHOLDERS.get(field.key)}"}
             yield from _sections(place + suffix.get(get_origin(field.annotation), ""), field.struct)
 

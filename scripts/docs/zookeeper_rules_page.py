@@ -88,6 +88,7 @@ def read_rules() -> Mapping[str, Rule]:
     headings = [(match.start(), match[1]) for match in _SECTION.finditer(text)]
     rules = {}
     for match in _RULE.finditer(text):
+        # The last heading before the rule.
         section = next((title for start, title in reversed(headings) if start < match.start()), "")
         rules[match[1]] = Rule(id=match[1], section=section, text=match[2])
     return rules

@@ -24,6 +24,7 @@ RUN = (
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 """Control codes that hide and show the cursor."""
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7](;|m)")
+"""A control code that sets the colour of text."""
 
 
 def test_run_on_a_terminal_shows_a_panel_and_leaves_the_summary(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.architecture.test_layers import ROOT, tracked_files
 KAFKA = ROOT / "docs" / "kafka"
 FAMILIES = ("GC", "GM", "MM", "CO", "JC", "JX", "RT", "LD", "SV", "CL", "AS", "FO", "SB")
 """Prefixes of the ids in section 10 of BEHAVIOUR.md."""
+# An id, whose second part may be a letter, or a range of ids: `GM-05..07`, `GM-05 to GM-07`.
 ID = re.compile(rf"\b({'|'.join(FAMILIES)})-(\d+|[a-j]\d?\b)(?:(?:\.\.| to \1-)(\d+))?")
 # A number, or a number with the letter of a row, or [S] or [J].
 SECTION = r"(?:\d+(?:\.\d+)*(?: [a-j]\d?(?=[):.,;]|$))?|\[[SJ]\])"

@@ -69,6 +69,7 @@ def test_exactly_one_module_imports_ray_for_nodes_and_one_for_fan_out() -> None:
     importers = [
         path.relative_to(ROOT).as_posix()
         for path in tracked_files(".py")
+        # The first folder below the root.
         if path.parts[len(ROOT.parts)]
         in {"protocol", "cluster", "results_schema", "chaos", "pipeline", "coordlab"}
         and re.search(r"^\s*(import ray|from ray)\b", path.read_text(), re.MULTILINE)

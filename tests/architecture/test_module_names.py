@@ -26,6 +26,7 @@ PATH = re.compile(
     rf"(?<![\w/.<>{{}}-])((?:{'|'.join(PACKAGES)}|tests|docs|experiments|explorations)/[\w./-]*\w"
     r"\.(?:py|md|yaml|toml|json|txt|js|css))\b"
 )
+"""The two forms in which a text names a module: its dotted name in backticks, or its path."""
 SHORT = 60
 """Longest string literal whose words count as known names; longer ones are prose."""
 EXAMPLES = {"experiments/NAME.yaml", "experiments/mine.yaml"}

@@ -38,6 +38,7 @@ MAY_DRAW = {
 DRAWING = frozenset({"draw", "play_seed", "play_seeds"})
 """Functions of `chaos.exploration` that draw."""
 SEED_OF_A_SPACE = re.compile(r"\bspace,? seeds? \d|\w \(seeds? \d+\)[.:]")
+"""Words that name a seed for its schedule: `the space, seed 7`, or a claim and `(seed 7).`"""
 CITED_FILE = re.compile(r"\bCorpus: `(\w+)`")
 
 

@@ -146,6 +146,7 @@ def _print_effort(console: Console, results: ExplorationResults) -> None:
 
     They are for a comparison with other versions of coordlab; no number is a violation.
     """
+    # Names are such as `isr_changes`.
     texts = (
         f"{name.replace('_', ' ').replace('isr', 'ISR')} {effort.p50}, {effort.p90}, {effort.max}"
         for name, effort in results.effort.items()
@@ -161,6 +162,7 @@ def _print_failures(console: Console, results: ExplorationResults) -> None:
         f"in {counted(broken.runs, 'run')} ({_seeds(broken.seeds, results)}): {broken.reason}"
         for broken in results.broken[:_MAX_REASONS]
     ]
+    # The seeds of `lost` are texts already, as keys of a JSON object.
     lines += [
         f"seed {results.lineages.get(seed, seed)} ended its worker twice: {why}"
         for seed, why in results.lost.items()

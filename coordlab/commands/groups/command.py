@@ -140,6 +140,7 @@ _WHERE = (
         "a coordinator loads, moves or does not answer. One request takes a third of it at most.",
     ),
 )
+"""The options that fill a Where."""
 _why = click.option(
     "--why", is_flag=True, help="Print every rebalance of the groups so far, with its reason."
 )
@@ -429,6 +430,7 @@ def reset_offsets_command(
     """
     if all_topics == bool(topics):
         raise click.UsageError("name topics with --topic, or all of them with --all-topics")
+    # One target for each option that was given.
     targets: list[ResetTarget] = [
         *([ToEarliest()] if to_earliest else []),
         *([ToLatest()] if to_latest else []),

@@ -84,13 +84,16 @@ async def describe_groups(
     facts = {group: _described(group, answer) for group, answer in descriptions.items()}
     if not with_offsets:
         return tuple(facts.values())
+
     existing = [group.group for group in facts.values() if group.error is None]
     committed = await admin.list_consumer_group_offsets(existing)
+
     partitions_by_group = {
         group: _partitions(facts[group], offsets)
         for group, offsets in committed.items()
         if not isinstance(offsets, ClientError)
     }
+    # Each partition once, although several groups may read it.
     all_partitions = {
         partition: None for partitions in partitions_by_group.values() for partition in partitions
     }
@@ -242,9 +245,10 @@ async def _chosen(
     errors: dict[TopicPartition, str] = {}
     for chosen in topics:
         described = replicas.get(chosen.topic, {})
+        # 0 for an unknown topic: each partition that was named is then an error.
         number = 0 if isinstance(described, ClientError) else len(described)
-        # `number` is 0 for an unknown topic: each partition that was named is then an error.
-        for index in range(number) if chosen.partitions is None else chosen.partitions:
+        indexes = range(number) if chosen.partitions is None else chosen.partitions
+        for index in indexes:
             partition = TopicPartition(chosen.topic, index)
             if index < number:
                 existing[partition] = None

@@ -31,6 +31,7 @@ from results_schema.results import EXIT_PASS
 DEFAULT_NAME = "my_experiment"
 DEFAULT_FAULT = "crash"
 NAME_PATTERN = re.compile(msgspec.json.schema(Name)["pattern"])
+"""The pattern of an experiment's name, from the type that checks names in experiment files."""
 FOLDER = Path("experiments")
 """Folder in which `run` first looks for an experiment's name."""
 _PACKAGE = "coordlab.commands.init"

@@ -57,6 +57,7 @@ def _session(moment: Moment, console: Console) -> None:
 
     # Without a use, these names would be reported as unused.
     _in_scope = (experiment, faults, state, groups, last, node)
+    # nosigint: at `c`, Pdb would replace the replay's own handler of Ctrl-C.
     _Debugger(nosigint=True).set_trace()
     return  # noqa: PLR1711 - the debugger stops at this line, with the names above in scope
 

@@ -274,6 +274,7 @@ def _compare(schedule: Schedule, played: PlayedRun) -> Compared:
         return Compared(
             same=False, said=f"{said}; the stamp does not show when they begin to differ"
         )
+    # None: both trails are equal, so they do not tell where the traces differ.
     after_us, before_us = parted_between(stamp.trail, played.trail) or (0, None)
     until = "" if before_us is None else f" and before {before_us / 1e6:g} s"
     return Compared(

@@ -227,6 +227,7 @@ def _run(options: RunOptions, console: Console) -> int:
             junit = junit_of_run(directory.manifest, results, directory.path)
             write_junit(options.junit, junit)
         if options.json:
+            # Only for the caveats; a trace with more rows is not summed up, and gives none.
             summary = sum_up(Console(stderr=True), directory.path, results, max_rows=ROWS_AT_ONCE)
             passed = results.verdict is Verdict.PASS
             document = {

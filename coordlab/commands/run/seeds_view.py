@@ -210,6 +210,7 @@ def _lines(rows: Sequence[ComparisonRow], statistics: Sequence[str], seeds: int)
         shown = [by_statistic.get(statistic) for statistic in statistics]
         if not any(shown):
             continue
+        # From `rows`, because `of_name` is used up.
         unit = next(row.unit for row in rows if row.name == name)
         cells = tuple("" if cell is None else range_text(cell, unit) for cell in shown)
         runs = max(cell.runs for cell in shown if cell is not None)

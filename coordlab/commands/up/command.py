@@ -235,6 +235,7 @@ def _stand(
             experiment_file=None if definition.path is None else str(definition.path),
         )
         claimed.publish(run_directory=directory.path)
+        # What stays the same in all answers to `status`; the run fills in the rest.
         identity = StatusAnswer(
             name=experiment.name,
             run_directory=str(directory.path),
@@ -329,6 +330,7 @@ def _conclude(
 
 def _command_line(options: UpOptions) -> str:
     """Return the command that starts the same cluster again."""
+    # None and () are left out of the command: so an option with its default value is None here.
     return up_command_line(
         options.file,
         repeated=(

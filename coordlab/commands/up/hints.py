@@ -39,7 +39,12 @@ def up_command_line(
     switches: Sequence[tuple[str, bool]],
     duration_us: int | None,
 ) -> str:
-    """Return the command that starts the same cluster again; options that are None are left out."""
+    """Return the command that starts the same cluster again.
+
+    - `repeated`: options that may be given several times, with their values.
+    - `single`: options with one value; those whose value is None are left out.
+    - `switches`: options without a value, and whether they are on.
+    """
     words = ["up", *([] if file is None else [file])]
     for option, values in repeated:
         for value in values:

@@ -122,6 +122,7 @@ def test_name_in_a_list_finds_its_run(tmp_path: Path) -> None:
 
 
 def test_name_of_no_run_gets_a_suggestion_and_a_place_to_look(tmp_path: Path) -> None:
+    """The name lacks its last letter."""
     path = analysed_run(tmp_path, verdict=Verdict.PASS).path
     name = path.relative_to(tmp_path)
     with pytest.raises(NotARun, match=f"did you mean `{name}`") as wrong:

@@ -30,7 +30,7 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PA
 from tests.support.worlds.planted import readers, small
 
 ROOT = Path(__file__).resolve().parents[3]
-PAUSES: tuple[dict[str, object], ...] = (
+FAULTS: tuple[dict[str, object], ...] = (
     {"at": "1234ms", "fault": "reset", "from": "broker(1)", "to": "clients"},
     {"at": "2037ms", "fault": "pause", "target": "coordinator-of(readers)", "duration": "14321ms"},
     {"at": "20s", "fault": "crash", "target": "broker(2)", "duration": "15s"},
@@ -39,7 +39,7 @@ PAUSES: tuple[dict[str, object], ...] = (
 
 def schedule(folder: Path, *, guarded: bool = False) -> Path:
     """Write three faults, one of which breaks fencing if the guard `high_watermark_gate` is off."""
-    experiment = small(*PAUSES, group=readers(members=2), guards={"high_watermark_gate": guarded})
+    experiment = small(*FAULTS, group=readers(members=2), guards={"high_watermark_gate": guarded})
     path = folder / "found.yaml"
     path.write_text(experiment_text(experiment), encoding="utf-8")
     return path

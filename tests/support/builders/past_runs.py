@@ -71,7 +71,8 @@ def past_run(
 ) -> RunDirectory:
     """Write the directory of a run that ended: its JSON files, and EVENTS rows of events.
 
-    `of` None: a small experiment. Steady from 6 s, ended at 46 s.
+    `of` None: a small experiment. Steady from 6 s, ended at 46 s. The exit code is 0 with any
+    verdict.
     """
     made_of = of or experiment()
     run = create_run_directory(

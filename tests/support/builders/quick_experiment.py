@@ -10,10 +10,14 @@ QUICK_BROKERS = {
     "broker.heartbeat.interval.ms": 300,
     "group.initial.rebalance.delay.ms": 500,
 }
+"""Settings with which the group soon gets its members, and after a crash another coordinator."""
 
 
 def quick_experiment(**changes: object) -> Experiment:
-    """Return an experiment with a crash of the coordinator of two members, 1 s after the start."""
+    """Return an experiment in which the coordinator of two members crashes.
+
+    The crash is 1 s after the steady state was reached, from which the times of faults count.
+    """
     quick: dict[str, object] = {
         "name": "quick",
         "cluster": {"brokers": 3, "config": QUICK_BROKERS},

@@ -28,6 +28,7 @@ def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the st
     Shape: `changes` are fields of RunFacts, Manifest and Results, and keys of the experiment;
     `verdict=None` leaves the results out. The run is steady from 6 s and ends at 60 s.
     """
+    # Take out of `changes` what belongs to the facts, the manifest and the experiment.
     of_facts, of_manifest, of_config = (
         {name: changes.pop(name) for name in names if name in changes}
         for names in (
@@ -57,7 +58,7 @@ def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the st
         "steady_at_us": 6 * SECOND_US,
         "ended_at_us": 60 * SECOND_US,
     }
-    results |= changes  # what is left of them
+    results |= changes  # what is left of them belongs to the results
     facts: dict[str, Any] = {
         "manifest": Manifest(**manifest | of_manifest),
         "results": None if results["verdict"] is None else Results(**results),

@@ -1,9 +1,9 @@
 """Inputs of a report on a run with two groups: one on ZooKeeper, one with a coordinator.
 
 The group `old` is on ZooKeeper, `new` has a coordinator. The run is steady from 10 s on; at 15 s
-(JOIN_US) a member joins each group, and at 60 s the run ends. An attempt is one try of a member on
-ZooKeeper to own its share: the member reads a view (a list of members) and computes from the view
-its plan (the partitions to own).
+(JOIN_US) a member joins each group, and at 60 s the run ends. A test may add a crash at 35 s
+(DEATH_US). An attempt is one try of a member on ZooKeeper to own its share: the member reads a view
+(a list of members) and computes from the view its plan (the partitions to own).
 """
 
 from collections.abc import Sequence

@@ -51,8 +51,8 @@ class CommandLine:
         """
         variables = {
             **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "COLUMNS": "200",
+            "PYTHONPATH": str(ROOT),  # the working directory is not the checkout
+            "COLUMNS": "200",  # so wide that no line is wrapped
             MARK: str(self.folder),
         }
         for name, value in (environment or {}).items():

@@ -270,9 +270,9 @@ class ControllerLab:
             due = min(self.timers.items(), key=lambda item: item[1], default=None)
             if due is None or due[1] > end_us:
                 break
-            del self.timers[due[0]]
-            self.now_us = due[1]
-            self._take(self.core.timer_fired(due[0], self.now_us))
+            key, self.now_us = due
+            del self.timers[key]
+            self._take(self.core.timer_fired(key, self.now_us))
         self.now_us = end_us
 
     # -- results --

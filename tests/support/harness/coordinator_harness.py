@@ -156,6 +156,7 @@ class CoordinatorHarness:
         If the coordinator follows its logs, an append that timed out stays in the log.
         """
         append = self.held.pop(index)
+        # None unless the log already has the append, because the coordinator follows its logs.
         base_offset = self._base_offsets.pop(append.append_id, None)
         if error is ErrorCode.NONE:
             if base_offset is None:

@@ -144,6 +144,7 @@ class ListeningCluster:
 
     def refusals(self) -> list[str]:
         """Return the reasons of closed connections, from the trace."""
+        # The detail of such a row is a JSON object.
         return [
             str((row.detail or "").partition('"reason":"')[2].partition('"')[0])
             for row in self.rows

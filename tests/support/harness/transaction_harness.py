@@ -303,7 +303,8 @@ class TransactionHarness:
                 self._deadlines.pop(timer.key, None)
         for append in result.appends:
             # Behind a held append every later one is held, too: a log acknowledges in order.
-            (self.held if self.holds_appends or self.held else self._acknowledge).append(append)
+            waiting = self.held if self.holds_appends or self.held else self._acknowledge
+            waiting.append(append)
         self.markers.extend(result.markers)
         for reply in result.replies:
             assert reply.request_id not in self.responses, "answered twice"

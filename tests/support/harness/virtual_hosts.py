@@ -42,7 +42,7 @@ class HostLab:
         self.failures: list[tuple[str, BaseException]] = []
         self.hosts: list[VirtualHost] = []
         self.lose: Callable[[Frame], bool] = lambda _frame: False
-        lab = self
+        lab = self  # for the method below, whose `self` is the network
 
         class WatchedNetwork(VirtualNetwork):
             def transmit(self, frame: Frame) -> None:

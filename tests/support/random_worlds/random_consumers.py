@@ -194,6 +194,7 @@ class Consumers:
                     peer=asked,
                 )
                 return
+            # Mostly the leader is named, sometimes a broker that is none, or no more.
             leader = self._brokers.leaders[partition] or asked
             named = world.rng.choice((leader, leader, leader, asked, world.rng.choice(BROKERS)))
             consumer.coordinator = named
@@ -246,6 +247,7 @@ class Consumers:
             member = new_id or consumer.member
             held = broker.groups.get(consumer.group)
             old = consumer.member
+            # A member that asks under a new id comes back as a static member does.
             if new_id and old and held is not None and old in held.members:
                 self._brokers.replace(broker, consumer.group, old, new_id)
             else:
@@ -290,7 +292,7 @@ class Consumers:
         at = self._positions.get((consumer.group, partition), 0)
         cause = self._world.rng.choice(("committed", "earliest", "latest"))
         position = {"committed": max(0, at - self._world.rng.randint(0, 5)), "earliest": 0}
-        offset = position.get(cause, at)
+        offset = position.get(cause, at)  # "latest": the group's last position
         self._positions[consumer.group, partition] = offset
         self._world.add(
             consumer.name,
@@ -338,7 +340,7 @@ class Consumers:
     def _give_up(self, consumer: Consumer) -> None:
         world = self._world
         if not consumer.owned and world.chance(0.7):
-            return
+            return  # otherwise a row without partitions
         kind = world.rng.choice((TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST))
         self._add_partitions_row(consumer, kind, consumer.owned)
         consumer.owned = ()

@@ -101,4 +101,4 @@ def _leaves(kind: object, metas: tuple[Meta, ...]) -> st.SearchStrategy[Any]:
 _SENTENCES = st.lists(
     st.sampled_from(["is", "a", "word:", "# no", "-", "cluster"]), max_size=60
 ).map(" ".join)
-"""Long enough to be folded."""
+"""Texts of words that mean something in YAML; some are so long that YAML folds them."""

@@ -42,6 +42,7 @@ def random_run(seed: int) -> list[TraceRow]:
     if rng.random() < 0.3:
         world.skew_us = {node: rng.randint(-_SKEW_US, _SKEW_US) for node in nodes}
     world.grain_us = rng.choice((1, 1, 1, 50_000))
+
     world.stage("starting")
     world.lives["driver"] = Life("driver")
     for node in nodes:
@@ -53,6 +54,7 @@ def random_run(seed: int) -> list[TraceRow]:
     for index in range(len(brokers.epochs)):
         world.advance(rng.choice(_STEPS_US))
         brokers.elect(offsets_partition(index), leader=BROKERS[index])
+
     # -1: the run never becomes steady.
     steady_at = rng.randint(20, 80) if rng.random() < 0.95 else -1
     fault_rate = rng.choice((0.0, 0.005, 0.01, 0.015, 0.03))
@@ -61,6 +63,8 @@ def random_run(seed: int) -> list[TraceRow]:
         if step == steady_at:
             world.stage("steady")
         _one_thing(world, brokers, consumers, faults, fault_rate)
+
+    # Without this stage the run is interrupted.
     if rng.random() < 0.75:
         world.stage("stopping")
         for _ in range(rng.randint(0, 40)):

@@ -187,10 +187,12 @@ class CrashingDisk:
             storage.take_recoveries()
         except Killed:
             return Step.OPEN
+
         files.kill_in(NEVER)
         for _ in range(self._rng.randrange(STEPS_MAX)):
             self._step(storage, self._choose())
             self._settle()
+
         last = self._choose()
         # An append is mostly one call, so the first call is hit: a later one would miss the append.
         files.kill_in(0 if last is Step.APPEND else self._rng.randrange(CALLS_MAX))

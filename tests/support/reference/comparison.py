@@ -36,6 +36,7 @@ def differences(
     """Describe the differences of two tables: missing rows, and columns of common rows."""
     oracle_rows, spark_rows = _by_key(expected, key), _by_key(found, key)
     lines = []
+    # By `repr`, because a key may have None beside texts and numbers.
     for place in sorted({*oracle_rows, *spark_rows}, key=repr):
         oracles, sparks = oracle_rows.get(place, []), spark_rows.get(place, [])
         if len(oracles) != len(sparks):

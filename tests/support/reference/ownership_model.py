@@ -159,6 +159,8 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
                     owner.records += detail["count"]
             case _:
                 pass
+
+    # A pause that was not ended lasts to the end of the run.
     for node in list(paused_at):
         resumed(node, end_us)
     for interval in owned.intervals:

@@ -163,6 +163,7 @@ class ClusterPlayer:
         """`cut broker-2 from controller-100,broker-0`: both directions; with `to`: only one."""
         source, way, others = command.words
         destinations = tuple(NodeName(name) for name in others.split(","))
+        # Pairs of sources and destinations.
         ways: list[tuple[tuple[NodeName, ...], ...]] = [((NodeName(source),), destinations)]
         if way == "from":
             ways.append((destinations, (NodeName(source),)))
@@ -287,7 +288,7 @@ class ClusterPlayer:
                 if len(log)
             )
             lines.append(f"disk of {name}: {len(logs)} logs; {', '.join(texts) or 'all empty'}")
-        return [line for line in lines if "broker" in line]
+        return [line for line in lines if "broker" in line]  # without the controller's disk
 
     async def _log(self, command: Command) -> list[str]:
         """`log orders-0`: the base offsets of its batches on each disk, and the number flushed."""

@@ -100,7 +100,7 @@ class CoordinatorPlayer:
         if command.words == ["kafka_bench"]:
             self._begin(PrintingBench())
             return []
-        owned = command.parts("owned")
+        owned = command.parts("owned") or ["0"]
         partitions = command.number("partitions", 1)
         values = {"group.initial.rebalance.delay.ms": "0", **command.settings}
         command.settings = values
@@ -110,7 +110,7 @@ class CoordinatorPlayer:
                 guards=take_settings(Guards, values),
                 java=take_settings(JavaSwitches, values),
                 num_partitions=partitions,
-                owned=tuple(int(partition) for partition in owned or ["0"] if partition != "-"),
+                owned=tuple(int(partition) for partition in owned if partition != "-"),
             )
         )
         return []
@@ -330,7 +330,7 @@ def _changed_lines(before: dict[str, str], now: dict[str, str]) -> list[str]:
     """Return the lines of a group that changed, and the names of removed ones."""
     changed = [line for name, line in now.items() if before.get(name) != line]
     gone = [f"{name} is gone" for name in before if name not in now]
-    group_line = now[""]
+    group_line = now[""]  # the line of the group itself, which is not indented
     return [line if line == group_line else INDENT + line for line in (*changed, *gone)]
 
 

@@ -233,6 +233,7 @@ class TransactionPlayer:
         known = (coordinator.metadata(name) for name in self._names())
         printed = [_metadata_text(metadata) for metadata in known if metadata is not None]
         lines = [line for line in printed if line not in self._shown]
+        # The first word of a line is the transactional id.
         names = {line.split()[0] for line in printed}
         gone = (line.split()[0] for line in self._shown if line.split()[0] not in names)
         lines += [f"{name} is gone" for name in gone]

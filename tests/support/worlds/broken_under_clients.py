@@ -78,6 +78,7 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
             "two members share the partitions",
             *consumers,
         )
+
         # With `--count 0` the producer sends until it is stopped.
         producer = programs.start(
             *("produce", TOPIC, "writer"),
@@ -90,12 +91,15 @@ def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> No
             wait_until(lambda: _are_in_sync(command_line), "every replica is in sync", producer)
             ordered = command_line.run("inject", *fault)
             assert ordered.returncode == 0, ordered.stdout + ordered.stderr
+
+        # The client goes on after the last fault.
         before = len(producer.acknowledged())
         wait_until(lambda: len(producer.acknowledged()) > before + RATE, "records flow", producer)
         assert producer.stop(timeout_s=90.0) == 0, producer.story()
         acknowledged = producer.acknowledged()
         # Every record that was sent is acknowledged.
         assert sorted(acknowledged) == list(range(producer.events("produced")[0]["sent"]))
+
         wait_until(
             lambda: len(set(_values(consumers))) >= len(acknowledged),
             "every record is read",

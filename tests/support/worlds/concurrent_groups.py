@@ -67,7 +67,10 @@ Operation = Callable[["ClientMember"], Awaitable[ErrorCode]]
 
 @dataclass(slots=True)
 class ClientMember:
-    """A member in its client's view; it commits offset `index` of partition `index`."""
+    """A member in its client's view; it commits offset `index` of partition `index`.
+
+    The number after each request that is sent is the version of its API.
+    """
 
     machine: ClientMachine
     group_id: str
@@ -366,6 +369,7 @@ def coordinator_of(group_id: str) -> int:
 
 
 def _cluster(config: BrokerConfig) -> ClusterSpec:
+    # The replicas of partitions that broker 0, 1 and 2 lead: the first replica is the leader.
     replicas = [tuple((first + k) % BROKERS for k in range(BROKERS)) for first in range(BROKERS)]
     return ClusterSpec(
         controllers=(ControllerSpec(node_id=100),),

@@ -1,4 +1,4 @@
-"""The cluster of MEASURED_FAILOVER set-up, for tests that play its stories."""
+"""The cluster that docs/kafka/MEASURED_FAILOVER.md describes, for tests that play its stories."""
 
 from cluster.spec import (
     BrokerSpec,

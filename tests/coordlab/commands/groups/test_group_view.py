@@ -94,19 +94,23 @@ def page_group_that_two_brokers_claim_is_listed_twice() -> str:
         for broker in (0, 2)
     )
     return "\n".join(
-        printed(lambda to: print_list(to, GroupList(groups=listed, failures={1: "TIMED_OUT"})))
+        printed(
+            lambda console: print_list(console, GroupList(groups=listed, failures={1: "TIMED_OUT"}))
+        )
     )
 
 
 def page_lines_are_never_broken_however_narrow_the_terminal() -> str:
     """A member id in two pieces can be neither searched nor copied."""
-    return "\n".join(printed(lambda to: print_members(to, group(), verbose=True), width=30))
+    return "\n".join(
+        printed(lambda console: print_members(console, group(), verbose=True), width=30)
+    )
 
 
 def page_static_members_have_a_column_for_their_instances() -> str:
     """The column exists only if a member has an instance id, as in Kafka's tool."""
     some = group(members=(member(0, instance="i-0"), member(1)))
-    return "\n".join(printed(lambda to: print_members(to, some, verbose=False)))
+    return "\n".join(printed(lambda console: print_members(console, some, verbose=False)))
 
 
 def page_unknown_value_of_an_offset_is_a_dash_with_the_reason_below() -> str:
@@ -123,14 +127,20 @@ def page_unknown_value_of_an_offset_is_a_dash_with_the_reason_below() -> str:
         error="LEADER_NOT_AVAILABLE",
     )
     return "\n".join(
-        printed(lambda to: print_offsets(to, group(state="Empty", members=(), offsets=(offset,))))
+        printed(
+            lambda console: print_offsets(
+                console, group(state="Empty", members=(), offsets=(offset,))
+            )
+        )
     )
 
 
 def page_group_that_rebalances_is_not_read_as_one_without_assignments() -> str:
     """Its coordinator returns no assignments during a rebalance."""
     return "\n".join(
-        printed(lambda to: print_offsets(to, group(state="CompletingRebalance", offsets=())))
+        printed(
+            lambda console: print_offsets(console, group(state="CompletingRebalance", offsets=()))
+        )
     )
 
 
@@ -141,7 +151,7 @@ def page_group_with_an_error_does_not_hide_the_others() -> str:
         GroupFacts(group="h", error="GROUP_ID_NOT_FOUND", state="Dead", coordinator=1),
         GroupFacts(group="i", error="TIMED_OUT, still after 5 s"),
     )
-    return "\n".join(printed(lambda to: print_states(to, shown)))
+    return "\n".join(printed(lambda console: print_states(console, shown)))
 
 
 def page_some_of_many_members_that_prevent_a_reset_are_named() -> str:
@@ -153,13 +163,13 @@ def page_some_of_many_members_that_prevent_a_reset_are_named() -> str:
         state="Stable",
         held_by=tuple(member(index) for index in range(8)),
     )
-    return "\n".join(printed(lambda to: print_reset(to, reset, execute=True), width=400))
+    return "\n".join(printed(lambda console: print_reset(console, reset, execute=True), width=400))
 
 
 def page_reset_of_a_group_that_committed_nothing_says_so() -> str:
     """With --all-topics there is no topic to choose."""
     reset = OffsetReset(group="g", executed=False, error=None, state="Empty")
-    return "\n".join(printed(lambda to: print_reset(to, reset, execute=True)))
+    return "\n".join(printed(lambda console: print_reset(console, reset, execute=True)))
 
 
 def page_rebalance_has_its_course_its_reason_and_its_added_and_removed_members() -> str:
