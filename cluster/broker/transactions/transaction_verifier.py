@@ -2,7 +2,8 @@
 
 The group coordinator requests a verification before it appends a transaction's offsets, so that no
 late request appends to a transaction that has ended. If the log has an open transaction of the
-producer, the partition is part of it. Otherwise this broker asks the transaction coordinator.
+producer, the partition is part of it, and no request is needed. Otherwise this broker asks the
+transaction coordinator.
 
 The guard is a number that the log keeps for one verification. The later append carries the number.
 The log refuses the append if the transaction has ended meanwhile.
