@@ -4,8 +4,13 @@ import re
 
 
 def replace_section(page: str, part: str, section: str) -> str:
-    """Return `page` with the section of `part` replaced, or added at its end."""
+    """Return `page` with the section of `part` replaced, or added at its end.
+
+    `section` is the whole section, its heading `## {part}` included.
+    """
+    # The heading of the part, and all up to the next heading of this level or the page's end.
     pattern = re.compile(rf"^## {re.escape(part)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
     if pattern.search(page):
+        # A function, since `sub` would interpret the backslashes of a string.
         return pattern.sub(lambda _: section + "\n", page).rstrip() + "\n"
     return page.rstrip() + "\n\n" + section

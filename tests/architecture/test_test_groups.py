@@ -9,4 +9,5 @@ def test_groups_reach_xdist(
     """Incompatible versions of pytest and xdist silently lose the groups."""
     if not hasattr(request.config, "workerinput"):
         pytest.skip("not one of several processes: pytest -n 2 --dist loadgroup")
+    # xdist appends the name of a test's group to its id.
     assert request.node.nodeid.endswith("@test_test_groups.py")

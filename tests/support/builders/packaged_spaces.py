@@ -1,4 +1,4 @@
-"""The packaged spaces of explorations, each read once a process: its check takes seconds."""
+"""The packaged spaces of explorations, each read once in a process: to check one takes seconds."""
 
 from functools import cache
 
