@@ -20,6 +20,7 @@ import org.apache.kafka.common.utils.AppInfoParser;
 
 /** The Java client as a program of the lab: the command line and events of clients/program.py. */
 public final class LabClient {
+    /** Records are reported together, at most once in this time. */
     private static final long REPORT_MS = 500;
     private static final Duration POLL = Duration.ofMillis(200);
     /** Time that an orderly end may take after SIGTERM. */
@@ -38,6 +39,7 @@ public final class LabClient {
     public static void main(String[] arguments) throws Exception {
         Map<String, String> options = new HashMap<>();
         List<String> settings = new ArrayList<>();
+        // After the command each option has a value: `--name value`.
         for (int i = 1; i + 1 < arguments.length; i += 2) {
             if (arguments[i].equals("--set")) {
                 settings.add(arguments[i + 1]);
@@ -56,7 +58,8 @@ public final class LabClient {
         }
         LabClient client = new LabClient(options, settings);
         Thread main = Thread.currentThread();
-        // SIGTERM runs this hook, and the JVM ends when it returns: it waits for the orderly end.
+        // SIGTERM runs this hook, and the JVM ends when the hook returns. So the hook waits until
+        // the main thread has closed its client.
         Runtime.getRuntime().addShutdownHook(new Thread(() -> {
             client.stop.set(true);
             try {
@@ -69,8 +72,8 @@ public final class LabClient {
                 + AppInfoParser.getVersion() + "\"");
         boolean isWell = consumes ? client.consume() : client.produce();
         System.out.flush();
-        // Not System.exit, which waits for the hook, which waits for this thread; and after SIGTERM
-        // the JVM's own exit code would be 143.
+        // Not System.exit: it would wait for the hook, and the hook waits for this thread. And not
+        // the JVM's own end: after SIGTERM its exit code would be 143.
         Runtime.getRuntime().halt(isWell ? 0 : 1);
     }
 
@@ -106,6 +109,7 @@ public final class LabClient {
         long commitMs = Math.round(Double.parseDouble(option("commit-interval", "0.5")) * 1000);
         KafkaConsumer<String, String> consumer = new KafkaConsumer<>(properties);
         consumer.subscribe(List.of(option("topic", "")), new Listener());
+        // Records that were read and are not reported yet.
         List<String> waiting = new ArrayList<>();
         long total = 0;
         long reportedMs = now();
@@ -120,6 +124,7 @@ public final class LabClient {
                     uncommitted = true;
                 }
             } catch (RuntimeException error) {
+                // Errors are what the lab wants to see: the next poll tries again.
                 failed("poll", error);
             }
             if (!waiting.isEmpty() && now() - reportedMs >= REPORT_MS) {
@@ -131,6 +136,7 @@ public final class LabClient {
                 committedMs = now();
             }
         }
+
         if (!waiting.isEmpty()) {
             reportRecords(waiting, total);
         }
@@ -206,6 +212,7 @@ public final class LabClient {
         long number = 0;
         while (!stop.get() && !(count > 0 && number >= count)) {
             if (rate > 0) {
+                // Record n is due n / rate seconds after the first.
                 long dueMs = beganMs + Math.round(number * 1000 / rate);
                 while (now() < dueMs && !stop.get()) {
                     Thread.sleep(Math.min(dueMs - now(), POLL.toMillis()));
@@ -213,6 +220,7 @@ public final class LabClient {
                 }
             }
             String value = option("name", "java-0") + ":" + number;
+            // Spaces fill the value up; a consumer strips them.
             if (value.length() < valueBytes) {
                 value += " ".repeat(valueBytes - value.length());
             }
@@ -224,13 +232,16 @@ public final class LabClient {
             answers.report(false);
         }
         producer.close(Duration.ofSeconds(120));
+
         answers.report(true);
         say("produced", "\"sent\":" + number + ",\"acknowledged\":" + answers.stored
                 + ",\"refused\":" + answers.refused);
         return answers.refused == 0 && answers.stored == number;
     }
 
+    /** Answers to sent records: the producer's own thread adds them, the main thread reports. */
     private final class Answers {
+        /** Stored records that are not reported yet. */
         private List<String> waiting = new ArrayList<>();
         private long reportedMs = now();
         private long stored;
@@ -262,12 +273,13 @@ public final class LabClient {
         return System.nanoTime() / 1_000_000;
     }
 
-    /** Seconds since the epoch; a double would be printed as 1.79E9. */
+    /** Seconds since the epoch, as text: Java would print a double as 1.79E9. */
     private static String secondsSinceEpoch() {
         long ms = System.currentTimeMillis();
         return ms / 1000 + "." + String.format("%03d", ms % 1000);
     }
 
+    /** Print one event. `fields` are the event's own fields, already written as JSON. */
     private synchronized void say(String event, String fields) {
         System.out.println("{\"t\":" + secondsSinceEpoch() + ",\"event\":\"" + event
                 + "\",\"client\":\"java\",\"name\":" + quoted(option("name", "java-0")) + "," + fields
@@ -284,6 +296,7 @@ public final class LabClient {
                 + quoted(String.valueOf(error.getMessage()));
     }
 
+    /** Return `text` as a JSON string. */
     private static String quoted(String text) {
         StringBuilder quoted = new StringBuilder("\"");
         for (char each : text.toCharArray()) {
