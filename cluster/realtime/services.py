@@ -73,8 +73,8 @@ class NodeService:
         self._admin: AdminNode | None = None
         self._control_version = -1
         """Version of the newest ControlState that was applied; -1: none so far."""
-        self._last_pause_order = -1
-        """Order of the newest pause or resume that was carried out; -1: none so far."""
+        self._last_pause_orders: dict[NodeName, int] = {}
+        """By node, the order of its newest pause or resume that was carried out."""
 
     async def listen(self) -> ListeningProcess:
         """Open the process's port. Raises: OSError."""
@@ -126,10 +126,10 @@ class NodeService:
         """Pause one node.
 
         `order` grows with each pause and resume of the run. So a pause is ignored if its resume
-        came first.
+        came first. Only orders for the same node are compared: nodes of one process are paused
+        independently.
         """
-        if order > self._last_pause_order:
-            self._last_pause_order = order
+        if self._is_newest(name, order):
             self._alive().pause_node(name)
 
     async def resume_node(
@@ -147,9 +147,15 @@ class NodeService:
             process.reset_client_ends(reset)
             # All selected server ends close, because all clients count as silent.
             process.reset_server_ends(reset, (), (*reset.sources, *reset.destinations))
-        if order > self._last_pause_order:
-            self._last_pause_order = order
+        if self._is_newest(name, order):
             self._alive().resume_node(name)
+
+    def _is_newest(self, name: NodeName, order: int) -> bool:
+        """Note a pause or resume of a node; return False if a later one was carried out."""
+        if order <= self._last_pause_orders.get(name, -1):
+            return False
+        self._last_pause_orders[name] = order
+        return True
 
     async def shut_down_node(self, name: NodeName) -> bool:
         """Ask one node to stop, and wait for it; return True if it stopped in an orderly way."""

@@ -33,6 +33,8 @@ BOOLEAN, STRING, LONG, DOUBLE = 1, 2, 5, 6
 BROKER_SETTING_OF: dict[str, str] = {
     "min_insync_replicas": "min_insync_replicas",
     "unclean_leader_election_enable": "unclean_leader_election_enable",
+    "max_message_bytes": "message_max_bytes",
+    "message_timestamp_type": "log_message_timestamp_type",
     "flush_messages": "log_flush_interval_messages",
     "flush_ms": "log_flush_interval_ms",
 }

@@ -302,9 +302,12 @@ def test_describe_configs_names_the_source_of_a_value(tmp_path: Path) -> None:
         (result,) = DescribeConfigsResponse.decode(raw, version=1).results
         configs = {item.name: (item.value, item.config_source) for item in result.configs}
         assert configs["min.insync.replicas"] == ("2", 4)
+        # The broker has these two settings under other names.
+        assert configs["max.message.bytes"] == ("5000", 4)
+        assert configs["message.timestamp.type"] == ("CreateTime", 5)
         assert configs["cleanup.policy"] == ("delete", 5)
 
-    ListeningCluster(tmp_path, min_insync_replicas=2).play(story)
+    ListeningCluster(tmp_path, min_insync_replicas=2, message_max_bytes=5000).play(story)
 
 
 def test_connection_above_max_connections_waits_for_a_free_place(tmp_path: Path) -> None:

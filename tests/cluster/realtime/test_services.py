@@ -1,0 +1,83 @@
+"""Pauses and resumes that reach a process in another order than they were given.
+
+The runtime gives each pause and resume of a run the next number as its order. Ray may deliver two
+calls of one actor in either order.
+"""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cluster.realtime.clock import RunClock
+from cluster.realtime.host import RunSettings
+from cluster.realtime.services import ControlState, NodeService
+from protocol.ids import NodeName, broker_name
+
+BROKER_0, BROKER_1 = broker_name(0), broker_name(1)
+NO_NEWS = ControlState(version=-1, directory={}, rules=())
+"""A state that is not newer than the one in force, so that the service does not apply it."""
+
+
+class RecordingProcess:
+    """Records which nodes are paused and resumed."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, NodeName]] = []
+
+    def pause_node(self, name: NodeName) -> None:
+        self.calls.append(("pause", name))
+
+    def resume_node(self, name: NodeName) -> None:
+        self.calls.append(("resume", name))
+
+
+@pytest.fixture
+def process() -> RecordingProcess:
+    return RecordingProcess()
+
+
+@pytest.fixture
+def service(
+    tmp_path: Path, process: RecordingProcess, monkeypatch: pytest.MonkeyPatch
+) -> NodeService:
+    """Return the service of a process that records what it is asked to do."""
+    settings = RunSettings(
+        run_id="run",
+        seed=0,
+        token="token",
+        clock=RunClock.starting_now(),
+        machine_dir=tmp_path,
+        trace_messages=False,
+    )
+    service = NodeService("brokers", settings, bind_address="127.0.0.1")
+    monkeypatch.setattr(service, "_process", process)
+    return service
+
+
+def test_pause_that_comes_after_its_resume_is_ignored(
+    service: NodeService, process: RecordingProcess
+) -> None:
+    """Otherwise the node would stay paused until the end of the run."""
+
+    async def play() -> None:
+        await service.resume_node(BROKER_0, 1, NO_NEWS, ())
+        await service.pause_node(BROKER_0, 0)
+
+    asyncio.run(play())
+
+    assert process.calls == [("resume", BROKER_0)]
+
+
+def test_pause_is_carried_out_although_a_later_one_of_another_node_came_first(
+    service: NodeService, process: RecordingProcess
+) -> None:
+    """Nodes that share a process are paused independently of each other."""
+
+    async def play() -> None:
+        await service.pause_node(BROKER_1, 1)
+        await service.pause_node(BROKER_0, 0)
+
+    asyncio.run(play())
+
+    assert process.calls == [("pause", BROKER_1), ("pause", BROKER_0)]
