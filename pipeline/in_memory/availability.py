@@ -4,10 +4,13 @@ A subject is a member (without an acknowledged commit), a partition of data (wit
 a group (without a coordinator). `pipeline.tables.availability` has the rules, and computes the same
 with Spark.
 
-A `Failover` is a pair of a fault and a group. Its `move` is None if the fault did not move the
-group's coordinator; `later_coordinators` are those after a move, with the time at which each became
-active; `until_us` is the next fault of the group, or the run's end. A tenure is the time in which a
-broker is the active coordinator of one offsets partition.
+A `Failover` is a pair of a fault and a group:
+
+- `move` is None if the fault did not move the group's coordinator;
+- `later_coordinators` are those after a move, with the time at which each became active;
+- `until_us` is the next fault of the group, or the run's end.
+
+A tenure is the time in which a broker is the active coordinator of one offsets partition.
 """
 
 from dataclasses import dataclass

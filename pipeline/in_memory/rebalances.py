@@ -3,8 +3,8 @@
 The rows are read one by one, so that the run may still be in progress, or be a replay up to some
 moment. A rebalance belongs to one coordinator. Later rows of that coordinator about the group
 belong to the rebalance until the next one begins. Members that are added or removed before a
-rebalance begins belong to it, too, unless one of these comes between: the start of a generation,
-the group becoming Empty or Dead, a load.
+rebalance begins belong to it, too. They do not if one of these comes between: the start of a
+generation, the group becoming Empty or Dead, a load.
 
 An incarnation is one life of a broker's process; in each, the broker is another coordinator. In a
 row, `cause` is the short name of a cause, and `cause_text` or `explanation` its sentence. The

@@ -41,7 +41,8 @@ _LEAD = (
 def deploy_costs(runs: Sequence[tuple[RunFacts, RunSummary]], comparison: Comparison) -> Costs:
     """Return the cost of the deploy of each column.
 
-    Empty unless there are several columns, and each run had one deploy, which replaced a member.
+    There must be several columns, and each run must have had one deploy, which replaced a member;
+    otherwise the result is empty.
     """
     by_run = {summary.run: deploys_of(facts.faults, summary.felt) for facts, summary in runs}
     by_title = {}
@@ -58,8 +59,8 @@ def deploy_answers(
 ) -> tuple[tuple[str, Markup], ...]:
     """Return the answers of the first screen: the better one of two deploys, by how much, and why.
 
-    Empty unless there are two columns. `settings`: those in which the columns differ, as
-    `settings_that_differ` returns them.
+    The answers compare two columns; with another number, the result is empty. `settings`: those in
+    which the columns differ, as `settings_that_differ` returns them.
     """
     if len(costs) != 2:
         return ()

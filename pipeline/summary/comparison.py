@@ -273,8 +273,8 @@ class _Table:
     def _felt_rows(self) -> Iterator[ComparisonRow]:
         """Yield the rows of the felt measures, over all partitions.
 
-        A measure that is 0 in all runs is left out, unless both `in_full` and the measure's
-        `if_zero` are set.
+        A measure that is 0 in all runs is left out. A full comparison shows it all the same, if the
+        measure's `if_zero` is set.
         """
         bounds = [run.clock_error_us for run in self.summaries]
         groups = [None if run.felt is None else run.felt.in_all for run in self.summaries]

@@ -27,7 +27,8 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
     Input grain: one row per event; one row per tenure (`tenure_spans`); one row per time in which a
     node was paused or cut off.
     Output grain: one row per run, offsets partition, leader epoch and broker incarnation that
-    served it (one per epoch, unless a broker came back in the same epoch or something is wrong).
+    served the partition. Usually an epoch has one row. It has more if a broker came back in the
+    same epoch, or if something is wrong.
     Columns:
     - `run`, `partition`, `leader_epoch`, `broker`, `incarnation`;
     - `start_us` (the broker became active), `end_us`: microseconds on the run's clock;

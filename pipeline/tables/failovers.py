@@ -25,8 +25,8 @@ def group_failovers(
     - `until_us`: moment of the next fault, later than this one, that affects the same group, or the
       run's end.
 
-    Nulls: `decided_us`, `later` unless moved; `active_us` unless the new coordinator loaded;
-    `coordinator` if the group's partition never had one.
+    Nulls: `decided_us`, `later` if the fault did not move the partition; `active_us` if no new
+    coordinator loaded it; `coordinator` if the group's partition never had one.
     """
     pairs = faults.join(groups.select("run", "group", "partition"), "run").select(
         "run",

@@ -53,9 +53,12 @@ def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataF
     - `length_us`: microseconds, up to the run's end if the state lasted so long. An interval of
       Dead has no length, because the coordinator forgets the group at once.
 
-    Nulls: `partition` if the run names no offsets partition; `leader_epoch` if the trace lacks the
-    coordinator's load; `members` if the trace lacks the members that were loaded; `cause` of a
-    loaded state; `to_us` if the state still lasted when the run ended.
+    Nulls:
+    - `partition` if the run names no offsets partition;
+    - `leader_epoch` if the trace lacks the coordinator's load;
+    - `members` if the trace lacks the members that were loaded;
+    - `cause` of a loaded state;
+    - `to_us` if the state still lasted when the run ended.
     """
     steps = _steps(events, groups)
     intervals = _with_end(_intervals(steps), deaths(events), runs)

@@ -66,9 +66,13 @@ def messages(
     - `named`: the coordinator that a FindCoordinator's answer named;
     - `repeats`: the number of exchanges in the row; `last_ended_us`: `ended_us` of the last one.
 
-    Nulls: a moment that was not seen, or did not come; `group`, `member` where the request names
-    none; `purpose`, too, if only the server's side is known; `named` except of answered
-    FindCoordinators. A trace without messages gives no rows.
+    Nulls:
+    - a moment that was not seen, or did not come;
+    - `group`, `member` where the request names none;
+    - `purpose`, `group`, `member` if only the server's side is known;
+    - `named` of all but answered FindCoordinators.
+
+    A trace without messages gives no rows.
     """
     windows = _windows(faults, broker_phases, client_phases, rebalances)
     exchanges = _exchanges(events).join(F.broadcast(windows), "run")
@@ -132,9 +136,10 @@ def _exchanges(events: DataFrame) -> DataFrame:
     3. If a request has several rows of one kind, the first counts.
     Columns: those of the table; `begin_us`, `last_us`: first and last known moment of the exchange.
     """
-    # `sent_so_far` numbers the requests of a pair from 1; `own` is the number of the last request
-    # on the row's connection; `exchange` is the number of the request that the row is about, 0 for
-    # a client's row without a request before it.
+    # - `sent_so_far` numbers the requests of a pair from 1.
+    # - `own` is the number of the last request on the row's connection.
+    # - `exchange` is the number of the request that the row is about, 0 for a client's row without
+    #   a request before it.
     connection = Window.partitionBy(*_PAIR, "node", "incarnation", "purpose").orderBy("seq")
     pair = Window.partitionBy(*_PAIR).orderBy("time_us", "is_server", "node", "incarnation", "seq")
     is_sent, is_server = _is(TraceKind.REQUEST_SENT), F.col("is_server")

@@ -53,9 +53,11 @@ def ownership(
     - `paused_us`: microseconds of the interval in which the member was paused;
     - `records`: number of records processed in the interval.
 
-    Nulls: `to_us` if the member still owned the partition when the run ended; `position`,
-    `start_offset` if the member never set a position; `coordinator` if no row of the member names
-    it; `leader_epoch` if no tenure of the coordinator is known at `from_us`.
+    Nulls:
+    - `to_us` if the member still owned the partition when the run ended;
+    - `position`, `start_offset` if the member never set a position;
+    - `coordinator` if no row of the member names it;
+    - `leader_epoch` if no tenure of the coordinator is known at `from_us`.
     """
     lineage = _lineage(spans, groups, tenures)
     return impaired_us(lineage, impairments, node="consumer").select(

@@ -49,11 +49,16 @@ def rebalances(
     - in microseconds: `join_us` (started to joined), `sync_us` (joined to stable), `length_us`
       (started to stable).
 
-    Nulls: `fault` before the first fault (the group forms); `new_generation`, `joined_us`,
-    `stable_us` and what they bound if another rebalance, the coordinator's end or the run's came
-    first; `member`, `consumer` where no single member caused it; `client_reason` where none was
-    given; `store_error` if the log took the assignment, or was never given one; `leader_epoch` if
-    the tenure is unknown. Lists are empty if no member was added or removed.
+    Nulls:
+    - `fault` before the first fault (the group forms);
+    - `new_generation`, `joined_us`, `stable_us`, and the lengths that these bound, if another
+      rebalance, the coordinator's end or the run's end came first;
+    - `member`, `consumer` where no single member caused the rebalance;
+    - `client_reason` where none was given;
+    - `store_error` if the log took the assignment, or was never given one;
+    - `leader_epoch` if the tenure is unknown.
+
+    Lists are empty if no member was added or removed.
     """
     steps = _steps(events)
     started = _started(steps).join(_changes(steps, names), list(_REBALANCE), "left")

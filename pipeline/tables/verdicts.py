@@ -25,10 +25,13 @@ def verdicts(documents: DataFrame) -> DataFrame:
     - `verdict` of the run (pass | violated | unknown), `runtime` (virtual | local | ray), `seed`,
       `experiment`.
 
-    Nulls: `check`, `outcome`, `findings`, `note` if the run was interrupted before its checks, or
-    its results file is missing or incomplete; `verdict` in these cases, unless the file has it;
-    `runtime`, `seed`, `experiment` without a complete manifest. A run without either file has no
-    row.
+    Nulls:
+    - `check`, `outcome`, `findings`, `note` if the run was interrupted before its checks, or its
+      results file is missing or incomplete;
+    - `verdict` if the results file is missing or incomplete;
+    - `runtime`, `seed`, `experiment` if the manifest is missing or incomplete.
+
+    A run without either file has no row.
     """
     by_run = documents.groupBy("run").agg(
         _parsed(MANIFEST, _MANIFEST_SCHEMA).alias("manifest"),

@@ -68,9 +68,9 @@ class Path:
 
     @property
     def longest(self) -> list[tuple[str, int]]:
-        """The longest phase with its length.
+        """The longest phase with its length, alone if it took nearly all of the time.
 
-        The second one follows, unless the first took nearly all of the time.
+        Otherwise the second longest follows.
         """
         by_length = sorted(((name, to - begin) for name, begin, to in self.steps), key=_longest)
         # A path has the steps of a whole chain, three or four.

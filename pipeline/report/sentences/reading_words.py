@@ -145,7 +145,7 @@ def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...],
 def _followed(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Followed | None:
     """Return the facts about blocked partitions of other leaders.
 
-    None unless each was consumed again within _SOON_US after the broker was fenced.
+    None if some partition was not consumed again within _SOON_US after the broker was fenced.
     """
     decided = _decided(fault, run)
     if not rows or not decided:
