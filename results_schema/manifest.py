@@ -1,6 +1,6 @@
 """manifest.json: the inputs of a run, with which it can be read, compared and repeated.
 
-The steady state, from which the times of a plan count, is reached when every group is Stable, every
+The times of a plan count from the steady state. It is reached when every group is Stable, every
 partition has a leader and its full ISR, and every committing member has committed.
 """
 

@@ -44,7 +44,7 @@ def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = F
     paths = [spark_path(path) for run in runs for path in run.events]
     names = {run.run for run in runs if run.events}
     if not paths:
-        nulls = [F.lit(None).cast(f.dataType).alias(f.name) for f in EVENT_SCHEMA]
+        nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in EVENT_SCHEMA]
         rows = spark.range(0).select(*nulls)
     else:
         # recursiveFileLookup keeps Spark from reading a folder called `a=b` as a column.

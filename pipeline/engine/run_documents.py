@@ -24,8 +24,8 @@ def read_documents(spark: SparkSession, runs: Sequence[RunFiles]) -> DataFrame:
         empty = "run string, document string, text string"
         return spark.createDataFrame([], empty)
     # recursiveFileLookup keeps Spark from reading a folder called `a=b` as a column.
-    read = spark.read.option("recursiveFileLookup", "true")
-    return read.text(existing, wholetext=True).select(
+    reader = spark.read.option("recursiveFileLookup", "true")
+    return reader.text(existing, wholetext=True).select(
         run_of_file(1).alias("run"),
         F.element_at(F.split("_metadata.file_path", "/"), -1).alias("document"),
         F.col("value").alias("text"),

@@ -154,8 +154,8 @@ class RebalanceLog:
         """Return the groups that had a rebalance, by name."""
         groups = {
             group: None
-            for (_node, _incarnation, group), known in self._coordinators.items()
-            if known.begun
+            for (_node, _incarnation, group), coordinator in self._coordinators.items()
+            if coordinator.begun
         }
         return tuple(sorted(groups))
 
@@ -163,51 +163,53 @@ class RebalanceLog:
         """Return the rebalances of a group on every coordinator, in the order of their starts."""
         rebalances = [
             _summary(begun)
-            for (_node, _incarnation, group), known in self._coordinators.items()
+            for (_node, _incarnation, group), coordinator in self._coordinators.items()
             if group == group_id
-            for begun in known.begun
+            for begun in coordinator.begun
         ]
         return tuple(
             sorted(rebalances, key=lambda rebalance: (rebalance.started_us, rebalance.coordinator))
         )
 
-    def _step(self, known: _Coordinator, row: TraceRow) -> None:
+    def _step(self, coordinator: _Coordinator, row: TraceRow) -> None:
         """Add one row of a coordinator to the rebalance that the row belongs to."""
-        latest = known.begun[-1] if known.begun else None
+        latest = coordinator.begun[-1] if coordinator.begun else None
         match row.kind:
             case TraceKind.REBALANCE_STARTED:
                 if latest is not None:
                     latest.cut_short(row.time_us, row.explanation or "another rebalance")
                     if row.cause == RebalanceCause.ASSIGNMENT_NOT_STORED:
                         latest.store_error = row.error
-                known.joining = _Begun(row, changes=known.early)
-                known.begun.append(known.joining)
-                known.early = []
+                coordinator.joining = _Begun(row, changes=coordinator.early)
+                coordinator.begun.append(coordinator.joining)
+                coordinator.early = []
             case TraceKind.GENERATION_STARTED:
                 if latest is not None and latest.joined is None:
                     latest.joined = row
-                known.joining, known.early = None, []
+                coordinator.joining, coordinator.early = None, []
             case TraceKind.ASSIGNMENT_STORED:
                 if latest is not None and latest.stable is None:
                     latest.stable = row
             case TraceKind.MEMBER_ADDED | TraceKind.MEMBER_REMOVED:
-                self._member_changed(known, row)
+                self._member_changed(coordinator, row)
             case TraceKind.GROUP_LOADED:
-                known.joining, known.early = None, []
+                coordinator.joining, coordinator.early = None, []
             case _:  # GROUP_STATE: the only other kind of KINDS with a group
                 if detail_of(row).get("to") in _ENDS:
                     if latest is not None:
                         latest.cut_short(row.time_us, row.explanation or "")
-                    known.joining, known.early = None, []
+                    coordinator.joining, coordinator.early = None, []
 
-    def _member_changed(self, known: _Coordinator, row: TraceRow) -> None:
+    def _member_changed(self, coordinator: _Coordinator, row: TraceRow) -> None:
         """Process an added or removed member, for the present rebalance or for the next one."""
         client_id = detail_of(row).get("client_id")
         if row.member is not None and client_id:
             self.client_ids[row.member] = str(client_id)
         # A replaced static member has a new id but stays the same member: no change.
         if row.cause != RemovalCause.STATIC_MEMBER_REPLACED:
-            changes = known.early if known.joining is None else known.joining.changes
+            changes = (
+                coordinator.early if coordinator.joining is None else coordinator.joining.changes
+            )
             changes.append(row)
 
     def _died(self, row: TraceRow) -> None:
@@ -215,9 +217,9 @@ class RebalanceLog:
         is_killed = row.kind == TraceKind.NODE_KILLED
         name = row.peer if is_killed else row.node
         end = f"{name} {'was killed' if is_killed else 'stopped'}"
-        for (node, _incarnation, _group), known in self._coordinators.items():
-            if node == name and known.begun:
-                known.begun[-1].cut_short(row.time_us, end)
+        for (node, _incarnation, _group), coordinator in self._coordinators.items():
+            if node == name and coordinator.begun:
+                coordinator.begun[-1].cut_short(row.time_us, end)
 
 
 def _summary(begun: _Begun) -> Rebalance:

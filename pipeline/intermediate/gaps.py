@@ -4,8 +4,8 @@ A gap that lasts until the end of the trace is open: `after_us` is null. It coun
 if `pending_us` is known, the moment from which the subject tried without success. Otherwise the
 subject had nothing more to do.
 
-The column `span` of an event holds fields of its `detail`: the `count` of a batch's records, the
-offset of its `last` record, the time `work_us` of the work on it. A tenure is the time in which a
+The column `span` of an event about a batch holds three fields of its `detail`: `count`, the number
+of records; `last`, the offset of the last record; `work_us`, the time of the work on them. A tenure is the time in which a
 broker is the active coordinator of an offsets partition.
 """
 

@@ -82,7 +82,7 @@ def _pauses(events: DataFrame) -> DataFrame:
     paused = F.col("kind") == TraceKind.NODE_PAUSED.value
     started = F.col("kind") == TraceKind.NODE_STARTED.value
     victim = F.when(started, F.col("node")).otherwise(F.col("peer"))
-    then = Window.partitionBy("run", "victim").orderBy("time_us", "seq")
+    in_order = Window.partitionBy("run", "victim").orderBy("time_us", "seq")
     return (
         of_kind(
             events,
@@ -92,7 +92,7 @@ def _pauses(events: DataFrame) -> DataFrame:
             TraceKind.NODE_STARTED,
         )
         .withColumn("victim", victim)
-        .withColumn("to_us", F.lead("time_us").over(then))
+        .withColumn("to_us", F.lead("time_us").over(in_order))
         .where(paused)
         .select(
             "run",

@@ -1,9 +1,9 @@
 """Intermediate results: the batches that members processed, and the records that a group repeated.
 
 A record is *repeated* if members of one group processed it more than once. Tables of the pipeline
-are computed from these DataFrames, which are not stored. The column `span` of an event holds fields
-of its `detail`: the `count` of a batch's records, the offset of its `last` record, the time
-`work_us` of the work on it.
+are computed from these DataFrames, which are not stored. The column `span` of an event about a
+batch holds three fields of its `detail`: `count`, the number of records; `last`, the offset of the
+last record; `work_us`, the time of the work on them.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -60,9 +60,8 @@ def repeated_records(events: DataFrame) -> DataFrame:
     Nulls: none.
     """
     # A run has millions of records and repeats few. So:
-    # 1. Sort the batches of a partition by offset. An *island* is a sequence of batches in
-    #    which each later one begins at or below the highest offset so far: only there can a record
-    #    be repeated.
+    # 1. Sort the batches of a partition by offset. In an *island* of batches, each later one begins
+    #    at or below the highest offset before it. Only in an island can a record be repeated.
     # 2. Keep the islands of two batches or more.
     # 3. Split those batches into records, and count each record.
     by_offset = Window.partitionBy(*_PARTITION).orderBy("first", "last", "at_us", "consumer", "seq")

@@ -77,10 +77,10 @@ def telling_rows(rows: DataFrame) -> DataFrame:
     """Keep the bad rows of a trace, and the good ones that tables read.
 
     Input grain: one row per traced event, bad rows included (`events.read_events`). Output grain:
-    one row per event that is kept. Columns: those of the input; `span`, in a row about records, has
-    three fields of `detail`: the `count` of the records, the offset of the `last` one, and the time
-    `work_us` that the application worked on them. Nulls: `span` of other rows; fields that the
-    detail lacks.
+    one row per event that is kept. Columns: those of the input, and `span`. In a row about records,
+    `span` holds three fields of `detail`: `count`, the number of records; `last`, the offset of the
+    last record; `work_us`, the time that the application worked on them. Nulls: `span` of other
+    rows; fields that the detail lacks.
     """
     # `is_listed` is null if the row lacks `api` or `peer`: such a message is not listed.
     silent = _is_any_of(NO_TABLES_KINDS) | (_is_any_of(MESSAGE_KINDS) & ~_certainly(is_listed()))

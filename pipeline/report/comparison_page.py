@@ -245,7 +245,11 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
         ("", "runtime", tuple(manifest.runtime for manifest in manifests)),
         ("", "time_scale", tuple(f"{manifest.time_scale:g}" for manifest in manifests)),
         ("", "seed", tuple(str(manifest.seed) for manifest in manifests)),
-        ("", "git commit", tuple((m.git_commit or "")[:12] or None for m in manifests)),
+        (
+            "",
+            "git commit",
+            tuple((manifest.git_commit or "")[:12] or None for manifest in manifests),
+        ),
     ]
     rows = [
         (section, name, *values) for section, name, values in of_manifests if len(set(values)) > 1

@@ -122,7 +122,11 @@ def _faults(
             members=_sum(counts, "members"),
             members_kept=_sum(counts, "kept"),
             members_kept_id=_sum(counts, "kept_id"),
-            measures=tuple((m, measures[m.name]) for m in MEASURES if m.name in measures),
+            measures=tuple(
+                (measure, measures[measure.name])
+                for measure in MEASURES
+                if measure.name in measures
+            ),
             noticed_by=_noticed(counts),
             left_after=_left_after(counts),
             told_by_old=_sum(counts, "told"),

@@ -121,7 +121,7 @@ def _steps_of_new_leaders(events: DataFrame) -> DataFrame:
     """One row per broker that became leader of an offsets partition in an epoch."""
     kinds = (TraceKind.BECAME_LEADER, TraceKind.LOAD_STARTED, TraceKind.LOAD_COMPLETED)
     completed = F.col("kind") == TraceKind.LOAD_COMPLETED.value
-    read = detail("records", "bytes", of=LoadCompletedDetail)
+    sizes = detail("records", "bytes", of=LoadCompletedDetail)
     return (
         of_kind(events, *kinds)
         .where(in_offsets_topic())
@@ -130,7 +130,7 @@ def _steps_of_new_leaders(events: DataFrame) -> DataFrame:
             _first(TraceKind.BECAME_LEADER).alias("applied_us"),
             _first(TraceKind.LOAD_STARTED).alias("load_started_us"),
             _first(TraceKind.LOAD_COMPLETED).alias("active_us"),
-            F.min_by(F.when(completed, read), F.when(completed, F.col("time_us"))).alias("read"),
+            F.min_by(F.when(completed, sizes), F.when(completed, F.col("time_us"))).alias("read"),
         )
         .select("*", "read.records", "read.bytes")
     )

@@ -49,8 +49,8 @@ def messages(
        stable. It lasts at least 5 s and at most 120 s after the injection; the next fault and the
        run's end cut it off. An exchange is listed if it overlaps the window.
     2. Successive exchanges on one route (api, from, to, group) become one row if they have the same
-       outcome, member and named coordinator, and all began before the fault or all after it.
-       Successes of JoinGroup, SyncGroup and LeaveGroup stay single rows.
+       outcome, member and named coordinator. They must all have begun before the fault, or all
+       after it. Successes of JoinGroup, SyncGroup and LeaveGroup stay single rows.
     3. Each fault keeps 400 rows. The first row of each kind (route without its client, and outcome)
        comes first. Then come all rows of the clients with the most such first rows; clients with
        equally many are in the order of their names.
@@ -104,7 +104,7 @@ def _windows(
 ) -> DataFrame:
     """One row per fault: from when to when its messages are listed."""
     # `due_us`: the last effect of a fault.
-    due = (
+    last_effects = (
         broker_phases.select(*_FAULT, F.col("active_us").alias("at_us"))
         .unionByName(client_phases.select(*_FAULT, F.col("accepted_us").alias("at_us")))
         .unionByName(rebalances.select(*_FAULT, F.col("stable_us").alias("at_us")))
@@ -112,7 +112,7 @@ def _windows(
         .agg(F.max("at_us").alias("due_us"))
     )
     injected_us = F.col("injected_us")
-    return faults.join(F.broadcast(due), list(_FAULT), "left").select(
+    return faults.join(F.broadcast(last_effects), list(_FAULT), "left").select(
         *_FAULT,
         "injected_us",
         (injected_us - BEFORE_US).alias("from_us"),
@@ -236,10 +236,10 @@ def _with_named(sides: DataFrame) -> DataFrame:
 def _collapsed(exchanges: DataFrame) -> DataFrame:
     """Merge successive equal exchanges on a route into one row (rule 2 of `messages`)."""
     in_order = Window.partitionBy(*_ROUTE).orderBy("begin_us", "correlation_id", "exchange")
-    # `like`: what must be equal in one row of the table; `new`: 1 where a row of the table begins.
-    like = F.struct("outcome", "member", "named", F.col("begin_us") < F.col("injected_us"))
+    # `equal`: what must be equal in one row of the table; `new`: 1 where a row of the table begins.
+    equal = F.struct("outcome", "member", "named", F.col("begin_us") < F.col("injected_us"))
     alone = F.col("api").isin(_TURNING_POINTS) & (F.col("outcome") == "NONE")
-    new = (alone | ~like.eqNullSafe(F.lag(like).over(in_order))).cast("int")
+    new = (alone | ~equal.eqNullSafe(F.lag(equal).over(in_order))).cast("int")
     first = F.min(
         F.struct(
             "begin_us",

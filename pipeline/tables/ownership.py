@@ -133,7 +133,7 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
     first_end = F.min(
         F.when(gives_up, F.struct("seq", F.col("time_us").alias("at_us"), ending.alias("why")))
     )
-    found = steps.groupBy(*_INTERVAL).agg(
+    intervals = steps.groupBy(*_INTERVAL).agg(
         F.min(F.when(assigned, F.col("time_us"))).alias("from_us"),
         F.max(F.when(assigned, F.col("member"))).alias("member"),
         F.max(F.when(assigned, F.col("generation"))).alias("generation"),
@@ -149,7 +149,7 @@ def ownership_intervals(events: DataFrame) -> DataFrame:
     )
     next_one = Window.partitionBy(*_MEMBER, "partition").orderBy("nth")
     anew_us = F.lead("from_us").over(next_one)
-    return found.withColumn("anew_us", anew_us).select(
+    return intervals.withColumn("anew_us", anew_us).select(
         *_MEMBER,
         "partition",
         "member",

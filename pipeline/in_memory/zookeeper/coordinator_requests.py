@@ -24,12 +24,12 @@ _OF_COORDINATION = frozenset(
 
 def coordinator_requests_of(trace: Trace) -> list[TableRow]:
     """Return the number of requests of each API that each client sent in each step."""
-    found: dict[tuple[str, str, int, str, int], TableRow] = {}
+    counts: dict[tuple[str, str, int, str, int], TableRow] = {}
     for row in trace.of(TraceKind.REQUEST_SENT):
         if row.api not in _OF_COORDINATION or row.group is None:
             continue
         from_us = row.time_us // _STEP_US * _STEP_US
-        counted = found.setdefault(
+        counted = counts.setdefault(
             (row.group, row.node, row.incarnation, row.api, from_us),
             {
                 "group": row.group,
@@ -41,4 +41,4 @@ def coordinator_requests_of(trace: Trace) -> list[TableRow]:
             },
         )
         counted["requests"] += 1
-    return list(found.values())
+    return list(counts.values())

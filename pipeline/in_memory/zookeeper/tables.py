@@ -48,12 +48,12 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
     - `ended_us`: the first server applied the session's end.
     - `learned_us`: the client learned of the expiry.
     """
-    found: dict[str, TableRow] = {}
+    sessions: dict[str, TableRow] = {}
     owners: dict[str, str | None] = {}  # znode -> the session whose ephemeral it is
     for applied_us, txn in _txns(trace).values():
         session = txn["session"]
         if txn["op"] == "createSession":
-            found[session] = {
+            sessions[session] = {
                 "session": session,
                 "group": None,
                 "consumer": None,
@@ -72,7 +72,7 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
                 "deleted_of_others": 0,
             }
         # None: a session from before the trace, whose opening is missing.
-        writer = found.get(session)
+        writer = sessions.get(session)
         match txn["op"]:
             case "closeSession" if writer is not None and writer["ended_us"] is None:
                 writer["ended_us"] = applied_us
@@ -89,21 +89,21 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
 
     # What clients and the ensemble wrote about the sessions.
     for row in trace.of(TraceKind.ZOOKEEPER_CLIENT_STATE):
-        entry = found.get(detail_of(row)["session"])
+        entry = sessions.get(detail_of(row)["session"])
         if entry is not None:
             _add_client_event(entry, row)
     for row in trace.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED):
-        entry = found.get(detail_of(row)["session"])
+        entry = sessions.get(detail_of(row)["session"])
         if entry is not None and entry["silent_us"] is None:
             entry["silent_us"] = row.time_us
 
     groups = _groups(trace)
-    for entry in found.values():
+    for entry in sessions.values():
         entry["group"] = groups.get(entry["consumer"] or "")
         entry["servers"].sort()
         if entry["ended_us"] is not None:
             entry["end"] = "closed" if entry["silent_us"] is None else "expired"
-    return list(found.values())
+    return list(sessions.values())
 
 
 def zookeeper_watches_of(trace: Trace) -> list[TableRow]:
@@ -114,12 +114,12 @@ def zookeeper_watches_of(trace: Trace) -> list[TableRow]:
     begun: dict[str, list[int]] = {}
     for row in trace.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED):
         begun.setdefault(row.node, []).append(row.time_us)
-    found = []
+    table = []
     for row in trace.of(TraceKind.ZOOKEEPER_WATCH_FIRED):
         watch, zxid, fired_us = detail_of(row), row.offset or 0, row.time_us
         changed_us = txns[zxid][0] if zxid in txns else None
         later = [at_us for at_us in begun.get(row.peer or "", []) if at_us >= fired_us]
-        found.append(
+        table.append(
             {
                 "server": row.node,
                 "incarnation": row.incarnation,
@@ -134,7 +134,7 @@ def zookeeper_watches_of(trace: Trace) -> list[TableRow]:
                 "attempt_us": min(later, default=None),
             }
         )
-    return found
+    return table
 
 
 def zookeeper_attempts_of(trace: Trace) -> list[TableRow]:

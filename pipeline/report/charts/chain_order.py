@@ -1,8 +1,8 @@
 """The picture of the phases in their order: both chains on one linear axis from the fault on.
 
-A linear axis shows which phase took the time. The other charts of the section, strips with a row of
-dots for each phase, have a logarithmic axis: there every phase is visible, but a long one looks as
-short as the others.
+A linear axis shows which phase took the time. The other charts of the section are strips, with a
+row of dots for each phase. They have a logarithmic axis: every phase is visible there, but a long
+phase looks as short as the others.
 
 A line is one subject. The subjects of the broker chain are offsets partitions, with the phases from
 the fault to the active new coordinator. Those of the client chain are members, with the phases

@@ -24,6 +24,7 @@ def vega_javascript() -> str:
     path = _cache_file()
     text = _read(path)
     if text is None:
+        # An end tag in the text would end the page's script element.
         text = vlc.javascript_bundle(_SNIPPET).replace("</script", "<\\/script")
         _write(path, text)
     return text

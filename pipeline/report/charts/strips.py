@@ -71,7 +71,7 @@ def axis_over(strips: Iterable[Strip]) -> LogAxis:
     """Return the axis that shows every value of some strips, and the clocks' error."""
     shown = list(strips)
     values = [value for strip in shown for _, value in strip.values]
-    return LogAxis.of(values, bound_us=max((s.figures.bound_us for s in shown), default=0))
+    return LogAxis.of(values, bound_us=max((strip.figures.bound_us for strip in shown), default=0))
 
 
 def figures_text(strip: Strip) -> tuple[str, str]:

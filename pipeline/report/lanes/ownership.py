@@ -174,7 +174,7 @@ def ownership_detail(run: ReportInput) -> Chart | None:
 
 
 def _prefix(owned: Sequence[Owned]) -> str:
-    return common_prefix(row["consumer"] for each in owned for row in each.intervals)
+    return common_prefix(row["consumer"] for partition in owned for row in partition.intervals)
 
 
 def _title(chunk: Sequence[Owned]) -> str:

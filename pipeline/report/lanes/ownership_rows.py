@@ -231,6 +231,8 @@ def kinds_of(run: ReportInput, owned: Sequence[Owned]) -> dict[str, dict[str, st
 
 def side(row: Row, which: str) -> str:
     """Return the assignment of the `first` or `second` owner of an overlap as text."""
-    by = row[f"{which}_coordinator"]
-    assigned = "" if by is None else f" by {by} in leader epoch {row[f'{which}_epoch']}"
+    coordinator = row[f"{which}_coordinator"]
+    assigned = (
+        "" if coordinator is None else f" by {coordinator} in leader epoch {row[f'{which}_epoch']}"
+    )
     return f"generation {row[f'{which}_generation']}{assigned}"

@@ -176,15 +176,15 @@ def _leaders(moved: Row) -> str:
     return f"{moved['old_leader'] or 'no leader'} to {moved['new_leader']}"
 
 
-def _gaps(rows: FaultRows, kind: str, by: str) -> dict[str, list[int | None]]:
-    """Return the gaps of the subjects of one kind, grouped by the column `by`.
+def _gaps(rows: FaultRows, kind: str, column: str) -> dict[str, list[int | None]]:
+    """Return the gaps of the subjects of one kind, grouped by the values of `column`.
 
     None: the subject's gap did not end before the run ended.
     """
     gaps: dict[str, list[int | None]] = {}
     for row in rows.gap:
         if row["subject_kind"] == kind:
-            gaps.setdefault(row[by], []).append(row["gap_us"])
+            gaps.setdefault(row[column], []).append(row["gap_us"])
     return gaps
 
 

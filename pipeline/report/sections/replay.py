@@ -34,9 +34,9 @@ def _how_exactly(runtime: str) -> str:
             "Virtual time: the same code with the same plan and seed gives the same trace, byte "
             "for byte; compare the digest."
         )
-    what = "One process in real time" if runtime == "local" else "Real processes"
+    processes = "One process in real time" if runtime == "local" else "Real processes"
     return (
-        f"{what}: the same plan and seed give the same faults at the same times, but no two "
+        f"{processes}: the same plan and seed give the same faults at the same times, but no two "
         "runs are alike to the microsecond."
     )
 

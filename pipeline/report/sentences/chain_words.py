@@ -158,14 +158,14 @@ class ClientChain:
 def client_sentence(client_rows: Sequence[Row]) -> Markup:
     """Return the sentence on the time until a member was served again."""
     lost_coordinator = [row for row in client_rows if row["unknown_us"] is not None]
-    found = paths(lost_coordinator, CLIENT_STEPS, subject="consumer")
+    complete = paths(lost_coordinator, CLIENT_STEPS, subject="consumer")
     chain = ClientChain(
         members=len(client_rows),
         stayed=len(client_rows) - len(lost_coordinator),
         joined=sum(row["join_us"] is not None for row in client_rows),
-        path=middle_path(found) if found else None,
-        served=len(found),
-        late=len(lost_coordinator) - len(found),
+        path=middle_path(complete) if complete else None,
+        served=len(complete),
+        late=len(lost_coordinator) - len(complete),
     )
     return render_line("chains", "client_chain", chain)
 

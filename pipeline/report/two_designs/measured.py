@@ -35,8 +35,8 @@ MEASURED_BROKERS = 1
 
 def reads_of_join(members: int, topics: int, brokers: int, partitions: int) -> int:
     """Return the reads of an undisturbed join: C(C + T + 3B + 9) + P and 1 + T for the start."""
-    each = members + topics + 3 * brokers + 9
-    return members * each + partitions + 1 + topics
+    reads_per_member = members + topics + 3 * brokers + 9
+    return members * reads_per_member + partitions + 1 + topics
 
 
 def reads_of_death(members: int, topics: int, brokers: int, partitions: int) -> int:

@@ -345,7 +345,9 @@ def _table(pairs: Sequence[CostPair]) -> TextTable:
     rows = [
         row
         for old, _ in pairs
-        for row in sorted(old.side.rows("zookeeper_attempts"), key=lambda each: each["started_us"])
+        for row in sorted(
+            old.side.rows("zookeeper_attempts"), key=lambda attempt: attempt["started_us"]
+        )
         if old.change.covers(row["started_us"])
     ]
     return text_table(

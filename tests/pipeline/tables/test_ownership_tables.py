@@ -154,8 +154,8 @@ def test_processing_distinguishes_repeated_from_shared_records(analysed: Analyse
 def test_tenure_overlap_has_the_acts_of_each_coordinator(analysed: AnalysedRuns) -> None:
     """The coordinator that is cut off still answers heartbeats, and the new one stores commits.
 
-    An answer counts from the beginning of the overlap (17.7 s) on: those to c-0 at 18.1 s and to
-    c-1 at 33.1 s, but not that to c-0 at 10.2 s.
+    An answer counts from the beginning of the overlap (17.7 s) on. The answers to c-0 at 18.1 s and
+    to c-1 at 33.1 s count; the answer to c-0 at 10.2 s does not.
     """
     overlaps = analysed.table("split", "tenure_overlaps", "partition")
     row = overlaps[("__consumer_offsets-0",)]
