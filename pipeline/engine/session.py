@@ -145,7 +145,7 @@ def spark_session(
             conf = SparkConf(_jvm=gateway.jvm).setAll(list(settings.items()))
             with _preserve_sigint():
                 context = SparkContext(conf=conf, gateway=gateway)
-            # Otherwise the workers would run the first `python3` of the PATH, which may lack the
+            # By default the workers run the first `python3` of the PATH, which may lack the
             # packages.
             context.pythonExec = _python_of_workers(context)
             session = SparkSession(context)

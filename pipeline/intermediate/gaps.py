@@ -5,8 +5,8 @@ if `pending_us` is known, the moment from which the subject tried without succes
 subject had nothing more to do.
 
 The column `span` of an event about a batch holds three fields of its `detail`: `count`, the number
-of records; `last`, the offset of the last record; `work_us`, the time of the work on them. A tenure is the time in which a
-broker is the active coordinator of an offsets partition.
+of records; `last`, the offset of the last record; `work_us`, the time of the work on them. A tenure
+is the time in which a broker is the active coordinator of an offsets partition.
 """
 
 from pyspark.sql import DataFrame, Window
