@@ -112,11 +112,11 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
 
     # `unknown`, `named` and `accepted` end the phases notice, rediscover and accept. The first two
     # are places in a list of steps; each list holds the steps after the end of the phase before.
-    unknown = _place(after, lambda step: step.row.kind == TraceKind.COORDINATOR_UNKNOWN)
+    unknown = _index_of_first(after, lambda step: step.row.kind == TraceKind.COORDINATOR_UNKNOWN)
     after_unknown = [] if unknown is None else after[unknown + 1 :]
-    named = _place(after_unknown, lambda step: _is_named(failover, step))
+    named = _index_of_first(after_unknown, lambda step: _is_named(failover, step))
     after_named = [] if named is None else after_unknown[named + 1 :]
-    accepted = _first(after_named, lambda step: _is_accepted(failover, step))
+    accepted = _first_step(after_named, lambda step: _is_accepted(failover, step))
     unknown_us = None if unknown is None else after[unknown].at_us
     named_us = None if named is None else after_unknown[named].at_us
     accepted_us = None if accepted is None else accepted.at_us
@@ -149,17 +149,17 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     # Without a coordinator marked unknown, the consumer had no reason to look one up.
     looked = unknown_us is not None
     return {
-        "member_id": _last(step.row.member or None for step in before),
-        "member_id_after": _last(step.row.member or None for step in after),
-        "generation": _last(_known(step.row.generation) for step in before),
-        "generation_after": _last(_known(step.row.generation) for step in after),
+        "member_id": _last_known(step.row.member or None for step in before),
+        "member_id_after": _last_known(step.row.member or None for step in after),
+        "generation": _last_known(_known_generation(step.row.generation) for step in before),
+        "generation_after": _last_known(_known_generation(step.row.generation) for step in after),
         "fault_us": fault_us,
         "unknown_us": unknown_us,
         "named_us": named_us,
         "accepted_us": accepted_us,
-        "notice_us": _minus(unknown_us, fault_us),
-        "rediscover_us": _minus(named_us, unknown_us),
-        "accept_us": _minus(accepted_us, named_us),
+        "notice_us": _duration_us(unknown_us, fault_us),
+        "rediscover_us": _duration_us(named_us, unknown_us),
+        "accept_us": _duration_us(accepted_us, named_us),
         "join_us": _request_to_success_us("JoinGroup", sent, after, fault_us),
         "sync_us": _request_to_success_us("SyncGroup", sent, after, fault_us),
         "longest_wait_us": max(waits, default=None),
@@ -213,7 +213,7 @@ def _request_to_success_us(
 ) -> int | None:
     """Return the time from the first request of an API after the fault to its first success."""
     requests_us = [row.time_us for row in sent if row.api == api]
-    success = _first(
+    success = _first_step(
         after,
         lambda step: (
             step.is_answer(api, error="NONE")
@@ -226,25 +226,25 @@ def _request_to_success_us(
     return success.at_us - min(requests_us, default=success.sent_us)
 
 
-def _place(steps: list[_Step], wanted: Callable[[_Step], bool]) -> int | None:
+def _index_of_first(steps: list[_Step], wanted: Callable[[_Step], bool]) -> int | None:
     """Return the index of the first wanted step, None if there is none."""
-    return next((place for place, step in enumerate(steps) if wanted(step)), None)
+    return next((index for index, step in enumerate(steps) if wanted(step)), None)
 
 
-def _first(steps: list[_Step], wanted: Callable[[_Step], bool]) -> _Step | None:
+def _first_step(steps: list[_Step], wanted: Callable[[_Step], bool]) -> _Step | None:
     return next((step for step in steps if wanted(step)), None)
 
 
-def _last(values: Iterable[T | None]) -> T | None:
+def _last_known(values: Iterable[T | None]) -> T | None:
     """Return the last value that is not None; None if there is none."""
     known = [value for value in values if value is not None]
     return known[-1] if known else None
 
 
-def _known(generation: int | None) -> int | None:
+def _known_generation(generation: int | None) -> int | None:
     """Return a generation; None before the first one, for which Kafka has -1."""
     return None if generation is None or generation < 0 else generation
 
 
-def _minus(end_us: int | None, begin_us: int | None) -> int | None:
+def _duration_us(end_us: int | None, begin_us: int | None) -> int | None:
     return None if end_us is None or begin_us is None else end_us - begin_us

@@ -81,7 +81,7 @@ def figures_of(trace: Trace) -> list[TableRow]:
                     "from_us": min(from_us for from_us, _ in spans),
                     "to_us": max(to_us for _, to_us in spans),
                 }
-                table.append(about | _summed(values) | span)
+                table.append(about | _percentiles(values) | span)
     return table
 
 
@@ -97,10 +97,10 @@ def _span(chain: str, row: TableRow, fault: TableRow) -> tuple[int, int]:
     return from_us, to_us
 
 
-def _summed(values: list[int | None]) -> TableRow:
+def _percentiles(values: list[int | None]) -> TableRow:
     """Return a figure's percentiles and maximum; a percentile needs enough samples."""
     known = sorted(value for value in values if value is not None)
-    summed: TableRow = {
+    columns: TableRow = {
         "samples": len(known),
         "missing": len(values) - len(known),  # subjects without a value
         "max": max(known, default=None),
@@ -108,5 +108,5 @@ def _summed(values: list[int | None]) -> TableRow:
     for name, (percent, needed) in _RANKED.items():
         # Rounded up: the first rank, counted from 1, that `percent` of the values do not exceed.
         rank = -(-len(known) * percent // 100)
-        summed[name] = known[rank - 1] if len(known) >= needed else None
-    return summed
+        columns[name] = known[rank - 1] if len(known) >= needed else None
+    return columns

@@ -37,10 +37,10 @@ def ownership_of(trace: Trace) -> list[TableRow]:
     epochs = _AssignmentEpochs(trace)
     table = []
     for (consumer, incarnation), rows in trace.lives(*_KINDS):
-        for owned in _follow(rows):
+        for owned in _intervals(rows):
             if owned["from_us"] > trace.end_us:
                 continue
-            _end(trace, owned, consumer, incarnation)
+            _end_at_death(trace, owned, consumer, incarnation)
             until_us = trace.end_us if owned["to_us"] is None else owned["to_us"]
 
             whole = Span(from_us=owned["from_us"], to_us=until_us)
@@ -52,11 +52,12 @@ def ownership_of(trace: Trace) -> list[TableRow]:
     return table
 
 
-def _follow(rows: Sequence[TraceRow]) -> list[TableRow]:
+def _intervals(rows: Sequence[TraceRow]) -> list[TableRow]:
     """Return the intervals of one incarnation of a consumer.
 
     Only the consumer's own rows end an interval here, and an interval without such a row stays
-    open, with `to_us` None. `_end` then compares each interval with deaths and the run's end.
+    open, with `to_us` None. `_end_at_death` then compares each interval with deaths and with
+    the run's end.
 
     - `position`: the cause of the first POSITION_RESET in the interval, None without one.
     - `start_offset`: the offset that this POSITION_RESET set.
@@ -110,7 +111,7 @@ def _give_up(
         owned["to_us"], owned["ended_by"] = at_us, how
 
 
-def _end(trace: Trace, owned: TableRow, consumer: str, incarnation: int) -> None:
+def _end_at_death(trace: Trace, owned: TableRow, consumer: str, incarnation: int) -> None:
     """End an interval with its owner's death, if that came first.
 
     An interval that reaches the run's end has `to_us` None, also if it was given up later.

@@ -236,8 +236,8 @@ class Trace:
             cut_off = fault["from_nodes"] or fault["nodes"]
             if fault["kind"] not in ("cut", "clog") or node not in cut_off:
                 continue
-            began_us = _first(fault["in_force_us"], fault["injected_us"])
-            ended_us = _first(fault["in_force_until_us"], fault["healed_us"], self.end_us)
+            began_us = _first_known(fault["in_force_us"], fault["injected_us"])
+            ended_us = _first_known(fault["in_force_until_us"], fault["healed_us"], self.end_us)
             spans.append(Span(from_us=began_us, to_us=ended_us))
         return _merged(spans, self.end_us)
 
@@ -284,7 +284,7 @@ def _merged(spans: Iterable[Span], end_us: int) -> list[Span]:
     return merged
 
 
-def _first(*values: int | None) -> int:
+def _first_known(*values: int | None) -> int:
     """Return the first value that is known."""
     return next(value for value in values if value is not None)
 

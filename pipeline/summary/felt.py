@@ -119,16 +119,17 @@ def felt_by_run(aggregates: Aggregates) -> dict[str, Felt]:
         counts.setdefault(row["run"], {})[row["group"]] = row
     return {
         run: Felt(
-            in_all=_group(list(of_run.values()), spreads.get((run, None), {})),
+            in_all=_group_figures(list(of_run.values()), spreads.get((run, None), {})),
             groups={
-                group: _group([row], spreads.get((run, group), {})) for group, row in of_run.items()
+                group: _group_figures([row], spreads.get((run, group), {}))
+                for group, row in of_run.items()
             },
         )
         for run, of_run in counts.items()
     }
 
 
-def _group(rows: Sequence[AggregateRow], spreads: Mapping[str, Spread]) -> FeltGroup:
+def _group_figures(rows: Sequence[AggregateRow], spreads: Mapping[str, Spread]) -> FeltGroup:
     """Return the figures of the groups in `rows`: one group, or all groups of a run."""
     names = [measure.name for measure in FELT_MEASURES if measure.name in spreads]
     in_order = {name: spreads[name] for name in names}

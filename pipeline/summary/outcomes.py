@@ -153,7 +153,7 @@ def listed(names: Iterable[str]) -> str:
     """Return names as text, with ranges: `consumer-0 to 5, consumer-9`, up to MAX_LISTED."""
     parts: list[str] = []
     for stem, numbers in _by_stem(names).items():
-        parts += [_run(stem, first, last) for first, last in _runs(numbers)]
+        parts += [_range_text(stem, first, last) for first, last in _ranges(numbers)]
     shown = ", ".join(parts[:MAX_LISTED])
     more = len(parts) - MAX_LISTED
     return f"{shown} and {more} more" if more > 0 else shown
@@ -186,19 +186,19 @@ def _by_stem(names: Iterable[str]) -> dict[str, list[int]]:
     return stems
 
 
-def _runs(numbers: list[int]) -> list[tuple[int, int]]:
-    """Return the runs of consecutive numbers among sorted ones, each with its first and last."""
-    runs: list[tuple[int, int]] = []
+def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
+    """Return the ranges of consecutive numbers among sorted ones, each with its first and last."""
+    ranges: list[tuple[int, int]] = []
     for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], number)
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], number)
         else:
-            runs.append((number, number))
-    return runs
+            ranges.append((number, number))
+    return ranges
 
 
-def _run(stem: str, first: int, last: int) -> str:
-    """Return a run of numbers as text: `consumer-0 to 5`."""
+def _range_text(stem: str, first: int, last: int) -> str:
+    """Return a range of numbers as text: `consumer-0 to 5`."""
     if first == _NO_NUMBER:
         return stem
     if first == last:

@@ -167,7 +167,7 @@ def _felt_spreads(trace: Trace) -> list[TableRow]:
                     "measure": measure.name,
                     "samples": len(known),
                     "missing": len(rows) - len(known),
-                    **{f"p{percent}": _rank(known, percent) for percent in PERCENTS},
+                    **{f"p{percent}": _nearest_rank(known, percent) for percent in PERCENTS},
                     "max": max(known, default=None),
                     "total": sum(known) if known else None,
                 }
@@ -175,7 +175,7 @@ def _felt_spreads(trace: Trace) -> list[TableRow]:
     return aggregates
 
 
-def _rank(values: Sequence[int], percent: int) -> int | None:
+def _nearest_rank(values: Sequence[int], percent: int) -> int | None:
     """Return the nearest rank of sorted values, None if there are too few."""
     rank = -(-len(values) * percent // 100)  # -(-a // b) rounds up
     return values[rank - 1] if len(values) >= samples_needed(percent) else None

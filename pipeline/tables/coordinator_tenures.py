@@ -130,9 +130,9 @@ def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame
     ).otherwise(F.lit("reloaded"))
     # `least` compares structs field by field: the time, then the rank. It leaves nulls out.
     end = F.least(
-        _end(F.col("run_end_us"), 0, F.lit("run end")),
-        _end(F.col("next_us"), 1, unloaded),
-        _end(F.col("death.died_us"), 2, F.col("death.died_by")),
+        _possible_end(F.col("run_end_us"), 0, F.lit("run end")),
+        _possible_end(F.col("next_us"), 1, unloaded),
+        _possible_end(F.col("death.died_us"), 2, F.col("death.died_by")),
     )
     return ends.withColumn("end", end).select(
         *_KEY,
@@ -142,7 +142,7 @@ def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame
     )
 
 
-def _end(at_us: Column, rank: int, why: Column) -> Column:
+def _possible_end(at_us: Column, rank: int, why: Column) -> Column:
     """Return a possible end of a tenure, null if it did not happen; the least end counts."""
     end = F.struct(at_us.alias("at_us"), F.lit(rank).alias("rank"), why.alias("why"))
     return F.when(at_us.isNotNull(), end)

@@ -142,8 +142,8 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
     yield {
         "mark": "range",
         "y": centre,
-        "from": _drawn(values[0][1], figures.bound_us),
-        "to": _drawn(values[-1][1], figures.bound_us),
+        "from": _drawn_at_us(values[0][1], figures.bound_us),
+        "to": _drawn_at_us(values[-1][1], figures.bound_us),
     }
 
     yield from (
@@ -161,14 +161,14 @@ def _rows_of(strip: Strip, axis: LogAxis, top: int) -> Iterator[dict[str, Any]]:
             half = _SPREAD + 5 if mark == "p50" else _SPREAD - 4  # the median's line is the longest
             yield {
                 "mark": mark,
-                "from": _drawn(value, figures.bound_us),
+                "from": _drawn_at_us(value, figures.bound_us),
                 "y": centre - half,
                 "y2": centre + half,
                 "says": f"{mark} of {strip.name}: {text}",
             }
 
 
-def _drawn(value_us: int, bound_us: int) -> int:
+def _drawn_at_us(value_us: int, bound_us: int) -> int:
     """Return the position of a value: one below the error of the clocks is drawn at that error."""
     return bound_us if abs(value_us) < bound_us else value_us
 
@@ -182,7 +182,7 @@ def _dots(
         for place, (subject, value) in enumerate(stacked):
             yield {
                 "mark": "dot",
-                "from": _drawn(value, bound_us),
+                "from": _drawn_at_us(value, bound_us),
                 "y": round(centre + _off_centre(place) * step, 1),
                 "says": f"{subject}: {duration_text(value, bound_us=bound_us)}",
             }
@@ -226,7 +226,7 @@ def _binned(
     bins: dict[int, list[tuple[str, int]]] = {}
     # The greatest value may be at the axis's end: it counts in the last part.
     for subject, value in values:
-        place = min(number - 1, int(axis.place(_drawn(value, bound_us)) * number))
+        place = min(number - 1, int(axis.place(_drawn_at_us(value, bound_us)) * number))
         bins.setdefault(place, []).append((subject, value))
     return bins
 

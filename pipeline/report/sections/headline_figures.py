@@ -177,7 +177,9 @@ def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
             value=f"{spread.missing:,}",
             unit=f"of {subjects}",
             label=f"still without {_LACKED[subject]}",
-            note=_noted(f"at the end, {duration_text(since_us)} after the fault", spread.disturbed),
+            note=_with_warning(
+                f"at the end, {duration_text(since_us)} after the fault", spread.disturbed
+            ),
             tone="warn",
         )
     median_us = spread.percentile(50)
@@ -203,7 +205,7 @@ def _rebalances(run: ReportInput) -> Figure:
         value=f"{number:,}",
         unit="",
         label="rebalance" if number == 1 else "rebalances",
-        note=_noted(
+        note=_with_warning(
             f"{after}{_until(run)}" + (f"; {reasons}" if reasons else ""),
             any(rebalances.disturbed for fault in faults for rebalances in fault.rebalances),
         ),
@@ -220,7 +222,7 @@ def _processed_again(run: ReportInput) -> Iterator[Figure]:
             value=f"{again:,}",
             unit="time" if again == 1 else "times",
             label="a record was processed again",
-            note=_noted(
+            note=_with_warning(
                 f"{records:,} processings of {records - again:,} distinct records",
                 run.summary.felt is not None and run.summary.felt.disturbed,
             ),
@@ -312,10 +314,12 @@ def _duration(
     - `disturbed`: a machine was away by accident in this time.
     """
     value, _, unit = duration_text(value_us, bound_us=bound_us).rpartition(" ")
-    return Figure(value=value, unit=unit, label=label, note=_noted(note, disturbed), tone=tone)
+    return Figure(
+        value=value, unit=unit, label=label, note=_with_warning(note, disturbed), tone=tone
+    )
 
 
-def _noted(note: str, disturbed: bool) -> str:
+def _with_warning(note: str, disturbed: bool) -> str:
     """Return the note of a figure, with a warning if a machine was away in the figure's time."""
     if not disturbed:
         return note
