@@ -12,10 +12,14 @@ def runs(events: DataFrame) -> DataFrame:
     """Sum each run up.
 
     Input grain: one row per event. Output grain: one row per run that has events.
-    Columns: `run`; `events`: number of usable events; `nodes`: number of nodes that wrote them;
-    times in microseconds on the run's clock: `steady_us` (the steady state was reached), `end_us`
-    (the run began to stop; of a run that broke off, its last event); `completed`: True unless the
-    run broke off.
+    Columns:
+    - `run`;
+    - `events`: number of usable events; `nodes`: number of nodes that wrote them;
+    - `steady_us`: the steady state was reached;
+    - `end_us`: the run began to stop; in a run that broke off, the time of its last event;
+    - `completed`: False if the run broke off.
+
+    Times are microseconds on the run's clock.
     Nulls: `steady_us` if the run never became steady.
     """
     stage = F.when(

@@ -45,12 +45,12 @@ def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
             if first["to_us"] is not None and second["from_us"] >= first["to_us"]:
                 break  # intervals that begin even later do not overlap either
             if first["consumer"] == second["consumer"]:
-                continue
+                continue  # two intervals of one member do not make two owners
 
             ends = [owner["to_us"] for owner in (first, second) if owner["to_us"] is not None]
             from_us, until_us = second["from_us"], min(ends, default=trace.end_us)
             if from_us >= until_us:
-                continue
+                continue  # the second interval has no length
             # `healed_us`: the last healing before the overlap ends, else the first one after it.
             before = [healed_us for healed_us in healings if healed_us <= until_us]
             after = [healed_us for healed_us in healings if healed_us > until_us]

@@ -78,9 +78,12 @@ def telling_rows(rows: DataFrame) -> DataFrame:
 
     Input grain: one row per traced event, bad rows included (`events.read_events`). Output grain:
     one row per event that is kept. Columns: those of the input, and `span`. In a row about records,
-    `span` holds three fields of `detail`: `count`, the number of records; `last`, the offset of the
-    last record; `work_us`, the time that the application worked on them. Nulls: `span` of other
-    rows; fields that the detail lacks.
+    `span` holds three fields of `detail`:
+    - `count`: the number of records;
+    - `last`: the offset of the last record;
+    - `work_us`: the time that the application worked on them.
+
+    Nulls: `span` of other rows; fields that the detail lacks.
     """
     # `is_listed` is null if the row lacks `api` or `peer`: such a message is not listed.
     silent = _is_any_of(NO_TABLES_KINDS) | (_is_any_of(MESSAGE_KINDS) & ~_certainly(is_listed()))

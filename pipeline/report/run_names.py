@@ -42,14 +42,14 @@ def column_names(runs: Sequence[RunFacts]) -> tuple[str, ...]:
     Up to MAX_COLUMNS runs all get different names, with the seed or the start if need be. Among
     more runs, those with the same settings have the same name, and so share a column.
     """
-    several = len({run.manifest.experiment for run in runs}) > 1
-    runtimes = len({run.manifest.runtime for run in runs}) > 1
+    several_experiments = len({run.manifest.experiment for run in runs}) > 1
+    several_runtimes = len({run.manifest.runtime for run in runs}) > 1
     settings = _settings_by_run(runs)
 
     names = []
     for place, run in enumerate(runs):
-        parts = [run.manifest.experiment] if several else []
-        parts += [run.manifest.runtime] if runtimes else []
+        parts = [run.manifest.experiment] if several_experiments else []
+        parts += [run.manifest.runtime] if several_runtimes else []
         parts += settings[place]
         names.append(", ".join(parts) or run.manifest.experiment)
     if len(runs) > MAX_COLUMNS or len(set(names)) == len(names):

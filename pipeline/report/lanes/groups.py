@@ -105,14 +105,14 @@ def groups_lane(run: ReportInput) -> Chart | None:
             table=table,
         )
 
-    alone = f"In which state its coordinator had the group {groups[0]}; a row is one broker."
+    about_one = f"In which state its coordinator had the group {groups[0]}; a row is one broker."
     names = in_number_order({group_and_broker(row) for row in rows})
     return LANE.draw(
         run,
         _layers(rows, rows_y(names, without=group_prefix(groups))),
         _data(run, longest_first(rows, MAX_SHOWN)),
         ROW_PX * len(names),
-        about=alone if len(groups) == 1 else LANE.about,
+        about=about_one if len(groups) == 1 else LANE.about,
         table=table,
     )
 
@@ -123,11 +123,11 @@ def group_detail(run: ReportInput) -> Chart | None:
     if len({row["group"] for row in rows}) <= MANY_GROUPS:
         return None
     pick, rest = pick_of_groups(rows, MAX_PICKED, _PICK, LANE.source)
-    known = set(pick.options)
+    options = set(pick.options)
     return LANE.draw(
         run,
         _layers(rows, rows_y(), where=picked(_PICK, "p")),
-        _data(run, [row for row in rows if row["group"] in known], pick=True),
+        _data(run, [row for row in rows if row["group"] in options], pick=True),
         alt.Step(ROW_PX),
         lane_id="lane-groups-one",
         title="States of one group",

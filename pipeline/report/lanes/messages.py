@@ -400,13 +400,13 @@ def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> li
     for move in moved[:MAX_LANDMARKS]:
         named = f"{move['new_leader']} for {move['partition']}, leader epoch {move['leader_epoch']}"
         if controllers and move["decided_us"] is not None:
-            words.append(Word(controllers[0], move["decided_us"], f"elects {named}", 0))
+            words.append(Word(controllers[0], move["decided_us"], f"elects {named}", rank=0))
         if move["active_us"] is not None:
             load = (
                 "" if move["load_us"] is None else f", loaded in {duration_text(move['load_us'])}"
             )
             text = f"active for {move['partition']}{load}"
-            words.append(Word(move["new_leader"], move["active_us"], text, 0))
+            words.append(Word(move["new_leader"], move["active_us"], text, rank=0))
 
     lost = [
         row

@@ -115,13 +115,13 @@ def rebalances_lane(run: ReportInput) -> Chart | None:
         )
 
     groups = {row["group"] for row in rows}
-    alone = f" A row is a coordinator of the group {', '.join(groups)}."
+    about_one = f" A row is a coordinator of the group {', '.join(groups)}."
     return LANE.draw(
         run,
         _layers(rows_y(names, without=group_prefix(groups))),
         _data(run, longest_first(rows, MAX_SHOWN)),
         ROW_PX * len(names),
-        about=LANE.about + (alone if len(groups) == 1 else ""),
+        about=LANE.about + (about_one if len(groups) == 1 else ""),
         table=table,
     )
 
@@ -132,11 +132,11 @@ def rebalance_detail(run: ReportInput) -> Chart | None:
     if len({group_and_broker(row) for row in rows}) <= MANY_ROWS:
         return None
     pick, rest = pick_of_groups(rows, MAX_PICKED, _PICK, LANE.source)
-    shown = set(pick.options)
+    options = set(pick.options)
     return LANE.draw(
         run,
         _layers(rows_y(), where=picked(_PICK, "p")),
-        _data(run, [row for row in rows if row["group"] in shown], pick=True),
+        _data(run, [row for row in rows if row["group"] in options], pick=True),
         alt.Step(ROW_PX),
         lane_id="lane-rebalances-one",
         title="Rebalances of one group",

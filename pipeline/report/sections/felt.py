@@ -26,7 +26,7 @@ from pipeline.summary.story import (
 MAX_GROUPS = 40
 """Limit of the groups with a sentence."""
 MAX_PARTITIONS = 300
-"""Partitions in the list: those with the longest times without an owner and waits."""
+"""Limit of the partitions in the table: those with the longest times without an owner and waits."""
 _HEADINGS = ("partitions", "p50", "p90", "max", "sum")
 """Headings of the figures in `story.felt_rows`."""
 _LEAD = (

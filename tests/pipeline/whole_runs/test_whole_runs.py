@@ -104,7 +104,8 @@ def test_each_run_of_one_call_is_read_whole_or_transformed_as_needed(
 ) -> None:
     """Summaries are in the order of the runs, and the progress ends with its total.
 
-    A run that is transformed alone, as one is here, is named without reading its files.
+    One run of the three is transformed, and so alone. For a single run, the column `run` has the
+    run's name as a literal, and not the name from the path of each file.
     """
     stories = analysis.told.directories
     spoiled = next(

@@ -2,11 +2,14 @@
 
 `old` is the group on ZooKeeper, `new` the one with a coordinator (`builders.two_designs`). By
 default each has two members; a third joins at JOIN_US, and one partition of each group then changes
-its owner. `two_design_tables` has the requests and times that the figures here count. A side is one
-group of one run. An attempt is one try of a ZooKeeper member to own its
-share: it reads a view (the members it sees), computes a plan, and claims the plan's partitions; a
-claim that another owner prevents is a conflict. A member that fails too often gives up. In the
+its owner. `two_design_tables` has the requests and times that the figures here count. In the
 formulas C is the number of members, T of topics, B of brokers, P of partitions.
+
+- Side: one group of one run.
+- Attempt: a member on ZooKeeper tries once to own its share of the partitions. It reads a view (the
+  members that it sees), computes a plan, and claims the partitions of the plan.
+- Conflict: a claim that fails because the partition still has another owner.
+- A member whose attempts fail too often gives up.
 """
 
 import re
