@@ -55,9 +55,9 @@ def broker_phases_of(trace: Trace) -> list[TableRow]:
 
 def _phases(trace: Trace, fault: TableRow, election: TraceRow, old_leader: str | None) -> TableRow:
     """Return the moments of one election's failover, and the phases between them."""
-    applied = _first(trace, TraceKind.BECAME_LEADER, election)
-    started = _first(trace, TraceKind.LOAD_STARTED, election)
-    active = _first(trace, TraceKind.LOAD_COMPLETED, election)
+    applied = _first_by_new_leader(trace, TraceKind.BECAME_LEADER, election)
+    started = _first_by_new_leader(trace, TraceKind.LOAD_STARTED, election)
+    active = _first_by_new_leader(trace, TraceKind.LOAD_COMPLETED, election)
     moments = [
         fault["injected_us"],
         election.time_us,
@@ -90,7 +90,7 @@ def _phases(trace: Trace, fault: TableRow, election: TraceRow, old_leader: str |
     }
 
 
-def _first(trace: Trace, kind: TraceKind, election: TraceRow) -> TraceRow | None:
+def _first_by_new_leader(trace: Trace, kind: TraceKind, election: TraceRow) -> TraceRow | None:
     """Return the first row of a kind that the elected leader wrote about its new epoch."""
     leader_epoch = (election.peer, election.partition, election.leader_epoch)
     for row in trace.of(kind):

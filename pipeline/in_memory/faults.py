@@ -33,6 +33,7 @@ def faults_of(trace: Trace) -> list[TableRow]:
                 "in_force_us": in_force.time_us if in_force else None,
                 "in_force_until_us": detail_of(healed).get("in_force_until_us") if healed else None,
                 "healed_us": healed.time_us if healed else None,
+                # Effects after this moment belong to the next fault.
                 "until_us": trace.end_us if is_last else hits[place + 1].time_us,
                 "groups": detail.get("groups", []),
                 "partitions": detail.get("partitions", []),

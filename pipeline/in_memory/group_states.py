@@ -74,6 +74,7 @@ class _BrokerLife:
         """Return all intervals; open ones end with the broker or the run."""
         for group in list(self._open):
             self._close(group, None)
+        # After the run's end, nodes still write rows while they stop; no table counts those.
         return [row for row in self._closed if row["from_us"] <= self._trace.end_us]
 
     def _change_members(self, group: str, change: int) -> None:

@@ -14,6 +14,7 @@ from protocol.trace import TraceKind, TraceRow
 
 def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
     """Return each pair of overlapping tenures, with the answers of both coordinators."""
+    # By leader epoch first: of each pair below, the earlier one in this list is the older tenure.
     tenures = sorted(
         coordinator_tenures_of(trace),
         key=lambda tenure: (

@@ -80,8 +80,8 @@ def _differences(
 ) -> tuple[str, ...]:
     """Return a sentence for each setting that differs.
 
-    If more than MAX_DIFFERENCES differ, a sentence has only their number. The section `settings` of
-    the page has all of them.
+    If more than MAX_DIFFERENCES differ, one sentence tells how many. The section `settings` of the
+    page has all of them.
     """
     if len(settings) > MAX_DIFFERENCES:
         return (f"{len(settings)} settings, listed below",)

@@ -34,9 +34,12 @@ def test_ownership_of_random_members_equals_the_model(
         "records",
     )
     for model, run in runs:
-        expected = [tuple(getattr(each, name) for name in columns) for each in model.intervals]
+        expected = [
+            tuple(getattr(interval, name) for name in columns) for interval in model.intervals
+        ]
         found = [tuple(row[name] for name in columns) for row in run.table("ownership")]
         assert sorted(found, key=str) == sorted(expected, key=str)
+    # Enough intervals for a comparison that means something.
     assert sum(len(model.intervals) for model, _ in runs) > 100
 
 
@@ -50,7 +53,8 @@ def test_ownership_overlaps_of_random_members_equal_the_model(
         found = {tuple(row[name] for name in key): row["records_both"] for row in rows}
         assert len(found) == len(rows)
         assert found == model.overlaps
-    assert any(both for model, _ in runs for both in model.overlaps.values())
+    # In some overlaps, both owners processed the same records.
+    assert any(records_both for model, _ in runs for records_both in model.overlaps.values())
 
 
 def test_processing_of_random_members_equals_the_model(

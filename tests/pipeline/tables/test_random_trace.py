@@ -68,11 +68,15 @@ def test_random_runs_have_every_kind_that_a_table_reads() -> None:
 
 
 def test_random_runs_have_ties_and_two_incarnations_and_open_ends() -> None:
-    """Windows and joins go wrong in these cases."""
+    """Windows and joins go wrong in these cases, so the random runs must have each many times."""
     runs = [random_run(seed) for seed in SEEDS]
+
+    # Ties: moments at which several rows of a run were written.
     times = [Counter(row.time_us for row in rows) for rows in runs]
     assert sum(count > 1 for counted in times for count in counted.values()) > 1_000
+    # Nodes with a second incarnation.
     lives = {(seed, row.node) for seed, rows in enumerate(runs) for row in rows if row.incarnation}
     assert len(lives) > 10
+    # Most runs record that they stop; a run that broke off has an open end.
     ended = [any('"stopping"' in (row.detail or "") for row in rows) for rows in runs]
     assert 4 < sum(ended) < len(ended)

@@ -64,7 +64,7 @@ def test_generations_of_one_coordinator_are_shades_of_its_colour() -> None:
 
     The variants are the plain colour, the colour with a pattern, and the pale colour.
     """
-    looks = [broker_fill(0, shade) for shade in range(3)]
+    looks = [broker_fill(0, variant) for variant in range(3)]
     assert len(set(looks)) == 3
     assert looks[0] == SERIES[0]
     assert looks[1] == "url(#hatch-1)"

@@ -109,12 +109,13 @@ def test_attempts_that_fail_are_counted_with_their_conflicts_and_views() -> None
 
 
 def test_change_without_a_later_attempt_never_settles() -> None:
-    """Without an attempt after the join, the time without an owner lasts until the next change."""
+    """Without an attempt after the join, the time without an owner counts until the next change."""
     tables = {"zookeeper_attempts": [], "faults": [crash_of("consumer-old-1", JOIN_US + S)]}
     old, _ = both_costs(**tables)
 
     assert old.settled_us is None
-    # The partition has no owner from 10 to 210 ms after the join.
+    # The partition has no owner from 10 to 210 ms after the join: all of it is before the crash,
+    # which is the next change.
     assert old.unowned_us == 200_000
 
 
