@@ -33,7 +33,7 @@ def compute(
     step, and KeyboardInterrupt. Before either is raised, the Spark jobs of the other steps are
     cancelled and all threads have ended.
     """
-    _check(steps, sources)
+    _check_inputs(steps, sources)
     tag = f"coordlab-{uuid.uuid4()}"
 
     def run(step: Step, inputs: Sequence[DataFrame]) -> DataFrame:
@@ -63,7 +63,7 @@ def compute(
     return done
 
 
-def _check(steps: Sequence[Step], sources: Mapping[str, DataFrame]) -> None:
+def _check_inputs(steps: Sequence[Step], sources: Mapping[str, DataFrame]) -> None:
     """Raise ValueError if a step can never start, because one of its inputs is never computed."""
     known = set(sources)
     left = list(steps)

@@ -341,10 +341,9 @@ def felt_text(group: str, felt: FeltGroup) -> str:
 def check_figures(check: CheckReport) -> list[str]:
     """Return the counts and lengths of a check as texts.
 
-    `check.seen` counts the judged cases. Of the figures in `check.measured`, only lengths of time
-    are returned; their names end in `_ms`.
-    Moments are left out, because other parts of the output show them. A check that judged nothing
-    prints no 0.
+    `check.seen` has the judged cases: numbers, and lengths that end in `_us`. `check.measured` has
+    further figures, but only the lengths that end in `_ms` are returned. Its moments are left out,
+    because other parts of the output show them. A check that judged nothing prints no 0.
     """
     judged = check.outcome is not CheckOutcome.NOTHING_SEEN
     durations = {

@@ -49,12 +49,13 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     Columns:
     - `run`, `fault`, `group`, `consumer` (node);
     - `member_id`, `generation` before the fault, `member_id_after`, `generation_after`;
-    - moments in microseconds on the run's clock: `fault_us`; `unknown_us`: the member first marked
-      its coordinator unknown; `named_us`: an answer first named the coordinator of the newest
-      epoch; `accepted_us`: the member's first success there after the load, an acknowledged commit
-      or a group request (a heartbeat sent before the load ended does not count);
-    - phases in microseconds: `notice_us` (fault to unknown), `rediscover_us` (unknown to named),
-      `accept_us` (named to accepted);
+    - `fault_us`: the fault was injected;
+    - `unknown_us`: the member first marked its coordinator unknown;
+    - `named_us`: an answer first named the coordinator of the newest epoch;
+    - `accepted_us`: the member's first success at this coordinator after its load: an acknowledged
+      commit or a group request (a heartbeat sent before the load ended does not count);
+    - `notice_us`, `rediscover_us`, `accept_us`: the lengths of the phases, each from one of these
+      four moments to the next;
     - `join_us`, `sync_us`: microseconds from the first JoinGroup or SyncGroup sent after the fault
       to the first that succeeded;
     - `longest_wait_us`: the longest time that a heartbeat or commit to the old coordinator waited
@@ -70,6 +71,7 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     - `late_heartbeats`: heartbeats that the old coordinator answered with success after the new one
       was active.
 
+    Moments are microseconds on the run's clock, lengths are microseconds.
     Nulls:
     - a moment that did not come, and the phases that it bounds (no `notice_us`: the member never
       marked its coordinator unknown; no `join_us`: the member did not have to join);

@@ -36,10 +36,12 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
     - `overlap_us`: microseconds shared with other tenures of the partition; a moment shared with
       two tenures counts twice;
     - `paused_us`, `cut_us`: microseconds of the tenure in which the broker was paused, or cut off
-      from others; `paused_from_us`, `paused_to_us`, `cut_from_us`, `cut_to_us`: the first and the
-      last moment of these times;
-    - `commits`: acknowledged in this epoch by this broker; `first_commit_us`, `last_commit_us`: the
-      first and the last, microseconds on the run's clock.
+      from others;
+    - `paused_from_us`, `paused_to_us`, `cut_from_us`, `cut_to_us`: the first and the last moment of
+      these times;
+    - `commits`: number of commits that this broker acknowledged in this epoch;
+    - `first_commit_us`, `last_commit_us`: moments of the first and the last of these commits,
+      microseconds on the run's clock.
 
     Nulls: `first_commit_us`, `last_commit_us` if the broker acknowledged none; the moments of a
     pause or cut that did not happen.

@@ -60,9 +60,9 @@ def analyze_by_run(
         at_once = max(1, context.defaultParallelism // 2)
         results: dict[str, RunSummary | _Refused | None] = {}
         # A slice is one task: each small run has its own, large runs share `at_once` of them.
-        for together, slices in ((small, len(small)), (large, min(at_once, len(large)))):
-            if together:
-                results |= dict(context.parallelize(together, slices).map(_task).collect())
+        for runs_of_job, slices in ((small, len(small)), (large, min(at_once, len(large)))):
+            if runs_of_job:
+                results |= dict(context.parallelize(runs_of_job, slices).map(_task).collect())
         return results
 
     # Two other threads call the JVM, because SIGINT interrupts the main thread: a KeyboardInterrupt
@@ -70,6 +70,7 @@ def analyze_by_run(
     with ThreadPoolExecutor(2, thread_name_prefix="coordlab-runs") as pool:
         future = pool.submit(run_jobs)
         try:
+            # Until the jobs have ended, report every LOOK_AGAIN_S seconds.
             while not wait([future], timeout=LOOK_AGAIN_S).done:
                 report_done(pool.submit(_count_done_tasks, context, tag).result())
             results = future.result()

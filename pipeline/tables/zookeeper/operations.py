@@ -24,10 +24,13 @@ def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) 
 
     Input grain: one row per event, messages included; one row per consumer. Output grain: one row
     per run, client, incarnation, API and tenth of a second in which the client sent such a request.
-    Columns: `run`, `group`, `consumer` (the client's node), `incarnation`, `api`, `effect`: `read`,
-    `write` or `session` (requests for the session itself: connect, close, ping, set watches again);
-    `from_us`: beginning of the tenth of a second, microseconds of the run's clock; `requests`:
-    number of requests in it.
+    Columns:
+    - `run`, `group`, `consumer` (the client's node), `incarnation`, `api`;
+    - `effect`: `read`, `write`, or `session` for a request about the session itself: connect,
+      close, ping, set watches again;
+    - `from_us`: beginning of the tenth of a second, microseconds of the run's clock;
+    - `requests`: number of requests in the tenth of a second.
+
     Nulls: `group` if the client never began to rebalance.
     """
     effect = F.coalesce(

@@ -23,16 +23,19 @@ def zookeeper_sessions(
     Columns:
     - `run`, `session` as ZooKeeper prints it; `group`, `consumer` (its node), `incarnation` of the
       session's client;
-    - moments in microseconds of the run's clock: `opened_us`: the first server applied the opening;
-      `connected_us`: the client got the answer to the opening; `silent_us`: the leader expired the
-      session; `ended_us`: the first server applied the session's end, which deletes the session's
-      ephemeral znodes; `learned_us`: the client learned of the expiry;
+    - `opened_us`: the first server applied the opening;
+    - `connected_us`: the client got the answer to the opening;
+    - `silent_us`: the leader expired the session;
+    - `ended_us`: the first server applied the session's end, which deletes the session's ephemeral
+      znodes;
+    - `learned_us`: the client learned of the expiry;
     - `end`: `expired` or `closed`;
     - `connections`, `servers`: number of the client's connections, and their servers;
       `disconnections`: number of losses of a connection that the client noticed;
     - `created`, `deleted`: numbers of znodes that the session created and deleted;
       `deleted_of_others`: number of deleted znodes that were ephemeral znodes of another session.
 
+    Moments are microseconds of the run's clock.
     Nulls: `consumer`, `incarnation`, `connected_us` if the client never got the answer; `group` if
     the client never began to rebalance; `silent_us`, `ended_us`, `end`, `learned_us` if there was
     no such event.

@@ -24,11 +24,12 @@ def zookeeper_watches(
     - `run`, `server`, `incarnation` of the server, `group`, `consumer` (the client's node);
     - `type` as ZooKeeper names it, `path` that was watched;
     - `zxid`: last transaction that the server had applied;
-    - moments in microseconds of the run's clock: `changed_us`: the first server applied that
-      transaction; `fired_us`: this server sent the event; `attempt_us`: the consumer's next attempt
-      began;
+    - `changed_us`: the first server applied that transaction;
+    - `fired_us`: this server sent the event;
+    - `attempt_us`: the consumer's next attempt began;
     - `lag_us`: time from `changed_us` to `fired_us`.
 
+    Moments are microseconds of the run's clock.
     Nulls: `group` if the client never began to rebalance; `changed_us`, `lag_us` if the trace lacks
     the transaction; `attempt_us` if no attempt followed.
     """
