@@ -85,7 +85,7 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of one check.
 
     - `findings`: the first findings; `findings_total`: the number of all.
-    - `seen`: numbers of judged cases, by their kind.
+    - `seen`: numbers of judged cases, by their kind. A name that ends in `_us` is a length of time.
     - `measured`: figures without influence on the outcome, such as times with two owners of a
       partition. A name ends with the unit of its figure; a name without a unit is a count.
     - `excused`: numbers of permitted cases in which the promise did not hold, by excuse; `note`

@@ -258,12 +258,14 @@ def _by_coordinator(rebalances: Sequence[Rebalances]) -> Iterator[BegunBy]:
     by_coordinator: dict[tuple[str, int | None], list[Rebalances]] = {}
     for began in rebalances:
         by_coordinator.setdefault((began.broker, began.leader_epoch), []).append(began)
-    for (broker, epoch), all_of_it in by_coordinator.items():
+    for (broker, epoch), of_coordinator in by_coordinator.items():
         yield BegunBy(
             broker=broker,
             leader_epoch=epoch,
-            count=sum(began.count for began in all_of_it),
-            reasons=tuple(dict.fromkeys(began.reason for began in all_of_it)),
-            not_stored=sum(began.not_stored for began in all_of_it),
-            errors=tuple(dict.fromkeys(name for began in all_of_it for name in began.store_errors)),
+            count=sum(began.count for began in of_coordinator),
+            reasons=tuple(dict.fromkeys(began.reason for began in of_coordinator)),
+            not_stored=sum(began.not_stored for began in of_coordinator),
+            errors=tuple(
+                dict.fromkeys(name for began in of_coordinator for name in began.store_errors)
+            ),
         )

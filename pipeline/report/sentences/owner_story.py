@@ -139,9 +139,9 @@ def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Yield the injection and the healing of the episode's fault."""
     for row in tables.faults:
         if row["fault"] == episode.fault:
-            ends = {*(row["nodes"] or ()), *(row["to_nodes"] or ())}
+            concerned = {*(row["nodes"] or ()), *(row["to_nodes"] or ())}
             # True if the fault hit none of the first owners themselves.
-            from_servers = not ends & set(episode.members("first"))
+            from_servers = not concerned & set(episode.members("first"))
             yield _step(row["injected_us"], FAULTS, "injected", row, from_servers)
             if row["healed_us"] is not None:
                 yield _step(row["healed_us"], FAULTS, "healed", row)
@@ -197,8 +197,8 @@ def _loaded_us(row: Row, timeout: str, tables: OverlapTables) -> int | None:
     """
     serving_epoch = (row["broker"], row["leader_epoch"])
     for tenure in tables.tenures:
-        same = (tenure["newer_broker"], tenure["newer_epoch"]) == serving_epoch
-        if not (timeout.isdigit() and same and row["group"] in tenure["groups"]):
+        is_newer = (tenure["newer_broker"], tenure["newer_epoch"]) == serving_epoch
+        if not (timeout.isdigit() and is_newer and row["group"] in tenure["groups"]):
             continue
         loaded_us: int = tenure["from_us"]
         session_end_us = loaded_us + int(timeout) * 1_000
