@@ -140,18 +140,18 @@ _ABOUT = {
 
 def _options(pairs: Sequence[CostPair]) -> list[str]:
     """Return a different name for each pair: its change, and more if several changes are alike."""
-    labels = [old.change.label for old, _ in pairs]
+    labels = [first.change.label for first, _ in pairs]
     if len(set(labels)) == len(labels):
         return labels
-    sized = [f"{old.change.label}, in a group of {old.side.members}" for old, _ in pairs]
+    sized = [f"{first.change.label}, in a group of {first.side.members}" for first, _ in pairs]
     if len(set(sized)) == len(sized):
         return sized
-    names = [f"{old.change.label}: {old.side.title}" for old, _ in pairs]
+    names = [f"{first.change.label}: {first.side.title}" for first, _ in pairs]
     if len(set(names)) == len(names):
         return names
     return [
-        f"{name}, at {clock_text(old.change.at_us)} s"
-        for name, (old, _) in zip(names, pairs, strict=True)
+        f"{name}, at {clock_text(first.change.at_us)} s"
+        for name, (first, _) in zip(names, pairs, strict=True)
     ]
 
 
@@ -344,11 +344,11 @@ def _table(pairs: Sequence[CostPair]) -> TextTable:
     """Return the table of the attempts in the lanes of the groups on ZooKeeper."""
     rows = [
         row
-        for old, _ in pairs
+        for first, _ in pairs
         for row in sorted(
-            old.side.rows("zookeeper_attempts"), key=lambda attempt: attempt["started_us"]
+            first.side.rows("zookeeper_attempts"), key=lambda attempt: attempt["started_us"]
         )
-        if old.change.covers(row["started_us"])
+        if first.change.covers(row["started_us"])
     ]
     return text_table(
         (

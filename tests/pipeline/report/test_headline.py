@@ -221,7 +221,7 @@ def test_verdict_of_a_run_that_did_not_complete_is_no_pass(
 
 def page_pass_above_two_owners_says_so_at_the_head() -> str:
     """The words are those of the terminal; a violated run shows its violation instead."""
-    both = Owners(
+    owners = Owners(
         group=GROUP,
         partitions=12,
         first_coordinator=("broker-2", 0),
@@ -234,7 +234,7 @@ def page_pass_above_two_owners_says_so_at_the_head() -> str:
         records_both=7,
         healed_us=None,
     )
-    summary = run_summary(owners=(both,))
+    summary = run_summary(owners=(owners,))
     passed = headline(report_input(run_facts(verdict=Verdict.PASS, checks=(PASSED,)), summary))
     broken = headline(report_input(run_facts(verdict=Verdict.VIOLATED, checks=(BROKEN,)), summary))
     return _screens(passed, broken)
@@ -326,7 +326,7 @@ def test_headline_counts_each_reason_of_rebalances() -> None:
     def note(*rebalances: Rebalances) -> str:
         summary = run_summary(faults=(replace(fault, rebalances=rebalances),))
         figures = headline(report_input(run.facts, summary)).figures
-        return next(each.note for each in figures if each.label.startswith("rebalance"))
+        return next(figure.note for figure in figures if figure.label.startswith("rebalance"))
 
     assert note(join, expiry) == "after the fault; reasons: session expiry (1), join (2)"
     assert note(join) == "after the fault; reason: join"
