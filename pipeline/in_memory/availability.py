@@ -42,8 +42,8 @@ class _Gap:
 @once_per_trace
 def availability_of(trace: Trace) -> list[TableRow]:
     """Return the time without service that each fault caused for each subject."""
-    members = _commit_gaps(trace)
-    partitions = _processing_gaps(trace)
+    gaps_by_member = _commit_gaps(trace)
+    gaps_by_partition = _processing_gaps(trace)
     tenures = coordinator_tenures_of(trace)
 
     table = []
@@ -52,10 +52,10 @@ def availability_of(trace: Trace) -> list[TableRow]:
         gaps_of_fault = [
             ("group", failover.group, _coordinator_gap(trace, failover, group_tenures))
         ]
-        for (group, consumer), gaps in members.items():
+        for (group, consumer), gaps in gaps_by_member.items():
             if group == failover.group:
                 gaps_of_fault.append(("member", consumer, _member_gap(trace, failover, gaps)))
-        for (group, partition), gaps in partitions.items():
+        for (group, partition), gaps in gaps_by_partition.items():
             if group == failover.group:
                 longest = _longest_around(trace, failover, gaps)
                 gaps_of_fault.append(("partition", partition, longest))
@@ -211,6 +211,7 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     produced: dict[str, list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_PRODUCED):
         produced.setdefault(str(row.partition), []).append(row)
+
     gaps_by_partition = {}
     for (group, partition), rows in batches.items():
         last_offset = max(int(detail_of(row)["last"]) for row in rows)
@@ -220,11 +221,13 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
             # The offset of the batch's last record: `offset` is that of its first.
             if (row.offset or 0) + int(detail_of(row)["count"]) - 1 > last_offset
         ]
+
         # For each time at which batches ended: the earliest beginning of the work on these batches.
         began_by_end: dict[int, int] = {}
         for row in rows:
             began_us = began_by_end.get(row.time_us, row.time_us)
             began_by_end[row.time_us] = min(begun_us(row), began_us)
+
         ends = sorted(began_by_end)
         gaps = [_Gap(before_us=ends[-1], after_us=None, missed_us=min(unread, default=None))]
         # From the last batch backwards. If two members work on the partition at once, the batch

@@ -63,7 +63,7 @@ def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
         # Each pair in both orders: the result is kept under either owner.
         for interval, other in permutations(intervals, 2):
             if interval["consumer"] == other["consumer"]:
-                continue
+                continue  # two intervals of one member do not make two owners
             from_us = max(interval["from_us"], other["from_us"])
             ends = (interval["to_us"], other["to_us"])
             until_us = min(trace.end_us if end is None else end for end in ends)
