@@ -29,7 +29,7 @@ Ended = Callable[[AnyResponse | str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """One connection of a recorded client; `number` counts its connections to one broker."""
+    """One connection of a recorded client; `number` tells its connections to one broker apart."""
 
     client: str
     client_id: str
@@ -46,7 +46,7 @@ class _Channel:
     is_closed_by_client: bool = False
 
     def note_open(self) -> None:
-        """Note that the connection is open, if it is. Without this a later end means REFUSED."""
+        """Note the connection as open, if it is open now."""
         self.was_open = self.was_open or self.connection.is_open
 
 
@@ -79,7 +79,8 @@ class ClientMachine:
                     client_id=to.client_id,
                 )
             )
-            # A request may be parked for long, so the connection is looked at before its end.
+            # The answer may come late or never. So note early that the connection is open: its end
+            # then means DISCONNECTED, not REFUSED.
             self.host.after(HANDSHAKE_US, channel.note_open)
         channel.connection.send(
             request,

@@ -31,6 +31,7 @@ KAFKA_4 = "4."
 US_PER_MS = 1_000
 
 
+# Kinds of differences. MISSING has the same text as NO_ANSWER, which is an outcome.
 ANSWER = "answer"  # a field of the answer
 TIME = "time"  # the time of the answer
 ORDER = "order"  # the order of two answers
@@ -185,6 +186,8 @@ class AnswerComparison:
 
         Effects: binds nested symbols (`"found": "nested"` in the file) to the ids at their place.
         """
+        # The last two arguments are two forms of the place: `path` has indexes, for people
+        # (`members[0].metadata`); `list_path` begins with the API and has none, as in the rules.
         return self._compare_message(expected, came, "", self._api)
 
     def _compare_message(
@@ -335,10 +338,12 @@ def _difference(
         came = played.outcome or NO_ANSWER
         waited = f"an answer after {step.answered_ms - step.at_ms:.0f} ms"
         return Difference(what=MISSING, expected=waited, came=came)
+
     comparison = AnswerComparison(rules, step.api, kafka_version, bindings)
     difference = comparison.difference(step.response, played.response)
     if difference is not None:
         return difference
+
     expected_ms, came_ms = step.answered_ms - step.at_ms, _waited_ms(played)
     if abs(expected_ms - came_ms) > rules.tolerance_ms:
         return Difference(
@@ -385,8 +390,8 @@ def _waited_ms(played: PlayedStep) -> float:
 def _out_of_order(played: Sequence[PlayedStep], tolerance_ms: float) -> Iterator[PlayedStep]:
     """Yield the steps that our broker answered too early in comparison with other steps.
 
-    A step is too early if Kafka answered some other step more than the tolerance before it, and our
-    broker answered that other step after it.
+    Step B is too early if Kafka answered some step A more than the tolerance before B, and our
+    broker answered A after B.
     """
     answered = sorted(
         (

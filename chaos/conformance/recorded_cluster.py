@@ -1,7 +1,8 @@
 """The cluster of a transcript as a ClusterSpec: brokers, settings and topics.
 
 A transcript is a recording of requests to a Kafka cluster, with its answers. Its groups and
-transactional ids must have the same coordinators here, because recorded requests go to these.
+transactional ids must have the recorded coordinators here, because the replay sends each request to
+the broker that got it in the recording.
 """
 
 import msgspec

@@ -38,7 +38,7 @@ from protocol.plain import NotAMessage, is_known, request_from_plain, response_t
 from protocol.wire.fields import PlainMessage, PlainValue
 
 SETTLE_US = 1_000_000
-"""Wait between the cluster's first coordinator and the scenario's start."""
+"""Wait from the moment when all coordinators serve to the scenario's start."""
 POLL_INTERVAL_US = 500
 """Interval at which the replay looks for an answer."""
 MEMBER_FIELDS = ("member_id", "producer_id")

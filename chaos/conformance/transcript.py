@@ -32,9 +32,12 @@ class TranscriptError(Exception):
 
 
 class Symbol(msgspec.Struct, frozen=True, kw_only=True):
-    """One symbol. `first` is the step whose answer gives the id; None if only lists contain it.
+    """One symbol.
 
-    `prefix` is the part of a member id before its UUID.
+    - `first`: the step whose answer gives the id; None if only lists contain the id.
+    - `prefix`: the part of a member id before its UUID.
+    - `client`: the client to which the broker gave the id.
+    - `found`: "nested" if only lists contain the id.
     """
 
     prefix: str | None = None
@@ -234,7 +237,7 @@ def read_transcript(path: Path) -> Transcript:
     problems: list[Problem] = []
     steps: list[Step] = []
     for index, raw in enumerate(file.steps):
-        kind = _Kind(n=index + 1)
+        kind = _Kind(n=index + 1)  # for the message if not even the step's number can be read
         try:
             kind = msgspec.json.decode(raw, type=_Kind)
             step = _step(raw, is_action=kind.action is not None)

@@ -23,7 +23,10 @@ from chaos.results.replay_stamp import code_version
 from cluster.fan_out import Item, Items
 
 DENSE_CHECKS_EVERY = 32
-"""Every 32nd seed plays with dense invariant checks, which take 2 % of a search's total time."""
+"""In the run of every 32nd seed the nodes check their invariants densely, after few events.
+
+These checks take 2 % of a search's total time.
+"""
 
 
 class OtherCode(Exception):
@@ -33,8 +36,8 @@ class OtherCode(Exception):
 def check_code(expected: str) -> None:
     """Check that this process has the same code as the search.
 
-    A worker that starts after an edit of the code would give other runs. A recheck would then
-    report a seed with two results, as if the simulation were not deterministic.
+    A worker that starts after an edit of the code would give other runs. A recheck, which plays a
+    seed a second time, would then find two results, as if the simulation were not deterministic.
     Raises: OtherCode.
     """
     if code_version() != expected:
@@ -61,7 +64,8 @@ def play_seeds(space: Space, items: Items) -> bytes:
 def play_seed(space: Space, item: Item) -> PlayedRun:
     """Play one seed; the run is BROKEN if the seed cannot even be drawn."""
     lineage = (item,) if isinstance(item, int) else item
-    seed, kept = lineage[-1], lineage if len(lineage) > 1 else ()  # (): the seed was drawn
+    # The lineage is kept for a mutated seed only; () means that the seed was drawn.
+    seed, kept = lineage[-1], lineage if len(lineage) > 1 else ()
     try:
         grown = grow(space, lineage)
     except Exception as error:

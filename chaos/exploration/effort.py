@@ -1,15 +1,16 @@
 """Effort of a run: counts of work that is no violation, but a regression if it grows.
 
-Examples are a rejoin without a reason, a generation that no member could use, and a round of
-fetches that a missing epoch caused. Each of them is allowed now and then. If a change of the code
-makes one more frequent, something is wrong. So each explored run counts them, and the results of a
-search contain their distribution over the seeds.
+Examples are a rebalance, a generation that no member could use, and a failed commit. Each of them
+is allowed now and then. If a change of the code makes one more frequent, something is wrong. So
+each explored run counts them, and the results of a search contain their distribution over the
+seeds.
 """
 
 from protocol.trace import TraceKind, TraceRow
 
 _Generation = tuple[str, int, str | None, int | None]
 """Coordinator's node and incarnation, group, generation."""
+# Kinds of rows that are counted, with the names of their counts.
 _COUNTED: dict[TraceKind | str, str] = {
     TraceKind.REBALANCE_STARTED: "rebalances",
     TraceKind.MEMBER_ADDED: "members_added",

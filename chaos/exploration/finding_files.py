@@ -1,5 +1,7 @@
 """A finding's file: the drawn schedule that shows the finding, as an experiment to replay.
 
+A group has all findings of one kind, and one run as their example. A lineage is the seeds that made
+a run's plan: the first drew the plan, each later one mutated it.
 Data flow: FindingGroup -> seed drawn again -> experiment_text -> findings/<check>-<n>.yaml.
 """
 
@@ -16,6 +18,7 @@ from chaos.exploration.space import Space
 def finding_text(group: FindingGroup, space: Space, commit: str | None) -> str:
     """Return the text of a finding's file. `commit` is the commit of the code that found it."""
     run, finding = group.example, group.finding
+    # A drawn run has no lineage: its seed alone defines it.
     grown = grow(space, run.lineage or (run.seed,))
     experiment = grown.experiment
     stamp = msgspec.structs.replace(

@@ -22,9 +22,10 @@ those collections, and the oldest at every 100th collection of the middle one.
 def collecting_afterwards() -> Iterator[None]:
     """Collect no cycles while the enclosed code runs, and then all cycles that it has left.
 
-    Objects from before the call are frozen until then: without that, the collection would scan all
-    modules of the process for the few thousand objects that a run leaves, for about a tenth of the
-    run's time. Memory does not run short, because a run lasts a minute at most.
+    Objects from before the call are frozen during the call, so that the collection does not scan
+    them. To scan all modules of the process, for the few thousand objects that a run leaves, would
+    take about a tenth of the run's time. Memory does not run short without a collection, because a
+    run lasts a minute at most.
     """
     if not gc.isenabled() or gc.get_freeze_count() > 0:
         # A caller has disabled the collector, or this call is nested in another one.
@@ -73,5 +74,6 @@ def collecting_between_runs() -> Iterator[Callable[[], None]]:
 
 
 def _collect_if_due() -> None:
+    # The first count is that of the youngest generation. It grows while the collector is disabled.
     if gc.get_count()[0] >= LEFT_MAX:
         gc.collect()

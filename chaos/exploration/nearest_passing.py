@@ -33,7 +33,7 @@ class Neighbour:
 def nearest_passing(
     experiment: Experiment, failed: PlayedRun, *, trying: AttemptObserver | None = None
 ) -> Neighbour | None:
-    """Return the nearest run to `failed` that passes, None if no tried one does.
+    """Return the passing run that is nearest to `failed`; None if every tried run fails.
 
     `trying` is called with a description of each attempt.
     """
@@ -64,8 +64,12 @@ def _neighbours(experiment: Experiment, failed: PlayedRun) -> Iterator[Neighbour
 
 
 def _before_finding(plan: Plan, failed: PlayedRun) -> Plan:
-    """Return the faults injected before the first finding; all faults without a finding's time."""
+    """Return the faults injected before the first finding.
+
+    Returns all faults if the time of the finding is not known, or if no fault came before it.
+    """
     if failed.steady_us is None or not failed.findings:
         return plan
+    # A plan counts its times from the steady state, a finding from the beginning of the run.
     found_us = min(finding.time_us for finding in failed.findings) - failed.steady_us
     return tuple(fault for fault in plan if fault.at_us <= found_us) or plan

@@ -39,7 +39,7 @@ class PlayResult(StrEnum):
 
     PASS = "pass"
     VIOLATED = "violated"
-    UNKNOWN = "unknown"  # no steady state, or a check that could not decide
+    UNKNOWN = "unknown"  # no steady state, or the run ended before the healing
     BROKEN = "broken"  # the tool itself failed: never a verdict about Kafka
     INTERRUPTED = "interrupted"
 
@@ -100,7 +100,7 @@ def play(
     """Run `experiment` in virtual time, without messages in the trace, and return its data.
 
     - `observers` get every trace row.
-    - `stop_at`: the run ends soon after the first finding with this claim.
+    - `stop_at`: the run ends soon after the first finding with the claim of this signature.
     - `time_limit_us`: the run ends at this time of its clock; without a finding, it is UNKNOWN.
     - `on_finding` is called with every finding of the verdict. The finding includes its rows.
     - `plan` replaces the experiment's own plan.

@@ -1,5 +1,6 @@
 """Replay files: experiment files with a stamp, which has the seed, result and digest of one run.
 
+The digest is a hash of the run's trace, and the trail a few digits of it at steps of time.
 Data flow: (Experiment, PlayedRun) -> text of a file that `run`, `replay`, `diff` and `shrink` take.
 """
 
@@ -14,7 +15,7 @@ from chaos.exploration.play import PlayedFinding, PlayedRun
 from chaos.results.manifest import git_commit
 from chaos.results.replay_stamp import ReplayStamp, code_version, python_version
 
-_DIGEST_BYTES = 8
+_DIGEST_BYTES = 8  # 16 hexadecimal digits
 
 
 def replay_text(experiment: Experiment, played: PlayedRun, *, comment: str = "") -> str:

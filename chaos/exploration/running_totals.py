@@ -104,8 +104,8 @@ class Tally:
         self.events = 0
         self.virtual_us = 0
         self.busy_s = 0.0
-        self._numbers: Counter[str] = Counter()
-        self._chosen: dict[int, _Chosen] = {}
+        self._numbers: Counter[str] = Counter()  # number of groups of each checker
+        self._chosen: dict[int, _Chosen] = {}  # by seed; a recheck compares with the first run
 
     @property
     def runs(self) -> int:
@@ -124,6 +124,7 @@ class Tally:
                 self.busy_s += record.busy_s
                 changed: dict[Signature, FindingGroup] = {}
                 for run in record.runs:
+                    # A later run may improve the example again: each group is returned once.
                     changed |= self._played(run, record.worker)
                 return list(changed.values())
             case PlayedAgain():

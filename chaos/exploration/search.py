@@ -112,7 +112,7 @@ class Search:
         self._began = clock()
         self._runs_before = tally.runs
         self._seeds = self._seeds_to_play()
-        self._next: int | None = next(self._seeds, None)
+        self._next: int | None = next(self._seeds, None)  # first seed that no worker has yet
         # Seeds that a worker has: for their first play, and for a recheck. Dicts serve as ordered
         # sets.
         self._playing: dict[WorkerName, dict[int, None]] = {}
@@ -133,6 +133,8 @@ class Search:
             self._observer(self.progress())
             if self._stop is Stop.INTERRUPTED:
                 return self._stop
+            # After a reason to stop, the search still waits for the batches that were given out,
+            # and for rechecks.
             if not self._give_work() and self._stop is not None:
                 return self._stop
             for event in self._workers.wait(POLL_S):
@@ -199,7 +201,7 @@ class Search:
                 self._workers.give(worker, self._items(seeds))
         if any(self._playing.values()) or any(self._replaying.values()):
             return True
-        # A worker that still starts can do the rechecks that the last idle worker may not do.
+        # A worker that is still starting can do the rechecks that the idle worker may not do.
         return bool(self._waiting_to_be_played_again() and self._workers.coming())
 
     def _waiting_to_be_played_again(self) -> dict[int, str]:

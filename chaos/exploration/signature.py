@@ -40,7 +40,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, order=True):
     story: tuple[str, ...] = ()
 
     def claims_as(self, other: "Signature") -> bool:
-        """Return True if both make the same claim about the cluster, perhaps by other stories."""
+        """Return True if both make the same claim about the cluster, perhaps with another story."""
         return (self.check, self.claim) == (other.check, other.claim)
 
 

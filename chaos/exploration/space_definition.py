@@ -30,7 +30,10 @@ class FaultSpace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     kinds: dict[str, Weight] = {}
     """Kinds of faults, each with its weight in the draw of the next fault."""
     patterns: dict[str, Weight] = {}
-    """Patterns (named combinations of faults), drawn like `kinds` and with weights among them."""
+    """Patterns (named combinations of faults), each with its weight.
+
+    One draw chooses among all kinds and patterns, so that their weights are relative to each other.
+    """
     kept: Share = 0.7
     """Probability that a seed keeps a kind or a pattern; the seed never draws the others.
 

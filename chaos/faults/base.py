@@ -56,9 +56,10 @@ class GradualWork(Protocol):
 class DeadMachine:
     """A machine that a fault has ended, and the nodes on it.
 
-    Shape: `returning` are the nodes that start again with the machine. Two kinds of nodes are in
-    it: nodes that died with the machine, and nodes that were down by another fault which ended
-    meanwhile (without a machine that fault could not start them).
+    `returning` are the nodes that start again with the machine:
+    - nodes that died with the machine;
+    - nodes that another fault had ended before. When that fault was healed, the lost machine kept
+      them down.
     """
 
     index: int
@@ -100,9 +101,11 @@ class FaultTools:
 class Aim:
     """The nodes that a fault will hit, or has hit.
 
-    Shape: `nodes` is not empty. For a fault of links `nodes` is the `from` end, and `to_nodes` the
-    other end. `process` is the process that was hit: None before the injection, and always None
-    for a fault that is not of one process.
+    - `nodes` is not empty. For a fault of links it is the `from` end, and `to_nodes` the other end.
+    - `moves`: the leaderships that move, for a fault of leadership.
+    - `process`: the process that was hit. None before the injection, and for all faults that do not
+      hit one process.
+    - `detail`: facts for the journal, such as the reason why the nodes have the target's role.
     """
 
     nodes: tuple[NodeName, ...]

@@ -70,7 +70,7 @@ class LeadershipMove(FaultKind):
             return
         partition = None if fault.target is None else _partition_of(fault.target, experiment)
         if partition is None:
-            return
+            return  # the target's own check reports this
         replicas = replicas_at_start(partition, experiment)
         if int(role[1]) not in replicas:
             yield problem(

@@ -96,6 +96,7 @@ class MachineLoss(_MachineFault):
             return
         role, argument = split_target(fault.target) or ("", "")
         controller = controller_name(FIRST_CONTROLLER_ID)
+        # `machine-of(controller)`, or the number of the machine that has the controller.
         is_its_machine = argument == "controller" or (
             role == "machine" and controller in layout.machines[int(argument)]
         )

@@ -169,6 +169,7 @@ class Rollout:
             if successor.started_at_us is not None
         ]
         missing = self._size - len({*self.old, *self._untouched, *started})
+        # Places of successors that have not started, free places, places whose member stops.
         empty = dict.fromkeys(
             (
                 *(
@@ -205,6 +206,7 @@ class Rollout:
             self._asked_to_stop.discard(leaving.place)
             if not is_taken:
                 self._free.append(NodeName(leaving.place))
+            # The other operation's member counts as one of this rollout's successors.
             elif len(self.done) < self._wanted:
                 self.done.append(self._successor(leaving.place, now_us, started_at_us=now_us))
         for number, successor in enumerate(self.done):
@@ -236,10 +238,10 @@ class Rollout:
         )
 
     def _note_blockage(self, now_us: int) -> None:
-        """Set `_blocked_since_us` if no member is stopping and all successors are ready; else None.
+        """Note since when the rollout is blocked: no member is stopping, all successors are ready.
 
-        A rollout that is blocked in this way may wait for ever: all places are taken and no member
-        may be missing, or other faults ended members that stay down.
+        A blocked rollout may wait for ever. Perhaps all places are taken and no member may be
+        missing, or other faults ended members that stay down.
         """
         is_busy = self._stopping or not self._all_ready()
         if is_busy:
@@ -356,6 +358,7 @@ class Rollout:
         """Return True if the first of `old` may be stopped now."""
         if self.orders.in_batches and not self._is_batch_open():
             return False
+        # Available are the members that are up and not stopped yet, and the ready successors.
         available = sum(status.nodes.get(node) is NodeState.UP for node in self.old)
         available += sum(successor.ready_at_us is not None for successor in self.done)
         # A member that is down already is not available: its stop makes no difference.
@@ -434,6 +437,7 @@ class Scaling:
     is_superseded: bool = False
     """True if a later scaling of the group has set another size: then only its kills go on."""
     _kill_at_us: dict[NodeName, int] = field(default_factory=dict)
+    """Stopping members, each with the end of its grace period."""
     _next_step_us: int = 0
     _acts: list[dict[str, object]] = field(default_factory=list)
 

@@ -102,6 +102,7 @@ class TraceSink(io.RawIOBase):
             written = 0
 
             # A write to a nearly full disk may write only a part; the loop then writes the rest.
+            # The default argument is the rest of this round; `attempt` may call this twice.
             def write_some(rest: memoryview = remaining) -> None:
                 nonlocal written
                 written = write_bytes(self._file, rest)

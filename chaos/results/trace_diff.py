@@ -146,6 +146,7 @@ def story_parting(
     """Return the place where the nodes' stories begin to differ after the steady state."""
     mine, theirs = list(_story(one)), list(_story(other))
     nodes = _partings(_by_node(mine), _by_node(theirs), _step)
+    # Steps of all nodes, from before the first node's story differs.
     alike = [row for row in mine if not nodes or row.time_us < nodes[0].time_us]
     return StoryParting(before=tuple(alike[max(0, len(alike) - before) :]), nodes=nodes)
 
@@ -179,6 +180,7 @@ def is_before_steady_state(rows: Sequence[TraceRow], index: int) -> bool:
 
 def _exact(row: TraceRow) -> _Step:
     """Return a row without the run's id and its own number: the key of an exact comparison."""
+    # The first four columns are named here; all others count.
     _run, time_us, node_time_us, _seq, *rest = astuple(row)
     return (time_us, node_time_us, *rest)
 

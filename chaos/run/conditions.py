@@ -101,11 +101,11 @@ def missing_groups(
     joined: Collection[NodeName] = (),
     guests: bool = False,
 ) -> list[str]:
-    """Return the groups that are not Stable, with all members, at their coordinator.
+    """Return what groups lack: each must be Stable at its coordinator, with all its members.
 
-    `members`: number of expected members of each group, including members in `lost` and without
-    members in `joined` (both as for `missing_for_liveness`). A group that has members is skipped if
-    none of them is expected yet.
+    `members`: number of members of each group. Those in `lost` are not expected, and those in
+    `joined` are expected in addition (as for `missing_for_liveness`). A group that has members is
+    skipped if none of them is expected yet.
     """
     missing = []
     for group_id in coordinated_groups(experiment):
@@ -171,7 +171,7 @@ def missing_on_zookeeper(
             for partition in member.assigned:
                 readers[partition] = readers.get(partition, 0) + 1
         if not names:
-            continue
+            continue  # without members, no partition has a reader
         for topic in group.topics:
             for index in range(experiment.topics[topic].partitions):
                 count = readers.get(TopicPartition(topic, index), 0)
@@ -214,6 +214,7 @@ def _expected(
 ) -> list[NodeName]:
     """Return the members that a group of `total` members is expected to have now."""
     members = [consumer_name(group_id, index) for index in range(total)]
+    # The name of a member is `consumer-<group>-<index>`.
     additional = [name for name in joined if name.rpartition("-")[0] == f"consumer-{group_id}"]
     return [name for name in dict.fromkeys((*members, *additional)) if name not in lost]
 

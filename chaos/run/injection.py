@@ -115,7 +115,7 @@ class FaultInjector:
     def must_wait(self, planned: PlannedFault, status: ClusterStatus) -> bool:
         """Return True while the fault's node is still stopping: the caller then heals it later.
 
-        The first such answer has an effect: the fault counts as in force only until now, since its
+        The first answer True has an effect: the fault counts as in force only until now, since its
         planned duration is over. From now on the node has SHUTDOWN_LIMIT_US to stop; after this
         limit the answer is False, and `heal` kills the node.
         """
@@ -286,6 +286,8 @@ def _injected_detail(entry: JournalEntry, planned: PlannedFault) -> dict[str, ob
         "members_survive": entry.members_survive,
         "momentary": entry.momentary,
     }
+    # `from` and `to` are the ends of the cut links, or (below) the old and new leaders of moved
+    # partitions.
     if entry.links is not None:
         detail["from"] = list(entry.links.from_)
         detail["to"] = list(entry.links.to)

@@ -37,7 +37,10 @@ class LiveChecks:
         self._suite.allow_clock_error(clock_error_us)
 
     def unsettled(self, now_us: int) -> list[str] | None:
-        """Return the conditions that promises wait for, or None once checking has failed."""
+        """Return the conditions that pending promises wait for; None once checking has failed.
+
+        A promise is pending if it may still be kept or broken, such as "a member will commit".
+        """
         return None if self.trouble is not None else self._suite.unsettled(now_us)
 
     def advance(self, now_us: int) -> None:

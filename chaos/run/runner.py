@@ -124,6 +124,7 @@ class ExperimentRun:
         self._time_limit_us = time_limit_us
         self._stop_when = stop_when
         self._verifies = verifies
+        # "apart": the nodes start at different times, as on real machines.
         self._starts_apart = experiment.cluster.starts == "apart"
         self._journal = Journal(plan, self._write_journal)
         self._injector = FaultInjector(experiment, runtime, self._journal, self._log, seed=seed)
@@ -268,6 +269,7 @@ class ExperimentRun:
                 status = self._status_history.with_last_partitions(await self._check_and_query())
                 await self._injector.inject(planned, status)
                 if self._injector.has_next_step(planned):
+                    # The first step is due now, so it goes before all other moments.
                     moments.insert(0, NextStep(at_us=moment.at_us, planned=planned))
             case NextStep(planned=planned):
                 next_us = await self._injector.advance(planned, await self._check_and_query())
@@ -495,6 +497,8 @@ class ExperimentRun:
         A call to a lost machine fails. That shows neither an error of the tool nor one of Kafka.
         """
         events = self._runtime.machine_events
+        # Machines that are lost, or silent to this moment. A machine that came back is blamed only
+        # if the tool has failed.
         gone = [event for event in events if event.is_lost or event.until_us is None]
         if not gone and not (events and self._tool_failures):
             return
@@ -569,6 +573,7 @@ class ExperimentRun:
         An interrupted run takes its totals from a status query at this moment. A run with a display
         has made this query already.
         """
+        # `_status_is_needed` is True with a display, whose regular checks have made the query.
         if interrupted and not self._status_is_needed():
             # Neither a second Ctrl-C nor a cluster that cannot answer may prevent the healing.
             with suppress(Exception, KeyboardInterrupt):

@@ -183,6 +183,7 @@ def _receive(connection: socket.socket) -> bytes:
     """Return the content of the next frame. Raises: EOFError, OSError."""
     (length,) = _LENGTH.unpack(_receive_exactly(connection, _LENGTH.size))
     if length > MAX_FRAME_BYTES:
+        # Another program: the caller treats it like a connection that ended early.
         raise EOFError(f"a frame of {length} bytes")
     return _receive_exactly(connection, length)
 

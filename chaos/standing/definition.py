@@ -154,6 +154,7 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
     broker_count = brokers if isinstance(brokers, int) else ClusterDefinition().brokers
     replicas = max(1, min(_MOST_REPLICAS, broker_count))
     topics = _mapping(root, "topics")
+
     for text in flags.topics:
         parts = text.split(":")
         numbers = _numbers(parts[1:])
@@ -163,6 +164,7 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
         partitions = numbers[0] if numbers else DEFAULT_PARTITIONS
         factor = numbers[1] if len(numbers) > 1 else replicas
         _put_topic(topics, parts[0], partitions, factor)
+
     for text in flags.groups:
         parts = text.split(":")
         numbers = _numbers(parts[2:])
@@ -173,6 +175,7 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
         _put_missing(topics, names, replicas)
         members = numbers[0] if numbers else DEFAULT_MEMBERS
         _put(_mapping(root, "groups"), parts[0], {"members": members, "topics": names})
+
     for text in flags.producers:
         topic, colon, rate = text.partition(":")
         # A rate after the colon is required: `orders:` is a mistake, not the default rate.

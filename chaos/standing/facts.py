@@ -1,7 +1,7 @@
 """The answer to `status`: the state of the cluster, its faults and the findings so far.
 
-A standing cluster runs until it is told to end, and answers commands meanwhile. `ClusterStatus` is
-what its nodes have just answered; `brokers_alive` has every broker as a key. Facts are the parts of
+A standing cluster runs until a command ends it, and answers commands meanwhile. `ClusterStatus` has
+the latest answers of its nodes; `brokers_alive` has every broker as a key. Facts are the parts of
 the answer. A finding is a violation that a checker reports.
 """
 

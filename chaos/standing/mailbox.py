@@ -1,7 +1,8 @@
 """Mailbox: passes requests from the sockets' threads to the run's loop, and answers back.
 
 `ask` may be called from any thread, and from a signal handler. A signal handler interrupts the main
-thread, which could hold a lock at that moment: so `ask` takes none. The run takes one request after
+thread. If that thread held a lock at the moment, the handler would wait for it forever, so `ask`
+takes no lock. The run takes one request after
 the other with `next`, in its own loop. At first the mailbox is closed: it refuses every request but
 a DownRequest until `open`. A DownRequest ends the run; its answer is the run's conclusion.
 """
@@ -135,6 +136,7 @@ class Mailbox:
             if isinstance(asked.request, DownRequest):
                 self._ending.append(asked)
             else:
+                # Another thread may have opened the mailbox meanwhile: then it has no reason.
                 problem = self._closed_because or "the cluster is down"
                 asked.answer(OrderRefusal(kind=RefusalKind.ENDING, problems=(problem,)))
         while self._conclusion is not None and self._ending:

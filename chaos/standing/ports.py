@@ -10,11 +10,11 @@ _PORT_MAX = 65_535
 
 
 class PortTaken(Exception):
-    """A listener of the cluster cannot be opened; names the address and why."""
+    """A listener of the cluster cannot be opened; the message has the address and the reason."""
 
 
 def check_ports(listener: ListenerSpec, brokers: int) -> None:
-    """Check that each broker's listener can be opened now, and leave none open.
+    """Check that each broker's listener can be opened now; close it again.
 
     Raises: PortTaken.
     """

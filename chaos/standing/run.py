@@ -115,6 +115,7 @@ class StandingRun(ExperimentRun):
         self._moments: list[Moment] = []
         """Acts of the plan and ends of ordered faults, by their time on the run's clock."""
         self._not_arrived = {arrival.node: None for arrival in arrivals_of(experiment)}
+        """Late members of the file that have not started: no condition waits for them."""
         self._live_at_us = 0
         """Time at which the brokers began to serve, on the run's clock."""
         self._missing: list[str] = []
@@ -288,7 +289,10 @@ class StandingRun(ExperimentRun):
         )
 
     async def _inject(self, request: InjectRequest, pending: PendingRequest) -> None:
-        """Inject the ordered fault, or refuse the order without a trace if it can hit nothing."""
+        """Inject the ordered fault, or refuse the order.
+
+        An order that can hit nothing enters neither the plan nor the journal.
+        """
         status = self._status_history.with_last_partitions(await self._check_and_query())
         experiment = with_current_topics_and_groups(self._experiment, status)
         number = self._next_numbers.get(request.fault, self._first_free_number(request.fault))
@@ -301,6 +305,7 @@ class StandingRun(ExperimentRun):
         if isinstance(ordered, OrderRefusal):
             pending.answer(ordered)
             return
+
         planned = ordered.planned
         self._injector.take_experiment(experiment)
         # Aim before the fault enters plan and journal, which then lack orders that hit nothing.
@@ -308,6 +313,7 @@ class StandingRun(ExperimentRun):
         if isinstance(aim, Miss):
             pending.answer(_nothing_hit(planned, aim.reason))
             return
+
         self._next_numbers[request.fault] = number + 1
         entry = self._enter_order(planned)
         try:
@@ -319,6 +325,8 @@ class StandingRun(ExperimentRun):
         if entry.outcome is FaultOutcome.MISSED:
             pending.answer(_nothing_hit(planned, entry.error or "nothing was hit"))
             return
+
+        # Schedule what follows: the healing, or the next step of a gradual fault.
         if entry.in_force and planned.duration_us is not None:
             healed_at_us = self._runtime.now_us() + planned.duration_us
             self._schedule(PlannedAct(at_us=healed_at_us, planned=planned, heals=True))

@@ -22,7 +22,10 @@ from protocol.ids import NodeName, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """The moment at which a fault fires. `rng` is the random stream of this fault."""
+    """The moment at which a fault fires: the experiment, and the cluster's status.
+
+    `rng` is the random stream of this fault.
+    """
 
     experiment: Experiment
     status: ClusterStatus

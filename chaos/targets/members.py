@@ -23,6 +23,7 @@ from chaos.targets.partitions import require_leader
 from protocol.ids import NodeName, offsets_partition
 
 _MEMBER = re.compile(r"(.*?)\s*,\s*([0-9]+)")
+"""A member target's argument: group and index, as in `readers, 0`."""
 
 
 class MemberTarget(TargetKind):

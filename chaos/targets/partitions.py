@@ -24,7 +24,7 @@ ALL_PARTITIONS = "all-topic-partitions"
 
 
 class AllTopicPartitions(TargetKind):
-    """Every partition of every topic that has a leader now. Its nodes are the leaders."""
+    """All partitions that have a leader now, of every topic. The target's nodes are the leaders."""
 
     name = ALL_PARTITIONS
     syntax = ALL_PARTITIONS
@@ -126,7 +126,7 @@ def replicas_at_start(partition: TopicPartition, experiment: Experiment) -> tupl
     without assignments.
     """
     brokers = experiment.cluster.brokers
-    # internal topic -> number of partitions, number of replicas
+    # (number of partitions, number of replicas) of an internal topic; None for another topic.
     internal = internal_topics(experiment).get(partition.topic)
     factor = (
         experiment.topics[partition.topic].replication_factor if internal is None else internal[1]

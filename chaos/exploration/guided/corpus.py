@@ -15,7 +15,7 @@ from cluster.host.randomness import stream
 PLANS_EACH = 3
 """Plans kept per mark or pair. Several, because the mutants of one plan may reach nothing new."""
 RARE_MARK_SHARE = 0.1
-"""Largest share of the runs that may reach a mark for which parents are chosen."""
+"""Parents are chosen for marks that at most this share of the runs reached."""
 RAREST_MARKS = 10
 """Number of marks for which parents are chosen: the rarest below RARE_MARK_SHARE.
 
@@ -47,7 +47,7 @@ class RunSeen:
 class Corpus:
     """Plans by the marks and pairs of marks that they reached.
 
-    A run that broke a promise is not kept: its plan is a finding, with a file of its own.
+    Only runs that passed are kept. The plan of a run with a finding has a file of its own.
     """
 
     def __init__(self) -> None:
@@ -67,6 +67,7 @@ class Corpus:
             plans = self._plans.setdefault(reached, [])
             if len(plans) < PLANS_EACH:
                 plans.append(run)
+            # The places are taken: a smaller plan replaces the largest.
             elif run.faults < (largest := max(plans, key=_size)).faults:
                 plans[plans.index(largest)] = run
 

@@ -1,4 +1,8 @@
-"""A genome: the options, faults and network seed that define one experiment of a space."""
+"""A genome: the options, faults and network seed that define one experiment of a space.
+
+A space is an experiment with choices: values that vary, each with its options. A seed draws an
+option for each choice. A mutation then changes a genome, perhaps to an invalid experiment.
+"""
 
 from dataclasses import dataclass, field, replace
 
@@ -14,8 +18,9 @@ from chaos.exploration.space import Space
 class Genome:
     """Definition of an experiment and of the seed of its run.
 
-    Shape: `seed` draws an option for every choice of the space, except for the choices in
-    `options`, which maps them to the index of their option. `network_seed` is the seed of the run.
+    - `seed` draws an option for each choice of the space that is not in `options`.
+    - `options` maps a choice to the index of its option.
+    - `network_seed` is the seed of the run.
     """
 
     seed: int

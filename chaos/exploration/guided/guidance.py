@@ -96,6 +96,7 @@ class Guidance:
 
     def _choose_lineages(self, block: int) -> None:
         """Choose the lineages of a block's seeds. All earlier blocks have their lineages."""
+        # All seeds of these blocks are finished: a caller asks for ready seeds only (`is_ready`).
         while self._blocks_in_corpus <= block - LAG:
             for seed in self._seeds_of(self._blocks_in_corpus):
                 run = self._runs[seed]
@@ -116,6 +117,6 @@ def _view_of(run: PlayedRun) -> RunSeen:
     return RunSeen(
         lineage=run.lineage or (run.seed,),
         marks=run.marks,
-        faults=run.faults_hit + run.faults_missed,
+        faults=run.faults_hit + run.faults_missed,  # together the whole plan
         passed=run.result is PlayResult.PASS,
     )

@@ -29,9 +29,9 @@ class Grown:
 
 
 def grow(space: Space, lineage: Lineage) -> Grown:
-    """Return the experiment of a lineage in `space`; the same in every process.
+    """Return the experiment of a lineage in `space`; it is the same in every process.
 
-    Raises: ExperimentError if its first seed draws an invalid experiment.
+    Raises: ExperimentError if the lineage's first seed draws an invalid experiment.
     """
     seed = lineage[-1]
     if len(lineage) == 1:
@@ -39,6 +39,7 @@ def grow(space: Space, lineage: Lineage) -> Grown:
     genome = drawn_genome(space, lineage[0])
     for mutant in lineage[1:]:
         genome = mutate(space, genome, mutant)
+    # A mutant may have the network seed of its parent.
     return Grown(experiment=experiment_of(space, genome, seed), network_seed=genome.network_seed)
 
 

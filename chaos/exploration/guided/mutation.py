@@ -38,7 +38,7 @@ _FIRST_ADDED = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """Inputs of one change. `number` is unique among the steps of one mutation."""
+    """Inputs of one change. `number` is unique among the steps of all attempts of one mutant."""
 
     space: Space
     experiment: Experiment
@@ -124,7 +124,8 @@ def _lengthen(step: _Step, genome: Genome) -> Genome:
     if not lasting:
         return genome
     place = step.rng.choice(lasting)
-    draw = step.fault_draw(0)
+    draw = step.fault_draw(0)  # a length does not depend on the fault's time
+    # Some lengths are those of a quick restart, which the space's own lengths may lack.
     length_ms = draw.restart_ms() if step.rng.random() < 0.3 else draw.length_ms()
     faults[place] = replace_struct(faults[place], duration=length_text(length_ms))
     return genome.with_faults(faults)
@@ -168,7 +169,8 @@ def _set(step: _Step, genome: Genome) -> Genome:
     """
     if any(fault.fault == NodeLoss.name for fault in genome.faults):
         return genome
-    # No counts: a fault of the plan may name a node that a smaller count removes.
+    # No counts (FirstOf: the first items of a list are kept): a fault of the plan may name a node
+    # that a smaller count removes.
     choices = [
         choice
         for choice in step.space.choices

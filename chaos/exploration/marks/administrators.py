@@ -1,4 +1,9 @@
-"""Coverage marks of administrators' orders about groups, and their consequences."""
+"""Coverage marks of administrators' orders about groups, and their consequences.
+
+A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
+as the condition: it gets the state seen before a row of these kinds, and the row. The keys of
+`seen.transactions` are (group, producer id) of transactions that still have offsets of the group.
+"""
 
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.exploration.marks.base import MarkList

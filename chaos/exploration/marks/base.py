@@ -1,4 +1,7 @@
-"""Coverage marks: a mark is a rare situation, with the condition on rows that detects it."""
+"""Coverage marks: a mark is a rare situation, with a condition that detects it in a trace row.
+
+A search without findings proves little about situations that its runs never reached.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +33,7 @@ class MarkList:
         self.marks: list[Mark] = []
 
     def add(self, name: str, meaning: str, *kinds: TraceKind) -> Callable[[Condition], Condition]:
-        """Return a decorator that adds a condition as a mark; it is checked for rows of `kinds`."""
+        """Return a decorator that adds its function, a condition on rows of `kinds`, as a mark."""
 
         def register(condition: Condition) -> Condition:
             self.marks.append(Mark(name=name, meaning=meaning, kinds=kinds, condition=condition))

@@ -85,6 +85,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.NODE_PAUSED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # CompletingRebalance: the group waits for the assignment. The state is that of any group in the
+    # same offsets partition.
     return any(
         seen.nodes.get(leader) == row.peer
         and seen.groups_with(
@@ -184,6 +186,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.OFFSETS_FETCHED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # `indefinite` has the commits whose outcome is unknown. -1 is no offset of a commit.
     key = (row.group or "", row.partition or "", -1 if row.offset is None else row.offset)
     return key in seen.indefinite
 

@@ -64,6 +64,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.NODE_KILLED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
+    # NODE_KILLED is a row of the driver about `peer`; a node that stops writes its own row.
     node = row.peer or row.node
     return bool(seen.operations) and seen.presence.state(node) in JOINING
 

@@ -48,6 +48,7 @@ def expected_marks(reached: Collection[str]) -> dict[str, str]:
     The marks of an optional set are expected once one of them is in `reached`, because that shows
     that the space has operations, or groups on ZooKeeper.
     """
+    # The names of all optional sets of which no mark was reached.
     not_in_space = {name for names in _OPTIONAL_SETS if names.isdisjoint(reached) for name in names}
     return {name: meaning for name, meaning in MARKS.items() if name not in not_in_space}
 

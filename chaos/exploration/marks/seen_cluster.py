@@ -1,7 +1,8 @@
 """The state of the cluster according to a run's rows, for the coverage marks.
 
-A mark's condition is checked before its row is added to this state. State that checkers use as well
-is in their evidence, to which three attributes here refer (`coordinators`, `presence`, `owners`).
+A mark is a rare situation of a run. Its condition is checked before its row is added to this state.
+State that checkers use as well is in their evidence, to which four attributes here refer
+(`coordinators`, `presence`, `owners`, `zookeeper_tree`).
 Of the partitions, only those of `__consumer_offsets` are followed. This module judges nothing.
 """
 
@@ -76,7 +77,7 @@ class SeenCluster:
     """The state of the cluster so far, in one run.
 
     Shape: a place is (node, offsets partition). Read-only attributes:
-    - nodes: `killed`, `paused` (node -> time since when), `pauses` (node -> begin and end of its
+    - nodes: `killed`, `paused` (node -> time of the row), `pauses` (node -> begin and end of its
       last finished pause), `fenced`;
     - leadership: `elections` (partition -> the newest, at most MAX_KEPT_ELECTIONS), `believes`
       (place -> epoch in which the broker itself believes to lead), `isr`;
@@ -179,7 +180,8 @@ class SeenCluster:
     def is_deposed(self, node: str, partition: str | None, epoch: int | None) -> bool:
         """Return True if the newest election is later than `epoch` and did not elect `node`.
 
-        It may have elected no leader at all. False if `epoch` is None: `node` led in no epoch.
+        The election may have found no leader at all. Returns False if `epoch` is None, because then
+        `node` led in no epoch.
         """
         newest = self.election(partition)
         return (
@@ -206,7 +208,7 @@ class SeenCluster:
     def _injected(self, row: TraceRow) -> None:
         groups = operation_of(row)
         if groups:
-            self.operations[row.cause or ""] = groups
+            self.operations[row.cause or ""] = groups  # `cause` is the fault's id
 
     def _healed(self, row: TraceRow) -> None:
         self.operations.pop(row.cause or "", None)

@@ -14,10 +14,12 @@ from protocol.trace import TraceKind, TraceRow
 class SeenZooKeeper:
     """The state after the rows so far. `updates` has the method to call with the next row.
 
-    A mark's condition reads these attributes, the first four of which have a row for each node:
+    A mark's condition reads these attributes. The first four have one row for each node:
     - `connected`, `expired`: row of the client's last SyncConnected, and of its last Expired;
-    - `views`: row of the last view: the members from which an attempt computed its assignment;
-    - `ended`: row of the last end of an attempt;
+    - `views`: row of the last view, the members from which an attempt computed its assignment;
+    - `ended`: row of the last end of an attempt.
+
+    The others are:
     - `members`: by node, consumer id of the present incarnation;
     - `dead_members`: consumer ids (the keys) whose process was killed, oldest first;
     - `positions`: by node and partition, the committed offset at which the member began;
@@ -76,6 +78,7 @@ class SeenZooKeeper:
         self.ended[row.node] = row
 
     def _update_applied(self, row: TraceRow) -> None:
+        # Every server applies the transaction: only the first row counts.
         self.applied_us.setdefault(row.offset or 0, row.time_us)
 
     def _update_server(self, row: TraceRow) -> None:

@@ -2,8 +2,9 @@
 
 A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
 (which needs no name) as the condition: it gets the state seen before a row of these kinds, and the
-row. `seen.is_out(node)` is True for a killed, stopped or paused node. The fenced, killed or paused
-node is `row.peer`, and the new leader, too ("" for none).
+row. `seen.is_out(node)` is True for a killed, stopped or paused node. `row.peer` is the node that
+was fenced, killed or paused; in a row of an election it is the new leader ("" for none).
+`row.offset` of LOG_TRUNCATED is the new end of the log, of BECAME_LEADER the end of the log.
 """
 
 from chaos.exploration.marks.base import MarkList
@@ -99,6 +100,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     return _is_offsets(row) and any(
         broker not in now and not seen.is_out(name) and name not in seen.fenced
         for broker in seen.isr.get(row.partition or "", ())
+        # This condition is always true: it only gives the name, which the line above uses.
         if (name := f"{BROKER}{broker}")
     )
 

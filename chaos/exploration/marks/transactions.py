@@ -1,4 +1,10 @@
-"""Coverage marks of transactions: the coordinators that end them, and their waiting offsets."""
+"""Coverage marks of transactions: the coordinators that end them, and their waiting offsets.
+
+A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
+as the condition: it gets the state seen before a row of these kinds, and the row.
+`seen.transactions` maps (group, producer id) of an open transaction to the group coordinator that
+took its offsets last. The outcome of a transaction is decided first; then its markers are written.
+"""
 
 from chaos.exploration.marks.base import MarkList
 from chaos.exploration.marks.seen_cluster import DECIDED, SeenCluster, detail_of
@@ -15,6 +21,8 @@ mark = TRANSACTIONS.add
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     detail = detail_of(row)
+    # A change from a decided state means that the markers are written. `seen.decided` has the node
+    # that decided.
     return (
         detail.before in DECIDED and seen.decided.get(detail.transactional_id, row.node) != row.node
     )

@@ -1,10 +1,10 @@
 """Coverage marks of groups on ZooKeeper: the races that docs/kafka/ZOOKEEPER_CONSUMER.md names.
 
-Ids in brackets (ZK-37) name its rules. `@mark(name, meaning, *kinds)` registers the
-function below it as the condition of a mark: it gets the state seen before a row of these kinds,
-and the row. State that only these marks need is in `seen.on_zookeeper`. An attempt is one try of a
-consumer to own its share of the partitions; its view is the members that it read. A zxid is the
-number of a transaction; it is the `offset` of a row.
+Ids in brackets (ZK-37) name its rules. A mark is a rare situation of a run. `@mark(name, meaning,
+*kinds)` registers the function below it as the condition: it gets the state seen before a row of
+these kinds, and the row. State that only these marks need is in `seen.on_zookeeper`. An attempt is
+one try of a consumer to own its share of the partitions; its view is the members that it read. A
+zxid is the number of a transaction; it is the `offset` of a row.
 """
 
 from chaos.checkers.context import detail_of
@@ -89,7 +89,7 @@ def _heard_late(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _member_vanished(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
-    return row.cause_text is not None
+    return row.cause_text is not None  # the text of the exception
 
 
 @mark(
@@ -98,6 +98,7 @@ def _member_vanished(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.ZOOKEEPER_CLAIM_CONFLICT,
 )
 def _owner_was_dead(seen: SeenCluster, row: TraceRow) -> bool:
+    # The owner is a thread id, which begins with the consumer id of its member.
     owner = str(detail_of(row)["owner"])
     return any(member in owner for member in seen.on_zookeeper.dead_members)
 
@@ -152,6 +153,8 @@ def _at_another_server(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.ZOOKEEPER_EVENT_RECEIVED,
 )
 def _event_at_reconnection(seen: SeenCluster, row: TraceRow) -> bool:
+    # In rows of a client, `offset` is the newest zxid that the client has seen. So the client has
+    # got no answer between its reconnection and the event.
     connected = seen.on_zookeeper.connected.get(row.node)
     return (
         connected is not None
@@ -172,8 +175,8 @@ def _change_within_a_rebalance(seen: SeenCluster, row: TraceRow) -> bool:
         ended is not None
         and ended.incarnation == row.incarnation
         and row.time_us == ended.time_us
-        and detail_of(row)["attempt"] == 0
-        and bool(detail_of(ended)["done"])
+        and detail_of(row)["attempt"] == 0  # the first attempt of its rebalance
+        and bool(detail_of(ended)["done"])  # the last attempt succeeded
     )
 
 

@@ -115,8 +115,8 @@ def _warning_kinds(experiment: Experiment) -> set[str]:
 def without_dangling_references(experiment: Experiment) -> Experiment:
     """Return `experiment` without references to absent groups, members, brokers and topics.
 
-    Replication factors decrease with the brokers. min.insync.replicas does not, because it is the
-    promise of durability.
+    A topic that no group reads and no producer writes is removed, too. Replication factors decrease
+    with the brokers. min.insync.replicas does not, because it is the promise of durability.
     """
     brokers = experiment.cluster.brokers
     config = experiment.cluster.config
@@ -133,6 +133,7 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
         for name, topic in experiment.topics.items()
         if name in read_topics or name in written_topics
     }
+
     state_factor = min(config.transaction_state_log_replication_factor, brokers)
     fitting = replace(
         config,

@@ -122,7 +122,10 @@ def _fewer_groups(current: Experiment) -> Steps:
 
 
 def _fewer_members_of_many(current: Experiment) -> Steps:
-    """Leave out members before single faults, if the plan is still long."""
+    """Leave out members before single faults, if the plan is still long.
+
+    A shorter plan has few candidates without a fault, so that its members can come later.
+    """
     if len(current.faults) > 2 * PARTS:
         yield from _fewer_members(current)
 
@@ -245,7 +248,7 @@ def _shorter_operations(current: Experiment) -> Steps:
         if fault.fault not in FAULT_KINDS or not FAULT_KINDS[fault.fault].is_gradual:
             continue
         for name, written in fault.args.items():
-            if isinstance(written, list | tuple):
+            if isinstance(written, list | tuple):  # a range: try its shortest length alone
                 candidate = _with_argument(index, name)(current, microseconds(written[0]))
                 if (yield candidate):
                     current = candidate
@@ -344,6 +347,7 @@ def _gentler(fault: FaultDefinition, experiment: Experiment) -> Iterator[FaultDe
 
 def _narrower_ends(targets: Sequence[str], experiment: Experiment) -> Iterator[str]:
     """Yield the parts of an end that is one set: its brokers, its members, or its groups."""
+    # Several targets, or a target of another form, have no role here: nothing is yielded.
     role, group_id = (split_target(targets[0]) if len(targets) == 1 else None) or ("", "")
     if role == "brokers":
         yield from (f"broker({broker})" for broker in range(experiment.cluster.brokers))
@@ -378,7 +382,7 @@ def _roundings(time_us: int) -> Iterator[str]:
     """Yield the two multiples around a time of each step, the nearer one first."""
     for step_us in ROUND_US:
         if time_us % step_us == 0:
-            return  # the time is as round as this step
+            return  # the time is a multiple of this step already: a finer step makes it no rounder
         below_us = time_us // step_us * step_us
         nearest = sorted(
             (below_us, below_us + step_us), key=lambda rounded_us: abs(rounded_us - time_us)

@@ -25,8 +25,8 @@ from protocol.config import (
 
 NEVER = frozenset(
     {
-        # With Kafka's default, less of the acknowledged data must survive a fault: a loss that the
-        # checks report would be allowed.
+        # Kafka's defaults of these promise less: a fault may then lose acknowledged data, and the
+        # reported loss would be no bug.
         "min_insync_replicas",
         "offsets_topic_replication_factor",
         "default_replication_factor",

@@ -157,7 +157,8 @@ class Shrinker:
         if finding is None:
             raise DoesNotFail(played_text(played))
         self._finding = finding
-        self._confirmed = (experiment, seed, finding)  # last schedule that fails in full runs
+        # The last schedule that failed with the full liveness timeout.
+        self._confirmed = (experiment, seed, finding)
         # Pairs (network seed, delay of the plan) with which each further candidate must fail, too.
         self._required_failures: tuple[tuple[int, int], ...] = ()
         end = ShrinkEnd.SMALLEST
@@ -242,7 +243,7 @@ class Shrinker:
         """Play the candidates of a pass, each with up to `seeds` seeds; confirm the result."""
         self._activity = shrink_pass.does
         steps = shrink_pass.steps(self._best)
-        # The pass ends with StopIteration, from `next` if it has no candidate at all.
+        # At its end the pass raises StopIteration, here already if it has no candidate at all.
         try:
             candidate = next(steps)
             while True:
@@ -253,7 +254,11 @@ class Shrinker:
     # -- liveness timeout --
 
     def _shorten_wait(self, played: PlayedRun) -> None:
-        """Use a shorter liveness timeout, if `played` waited long and still fails with it."""
+        """Use a shorter liveness timeout from now on.
+
+        Does nothing if the run `played` did not wait long, or if the schedule does not fail with a
+        shorter timeout.
+        """
         bound_us = microseconds(self._original.run.liveness_timeout)
         waits = [wait for wait in SHORTER_WAITS if microseconds(wait) < bound_us]
         # The horizon is the time from the steady state to the healing.

@@ -50,6 +50,7 @@ def shrunk_file(
         finding for finding in findings if signature_of(finding).claims_as(shrunk.signature)
     ]
     finding = min(same_claim, key=lambda finding: finding.time_us, default=None)
+    # None: the complete run did not show the claim again.
     summary = shrunk.finding.summary if finding is None else finding.summary
     story = () if finding is None else finding.story
     check = shrunk.signature.check

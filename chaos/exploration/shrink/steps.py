@@ -77,8 +77,8 @@ def least_with_room(current: Experiment, time_us: int, edit: Edit[int]) -> Reduc
     """Find the shortest time that still fails; return 1.5 times that time, if that fails, too.
 
     The reserve is for a real cluster, where a time that just suffices in virtual time would often
-    be too short. `time_us` is the present time. A time is only tried if it is shorter than
-    `time_us` even with its reserve; otherwise each further shrinking would change the time again.
+    be too short. `time_us` is the present time. A shorter time is only tried if it is below
+    `time_us` even with its reserve. Otherwise each further shrinking would change the time again.
     """
     durations = tuple(duration for duration in LADDER_US if room_for(duration) < time_us)
     shortest = yield from least(current, durations, edit)

@@ -581,7 +581,7 @@ def test_result_is_confirmed_even_when_the_runs_are_used_up() -> None:
     """One run beyond the limit may be played, to confirm the result with the whole wait."""
 
     def fails(candidate: Experiment, _: int) -> bool:
-        return len(candidate.faults) >= 2 or microseconds(candidate.run.liveness_timeout) < 100e6
+        return len(candidate.faults) >= 2 or microseconds(candidate.run.liveness_timeout) < 60e6
 
     for limit in range(2, 30):
         play = SlowPlay(fails)
