@@ -40,9 +40,9 @@ def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
 def _write_late_settings(document: dict[str, Any], group: GroupDefinition) -> None:
     """Write settings of late members that `without_defaults` has wrongly left out.
 
-    Late members join during the run. A setting that the file leaves out for them gets the group's
-    value from the loader. If the group's value is not the default, the default of the late members
-    must therefore be written.
+    Late members join during the run. The loader gives them the group's value of each setting that
+    they lack. So where the group's value is not the default, the value of the late members must be
+    written, even if it is the default.
     """
     for late, written in zip(group.late_members, document.get("late_members", ()), strict=False):
         if late.config is None:

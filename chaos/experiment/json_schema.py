@@ -117,7 +117,7 @@ def _restrict(defs: dict[str, Schema]) -> None:
     consumer = defs[ConsumerConfig.__name__]["properties"]
     consumer["partition.assignment.strategy"]["minItems"] = 1
     consumer["bootstrap.servers"]["items"]["pattern"] = r"^broker-[0-9]+(:|(?!\n)$)"
-    # `(?!\n)$`: in Python, `$` alone also fits before a line end. The choices are text and null.
+    # The choices are text and null. `(?!\n)$`: in Python, `$` alone also fits before a line end.
     for choice in consumer["group.instance.id"]["anyOf"]:
         if choice["type"] == "string":
             choice["pattern"] = r"^([A-Za-z0-9._-]|\{index\})+(?!\n)$"

@@ -48,8 +48,9 @@ def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
             continue
         try:
             value = item_of(yaml.safe_load(text))
-        # No YAML, for example a single bracket; an impossible date such as 2024-13-01; a thousand
-        # brackets. The text itself is the value then, and the shape check judges it.
+        # The three errors: no YAML, for example a single bracket; an impossible date such as
+        # 2024-13-01; a thousand brackets. Then the text itself is the value, and the shape check
+        # judges it.
         except (yaml.YAMLError, ValueError, RecursionError):
             value = Item(value=text)
         _put(root, steps, value)

@@ -229,6 +229,7 @@ def _problem_of(error: _Untyped, root: Item, file: str, path: str) -> Problem:
     """Return the Problem of an error of jsonschema, with its line."""
     steps = list(error.absolute_path)
     is_of_key = error.validator in {_UNKNOWN, _MISSING, _KEY}
+    # An error of a key is in the mapping around it; any other error is of the value itself.
     holder = _item_at(root, steps[:-1] if is_of_key else steps)
     for step in steps:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step

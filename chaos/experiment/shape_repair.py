@@ -45,7 +45,8 @@ def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument |
     document = deepcopy(document)
     repaired: list[tuple[str | int, ...]] = []
     errors = shape_errors(document, struct)
-    # Each round removes the first error, with the first candidate that adds no other error.
+    # Each round takes the first candidate with fewer errors: it has repaired the first error, and
+    # has added none.
     while errors and len(repaired) < _MAX_REPAIRS:
         repaired.append(_unjudged_place(errors[0]))
         for candidate in _candidates(document, errors[0]):

@@ -161,14 +161,14 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
         kind = _with_children(kind, item)
         walked = dotted[: len(dotted) - len(rest)].rstrip(".")  # the path up to `rest`
         children = item.value if item is not None else None
-        if _is_struct(kind):
+        if _is_struct(kind):  # the step is a field
             by_name = {field.key: field for field in fields_of(kind)}
             step = _longest_prefix(rest, by_name)
             if step is None:
                 return _lost(walked, rest, by_name)
             kind = by_name[step].annotation
             item = children.get(step) if isinstance(children, dict) else None
-        elif get_origin(kind) is dict:
+        elif get_origin(kind) is dict:  # the step is a name, such as a group's
             named = children if isinstance(children, dict) else {}
             step = _longest_prefix(rest, named)
             if step is None:
@@ -178,7 +178,7 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
                 step = rest.partition(".")[0]
             kind = get_args(kind)[1]
             item = named.get(step)
-        elif get_origin(kind) is tuple:
+        elif get_origin(kind) is tuple:  # the step is an index
             listed = children if isinstance(children, list) else []
             index = _INDEX.match(rest)
             if index is None or int(index[1] or index[2]) >= len(listed):
@@ -189,7 +189,7 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
             rest = rest[index.end() :].removeprefix(".")
             steps.append(place)
             continue
-        else:
+        else:  # a scalar has no places below it
             return _lost(walked, rest, ())
         steps.append(step)
         rest = rest[len(step) :].removeprefix(".")

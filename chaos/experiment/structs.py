@@ -162,8 +162,9 @@ class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     `[[broker-0, controller-100], [broker-1, consumer-readers-0], [broker-2]]`. Nodes that are not
     named are spread in turn, brokers first. 0: no fault of a machine can be planned."""
     late_notices: Duration = "0s"
-    """Time in which each broker is notified again of every leadership that it gained or lost, as by
-    ZooKeeper's controllers, whose requests could arrive late (KAFKA-10614). 0: notified once."""
+    """Time for which each broker gets repeated notices of a leadership that it gained or lost, as
+    from ZooKeeper's controllers, whose requests could arrive late (KAFKA-10614). 0: no repetition.
+    """
     metrics_interval: Duration = "10s"
     """Interval at which brokers and controllers write their metrics into the trace. 0: never."""
 
@@ -171,7 +172,10 @@ class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 class TopicDefinition(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=kafka_name
 ):
-    """One topic; its replicas are spread evenly, the preferred leader of partition p is p mod n."""
+    """One topic; its replicas are spread evenly.
+
+    The preferred leader of partition p is broker p mod n, where n is the number of brokers.
+    """
 
     partitions: Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]
     """Number of partitions: `orders-0`, `orders-1` and so on."""
@@ -211,8 +215,8 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     that names all `topics`. `black_list`: a filter that names all others. Members with a filter
     also read the list of topics."""
     must_hold: tuple[Literal["one_owner_processes", "positions_never_go_back"], ...] = ()
-    """Checks to judge for this group although neither design promises them. Other groups are only
-    measured, and only if a group is on ZooKeeper or names the check."""
+    """Checks to judge for this group although neither design promises them. In other groups such a
+    check only measures, and only if some group is on ZooKeeper or names the check."""
     late_members: tuple[LateMembersDefinition, ...] = ()
     """Members that join during the run; their indices follow those of `members`."""
     spare_members: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)] = 0
@@ -333,7 +337,7 @@ class FaultDefinition(
     target: str | None = None
     """Target of the fault: a role, which is resolved at the injection."""
     from_: OneOrMany | None = None
-    """Targets at one end of the links that the fault hits; what they send, if it is one-way."""
+    """Targets at one end of the links that the fault hits. A one-way fault hits what they send."""
     to: OneOrMany | None = None
     """Targets at the other end of the links that the fault hits: one, or a list."""
     duration: Duration | None = None
@@ -356,8 +360,8 @@ class RunDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     liveness_timeout: Duration = "60s"
     """Longest time until all groups are Stable again after all faults were healed."""
     recovery_timeout: Duration = "0s"
-    """Longest time after that until every ISR is complete, preferred leaders lead, no transaction
-    is open and every partition is processed again. 0s: the run ends once the groups are Stable."""
+    """Longest time from Stable groups until every ISR is complete, preferred leaders lead, no
+    transaction is open and every partition is processed again. 0s: the run does not wait."""
     machine_silent_after: Duration = "3s"
     """On Ray: silence after which the run names a machine and no longer waits for its answers."""
     machine_lost_after: Duration = "20s"
@@ -511,6 +515,7 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
     cluster = experiment.cluster
     config = cluster.config
     layout = machine_layout(experiment)
+    # The settings with which Kafka creates its own topics.
     settings = {
         CONSUMER_OFFSETS: TopicConfig(cleanup_policy="compact"),
         TRANSACTION_STATE: TopicConfig(

@@ -171,7 +171,7 @@ class _Reader:
     def _read_mapping(
         self, node: yaml.MappingNode, line: int, path: str, within: tuple[yaml.Node, ...]
     ) -> Item:
-        """Return the Item of a mapping; of a key that stands twice, the first value counts."""
+        """Return the Item of a mapping. If a key occurs twice, its first value counts."""
         values: dict[str, Item] = {}
         key_lines: dict[str, int | None] = {}
         for key, key_line, child in self._keys(node, path):

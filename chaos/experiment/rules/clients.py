@@ -45,6 +45,7 @@ def consumer_warnings(
     """Yield warnings about the settings of members; `path` is the path of their section."""
     yield from broken_limits(WARNINGS, config, path)
     session_ms, heartbeat_ms = config.session_timeout_ms, config.heartbeat_interval_ms
+    # An interval as long as the session, or longer, is an error (`limits.ERRORS`).
     if session_ms > heartbeat_ms > session_ms / 3:
         yield problem(
             f"{path}.heartbeat.interval.ms",

@@ -61,7 +61,7 @@ class Limit:
 
 
 Limits = Mapping[type[msgspec.Struct], tuple[Limit, ...]]
-"""The rows of each section of settings."""
+"""The limits of each section of settings, which is a struct of `protocol.config`."""
 
 
 @cache
@@ -75,7 +75,7 @@ def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterato
     names = _names_by_key(type(section))
     for row in limits[type(section)]:
         value = getattr(section, names[row.setting])
-        # A text that names no setting is a value: `all` of acks.
+        # A text that names no setting is itself the value, such as `all` for `acks`.
         limiting_setting = names.get(row.limit) if isinstance(row.limit, str) else None
         limit: Any = row.limit if limiting_setting is None else getattr(section, limiting_setting)
         if row.relation.holds(value, limit):
