@@ -172,10 +172,7 @@ class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 class TopicDefinition(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=kafka_name
 ):
-    """One topic; its replicas are spread evenly.
-
-    The preferred leader of partition p is broker p mod n, where n is the number of brokers.
-    """
+    """One topic, spread evenly: of n brokers, p mod n is the preferred leader of partition p."""
 
     partitions: Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]
     """Number of partitions: `orders-0`, `orders-1` and so on."""
