@@ -50,7 +50,7 @@ def median_ratio(values: Sequence[float], baselines: Sequence[float]) -> float:
 def machine() -> str:
     """Return the machine in one line: processor, cores, memory, Python."""
     model = platform.processor() or platform.machine()
-    cores = 0  # as a system without /proc/cpuinfo shows
+    cores = 0  # stays 0 on a system without /proc/cpuinfo
     memory = ""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
@@ -67,11 +67,11 @@ def machine() -> str:
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("docs/SOAK.md", "docs/BENCHMARKS.md", "docs/PLANTED_BUGS.md", "docs/SIGHT.md")
-"""Files written with the figures, which do not change the measured code."""
+"""Pages with the figures. Writing them does not change the measured code."""
 
 
 def commit(root: Path = ROOT) -> str:
-    """Return the commit of a checkout, with "+changes" if the tree differs from it."""
+    """Return the commit of a checkout, with "+changes" if files other than PAGES differ from it."""
     try:
         head = subprocess.run(
             ["git", "rev-parse", "--short=12", "HEAD"],

@@ -131,8 +131,8 @@ def hunt(
 ) -> Hunted:
     """Search the first `seeds` seeds of `space` for `bug`, and shrink the schedule.
 
-    `play_without_bug` plays a schedule without the bug; the shrunk one is tried under
-    `other_seeds` seeds.
+    `play_without_bug` plays a schedule without the bug. `other_seeds` is the number of other
+    network seeds with which the shrunk schedule is tried.
     """
     began_s = time.process_time()
     caught = _catch(bug, space, seeds, play_without_bug, began_s)

@@ -3,7 +3,7 @@
 A rollout stops a consumer with SIGTERM, upon which the consumer closes without an error. The faults
 of the space `standard` kill, pause or cut off members; there a consumer closes only because of an
 error (`ended_by`). Each bug acts only on a close without an error, so no seed of `standard` reaches
-a bug. `_completed` of a fetcher, below, has by partition the fetched records that poll has not
+a bug. Below, `_completed` of a fetcher maps a partition to the fetched records that poll has not
 returned.
 """
 
@@ -76,7 +76,7 @@ def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
 
 def _successor_goes_on_where_its_predecessor_was(stack: ExitStack) -> None:
     close, set_position = GroupConsumer.close, Positions._set
-    # By run (each has its own loop): the positions after what closed members had fetched. A
+    # For each run, by its loop: the positions after the records that closed members had fetched. A
     # successor has the node name of its predecessor, and so finds the predecessor's positions.
     left: WeakKeyDictionary[VirtualLoop, dict[tuple[NodeName, object], Position]] = (
         WeakKeyDictionary()

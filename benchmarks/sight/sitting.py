@@ -133,6 +133,7 @@ class Journal:
             os.fsync(file.fileno())
 
     def _drop_torn_line(self) -> None:
+        """Remove an incomplete last line, as a killed sitting leaves it."""
         with self.path.open("r+b") as file:
             content = file.read()
             file.truncate(content.rfind(b"\n") + 1)
@@ -180,11 +181,11 @@ def sit(
         with start_player(tree, spaces, workers) as player:
             try:
                 for seed in left:
-                    order = _play(player, Order(seed=seed, mutants=tuple(sorted(alive))))
-                    journal.append(msgspec.json.encode(order) + b"\n")
-                    done.append(order)
+                    played = _play(player, Order(seed=seed, mutants=tuple(sorted(alive))))
+                    journal.append(msgspec.json.encode(played) + b"\n")
+                    done.append(played)
                     alive -= settled(done)
-                    say(_line_of(order, mutants, len(alive)))
+                    say(_line_of(played, mutants, len(alive)))
                     if until():
                         return seed + 1 == seeds  # True if this was the last seed
             finally:

@@ -40,7 +40,7 @@ class SwitchedTree:
 
 def build_tree(folder: Path, mutants: Sequence[SampledMutant]) -> SwitchedTree:
     """Copy the packages of the checkout into `folder`, with `mutants` in them."""
-    JobFolder(folder, copied=COPIED)
+    JobFolder(folder, copied=COPIED)  # only to copy
     found, gone = find_mutants(mutants)
     numbers = {mutant.id: number for number, mutant in enumerate(mutants)}
     by_path: dict[str, list[FoundMutant]] = {}

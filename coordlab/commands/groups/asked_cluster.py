@@ -46,6 +46,7 @@ T_co = TypeVar("T_co", covariant=True)
 Question = Callable[[Host, ClusterSpec], Awaitable[T]]
 """A coroutine that queries or changes a cluster, with the Host of a client."""
 VIRTUAL = "virtual"
+"""The runtime of a run in virtual time, as its manifest names it."""
 
 
 class NoAnswer(Exception):

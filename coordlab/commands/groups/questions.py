@@ -54,7 +54,7 @@ class ChosenTopic:
 async def list_groups(
     admin: AdminClient, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> GroupList:
-    """Return the groups that every live broker lists. Raises: TimeoutError."""
+    """Return the groups of consumers, from the lists of all live brokers. Raises: TimeoutError."""
     listings = await admin.list_groups(states=states, types=types)
     return GroupList(
         groups=tuple(
@@ -262,7 +262,7 @@ async def _chosen(
 async def _bounds(
     admin: AdminClient, partitions: Sequence[TopicPartition]
 ) -> tuple[dict[TopicPartition, LogBounds], dict[TopicPartition, str]]:
-    """Return the first and the last offset of each log, and an error where they are not known."""
+    """Return the first offset and the end of each log, and an error where they are not known."""
     earliest = await admin.list_offsets(partitions, OffsetSpec.EARLIEST)
     latest = await admin.list_offsets(partitions, OffsetSpec.LATEST)
     bounds: dict[TopicPartition, LogBounds] = {}

@@ -176,9 +176,10 @@ def text_from(new: NewFile, source: str) -> str:
 def write_new(new: NewFile, text: str, *, force: bool) -> None:
     """Write a file; overwrite an existing one only with `force`.
 
-    Raises: FileExistsError; OSError if the file cannot be written.
+    Raises: FileExistsError without `force`; OSError if the file cannot be written.
     """
     folder = new.path.parent
+    # Else `mkdir` would raise FileExistsError, which means to callers that the new file exists.
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is no folder")
     folder.mkdir(parents=True, exist_ok=True)

@@ -285,7 +285,10 @@ class Rows:
         generation: int = 1,
         members: Sequence[str] | int = 2,
     ) -> None:
-        """Let the coordinator on `node` load group `g` from the log."""
+        """Let the coordinator on `node` load group `g` from the log.
+
+        `members` has the member ids, or is only their number.
+        """
         self.add(
             time_s,
             node,
@@ -417,6 +420,8 @@ class Rows:
         error: str | None = None,
     ) -> None:
         """Move `consumer` to state `after`; `error` is the error code that caused the change."""
+        if cause is None and error is not None:
+            cause = MemberStateCause.ERROR
         self.add(
             time_s,
             consumer,
@@ -424,7 +429,7 @@ class Rows:
             group="g",
             member=f"{consumer}-id" if member is None else member,
             generation=generation,
-            cause=cause if cause is not None or error is None else MemberStateCause.ERROR,
+            cause=cause,
             error=error,
             detail={"from": before, "to": after},
         )

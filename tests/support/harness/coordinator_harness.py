@@ -165,6 +165,7 @@ class CoordinatorHarness:
             known = self._high_watermarks.get(append.partition, 0)
             self._high_watermarks[append.partition] = max(reached, known)
         elif error is not ErrorCode.REQUEST_TIMED_OUT:
+            # Of the failed appends, only one that timed out is reported with its place in the log.
             base_offset = None
         self._complete(append, error, base_offset)
 
@@ -433,7 +434,7 @@ class CoordinatorHarness:
                 self._deadlines.pop(timer.key, None)
         for append in result.appends:
             if append.required_acks == 0:
-                self._write(append)  # the request gets no answer
+                self._write(append)  # nobody waits for its outcome
             elif self.holds_appends or self.held:  # no append overtakes a held one
                 if self.coordinator.follows_log:
                     self._base_offsets[append.append_id] = self._write(append)

@@ -248,7 +248,9 @@ class ClientLab:
         self.hosts = HostLab()
         self.partitions = partitions
         self.coordinator = 0
+        """Id of the broker that coordinates the group."""
         self.leader = 0
+        """Id of the broker that leads every partition of the topic."""
         self.leader_epoch = 0
         self.high_watermark = 0
         self.committed: dict[int, int] = {}

@@ -151,6 +151,7 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]
                 yield between(a, b, *_COMPARISONS[type(op)])
         case ast.BoolOp(op=op, values=values):
             old, new = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
+            # Of several equal operators in a row, only the first is replaced.
             yield between(values[0], values[1], old, new)
         case ast.UnaryOp(op=ast.Not()):
             begin = span(node)[0]
@@ -168,8 +169,8 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]
             yield _Edit(*span(node), f"ErrorCode.{other}")
         case ast.Name(id=name) if name in _FUNCTIONS:
             yield _Edit(*span(node), _FUNCTIONS[name])
-        # A call whose result is not used, and below an assignment to a field: without it an effect
-        # is missing.
+        # In this case and the next an effect is removed: a call whose result is not used, or an
+        # assignment to a field.
         case ast.Expr(value=ast.Call()):
             yield _Edit(*span(node), "pass")
         case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]) | ast.AugAssign():

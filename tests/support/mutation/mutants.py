@@ -156,10 +156,10 @@ class JobFolder:
     """A copy of packages and their tests, in which a job changes one file at a time."""
 
     def __init__(self, folder: Path, copied: Sequence[str] = (".",)) -> None:
-        """Copy the tracked files below these paths into `folder`; by default all of them."""
+        """Copy the files below the paths `copied` into `folder`, without files that Git ignores."""
         self._folder = folder
         listed = subprocess.run(
-            # Also new files that are not committed, but no ignored ones.
+            # `--others`: new files too, which are not committed yet.
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *copied],
             cwd=ROOT,
             capture_output=True,

@@ -424,7 +424,7 @@ class Consumers:
             if error in ("NOT_COORDINATOR", "REQUEST_TIMED_OUT", "DISCONNECTED", "TIMED_OUT"):
                 self._give_up_coordinator(consumer)
 
-        # Some commit in transactions; the coordinator of the group writes these rows.
+        # The consumers with number 1 commit in transactions; their broker writes the same rows.
         api = "TxnOffsetCommit" if consumer.name.endswith("1") else "OffsetCommit"
         self._exchange(consumer, api, peer, answer, done)
 

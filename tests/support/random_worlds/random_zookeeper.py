@@ -31,6 +31,8 @@ _APIS = (
     "SetWatches",
     "Fetch",
 )
+_DURING = ("starting", "running", "new session")
+_GIVEN_UP = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
 _STEPS_US = (0, 1, 900, 15_000, 60_000, 400_000)
 _LAG_US = 300_000  # longest time until a server applies a transaction
 
@@ -97,7 +99,7 @@ class _Ensemble:
         error = "NodeExists" if op == "error" else None
         applying = [server for server in _SERVERS if rng.random() < 0.8]
         for server in applying:
-
+            # As a default, `server` keeps the value of this turn of the loop.
             def apply(server: str = server) -> None:
                 self._world.add(
                     server,
@@ -110,6 +112,7 @@ class _Ensemble:
             self._world.later(self._world.delay_us(_LAG_US), apply)
 
     def _open_session(self) -> None:
+        # The id of a session is the zxid of the transaction that opens it.
         session = f"{self._zxid + 1:#x}"
         self._open[session] = None
         self._apply(session, "createSession")
@@ -272,7 +275,3 @@ class _Ensemble:
             self._world.kill(consumer)
         else:
             self._world.start(consumer, "consumer")
-
-
-_DURING = ("starting", "running", "new session")
-_GIVEN_UP = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)

@@ -155,11 +155,11 @@ def write_thousand_members(
     members_each: int = THOUSAND_MEMBERS_EACH,
     overrides: Mapping[str, object] | None = None,
 ) -> Path:
-    """Write an experiment whose groups together have 1,000 members, each with a partition.
+    """Write an experiment whose groups by default have 1,000 members, each with a partition.
 
-    One coordinator is killed, which serves a third of the groups. Requests of members are rare, so
-    that the run takes seconds to play: the report must cope with the number of members, not of
-    records. `overrides` replace whole top-level keys.
+    The coordinator of a third of the groups is killed. Requests of members are rare, so that the
+    run takes seconds to play: the report must cope with the number of members, not of records.
+    `overrides` replace whole top-level keys of the file.
     """
     group = {
         "members": members_each,

@@ -28,7 +28,7 @@ Milestones = dict[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """From one milestone to the next that is at least PHASE_MIN_US later. Units: microseconds."""
+    """The time between two successive milestones, at least PHASE_MIN_US. Units: microseconds."""
 
     start: str
     end: str
@@ -73,7 +73,7 @@ def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
     A phase is the time between two successive milestones; its length is the median over the runs.
     """
     phases = []
-    # Milestones count from the fault, which is none itself.
+    # The first phase begins at the fault, from which milestones count.
     before = "fault"
     for name in medians(runs):
         length_us = _length_us(runs, before, name)
@@ -92,6 +92,7 @@ def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Mileston
     lines = [f"only in virtual time: {name}" for name in virtual if name not in real]
     lines += [f"only in real time: {name}" for name in real if name not in virtual]
     both = [name for name in virtual if name in real]
+    # Two milestones far enough apart in virtual time must have the same order in real time.
     for index, first in enumerate(both):
         for second in both[index + 1 :]:
             if virtual[second] - virtual[first] >= PHASE_MIN_US and real[second] < real[first]:
@@ -134,6 +135,7 @@ class _MilestoneFinder:
         self._loads = loaded
         before = [row.leader_epoch or 0 for row in loaded if row.time_us <= self._fault_us]
         assert before, f"{partition} had no coordinator before the fault"
+        # The epoch of the tenure in which the fault came: "epoch +0" in names of milestones.
         self._first_epoch = max(before)
         self._after = [row for row in rows if row.time_us > self._fault_us]
         self._rows = rows
@@ -191,6 +193,7 @@ class _MilestoneFinder:
             # One member alone is no milestone of "members".
             if len(first) > 1:
                 found[what] = median_low(sorted(first.values()))
+        # Each member's longest gap ends when it commits again.
         resumed = [end for start, end in self._commit_gaps() if end - start >= PHASE_MIN_US]
         if resumed:
             found["members commit again"] = median_low(sorted(resumed))
@@ -224,6 +227,7 @@ class _MilestoneFinder:
         return gaps
 
     def _has_loaded(self, row: TraceRow) -> bool:
+        """Return True if the process that wrote `row` loaded the partition before."""
         return any(
             (load.node, load.incarnation) == (row.node, row.incarnation)
             and load.time_us < row.time_us
@@ -231,6 +235,7 @@ class _MilestoneFinder:
         )
 
     def _epoch_at(self, row: TraceRow) -> int:
+        """Return the counted epoch of the tenure in which a broker wrote `row`."""
         epochs = [
             load.leader_epoch or 0
             for load in self._loads
