@@ -256,6 +256,7 @@ def fill_heap(count: int) -> None:
 
     JUNK keeps the rest for the life of the process.
     """
+    # In turn a dictionary, and a list of another length.
     JUNK.extend([None] * (i % 37) if i % 2 else {i: str(i), "name": (i,)} for i in range(count))
     del JUNK[::3]
 

@@ -1,7 +1,7 @@
 """A cluster of controller and brokers in virtual time, and a client for single requests.
 
 A test plays a story: a coroutine that gets the lab, sends requests, waits, and changes the cluster.
-The cluster has broker 0, 1 and 2 and the topic `orders` of three partitions.
+The cluster has brokers 0, 1 and 2, and the topic `orders` of three partitions.
 """
 
 from collections.abc import Callable, Coroutine

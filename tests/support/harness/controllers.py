@@ -169,9 +169,9 @@ class ControllerLab:
             self.heartbeat(broker_id)
 
     def fetch(self, offset: int, *, max_wait_ms: int = 500) -> RequestId:
-        """Fetch the metadata log from `offset`.
+        """Fetch the metadata log from `offset`, as broker 0.
 
-        As broker 0; without new records the controller waits up to `max_wait_ms`.
+        Without new records, the controller answers when one comes, or after `max_wait_ms`.
         """
         position = FetchPartition(partition=0, fetch_offset=offset)
         return self.send(
