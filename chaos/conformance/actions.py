@@ -142,6 +142,7 @@ class Actions:
         )
         if not isinstance(end_txn, EndTxnResponse) or end_txn.error_code in NOT_SERVING:
             return False
+
         producer_id = await self._clients.ask(
             probe,
             InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1),

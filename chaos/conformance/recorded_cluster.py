@@ -46,6 +46,7 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
         partition_for(group_id, count) for group_id in recorded_group_ids(transcript)
     }
     first = first_coordinator(transcript)
+
     offsets = TopicSpec(
         name=CONSUMER_OFFSETS,
         partitions=count,

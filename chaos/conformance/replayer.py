@@ -132,6 +132,7 @@ class _Replay:
         await actions.until_serving(first)
         await actions.until_coordinating(transaction_coordinators(transcript))
         await self._runtime.sleep(SETTLE_US)
+
         self._start_us = self._runtime.now_us()
         for step in transcript.steps:
             await self._until(self._at_us(step.at_ms))

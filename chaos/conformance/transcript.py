@@ -234,6 +234,7 @@ def read_transcript(path: Path) -> Transcript:
         file = msgspec.json.decode(path.read_bytes(), type=_File)
     except (OSError, msgspec.DecodeError) as error:
         raise _error(path, "", str(error)) from error
+
     problems: list[Problem] = []
     steps: list[Step] = []
     for index, raw in enumerate(file.steps):
@@ -247,6 +248,7 @@ def read_transcript(path: Path) -> Transcript:
             problems.append(_problem(path, f"step {kind.n}", str(error)))
     if problems:
         raise TranscriptError(problems)
+
     return Transcript(
         path=str(path),
         id=file.id,

@@ -153,6 +153,7 @@ def find_file(name_or_path: str, folder: str, what: str) -> Path:
     known = files_by_name(folder)
     if name_or_path in known:
         return known[name_or_path]
+
     # A file in the current directory is found only with its suffix, which a user may forget.
     same_stem_here = [path.name for path in _files(Path.cwd()) if path.stem == name_or_path]
     raise ExperimentError(

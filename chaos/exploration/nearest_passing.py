@@ -51,11 +51,13 @@ def _neighbours(experiment: Experiment, failed: PlayedRun) -> Iterator[Neighbour
     plan = plan_of(experiment)
     for seed in range(failed.seed + 1, failed.seed + 1 + NEIGHBOURS):
         yield Neighbour(change=f"network seed {seed}", seed=seed, plan=plan)
+
     # The last faults before the finding first, because they are the likeliest cause.
     latest_first = sorted(_before_finding(plan, failed), key=lambda fault: -fault.at_us)
     for fault in latest_first[:NEIGHBOURS]:
         rest = tuple(other for other in plan if other is not fault)
         yield Neighbour(change=f"without {fault.fault_id}", seed=failed.seed, plan=rest)
+    # One fault alone was left out above, so begin with two.
     for count in range(2, len(latest_first) + 1):
         left_out = latest_first[:count]
         rest = tuple(fault for fault in plan if fault not in left_out)

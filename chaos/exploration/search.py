@@ -289,6 +289,7 @@ class Search:
             return
         for item in event.items:
             given.pop(number_of(item), None)
+
         # Ctrl-C reaches the workers, too. A run that it interrupted is dropped; its seed is played
         # again.
         runs = tuple(

@@ -70,10 +70,12 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
     path = find_file(name_or_path, EXPLORATIONS, "exploration")
     file = path_from_here(path)
     root = read_document(path, file)
+
+    # Each check needs a document that has passed the checks before it.
     problems = shape_problems(root, SpaceDefinition, file)
     if problems:
         raise ExperimentError(problems)
-    # Each check below needs a document that has passed the checks before it.
+
     base = _with_stub(root.child("experiment"))
     problems = apply_overrides(base, overrides) or [
         # A value without a line does not come from the file, so an override has set it. Overrides
@@ -85,11 +87,13 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
     ]
     if problems:
         raise ExperimentError(problems)
+
     definition = msgspec.convert(root.plain(), SpaceDefinition)
     choices, problems = choices_of(definition, base)
     problems = problems or list(space_errors(definition, base, choices))
     if problems:
         raise ExperimentError(placed(problems, root, file, SpaceDefinition))
+
     problems = [
         lost_override
         for override in overrides
@@ -97,6 +101,7 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
     ]
     if problems:
         raise ExperimentError(problems)
+
     return Space(
         name=definition.name,
         question=definition.question,

@@ -211,6 +211,7 @@ def create_exploration(
         replace_file(path / SPACE_FILE, text.encode())
     except OSError as error:
         raise NotAnExploration(f"no exploration can be kept in {root}: {error}") from error
+
     manifest = ExplorationManifest(
         exploration=f"{space.name}/{path.name}",
         space=space.name,

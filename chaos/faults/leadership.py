@@ -89,6 +89,7 @@ class LeadershipMove(FaultKind):
         known = require_leader(partition, situation)
         if isinstance(known, Miss):
             return known
+
         args = msgspec.convert(planned.args, MoveArgs)
         to = _next_leader(partition, known, situation) if args.to is None else _broker_id(args.to)
         if isinstance(to, Miss):

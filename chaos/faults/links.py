@@ -135,6 +135,7 @@ class LinkFault(FaultKind):
                 expected="another target than `from`",
                 found=f"`{only_target}`",
             )
+
         for field, what, known in (
             ("purposes", "purpose", tuple(PURPOSES)),
             ("apis", "API", API_NAMES),
@@ -157,6 +158,7 @@ class LinkFault(FaultKind):
         destination = _end(planned.to, situation)
         if isinstance(destination, Miss):
             return destination
+
         # A node may be at both ends, for example in `brokers` to `brokers`.
         from_nodes = _linked_nodes(source, destination)
         to_nodes = _linked_nodes(destination, source)
@@ -166,6 +168,7 @@ class LinkFault(FaultKind):
             if not any(_has_links(node, situation) for node in nodes):
                 states = ", ".join(f"{node} is {situation.state_of(node)}" for node in nodes[:3])
                 return Miss(reason=f"nobody at the end `{end}` is there: {states}")
+
         return Aim(
             nodes=from_nodes,
             to_nodes=to_nodes,

@@ -172,6 +172,7 @@ class RolloutFault(_Gradual):
                     expected="the shortest and the longest",
                     found=f"`{length[0]}, {length[1]}`",
                 )
+
         definition = _group_of(fault, experiment)
         if definition is None:
             return
@@ -183,6 +184,7 @@ class RolloutFault(_Gradual):
                 expected=f"at most {definition.members_total - 1}",
                 found=f"`{args.partition}`",
             )
+
         surge = _count(args.max_surge, definition.members_total, rounded_up=True)
         if surge == 0 and _count(args.max_unavailable, definition.members_total) == 0:
             yield problem(

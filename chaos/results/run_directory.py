@@ -115,6 +115,7 @@ class RunDirectory:
             f"The run could not be recorded: {self.disk.trouble}; kept in {self.path}: "
             f"{', '.join(self._kept()) or 'nothing'}{trace}"
         )
+
         outcome, verdict = RunOutcome.INTERNAL_ERROR, Verdict.UNKNOWN
         self.write_results(
             msgspec.structs.replace(
@@ -223,6 +224,7 @@ def create_run_directory(
         path = make_unique(root / experiment.name, name or timestamp(started))
     except OSError as error:
         raise NotARun(f"no run directory can be made in {root}: {error}") from error
+
     manifest = Manifest(
         run=f"{experiment.name}/{path.name}",
         experiment=experiment.name,
@@ -239,6 +241,7 @@ def create_run_directory(
         git_commit=git_commit(),
         replay=replay,
     )
+
     run = RunDirectory(path, manifest)
     try:
         run.events.mkdir()

@@ -83,6 +83,7 @@ class FaultInjector:
         if isinstance(aim, Miss):
             self._record_miss(entry, aim)
             return
+
         self._aims[planned.fault_id] = aim
         self._record_aim(entry, aim, kind)
         # The row is written before the injection. On Ray other nodes may notice a death before the
@@ -100,6 +101,7 @@ class FaultInjector:
         if isinstance(hit, Miss):
             self._record_miss(entry, hit)
             return
+
         entry.outcome = FaultOutcome.HIT
         entry.resolved = hit.detail
         if hit.process is not None:
@@ -140,6 +142,7 @@ class FaultInjector:
         half_done = by == "end" and entry.perhaps_in_force
         if not (entry.in_force or half_done):
             return
+
         # Set already by `must_wait`, or by an earlier attempt that was cut off.
         if entry.in_force_until_us is None:
             entry.in_force_until_us = self._runtime.now_us()
@@ -157,6 +160,7 @@ class FaultInjector:
             entry.error = f"not healed: {type(error).__name__}: {error}"
             self._journal.changed()
             raise ToolFailed(f"{planned.fault_id} could not be healed: {error}") from error
+
         entry.healed_at_us = self._runtime.now_us()
         entry.healed_by = by
         entry.note = note

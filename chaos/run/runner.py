@@ -157,6 +157,7 @@ class ExperimentRun:
             self._suite.report_findings_to(self._take_finding)
         else:
             self._live_checks.report_findings_to(self._take_finding)
+
         try:
             self._runtime.run(self._run_stages())
         except KeyboardInterrupt:
@@ -168,6 +169,8 @@ class ExperimentRun:
             with suppress(Exception):
                 self._runtime.run(self._runtime.settle_contact())
         interrupted = self._clean_up(interrupted=interrupted)
+
+        # Collect the failures of the run, then judge it.
         if self._directory is not None and self._directory.disk.trouble is None:
             self._directory.disk.trouble = self._runtime.disk_trouble
         for failure in self._runtime.failures():
@@ -617,6 +620,8 @@ class ExperimentRun:
             entries=self._judged_entries(),
             unknown_because=("interrupted",) if interrupted else tuple(self._unknown),
         )
+
+        # Only a completed run has a verdict other than UNKNOWN.
         if interrupted:
             outcome = RunOutcome.INTERRUPTED
             reasons = (*reasons, *self._tool_failures)
@@ -627,6 +632,7 @@ class ExperimentRun:
             outcome = RunOutcome.COMPLETED
         if outcome is not RunOutcome.COMPLETED:
             verdict = Verdict.UNKNOWN
+
         status = self._status or ClusterStatus()
         results = Results(
             outcome=outcome,

@@ -141,6 +141,7 @@ def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[D
     names = " and ".join(f"`{cluster.name}`" for cluster in up)
     words = "".join(f"{dead}\n" for dead in died)
     wanted = DEFAULT_NAME if name is None else name
+
     for cluster in up:
         if cluster.name == wanted or (name is None and len(up) == 1):
             return cluster, died

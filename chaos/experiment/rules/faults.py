@@ -102,6 +102,7 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
         duration = getattr(fault, field)
         if duration is not None:
             yield from too_long(duration, f"{path}.{field}")
+
     has_none = kind is not None and (kind.momentary or kind.is_gradual)
     # `kind is not None` follows from `has_none`; it is for the type checker.
     if fault.duration is not None and has_none and kind is not None:
@@ -112,6 +113,8 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
             expected="no such key",
             found=f"`{fault.duration}`",
         )
+
+    # `every` and `repeat` belong together.
     if fault.every is None:
         if fault.repeat is not None and fault.repeat > 1:
             yield problem(
@@ -123,6 +126,7 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
             f"{path}.repeat", "is missing beside `every`", expected="how often in all, e.g. `3`"
         )
         return
+
     every_us = microseconds(fault.every)
     if every_us == 0:
         yield problem(
@@ -137,6 +141,7 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
         yield problem(
             f"{path}.repeat", "the last one would be too late", expected="all within `24h`"
         )
+
     # The rest is about a repeated fault that lasts: its injections must not overlap.
     if kind is None or kind.momentary or kind.is_gradual or fault.repeat == 1:
         return
@@ -182,6 +187,7 @@ def _aim_errors(
                 target_path = f"{path}.{name}" + ("" if isinstance(value, str) else f"[{index}]")
                 yield from _target_errors(experiment, target, kind, target_path)
         return
+
     for name in given:
         yield problem(
             f"{path}.{name}",

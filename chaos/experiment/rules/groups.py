@@ -36,6 +36,7 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
     """Yield the errors of a group: settings with which its members could not work."""
     yield from check_once("topic", group.topics, experiment.topics, f"{path}.topics")
     yield from _coordination_errors(group, path)
+
     # The time in which a member processes a record is drawn between these two.
     least_us, most_us = group.process_bounds_us
     if least_us > most_us:
@@ -45,6 +46,7 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
             expected="the shortest and the longest",
             found=f"`{least_us}, {most_us}`",
         )
+
     yield from _consumer_errors(experiment, group.config, f"{path}.config")
     yield from _transaction_errors(experiment, group, path)
     for index, late in enumerate(group.late_members):
@@ -248,6 +250,7 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
             expected=f"at most {most_partitions}, the partitions of its largest topic",
             found=str(group.members),
         )
+
     if group.is_on_zookeeper:
         yield from _patience_warnings(group, path)
         return
@@ -264,6 +267,7 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
             for warning in consumer_warnings(late.config, group, broker, late_path):
                 if warning not in inherited:
                     yield warning
+
     if group.commit_interval_ms is not None and config.enable_auto_commit:
         yield problem(
             f"{path}.config.enable.auto.commit",

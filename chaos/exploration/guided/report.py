@@ -74,6 +74,8 @@ def guided_search(guidance: Guidance) -> GuidedSearch:
     # takes them in this order, so that the figures do not depend on the speed of workers.
     runs = guidance.runs()
     corpus = Corpus()
+
+    # Count who reached a mark or pair first; drawn runs count only beside mutated ones.
     first_mutated = next((index for index, run in enumerate(runs) if run.is_mutated), len(runs))
     first_by_drawn, first_by_mutated = 0, 0
     for index, run in enumerate(runs):
@@ -82,10 +84,12 @@ def guided_search(guidance: Guidance) -> GuidedSearch:
             first_by_mutated += newly_reached
         elif index >= first_mutated:
             first_by_drawn += newly_reached
+
     coverage = corpus.coverage
     pairs = coverage.rare_pairs()
     rare: set[str | Pair] = {*coverage.rare_marks(), *pairs}
     drawn_since = [run for run in runs[first_mutated:] if not run.is_mutated]
+
     return GuidedSearch(
         drawn_runs=coverage.runs - coverage.mutated_runs,
         mutated_runs=coverage.mutated_runs,

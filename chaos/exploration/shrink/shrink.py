@@ -148,6 +148,7 @@ class Shrinker:
         self._signature = signature
         self._before = sizes_of(experiment)
         self._best, self._seed = experiment, seed
+
         self._activity = "running it as it is"
         played = self._play(experiment, seed, signature)
         self._runs += 1
@@ -161,6 +162,7 @@ class Shrinker:
         self._confirmed = (experiment, seed, finding)
         # Pairs (network seed, delay of the plan) with which each further candidate must fail, too.
         self._required_failures: tuple[tuple[int, int], ...] = ()
+
         end = ShrinkEnd.SMALLEST
         try:
             self._shorten_wait(played)
@@ -173,6 +175,7 @@ class Shrinker:
             end = ShrinkEnd.INTERRUPTED
         # Nothing to do after a regular end, which `_run_pass` has confirmed.
         self._return_to_confirmed(may_run=end is not ShrinkEnd.INTERRUPTED)
+
         return Shrunk(
             experiment=self._best,
             seed=self._seed,

@@ -54,6 +54,7 @@ def shrunk_file(
     summary = shrunk.finding.summary if finding is None else finding.summary
     story = () if finding is None else finding.story
     check = shrunk.signature.check
+
     experiment = msgspec.structs.replace(
         shrunk.experiment,
         name=_name(shrunk.experiment.name),
@@ -77,6 +78,7 @@ def shrunk_file(
         ),
         *(line for sentence in story for line in _wrapped(sentence.strip(), indent=" " * 8)),
     ]
+
     return ShrunkFile(
         text=replay_text(experiment, played, comment="\n".join(comment)),
         summary=summary,
