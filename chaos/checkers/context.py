@@ -36,6 +36,8 @@ class GroupExpectation:
       minimum of `session.timeout.ms` and `max.poll.interval.ms` over all members.
     - `application_us`: the longest time between two polls of any member, if the first poll returns
       `max.poll.records` records.
+    - `commit_patience_us`: the shortest time for which a member waits for its commit before a
+      revocation: the minimum of `default.api.timeout.ms` and `max.poll.interval.ms`.
     - Every other time is the longest of any member.
 
     Partitions are named as in the trace.
@@ -55,6 +57,7 @@ class GroupExpectation:
     transaction_partitions: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
     rebalance_timeout_us: int = 300_000_000
+    commit_patience_us: int = 60_000_000
 
     @property
     def coordinator_partitions(self) -> tuple[str, ...]:

@@ -27,8 +27,9 @@ for stable offsets only. An aborted commit counts as never written: its group mu
 
 An administrator may delete a value alone, or with its group or topic. The value may then be
 missing. A later load of the group may also restore it, as in Kafka: the deletion does not wait
-until the log has the tombstone. The deletion of a group also deletes the offsets of its open
-transactions. A commit of an administrator counts as any other.
+until the log has the tombstone. The deletion of a group or of its offsets also deletes those of
+open transactions, without a row; a transaction counts as open until its marker has come, although
+its outcome was acknowledged before. A commit of an administrator counts as any other.
 
 A commit that was lost with the last replica in sync (`lost_data`) counts as one that may have been
 written. In return no append may be acknowledged while fewer than min.insync.replicas are in sync,
@@ -275,8 +276,12 @@ class DurableCommits(Checker):
     def _may_lose_transactions(self, group_id: str, time_us: int) -> None:
         """Expect nothing of commits in transactions of the group that are open now."""
         known = self.context.groups.get(group_id)
-        if known is not None and known.transaction_partitions:
-            self._lost_us[group_id] = time_us
+        if known is None or not known.transaction_partitions:
+            return
+        self._lost_us[group_id] = time_us
+        for (group, _), register in self._registers.items():
+            if group == group_id:
+                register.forgive_unstored()
 
     def _observe_offset(self, row: TraceRow, group: str, partition: str, offset: int) -> None:
         register = self._registers.setdefault((group, partition), Register())

@@ -14,11 +14,14 @@ A gap is no violation if
 1. a member found no committed offset and began at the latest one, as `auto.offset.reset` says, and
    the group had never committed before (if it had, the commit was lost: a violation);
 2. an administrator skipped the records: by a commit for a group without members, or by deleting
-   committed offsets;
+   committed offsets. This also deletes offsets of transactions that wait for their markers, whose
+   outcome was acknowledged before;
 3. the member that committed beyond the gap was killed: its last RECORDS_CONSUMED rows may be lost;
 4. a consumer on ZooKeeper died between the fetch of a record and its processing
    (`_may_have_been_in_hand`);
 5. records or commits were lost with the last in-sync replica (`lost_data`).
+
+Within one assignment a member reads, delivers and commits in order; `deliveries` has the rules.
 """
 
 from dataclasses import dataclass, field
@@ -32,6 +35,7 @@ from chaos.checkers.evidence.acknowledged_records import (
 )
 from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
+from chaos.checkers.evidence.deliveries import DELIVERY_KINDS, Deliveries
 from chaos.checkers.evidence.intervals import IntervalSet
 from chaos.checkers.evidence.lost_data import LOSS_KINDS
 from chaos.checkers.evidence.owners import OWNER_KINDS, Owner
@@ -68,6 +72,8 @@ class _Partition:
     first_commit: TraceRow | None = None  # the first one that no administrator made
     last_commit: TraceRow | None = None  # the one with the largest acknowledged offset
     deleted_us: int | None = None  # time at which an administrator deleted the committed offset
+    answered: int | None = None  # the offset whose commit was acknowledged last
+    stored: int | None = None  # the offset that a coordinator stored last
     beyond: dict[int, TraceRow] = field(default_factory=dict)  # commits of unprocessed records
     positions: dict[Owner, int] = field(default_factory=dict)  # each owner's next offset
     jumps: list[_Jump] = field(default_factory=list)
@@ -81,7 +87,10 @@ class Processing(Checker):
     promise = (
         "from the group's first committed position on (its first position, if it never commits), "
         "every record is processed at least once, up to what the group has reached; and the log of "
-        "each new leader has every record that was acknowledged before with acks=all"
+        "each new leader has every record that was acknowledged before with acks=all; in virtual "
+        "time also: a member begins each partition at the committed offset that it fetched in the "
+        "assignment, or where auto.offset.reset says, gets the records from there in order, "
+        "commits only positions that it had, and tries to do so before it revokes the partition"
     )
     kinds = frozenset(
         {
@@ -95,6 +104,7 @@ class Processing(Checker):
             *OWNER_KINDS,
             *LOSS_KINDS,
             *ACKNOWLEDGEMENT_KINDS,
+            *DELIVERY_KINDS,
         }
     )
 
@@ -113,6 +123,8 @@ class Processing(Checker):
         }
         self._lost_data = self.evidence.lost_data
         self._acknowledged = AcknowledgedRecords(context)
+        self._deliveries = Deliveries(context)
+        self._broken_rules: dict[tuple[str, int], None] = {}  # (node, rule of `deliveries`)
         self._skipped = {
             "skipped_by_reset_to_latest": 0,
             "skipped_by_a_member_that_died": 0,
@@ -138,7 +150,7 @@ class Processing(Checker):
                     self._remember_beyond(self._partition(row), row)
             case TraceKind.OFFSET_REMOVED:
                 if row.cause in ORDERED_DELETIONS:
-                    self._partition(row).deleted_us = row.time_us
+                    self._offset_removed(row)
             case TraceKind.POSITION_RESET:
                 self._position_reset(row)
             case TraceKind.NODE_KILLED:
@@ -153,6 +165,8 @@ class Processing(Checker):
                 pass
         if row.kind in ACKNOWLEDGEMENT_KINDS:
             self._judge_log(row)
+        if row.kind in DELIVERY_KINDS:
+            self._judge_deliveries(row)
         if row.kind in OWNER_KINDS:
             for group, partition, owner in self._owners.ended:
                 known = self._partitions.get((group, partition))
@@ -172,8 +186,29 @@ class Processing(Checker):
             partition=lost.partition,
         )
 
+    def _judge_deliveries(self, row: TraceRow) -> None:
+        """Report what a member read or committed wrongly, once for each member and rule."""
+        for wrong in self._deliveries.observe(row):
+            if (key := (row.node, wrong.rule)) in self._broken_rules:
+                self.findings_total += 1  # the same violation again
+                continue
+            self._broken_rules[key] = None
+            self.report_finding(
+                wrong.summary, wrong.evidence, group=wrong.group, partition=wrong.partition
+            )
+
     def _count_end(self, node: str) -> None:
         self._ended_lives[node] = self._ended_lives.get(node, 0) + 1
+
+    def _offset_removed(self, row: TraceRow) -> None:
+        """Note a deletion, also of the group's offsets that wait for a transaction's marker."""
+        self._partition(row).deleted_us = row.time_us
+        expected = self.context.groups.get(row.group or "")
+        if expected is None or not expected.transaction_partitions:
+            return
+        for (group, _), known in self._partitions.items():
+            if group == row.group and known.answered != known.stored:
+                known.deleted_us = row.time_us
 
     # -- processed records --------------------------------------------------------------------
 
@@ -247,6 +282,10 @@ class Processing(Checker):
             # The committing member got its assignment after the deletion, so the deletion cannot
             # have removed this commit: there is a committed offset again.
             known.deleted_us = None
+        if row.kind == TraceKind.OFFSETS_COMMITTED:
+            known.answered = row.offset
+        else:
+            known.stored = row.offset
         if known.first_commit is None and not _is_of_administrator(row):
             known.first_commit = row
         last = known.last_commit
@@ -308,6 +347,7 @@ class Processing(Checker):
                 "gaps": gaps,
             },
             note="" if judged else "no record was due",
+            excused=dict(self._deliveries.excused),
         )
 
     def _judge_gap(

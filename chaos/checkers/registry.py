@@ -380,6 +380,10 @@ def _expectation(
         * MS,
         max_poll_interval_us=min(config.max_poll_interval_ms for config in configs) * MS,
         rebalance_timeout_us=max(config.max_poll_interval_ms for config in configs) * MS,
+        commit_patience_us=min(
+            min(config.default_api_timeout_ms, config.max_poll_interval_ms) for config in configs
+        )
+        * MS,
         request_timeout_us=max(config.request_timeout_ms for config in configs) * MS,
         retry_backoff_max_us=max(config.retry_backoff_max_ms for config in configs) * MS,
         application_us=max(consumer.longest_between_polls_us for consumer in consumers),

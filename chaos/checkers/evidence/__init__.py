@@ -6,6 +6,6 @@ Reading order:
   `stranded_clients`, `undisturbed`, `zookeeper_tree`, `turning_points` (events that led to a
   finding), and `board` (all of them together);
 - facts of a single checker: `session_ends`, `late_notices`, `enough_replicas`, `commit_registers`,
-  `intervals`, `acknowledged_records`;
+  `intervals`, `acknowledged_records`, `deliveries`;
 - `transactions`: the folder of all evidence on transactions, shared or not.
 """

@@ -76,6 +76,18 @@ class Register:
         self._acknowledged.clear()
         return before
 
+    def forgive_unstored(self) -> None:
+        """Mark the acknowledged commits that no coordinator is known to have stored.
+
+        In a group that commits in transactions these wait for their markers.
+        """
+        stored = {(row.offset, row.member, row.generation) for row in self.stored}
+        for index, known in enumerate(self.commits):
+            row = known.row
+            if known.acknowledged and (known.offset, row.member, row.generation) not in stored:
+                self._count(known, -1)
+                self.commits[index] = replace(known, acknowledged=False)
+
     def take_answer(self, row: TraceRow, offset: int) -> None:
         """Drop the broker's row of a commit whose answer the member has received.
 

@@ -8,6 +8,7 @@ names a bug that the situation would show. Citations name files of docs/kafka.
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -182,6 +183,39 @@ def test_offset_after_the_deletion_is_not_excused_by_it() -> None:
     rows.offset_removed(4)
     verify(rows, 10, 100)
     assert check(rows).outcome is CheckOutcome.VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("transactional", "stored", "outcome"),
+    [
+        (True, False, CheckOutcome.PASS),
+        (True, True, CheckOutcome.VIOLATED),
+        (False, False, CheckOutcome.VIOLATED),
+    ],
+)
+def test_deletion_takes_acknowledged_offsets_that_wait_for_their_marker(
+    transactional: bool, stored: bool, outcome: CheckOutcome
+) -> None:
+    """The deletion of t-1's offset has a row, that of t-0's pending one has none (seed 20407).
+
+    An offset that the marker has made count would have a row of its own.
+    """
+    rows = two_commits()
+    if stored:
+        rows.commit_stored(3.5, "broker-0", f"{C0}-id", 1, 1, offset=200)
+        rows.rows[-1] = msgspec.structs.replace(rows.rows[-1], correlation_id=None)
+    cause = "deleted by an administrator"
+    removed = TraceKind.OFFSET_REMOVED
+    rows.add(4, "broker-0", removed, group="g", partition="t-1", cause=cause)
+    verify(rows, 10, -1, peer="broker-0")
+
+    topic = ("__transaction_state-0",) if transactional else ()
+    expected = replace(CONTEXT.groups["g"], transaction_partitions=topic)
+    checker = DurableCommits(replace(CONTEXT, groups={"g": expected}))
+    for row in rows.rows:
+        checker.observe(row)
+    report = checker.finish()
+    assert (report.outcome is CheckOutcome.VIOLATED) == (outcome is CheckOutcome.VIOLATED)
 
 
 def test_expired_offset_of_a_live_group_is_found() -> None:

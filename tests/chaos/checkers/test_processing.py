@@ -6,6 +6,8 @@ the offset from which a member reads on; `position_reset` sets it. "Planted bug"
 names a bug that the situation would show.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from chaos.checkers.context import CheckContext, GroupExpectation
@@ -263,6 +265,28 @@ def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> N
 
     assert report.outcome is CheckOutcome.PASS
     assert report.measured["skipped_by_an_administrator"] == 30  # from the commit at 20 to 50
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_deletion_takes_offsets_that_wait_for_their_marker(stored: bool) -> None:
+    """The deletion of another partition's offset is the only row of it (seed 20407)."""
+    rows = group_that_commits()
+    if stored:
+        rows.commit_stored(3.2, "broker-0", f"{C0}-id", 1, 1, offset=20)
+    cause = "deleted by an administrator"
+    removed = TraceKind.OFFSET_REMOVED
+    rows.add(3.5, "broker-0", removed, group="g", partition="t-1", cause=cause)
+    reassign_to_c1(rows, 4, 80, "latest")
+    rows.consumed(5, C1, 80, 89)
+
+    expected = replace(CONTEXT.groups["g"], transaction_partitions=("__transaction_state-0",))
+    checker = Processing(replace(CONTEXT, groups={"g": expected}))
+    for row in rows.rows:
+        checker.observe(row)
+    report = checker.finish()
+
+    assert (report.outcome is CheckOutcome.VIOLATED) == stored
+    assert report.measured["skipped_by_an_administrator"] == (0 if stored else 60)
 
 
 def test_records_skipped_beyond_an_administrators_offset_are_found() -> None:

@@ -1,0 +1,304 @@
+"""Deliveries: what a member reads, delivers and commits in one assignment. `processing` reports it.
+
+A place is one partition in one assignment of one process. The rows of the process itself show
+everything: they have one clock and one order, so no fault, late message or other node can make them
+contradict these rules:
+
+1. A place begins at the committed offset that the process fetched since the assignment, or, if none
+   is committed, where `auto.offset.reset` says. Later only `auto.offset.reset` sets the position,
+   where the leader does not have the offset.
+2. Records are delivered in order from there: none twice, none left out. Nothing is delivered, and
+   no position is set, for a partition outside the assignment.
+3. A commit in the assignment's generation names a position that the place had, and no other
+   partition. Excused as "stale commit": one that waits for a lookup of the coordinator, as in
+   Kafka, names its generation only when it is sent, perhaps after a rebalance
+   (`ConsumerCoordinator.commitOffsetsAsync`). Evidence: the process had this position in an earlier
+   generation, and lost its coordinator in it.
+4. A member of a group that commits does so before it revokes a partition: with the place's last
+   position, or in vain (COMMIT_FAILED). The commit may also end without a row, if no coordinator
+   was found or no answer came; then the member waited for `commit_patience_us` since it last
+   processed a record. A lost partition cannot be committed.
+
+Records that the application got before a reset of its position may be processed after it. Judged
+in virtual time only, where no row is missing and all records of a topic are plain ones: positions
+also move past the markers of transactions.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from chaos.checkers.consumed import decode_consumed
+from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.evidence.owners import Owner
+from protocol.causes import PositionCause
+from protocol.trace import TraceKind, TraceRow
+
+DELIVERY_KINDS = frozenset(
+    {
+        TraceKind.PARTITIONS_ASSIGNED,
+        TraceKind.PARTITIONS_REVOKED,
+        TraceKind.PARTITIONS_LOST,
+        TraceKind.OFFSETS_FETCHED,
+        TraceKind.POSITION_RESET,
+        TraceKind.RECORDS_CONSUMED,
+        TraceKind.OFFSETS_COMMITTED,
+        TraceKind.COMMIT_FAILED,
+        TraceKind.COORDINATOR_UNKNOWN,
+    }
+)
+"""Kinds of rows that Deliveries must see."""
+STALE_COMMIT = "commit of an earlier generation that waited for the coordinator"
+KEPT_GENERATIONS = 8
+"""Kept generations of a process: the answer to a commit may come some rebalances late."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongDelivery:
+    """A breach of a rule: its claim and the rows that prove it; the last one breaks the rule."""
+
+    rule: int
+    group: str
+    partition: str
+    summary: str
+    evidence: list[TraceRow]
+
+
+@dataclass(slots=True)
+class _Place:
+    """One partition in one assignment of one process."""
+
+    assigned: TraceRow
+    fetched: TraceRow | None = None  # the committed offset that the process has fetched last
+    position: int | None = None  # the next record, by the records delivered so far
+    moved_by: TraceRow | None = None  # the row that set `position`
+    # A reset of the position; the records delivered before it may not have been processed yet.
+    reset: TraceRow | None = None
+    outcome: TraceRow | None = None  # the last commit since `position` was set
+
+    @property
+    def has_begun(self) -> bool:
+        """True once the place has a position."""
+        return self.position is not None or self.reset is not None
+
+    def rows(self) -> list[TraceRow]:
+        """Return the rows that show how the place came to its position."""
+        return [
+            row
+            for row in (self.assigned, self.fetched, self.moved_by, self.reset)
+            if row is not None
+        ]
+
+
+@dataclass(slots=True)
+class _Reached:
+    """The positions of one partition in one generation of a process: from `least` to `most`."""
+
+    least: int
+    most: int
+
+
+@dataclass(slots=True)
+class _Process:
+    """One life of a member: its present assignment, and the positions of its last generations.
+
+    A generation is known by member id and number; a group that lost its log may begin a number
+    again, and then both count as one.
+    """
+
+    assigned: TraceRow | None = None
+    places: dict[str, _Place] = field(default_factory=dict)  # by partition
+    reached: dict[tuple[str, int], dict[str, _Reached]] = field(default_factory=dict)
+    worked_us: int = 0  # when it was assigned, or last processed a record
+    # The kept generations in which the process lost its coordinator.
+    searched: dict[tuple[str, int], None] = field(default_factory=dict)
+
+    @property
+    def generation(self) -> tuple[str, int]:
+        """Member id and generation of the present or last assignment; empty before the first."""
+        assigned = self.assigned
+        return ("", 0) if assigned is None else (assigned.member or "", assigned.generation or 0)
+
+
+class Deliveries:
+    """Judges the rows of all members of the groups that a coordinator serves."""
+
+    def __init__(self, context: CheckContext) -> None:
+        self._context = context
+        self._processes: dict[Owner, _Process] = {}
+        self.excused: Counter[str] = Counter()
+        """Numbers of permitted exceptions by name."""
+
+    def observe(self, row: TraceRow) -> Iterator[WrongDelivery]:
+        """Take a row of DELIVERY_KINDS, and yield what it breaks."""
+        group = row.group or ""
+        if group not in self._context.groups or not self._context.in_virtual_time:
+            return
+        owner = (row.node, row.incarnation)
+        process = self._processes.get(owner)
+        if process is None:
+            if row.kind in (TraceKind.OFFSETS_FETCHED, TraceKind.COORDINATOR_UNKNOWN):
+                return  # an administrator or the run; or a member without an assignment
+            process = self._processes[owner] = _Process()
+        match row.kind:
+            case TraceKind.PARTITIONS_ASSIGNED:
+                self._assign(process, row)
+            case TraceKind.PARTITIONS_REVOKED:
+                yield from self._revoked(process, row)
+                process.places = {}
+            case TraceKind.PARTITIONS_LOST:
+                process.places = {}
+            case TraceKind.OFFSETS_FETCHED:
+                place = process.places.get(row.partition or "")
+                if place is not None and row.cause is None:
+                    place.fetched = row
+            case TraceKind.COORDINATOR_UNKNOWN:
+                if process.places:
+                    process.searched[process.generation] = None
+            case TraceKind.POSITION_RESET:
+                yield from self._position_reset(process, row)
+            case TraceKind.RECORDS_CONSUMED:
+                yield from self._consumed(process, row)
+            case _:
+                yield from self._committed(process, row)
+
+    # -- the assignment -----------------------------------------------------------------------
+
+    @staticmethod
+    def _assign(process: _Process, row: TraceRow) -> None:
+        process.assigned = row
+        process.places = {name: _Place(row) for name in detail_of(row).get("partitions", ())}
+        process.worked_us = row.time_us
+        key = process.generation
+        process.reached[key] = process.reached.pop(key, {})  # the newest is last
+        while len(process.reached) > KEPT_GENERATIONS:
+            oldest = next(iter(process.reached))
+            del process.reached[oldest]
+            process.searched.pop(oldest, None)
+
+    def _revoked(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
+        """Report places whose last position the member has not tried to commit."""
+        expected = self._context.groups[row.group or ""]
+        waited_us = row.time_us - process.worked_us
+        if not expected.commits or waited_us >= expected.commit_patience_us:
+            return
+        for partition, place in process.places.items():
+            moved, outcome = place.moved_by, place.outcome
+            if moved is None or place.reset is not None:
+                continue  # nothing was delivered, or the position was not the application's
+            if outcome is None:
+                what = "without a commit"
+            elif outcome.kind == TraceKind.OFFSETS_COMMITTED and outcome.offset != place.position:
+                what = f"after a commit of {outcome.offset}"
+            else:
+                continue
+            rows = [*place.rows(), *([] if outcome is None else [outcome]), row]
+            what = f"revoked it at position {place.position} {what}"
+            yield _wrong(4, row, partition, what, rows)
+
+    # -- positions ----------------------------------------------------------------------------
+
+    def _position_reset(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
+        """Judge where a place begins, or is reset to."""
+        partition = row.partition or ""
+        place = process.places.get(partition)
+        if place is None:
+            yield _not_assigned(process, row, f"set a position, {row.offset}, in it")
+            return
+        fetched = place.fetched
+        if row.cause != PositionCause.COMMITTED:
+            if not place.has_begun and (fetched is None or (fetched.offset or 0) >= 0):
+                what = f"began at {row.offset} ({row.cause}), " + (
+                    "and had not fetched the committed offset in this assignment"
+                    if fetched is None
+                    else f"although it had fetched the committed offset {fetched.offset}"
+                )
+                yield _wrong(1, row, partition, what, [*place.rows(), row])
+        elif place.has_begun:
+            what = f"went from {place.position} to a committed offset, {row.offset}"
+            yield _wrong(1, row, partition, what, [*place.rows(), row])
+        elif fetched is None or fetched.offset != row.offset:
+            known = "it fetched none" if fetched is None else f"it fetched {fetched.offset}"
+            what = f"began at the committed offset {row.offset}, but {known} in this assignment"
+            yield _wrong(1, row, partition, what, [*place.rows(), row])
+        place.reset = row
+        self._note_position(process, partition, row.offset or 0)
+
+    def _consumed(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
+        """Judge the first of the delivered records, and move the position past the last one."""
+        partition, first = row.partition or "", row.offset or 0
+        last = decode_consumed(row.detail or b"").last
+        process.worked_us = row.time_us
+        place = process.places.get(partition)
+        if place is None:
+            yield _not_assigned(process, row, f"got records {first} to {last} of it")
+            return
+        if place.reset is not None and first == place.reset.offset:
+            place.reset = None
+        elif place.position is None or first != place.position:
+            at = place.position if place.reset is None else place.reset.offset
+            what = f"got records {first} to {last} while its position was {at}"
+            yield _wrong(2, row, partition, what, [*place.rows(), row])
+            place.reset = None
+        place.position, place.moved_by, place.outcome = last + 1, row, None
+        self._note_position(process, partition, last + 1)
+
+    @staticmethod
+    def _note_position(process: _Process, partition: str, offset: int) -> None:
+        """Extend the positions of the present generation."""
+        of_generation = process.reached[process.generation]
+        reached = of_generation.get(partition)
+        if reached is None:
+            of_generation[partition] = _Reached(offset, offset)
+        else:
+            reached.least = min(reached.least, offset)
+            reached.most = max(reached.most, offset)
+
+    # -- commits ------------------------------------------------------------------------------
+
+    def _committed(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
+        """Judge the offset of a commit by the positions of its generation."""
+        partition, offset = row.partition or "", row.offset or 0
+        place = process.places.get(partition)
+        if row.kind == TraceKind.COMMIT_FAILED:
+            if place is not None:
+                place.outcome = row
+            return
+        if place is not None and place.assigned.generation == row.generation:
+            place.outcome = row
+        reached = process.reached.get((row.member or "", row.generation or 0), {}).get(partition)
+        if reached is not None and reached.least <= offset <= reached.most:
+            return
+        for generation in process.searched:
+            earlier = process.reached[generation].get(partition)
+            if earlier is not None and earlier.least <= offset <= earlier.most:
+                self.excused[STALE_COMMIT] += 1
+                return
+        rows = [row] if place is None else [*place.rows(), row]
+        if reached is None:
+            what = f"committed {offset} in generation {row.generation}, in which it had no position"
+        else:
+            what = (
+                f"committed {offset} in generation {row.generation}, in which its positions were "
+                f"{reached.least} to {reached.most}"
+            )
+        yield _wrong(3, row, partition, what, rows)
+
+
+def _wrong(
+    rule: int, row: TraceRow, partition: str, what: str, evidence: list[TraceRow]
+) -> WrongDelivery:
+    group = row.group or ""
+    return WrongDelivery(
+        rule=rule,
+        group=group,
+        partition=partition,
+        summary=f"{group}, {partition}: {row.node} {what}",
+        evidence=evidence,
+    )
+
+
+def _not_assigned(process: _Process, row: TraceRow, what: str) -> WrongDelivery:
+    """Return the breach of a row about a partition outside the present assignment."""
+    rows = [row] if process.assigned is None else [process.assigned, row]
+    return _wrong(2, row, row.partition or "", f"{what}, which was not assigned to it", rows)

@@ -1,0 +1,388 @@
+"""What a member reads, delivers and commits in one assignment, as `processing` judges it.
+
+Each test of a violation is a bug of a consumer that the group as a whole may survive unnoticed: its
+records are processed once more, or another member's work hides the gap.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from chaos.checkers.context import CheckContext, GroupExpectation
+from chaos.checkers.evidence.deliveries import STALE_COMMIT
+from chaos.checkers.processing import Processing
+from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+C0, C1 = "consumer-g-0", "consumer-g-1"
+CONTEXT = CheckContext(
+    groups={
+        "g": GroupExpectation(
+            consumers=(C0, C1),
+            offsets_partition=OFFSETS_0,
+            commits=True,
+            commit_patience_us=5_000_000,
+        )
+    },
+    in_virtual_time=True,
+)
+
+
+def check(rows: Rows, context: CheckContext = CONTEXT) -> CheckReport:
+    checker = Processing(context)
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def claim_of(rows: Rows) -> str:
+    """Return the one finding's claim, without group and partition."""
+    report = check(rows)
+    assert report.outcome is CheckOutcome.VIOLATED
+    (finding,) = report.findings
+    assert (finding.group, finding.partition) == ("g", "t-0")
+    assert finding.evidence
+    return finding.summary.removeprefix("g, t-0: ")
+
+
+def begun(offset: int = 10) -> Rows:
+    """C0 is assigned t-0, whose committed offset is `offset`."""
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.fetched(1.1, C0, offset)
+    rows.position_reset(1.1, C0, offset)
+    return rows
+
+
+def assigned_again(rows: Rows, time_s: float) -> None:
+    """C0 commits 20, and gets t-0 again in generation 2."""
+    rows.committed(time_s, C0, 20)
+    rows.revoked(time_s + 0.1, C0)
+    rows.assigned(time_s + 0.2, C0, generation=2)
+
+
+# -- where a place begins ------------------------------------------------------------------------
+
+
+def test_member_that_reads_on_from_its_committed_offset_passes() -> None:
+    """Two assignments; in the second the leader does not have the position, which is reset."""
+    rows = begun()
+    rows.consumed(2, C0, 10, 14)
+    rows.consumed(3, C0, 15, 19)
+    assigned_again(rows, 4)
+    rows.fetched(4.3, C0, 20)
+    rows.position_reset(4.3, C0, 20)
+    rows.consumed(5, C0, 20, 29)
+    rows.position_reset(6, C0, 0, "earliest")
+    rows.consumed(7, C0, 0, 4)
+
+    assert check(rows).outcome is not CheckOutcome.VIOLATED
+
+
+def test_member_without_a_committed_offset_begins_where_the_reset_policy_says() -> None:
+    """The coordinator answered -1: nothing is committed."""
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.fetched(1.1, C0, -1)
+    rows.position_reset(1.2, C0, 7, "latest")
+    rows.consumed(2, C0, 7, 9)
+
+    assert check(rows).outcome is not CheckOutcome.VIOLATED
+
+
+def test_offset_fetched_in_an_earlier_assignment_is_found() -> None:
+    """A pending OffsetFetch serves the next generation: another member may have committed since.
+
+    Kafka's PendingCommittedOffsetRequest.sameRequest compares the generation for this reason.
+    """
+    rows = begun()
+    rows.revoked(1.2, C0)
+    rows.fetched(1.3, C0, 10)
+    rows.assigned(2, C0, generation=2)
+    rows.position_reset(2.1, C0, 10)
+
+    assert claim_of(rows) == (
+        f"{C0} began at the committed offset 10, but it fetched none in this assignment"
+    )
+
+
+def test_position_that_is_not_the_fetched_offset_is_found() -> None:
+    """The offset of one partition is set in another."""
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.fetched(1.1, C0, 10)
+    rows.position_reset(1.1, C0, 12)
+
+    assert claim_of(rows) == (
+        f"{C0} began at the committed offset 12, but it fetched 10 in this assignment"
+    )
+
+
+def test_reset_although_an_offset_is_committed_is_found() -> None:
+    """With `earliest` nothing is lost, and every record is processed again."""
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.fetched(1.1, C0, 10)
+    rows.position_reset(1.1, C0, 0, "earliest")
+
+    assert claim_of(rows) == (
+        f"{C0} began at 0 (earliest), although it had fetched the committed offset 10"
+    )
+
+
+def test_reset_before_the_committed_offset_is_known_is_found() -> None:
+    """A failed OffsetFetch is no answer that nothing is committed."""
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.position_reset(1.1, C0, 0, "earliest")
+
+    assert claim_of(rows) == (
+        f"{C0} began at 0 (earliest), and had not fetched the committed offset in this assignment"
+    )
+
+
+def test_committed_offset_in_the_middle_of_an_assignment_is_found() -> None:
+    """A position that is known is not looked up again."""
+    rows = begun()
+    rows.consumed(2, C0, 10, 19)
+    rows.fetched(3, C0, 10)
+    rows.position_reset(3, C0, 10)
+
+    assert claim_of(rows) == f"{C0} went from 20 to a committed offset, 10"
+
+
+# -- records -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("first", "last"), [(15, 24), (25, 29)])
+def test_records_that_do_not_follow_the_last_ones_are_found(first: int, last: int) -> None:
+    """Repeated or left out, by one member in one assignment; another one has processed all."""
+    rows = begun()
+    rows.consumed(2, C0, 10, 19)
+    rows.assigned(2.1, C1)
+    rows.fetched(2.2, C1, 10)
+    rows.position_reset(2.2, C1, 10)
+    rows.consumed(2.3, C1, 10, 29)
+    rows.consumed(3, C0, first, last)
+
+    assert claim_of(rows) == f"{C0} got records {first} to {last} while its position was 20"
+
+
+def test_records_of_a_fetch_from_before_the_rebalance_are_found() -> None:
+    """C0 never committed, so its second assignment begins at 0; the late answer has 20 to 29."""
+    rows = begun(0)
+    rows.consumed(2, C0, 0, 19)
+    rows.commit_failed(2.1, C0, 20, "TIMED_OUT")
+    rows.revoked(3, C0)
+    rows.assigned(3.1, C0, generation=2)
+    rows.fetched(3.2, C0, 0)
+    rows.position_reset(3.2, C0, 0)
+    rows.consumed(3.3, C0, 20, 29)
+
+    assert claim_of(rows) == f"{C0} got records 20 to 29 while its position was 0"
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_records_of_a_partition_that_is_gone_are_found(lost: bool) -> None:
+    """The fetched records of a revoked partition must not reach the application."""
+    rows = begun()
+    rows.consumed(2, C0, 10, 19)
+    rows.committed(2.5, C0, 20)
+    rows.revoked(3, C0, lost=lost)
+    rows.consumed(4, C0, 20, 29)
+
+    assert claim_of(rows) == f"{C0} got records 20 to 29 of it, which was not assigned to it"
+
+
+def test_position_of_a_partition_that_is_gone_is_found() -> None:
+    """A ListOffsets from before the rebalance."""
+    rows = begun()
+    rows.revoked(3, C0)
+    rows.position_reset(4, C0, 0, "earliest")
+
+    assert claim_of(rows) == f"{C0} set a position, 0, in it, which was not assigned to it"
+
+
+def test_records_from_before_a_reset_may_be_processed_after_it() -> None:
+    """The application had got 20 to 24 already when the answer reset the position."""
+    rows = begun()
+    rows.consumed(2, C0, 10, 19)
+    rows.position_reset(3, C0, 0, "earliest")
+    rows.consumed(3.1, C0, 20, 24)
+    rows.consumed(4, C0, 0, 9)
+
+    assert check(rows).outcome is not CheckOutcome.VIOLATED
+
+
+def test_new_process_of_a_member_begins_anew() -> None:
+    """Its rows have another incarnation; the killed one never revoked its partition."""
+    rows = begun()
+    rows.consumed(2, C0, 10, 19)
+    rows.add(3, "driver", TraceKind.NODE_KILLED, peer=C0)
+    again = {"group": "g", "partition": "t-0", "incarnation": 1}
+    rows.add(
+        4,
+        C0,
+        TraceKind.PARTITIONS_ASSIGNED,
+        group="g",
+        member="new",
+        generation=2,
+        incarnation=1,
+        detail={"partitions": ["t-0"]},
+    )
+    rows.add(4.1, C0, TraceKind.OFFSETS_FETCHED, offset=10, **again)  # type: ignore[arg-type]
+    rows.add(4.1, C0, TraceKind.POSITION_RESET, offset=10, cause="committed", **again)  # type: ignore[arg-type]
+
+    assert check(rows).outcome is not CheckOutcome.VIOLATED
+
+
+def test_in_real_time_nothing_of_this_is_judged() -> None:
+    """Rows may be missing there, and real producers write markers into topics."""
+    rows = begun()
+    rows.consumed(2, C0, 10, 19)
+    rows.consumed(3, C0, 15, 24)
+
+    in_real_time = replace(CONTEXT, in_virtual_time=False)
+    assert check(rows, in_real_time).outcome is not CheckOutcome.VIOLATED
+
+
+# -- commits -------------------------------------------------------------------------------------
+
+
+def test_commit_of_records_that_were_not_delivered_is_found() -> None:
+    """C0 goes on, and so no record is lost; had it died, records 20 to 24 would be."""
+    rows = begun()
+    rows.consumed(2, C0, 10, 19)
+    rows.committed(3, C0, 25)
+    rows.consumed(4, C0, 20, 29)
+
+    assert claim_of(rows) == (
+        f"{C0} committed 25 in generation 1, in which its positions were 10 to 20"
+    )
+
+
+def test_commit_of_an_older_assignment_in_a_new_generation_is_found() -> None:
+    """The partition belongs to another member by now, whose commit is undone."""
+    rows = begun()
+    rows.consumed(2, C0, 10, 19)
+    rows.committed(2.1, C0, 20)
+    rows.revoked(3, C0)
+    rows.assigned(3.1, C0, generation=2, names=["t-1"])
+    rows.add(
+        4,
+        C0,
+        TraceKind.OFFSETS_COMMITTED,
+        group="g",
+        member=f"{C0}-id",
+        generation=2,
+        partition="t-0",
+        offset=20,
+    )
+
+    assert claim_of(rows) == f"{C0} committed 20 in generation 2, in which it had no position"
+
+
+def test_commit_that_waited_for_the_coordinator_is_excused() -> None:
+    """Kafka's commitAsync names its generation when the lookup has ended (seed 20155).
+
+    Two lookups were in flight; the group rebalanced when the first had ended, the commit waited for
+    the other one.
+    """
+    rows = begun()
+    rows.consumed(2, C0, 10, 19)
+    rows.add(2.1, C0, TraceKind.COORDINATOR_UNKNOWN, group="g", peer="broker-0")
+    rows.committed(2.5, C0, 20)
+    rows.revoked(3, C0)
+    rows.assigned(3.1, C0, generation=2, names=["t-1"])
+    rows.add(
+        4,
+        C0,
+        TraceKind.OFFSETS_COMMITTED,
+        group="g",
+        member=f"{C0}-id",
+        generation=2,
+        partition="t-0",
+        offset=20,
+    )
+
+    report = check(rows)
+
+    assert report.outcome is not CheckOutcome.VIOLATED
+    assert report.excused == {STALE_COMMIT: 1}
+
+
+def test_answer_to_a_commit_may_come_after_the_rebalance() -> None:
+    """It counts for the generation that the commit named."""
+    rows = begun()
+    rows.consumed(2, C0, 10, 19)
+    rows.commit_failed(2.1, C0, 20, "REQUEST_TIMED_OUT")
+    rows.revoked(3, C0)
+    rows.assigned(3.1, C0, generation=2, names=["t-1"])
+    rows.committed(4, C0, 20)
+
+    assert check(rows).outcome is not CheckOutcome.VIOLATED
+
+
+# -- the commit before a revocation --------------------------------------------------------------
+
+
+def test_revocation_without_a_commit_is_found() -> None:
+    """The next owner processes 10 to 19 again, although nothing had failed."""
+    rows = begun()
+    rows.consumed(2, C0, 10, 19)
+    rows.revoked(3, C0)
+
+    assert claim_of(rows) == f"{C0} revoked it at position 20 without a commit"
+
+
+def test_revocation_after_an_older_commit_is_found() -> None:
+    """The answer to a commit in flight; the one that includes 15 to 19 is missing."""
+    rows = begun()
+    rows.consumed(2, C0, 10, 14)
+    rows.consumed(2.1, C0, 15, 19)
+    rows.committed(2.2, C0, 15)
+    rows.revoked(3, C0)
+
+    assert claim_of(rows) == f"{C0} revoked it at position 20 after a commit of 15"
+
+
+def test_revocation_after_a_failed_commit_passes() -> None:
+    """The member has tried; delivery is at least once."""
+    rows = begun()
+    rows.consumed(2, C0, 10, 19)
+    rows.commit_failed(2.2, C0, 20, "COMMIT_FAILED")
+    rows.revoked(3, C0)
+
+    assert check(rows).outcome is not CheckOutcome.VIOLATED
+
+
+def test_revocation_after_a_long_wait_passes() -> None:
+    """No coordinator was found, or no answer came: such a commit ends without a row."""
+    rows = begun()
+    rows.consumed(2, C0, 10, 19)
+    rows.revoked(7, C0)
+
+    assert check(rows).outcome is not CheckOutcome.VIOLATED
+
+
+def test_lost_partitions_and_groups_that_never_commit_need_no_commit() -> None:
+    """A member that lost its generation cannot commit."""
+    lost = begun()
+    lost.consumed(2, C0, 10, 19)
+    lost.revoked(3, C0, lost=True)
+    assert check(lost).outcome is not CheckOutcome.VIOLATED
+
+    rows = begun()
+    rows.consumed(2, C0, 10, 19)
+    rows.revoked(3, C0)
+    never = {"g": replace(CONTEXT.groups["g"], commits=False)}
+    assert check(rows, replace(CONTEXT, groups=never)).outcome is not CheckOutcome.VIOLATED
+
+
+def test_position_without_records_needs_no_commit() -> None:
+    """The committed offset is the position already."""
+    rows = begun()
+    rows.revoked(3, C0)
+
+    assert check(rows).outcome is not CheckOutcome.VIOLATED
