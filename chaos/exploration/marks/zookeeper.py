@@ -153,8 +153,8 @@ def _at_another_server(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.ZOOKEEPER_EVENT_RECEIVED,
 )
 def _event_at_reconnection(seen: SeenCluster, row: TraceRow) -> bool:
-    # In rows of a client, `offset` is the newest zxid that the client has seen. So the client has
-    # got no answer between its reconnection and the event.
+    # In rows of a client, `offset` is the newest zxid that the client has seen. If both rows have
+    # the same, the client got the event before any newer answer.
     connected = seen.on_zookeeper.connected.get(row.node)
     return (
         connected is not None

@@ -124,7 +124,7 @@ def _fewer_groups(current: Experiment) -> Steps:
 def _fewer_members_of_many(current: Experiment) -> Steps:
     """Leave out members before single faults, if the plan is still long.
 
-    A shorter plan has few candidates without a fault, so that its members can come later.
+    For a shorter plan the passes over single faults cost few runs, so that members can come later.
     """
     if len(current.faults) > 2 * PARTS:
         yield from _fewer_members(current)
