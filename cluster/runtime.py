@@ -64,6 +64,7 @@ class MemberStatus:
     """A consumer's own view of its membership.
 
     `state` is the name of Kafka's MemberState. `waiting` are the requests without an answer so far.
+    `ended_by` is the name of the error that has ended its application; None while that runs.
     """
 
     group_id: str
@@ -75,6 +76,7 @@ class MemberStatus:
     records_consumed: int
     commits_acknowledged: int
     waiting: tuple[WaitingRequest, ...] = ()
+    ended_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

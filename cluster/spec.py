@@ -104,6 +104,8 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     - `process_us`: time for processing one record, plus a random time below `process_spread_us`.
     - `commit_interval_ms`: interval of the asynchronous commits; None: the application never
       commits. Only one commit is in flight at a time.
+    - `commit_metadata`: texts that the commits of the interval carry, in turn. The commit before a
+      revocation carries the text of the last of them; automatic commits carry none.
     - `transactional`: the application commits in transactions of its own producer.
     - `start_after_ms`: time from the start of the node to the consumer's first step.
     - `isolate`: on Ray, the consumer gets its own process.
@@ -119,6 +121,7 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     process_us: int = 0
     process_spread_us: int = 0
     commit_interval_ms: int | None = 200
+    commit_metadata: tuple[str, ...] = ()
     transactional: bool = False
     transaction_timeout_ms: int = 60_000
     start_after_ms: int = 0

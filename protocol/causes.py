@@ -76,8 +76,8 @@ class DeletionCause(StrEnum):
 ORDERED_DELETIONS = frozenset({DeletionCause.DELETED, DeletionCause.TOPIC_DELETED})
 """Deletions that an administrator ordered, after which a checker expects the offset to be missing.
 
-Expiry is not among them: an offset may expire only when its group no longer consumes the topic,
-which the checker verifies.
+Expiry is not among them: an offset may expire only when its group has been empty for the retention
+time, which checkers verify.
 """
 
 

@@ -243,8 +243,9 @@ class ConsumerConfig(
     """Position of a consumer without a committed offset; `none` makes that an error."""
     group_instance_id: str | None = None
     """Makes members static; `{index}` is replaced by each member's index."""
-    partition_assignment_strategy: tuple[Literal["range"], ...] = ("range",)
-    """Assignors that a member supports, the preferred one first; only range is implemented."""
+    partition_assignment_strategy: tuple[Literal["range", "roundrobin"], ...] = ("range",)
+    """Assignors that a member supports, the preferred one first. Members vote for one that all
+    support; a member that supports none of its group's assignors is refused, and stops."""
     # DEVIATION: Kafka's default is [RangeAssignor, CooperativeStickyAssignor]. With both, members
     # vote for range and rebalance eagerly, as here: the second assignor is only there for a later
     # rolling upgrade.

@@ -34,6 +34,8 @@ class GroupExpectation:
       `rebalance_timeout_us`: the longest.
     - `eviction_us`: the shortest time after which a coordinator may remove a silent member; the
       minimum of `session.timeout.ms` and `max.poll.interval.ms` over all members.
+    - `has_long_metadata`: True if some commits carry more than `offset.metadata.max.bytes`.
+    - `same_assignors`: True if each member supports the same assignors, in whatever order.
     - `application_us`: the longest time between two polls of any member, if the first poll returns
       `max.poll.records` records.
     - `commit_patience_us`: the shortest time for which a member waits for its commit before a
@@ -58,6 +60,8 @@ class GroupExpectation:
     partitions: tuple[str, ...] = ()
     rebalance_timeout_us: int = 300_000_000
     commit_patience_us: int = 60_000_000
+    same_assignors: bool = True
+    has_long_metadata: bool = False
 
     @property
     def coordinator_partitions(self) -> tuple[str, ...]:
@@ -117,6 +121,7 @@ class CheckContext:
     - `isr_recovery_us`: longest time that a living replica stays out of its ISR; computed by the
       function of this name.
     - `replica_lag_us`: `replica.lag.time.max.ms`.
+    - `offsets_retention_us`: `offsets.retention.minutes`.
     - `leader_balance_us`: interval in which preferred leaders are elected; None: never.
     - `recovery_timeout_us`: longest time that the run waits, after its groups have recovered, for
       the conditions of `Checker.unsettled`.
@@ -149,6 +154,7 @@ class CheckContext:
     transaction_cleanup_us: int = 10_000_000
     settling_us: int = 120_000_000
     replica_lag_us: int = 30_000_000
+    offsets_retention_us: int = 10_080 * 60_000_000
 
     def without_guests(self, mixed: Collection[str], all_groups: Iterable[str]) -> "CheckContext":
         """Return this context without the groups that clients from outside have joined.

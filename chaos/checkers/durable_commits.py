@@ -29,7 +29,9 @@ An administrator may delete a value alone, or with its group or topic. The value
 missing. A later load of the group may also restore it, as in Kafka: the deletion does not wait
 until the log has the tombstone. The deletion of a group or of its offsets also deletes those of
 open transactions, without a row; a transaction counts as open until its marker has come, although
-its outcome was acknowledged before. A commit of an administrator counts as any other.
+its outcome was acknowledged before. A commit of an administrator counts as any other. A value
+that expired may be missing in the same way, if its group was Empty for `offsets.retention.minutes`
+(`expiry`).
 
 A commit that was lost with the last replica in sync (`lost_data`) counts as one that may have been
 written. In return no append may be acknowledged while fewer than min.insync.replicas are in sync,
@@ -159,6 +161,7 @@ class DurableCommits(Checker):
         self._suspicions: list[_Suspicion] = []
         self._lost_data = self.evidence.lost_data
         self._half_loads = self.evidence.half_loads
+        self._expiry = self.evidence.expiry
         self._enough_replicas = EnoughReplicas()
         self._forgotten = ForgottenCommits(context)
         self._excused: Counter[str] = Counter()
@@ -235,6 +238,8 @@ class DurableCommits(Checker):
             case TraceKind.OFFSET_REMOVED:
                 if row.cause in ORDERED_DELETIONS and row.group and row.partition:
                     self._may_lose_transactions(row.group, row.time_us)
+                    self._take_stored(row, row.group, row.partition, _NO_OFFSET)
+                elif row.group and row.partition and self._expiry.is_due(row):
                     self._take_stored(row, row.group, row.partition, _NO_OFFSET)
             case _:
                 if row.group is not None and row.partition is not None and row.offset is not None:

@@ -35,9 +35,12 @@ bound (`start_bound_us`). After a group is live again, an administrator must be 
 offsets.
 
 If an error ends a consumer's application, this is a finding of its own, even before the steady
-state: in Kafka such an error stops a program for good. Three errors are no finding: the lost member
-id above, and two that follow from settings. In these the group has more consumers than
-`group.max.size`, or a consumer with `auto.offset.reset=none` has no committed offset.
+state: in Kafka such an error stops a program for good. Four errors are no finding: the lost member
+id above, and three that follow from settings. In these the group has more consumers than
+`group.max.size`, or a consumer with `auto.offset.reset=none` has no committed offset, or a consumer
+is refused (INCONSISTENT_GROUP_PROTOCOL) in a group whose consumers support different assignors. One
+assignor in common is not enough: a coordinator that loads a group knows of each member only the
+assignor that the group had chosen, as in Kafka (`GroupMetadataManager.readGroupMessageValue`).
 """
 
 from collections import Counter
@@ -68,6 +71,7 @@ SHORT_WATCH = "not watched for the whole bound"
 NO_OFFSET = "NO_OFFSET_FOR_PARTITION"
 """Error of a consumer whose `auto.offset.reset` is `none`."""
 GROUP_FULL = ErrorCode.GROUP_MAX_SIZE_REACHED.name
+NO_COMMON_ASSIGNOR = ErrorCode.INCONSISTENT_GROUP_PROTOCOL.name
 SETTLING_SLACK_US = 10_000_000
 """Time for the requests of a rebalance and of the commits after it."""
 WAITS_LONG_US = 1_000_000
@@ -236,7 +240,8 @@ class Liveness(Checker):
         group_id = row.group or ""
         expected = self.context.groups[group_id]
         is_full = len(expected.consumers) > self.context.group_max_size
-        if row.error == NO_OFFSET or (row.error == GROUP_FULL and is_full):
+        is_foreign = row.error == NO_COMMON_ASSIGNOR and not expected.same_assignors
+        if row.error == NO_OFFSET or (row.error == GROUP_FULL and is_full) or is_foreign:
             self._ended_by_settings[row.node] = row.error
             return
         seen = self._coordinators.state(group_id)

@@ -71,7 +71,8 @@ class _Partition:
     first_position: TraceRow | None = None
     first_commit: TraceRow | None = None  # the first one that no administrator made
     last_commit: TraceRow | None = None  # the one with the largest acknowledged offset
-    deleted_us: int | None = None  # time at which an administrator deleted the committed offset
+    # time at which an administrator deleted the committed offset, or at which it expired
+    deleted_us: int | None = None
     answered: int | None = None  # the offset whose commit was acknowledged last
     stored: int | None = None  # the offset that a coordinator stored last
     beyond: dict[int, TraceRow] = field(default_factory=dict)  # commits of unprocessed records
@@ -122,6 +123,7 @@ class Processing(Checker):
             "processed_again_while_two_owned_it": 0,
         }
         self._lost_data = self.evidence.lost_data
+        self._expiry = self.evidence.expiry
         self._acknowledged = AcknowledgedRecords(context)
         self._deliveries = Deliveries(context)
         self._broken_rules: dict[tuple[str, int], None] = {}  # (node, rule of `deliveries`)
@@ -149,7 +151,7 @@ class Processing(Checker):
                 if row.error in GIVEN_UP_BY_THE_CLIENT or row.error == _TIMED_OUT:
                     self._remember_beyond(self._partition(row), row)
             case TraceKind.OFFSET_REMOVED:
-                if row.cause in ORDERED_DELETIONS:
+                if row.cause in ORDERED_DELETIONS or self._expiry.is_due(row):
                     self._offset_removed(row)
             case TraceKind.POSITION_RESET:
                 self._position_reset(row)

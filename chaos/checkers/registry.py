@@ -194,6 +194,9 @@ def context_of(
                 transaction_partitions=_transaction_partitions(
                     experiment, consumers[group_id] if group.transactional else ()
                 ),
+                has_long_metadata=any(
+                    length > config.offset_metadata_max_bytes for length in group.metadata_lengths
+                ),
             )
             for group_id, group in coordinated_groups(experiment).items()
         },
@@ -231,6 +234,7 @@ def context_of(
         ),
         isr_recovery_us=isr_recovery_us(config),
         group_max_size=config.group_max_size,
+        offsets_retention_us=config.offsets_retention_minutes * 60_000_000,
         leader_balance_us=config.leader_imbalance_check_interval_seconds * 1_000_000
         if config.auto_leader_rebalance_enable
         else None,
@@ -355,6 +359,7 @@ def _expectation(
     commits: bool,
     partitions: tuple[str, ...],
     transaction_partitions: tuple[str, ...],
+    has_long_metadata: bool,
 ) -> GroupExpectation:
     """Return the GroupExpectation of a group. Without consumers its times are Kafka's defaults."""
     names = tuple(consumer.name for consumer in consumers)
@@ -366,6 +371,7 @@ def _expectation(
         late=late,
         transaction_partitions=transaction_partitions,
         partitions=partitions,
+        has_long_metadata=has_long_metadata,
     )
     if not consumers:
         return expected
@@ -387,4 +393,6 @@ def _expectation(
         request_timeout_us=max(config.request_timeout_ms for config in configs) * MS,
         retry_backoff_max_us=max(config.retry_backoff_max_ms for config in configs) * MS,
         application_us=max(consumer.longest_between_polls_us for consumer in consumers),
+        same_assignors=len({frozenset(config.partition_assignment_strategy) for config in configs})
+        == 1,
     )

@@ -7,10 +7,11 @@ end of the last fault and the last change of a leader. In these periods
 1. no broker is fenced, and no partition gets another leader, except its preferred one;
 2. no replica leaves an ISR, and no log is truncated;
 3. after the steady state, no client loses its coordinator or fails to find it, no request ends with
-   DISCONNECTED, and no record or commit fails, except a commit by a rebalance. Clients are members,
-   producers and brokers. Consumers that ZooKeeper coordinates end connections by themselves. This
-   is not judged while a partition has no leader and none that could lead: the broker with its last
-   in-sync replica stays away.
+   DISCONNECTED, and no record or commit fails, except a commit by a rebalance, and one with more
+   metadata than `offset.metadata.max.bytes`. Clients are members, producers and brokers. A member
+   that has left its group ends its connections by itself, as do consumers that ZooKeeper
+   coordinates. This is not judged while a partition has no leader and none that could lead: the
+   broker with its last in-sync replica stays away.
 
 One rule is judged also while something is broken: a replica that was in the ISR at its leader's
 election must stay there for half of `replica.lag.time.max.ms`, unless its broker is fenced or
@@ -25,6 +26,7 @@ from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
 from chaos.checkers.evidence.replicas import REPLICA_KINDS
 from cluster.client.net.errors import CommitFailedError
 from cluster.client.producer.transactional_producer import TRANSACTION_ABORTED
+from protocol.causes import MemberStateCause
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, broker_name
 from protocol.trace import TraceKind, TraceRow
@@ -32,6 +34,7 @@ from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
 DISCONNECTED = "DISCONNECTED"
+TOO_MUCH_METADATA = ErrorCode.OFFSET_METADATA_TOO_LARGE.name
 OF_A_REBALANCE = frozenset(
     {
         ErrorCode.REBALANCE_IN_PROGRESS.name,
@@ -65,6 +68,7 @@ class Stability(Checker):
         {
             TraceKind.RUN_STAGE,
             TraceKind.LOG_TRUNCATED,
+            TraceKind.MEMBER_STATE,
             *_LOSSES,
             *FAULT_KINDS,
             *REPLICA_KINDS,
@@ -84,6 +88,10 @@ class Stability(Checker):
             *(consumer for group in context.groups.values() for consumer in group.consumers),
             *(producer.name for producer in context.producers),
         }
+        self._long_metadata = {
+            group_id for group_id, group in context.groups.items() if group.has_long_metadata
+        }
+        self._left: dict[str, None] = {}  # members whose application has closed its consumer
         self._was_broken = False  # True from the first fault on
         self._leader_changed_us = 0
         self._is_steady = False
@@ -115,7 +123,15 @@ class Stability(Checker):
                 self._judge_isr(row, since_us)
             case TraceKind.LOG_TRUNCATED:
                 self._report_loss(row, since_us, f"{row.node} truncates {row.partition}")
-            case TraceKind.REQUEST_FAILED if row.error != DISCONNECTED:
+            case TraceKind.MEMBER_STATE if row.cause == MemberStateCause.LEFT:
+                self._left[row.node] = None
+            case TraceKind.MEMBER_STATE:
+                self._left.pop(row.node, None)
+            case TraceKind.REQUEST_FAILED if row.error != DISCONNECTED or row.node in self._left:
+                pass
+            case TraceKind.COMMIT_FAILED if (
+                row.error == TOO_MUCH_METADATA and row.group in self._long_metadata
+            ):
                 pass
             case TraceKind.COMMIT_FAILED if row.error in OF_A_REBALANCE:
                 pass

@@ -227,6 +227,9 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     commit_interval_ms: Count | None = None
     """Interval of the application's commits (commitAsync), in milliseconds; without one it never
     commits."""
+    commit_metadata: tuple[str, ...] = ()
+    """Texts that these commits store beside each offset, in turn. The brokers refuse a text longer
+    than `offset.metadata.max.bytes`, with the whole commit."""
     transactional: bool = False
     """True: members commit in transactions, each with a producer of its own (KIP-447)."""
     transaction_timeout_ms: Count = 60_000
@@ -241,6 +244,12 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         if self.is_on_zookeeper:
             return False
         return self.commit_interval_ms is not None or self.config.enable_auto_commit
+
+    @property
+    def metadata_lengths(self) -> tuple[int, ...]:
+        """Length of each text of `commit_metadata` in UTF-16 units, which Kafka's limit counts."""
+        texts = self.commit_metadata
+        return tuple(len(text.encode("utf-16-le", "surrogatepass")) // 2 for text in texts)
 
     @property
     def process_bounds_us(self) -> tuple[int, int]:
@@ -630,6 +639,7 @@ def _consumer(
         process_us=group.process_bounds_us[0],
         process_spread_us=group.process_bounds_us[1] - group.process_bounds_us[0],
         commit_interval_ms=group.commit_interval_ms,
+        commit_metadata=group.commit_metadata,
         transactional=group.transactional,
         transaction_timeout_ms=group.transaction_timeout_ms,
         isolate=group.isolate,

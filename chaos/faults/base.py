@@ -74,6 +74,7 @@ class FaultTools:
     - `rng`: the random stream of this fault.
     - `kill_at_us`: the time after which healing kills a node that is still stopping.
     - `lost`: nodes that never start again. A fault that loses a node for good enters it here.
+    - `deleted_topics`: topics that a fault has deleted, or may have deleted.
     - `joined`: members that a fault added to those of the experiment.
     - `under_way`: the remaining work of gradual faults, by fault id.
     - `dead_machines`: lost machines, by fault id. Only the fault that lost a machine starts its
@@ -85,6 +86,7 @@ class FaultTools:
     rng: random.Random = field(default_factory=random.Random)
     kill_at_us: int = 0
     lost: dict[NodeName, None] = field(default_factory=dict)
+    deleted_topics: dict[str, None] = field(default_factory=dict)
     joined: dict[NodeName, None] = field(default_factory=dict)
     under_way: dict[str, GradualWork] = field(default_factory=dict)
     dead_machines: dict[str, DeadMachine] = field(default_factory=dict)

@@ -45,6 +45,14 @@ class TopicArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """a topic of the file; default: every topic of the group"""
 
 
+class DeleteOffsetsArgs(TopicArgs, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The topics whose offsets are deleted."""
+
+    unknown_partitions: bool = False
+    """true: the order also names, for each topic, the partition behind the last one. It does not
+    exist, and gets UNKNOWN_TOPIC_OR_PARTITION"""
+
+
 class ResetOffsetsArgs(TopicArgs, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The topics whose offsets change, and their new values."""
 
@@ -157,11 +165,13 @@ class DeleteOffsets(GroupOrder):
         "Deletes committed offsets of a group. For topics that a member reads, the coordinator "
         "refuses with GROUP_SUBSCRIBED_TO_TOPIC, and the journal shows the refusal. Momentary."
     )
-    args_type = TopicArgs
+    args_type = DeleteOffsetsArgs
 
     def order(self, planned: PlannedFault, topics: tuple[str, ...]) -> Order:
         """Return the OffsetDelete."""
-        return partial(delete_offsets, group_id=_group_of(planned), topics=topics)
+        args = msgspec.convert(planned.args, DeleteOffsetsArgs)
+        order = partial(delete_offsets, group_id=_group_of(planned), topics=topics)
+        return partial(order, unknown_partitions=True) if args.unknown_partitions else order
 
 
 class ResetOffsets(GroupOrder):

@@ -21,6 +21,7 @@ from chaos.experiment.structs import (
     zookeeper_ids,
 )
 from cluster.runtime import ClusterStatus
+from protocol.errors import ErrorCode
 from protocol.ids import NodeName, TopicPartition, offsets_partition, zookeeper_name
 
 STABLE = "Stable"  # the coordinator's state of a group
@@ -51,6 +52,7 @@ def missing_for_liveness(
     *,
     lost: Collection[NodeName] = (),
     joined: Collection[NodeName] = (),
+    deleted_topics: Collection[str] = (),
     guests: bool = False,
 ) -> list[str]:
     """Return what is missing for liveness after healing.
@@ -58,12 +60,15 @@ def missing_for_liveness(
     The conditions are those of the steady state, except that a partition may lack replicas.
 
     - `commits_before`: acknowledged commits of each member at healing. Each needs another one.
-    - `lost`: members that are not expected. All others are, also late and killed members.
+    - `lost`: members that are not expected. All others are, also late and killed members, except
+      for those that their group has refused.
     - `joined`: members that are expected in addition to those of the experiment.
+    - `deleted_topics`: topics whose partitions need no leader.
     - `guests`: a group may have further members, which are clients from outside.
     """
     members = {group_id: group.members_total for group_id, group in experiment.groups.items()}
-    missing = missing_partitions(experiment, status, full_isr=False)
+    lost = (*lost, *_refused(status))
+    missing = missing_partitions(experiment, status, full_isr=False, deleted_topics=deleted_topics)
     missing += missing_groups(experiment, status, members, lost=lost, joined=joined, guests=guests)
     missing += missing_on_zookeeper(experiment, status, members, lost=lost, joined=joined)
     return missing + missing_commits(
@@ -72,12 +77,23 @@ def missing_for_liveness(
 
 
 def missing_partitions(
-    experiment: Experiment, status: ClusterStatus, *, full_isr: bool
+    experiment: Experiment,
+    status: ClusterStatus,
+    *,
+    full_isr: bool,
+    deleted_topics: Collection[str] = (),
 ) -> list[str]:
-    """Return the partitions without a leader or, with `full_isr`, without a full ISR."""
+    """Return the partitions without a leader or, with `full_isr`, without a full ISR.
+
+    Partitions of `deleted_topics` need neither.
+    """
     missing = []
     sizes = {name: partitions for name, (partitions, _) in internal_topics(experiment).items()}
-    sizes.update((name, topic.partitions) for name, topic in experiment.topics.items())
+    sizes.update(
+        (name, topic.partitions)
+        for name, topic in experiment.topics.items()
+        if name not in deleted_topics
+    )
     for topic, partitions in sizes.items():
         for index in range(partitions):
             partition = TopicPartition(topic, index)
@@ -217,6 +233,12 @@ def _expected(
     # The name of a member is `consumer-<group>-<index>`.
     additional = [name for name in joined if name.rpartition("-")[0] == f"consumer-{group_id}"]
     return [name for name in dict.fromkeys((*members, *additional)) if name not in lost]
+
+
+def _refused(status: ClusterStatus) -> tuple[NodeName, ...]:
+    """Return the members that have stopped because they share no assignor with their group."""
+    refusal = ErrorCode.INCONSISTENT_GROUP_PROTOCOL.name
+    return tuple(name for name, member in status.members.items() if member.ended_by == refusal)
 
 
 def slow_groups(experiment: Experiment) -> tuple[str, ...]:

@@ -206,6 +206,11 @@ class FaultInjector:
         return tuple(self._tools.joined)
 
     @property
+    def deleted_topics(self) -> tuple[str, ...]:
+        """Topics that a fault has deleted, or may have deleted."""
+        return tuple(self._tools.deleted_topics)
+
+    @property
     def lost_nodes(self) -> tuple[NodeName, ...]:
         """Nodes that never come back."""
         return tuple(self._tools.lost)

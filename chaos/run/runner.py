@@ -332,6 +332,7 @@ class ExperimentRun:
             self._commits_at_healing,
             lost=self._absent_nodes(),
             joined=self._injector.joined_nodes,
+            deleted_topics=self._injector.deleted_topics,
             guests=self._takes_guests,
         )
 

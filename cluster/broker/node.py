@@ -206,6 +206,8 @@ class BrokerNode:
         self._replicas.check_invariants(thoroughly=thoroughly)
         if self._metadata.is_published():
             self._replicas.check_follows_metadata()
+            if thoroughly:
+                self._replicas.check_logs()
 
     def _give_up_controlled_shutdown(self) -> None:
         self._host.log("timed out waiting for the controller to approve controlled shutdown")

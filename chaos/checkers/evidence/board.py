@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar
 
 from chaos.checkers.context import CheckContext
 from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS, CoordinatorView
+from chaos.checkers.evidence.expiry import EXPIRY_KINDS, Expiry
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
 from chaos.checkers.evidence.fenced_members import FENCING_KINDS, FencedMembers
 from chaos.checkers.evidence.half_loads import HALF_LOAD_KINDS, HalfLoads
@@ -88,6 +89,11 @@ class Evidence:
     def faults(self) -> FaultsInForce:
         """Faults in force, and those that are over."""
         return self._follow(FaultsInForce(self._context), FAULT_KINDS)
+
+    @cached_property
+    def expiry(self) -> Expiry:
+        """Times since which groups have no members, by which offsets expire."""
+        return self._follow(Expiry(self._context), EXPIRY_KINDS)
 
     @cached_property
     def half_loads(self) -> HalfLoads:

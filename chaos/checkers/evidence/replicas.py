@@ -19,6 +19,7 @@ REPLICA_KINDS = frozenset(
         TraceKind.BROKER_FENCED,
         TraceKind.BROKER_UNFENCED,
         TraceKind.NODE_STOPPING,
+        TraceKind.TOPIC_DELETED,
     }
 )
 """Kinds of rows that a caller must give to `Replicas.observe`."""
@@ -89,6 +90,10 @@ class Replicas:
                 self._may_lead[row.peer or ""] = row.time_us
             case TraceKind.BROKER_FENCED | TraceKind.NODE_STOPPING:
                 self._may_lead.pop(row.peer or "", None)
+            case TraceKind.TOPIC_DELETED:
+                detail = detail_of(row)
+                for index in range(detail.get("partitions", 0)):
+                    self._partitions.pop(f"{detail.get('topic')}-{index}", None)
             case _:
                 pass
 

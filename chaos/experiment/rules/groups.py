@@ -49,6 +49,7 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
 
     yield from _consumer_errors(experiment, group.config, f"{path}.config")
     yield from _transaction_errors(experiment, group, path)
+    yield from _metadata_errors(experiment, group, path)
     for index, late in enumerate(group.late_members):
         late_path = f"{path}.late_members[{index}]"
         yield from too_long(late.at, f"{late_path}.at")
@@ -85,7 +86,7 @@ def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]
                 "is for members of a coordinator",
                 expected="the group's `zookeeper` beside `coordination: zookeeper`",
             )
-    for name in ("commit_interval_ms", "transactional"):
+    for name in ("commit_interval_ms", "commit_metadata", "transactional"):
         if getattr(group, name):
             yield problem(
                 f"{path}.{name}",
@@ -136,6 +137,41 @@ def _transaction_errors(
             "the brokers answer every InitProducerId with INVALID_TRANSACTION_TIMEOUT",
             expected=f"at most {most_ms} (transaction.max.timeout.ms)",
             found=str(group.transaction_timeout_ms),
+        )
+
+
+def _metadata_errors(
+    experiment: Experiment, group: GroupDefinition, path: str
+) -> Iterator[Problem]:
+    """Yield an error if no commit carries the metadata, or no commit can be stored with it."""
+    if not group.commit_metadata or group.is_on_zookeeper:
+        return
+    if group.commit_interval_ms is None:
+        yield problem(
+            f"{path}.commit_metadata",
+            "no commit carries it: the application never commits",
+            expected="`commit_interval_ms` beside it",
+        )
+    most = experiment.cluster.config.offset_metadata_max_bytes
+    shortest = min(group.metadata_lengths)
+    if shortest > most:
+        yield problem(
+            f"{path}.commit_metadata",
+            "the brokers answer every commit with OFFSET_METADATA_TOO_LARGE",
+            expected=f"a text of at most {most} (offset.metadata.max.bytes)",
+            found=f"{shortest}, the shortest",
+        )
+
+
+def _assignor_warnings(group: GroupDefinition, path: str) -> Iterator[Problem]:
+    """Yield a warning if members have no assignor in common."""
+    lists = [config.partition_assignment_strategy for config, _ in group.settings_of_members()]
+    if lists and not any(all(name in other for other in lists) for name in lists[0]):
+        yield problem(
+            f"{path}.late_members",
+            "its members have no assignor in common: some are refused with "
+            "INCONSISTENT_GROUP_PROTOCOL, and stop",
+            expected="`partition.assignment.strategy` with one that all members have",
         )
 
 
@@ -243,7 +279,9 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
     most_partitions = max(
         (experiment.topics[topic].partitions for topic in group.topics), default=0
     )
-    if group.members > most_partitions:
+    yield from _assignor_warnings(group, path)
+    deals_topic_by_topic = "roundrobin" not in group.config.partition_assignment_strategy
+    if group.members > most_partitions and deals_topic_by_topic:
         yield problem(
             f"{path}.members",
             "the range assignor leaves members without a partition",

@@ -25,12 +25,13 @@ from chaos.exploration.draw.patterns import PATTERNS
 from chaos.exploration.draw.response_losses import draw_response_loss
 from chaos.exploration.space_definition import FaultSpace
 from chaos.faults.base import BROKER_TARGETS, FaultKind
-from chaos.faults.groups import ResetOffsetsArgs, TopicArgs
+from chaos.faults.groups import DeleteOffsetsArgs, ResetOffsetsArgs, TopicArgs
 from chaos.faults.leadership import MoveArgs
 from chaos.faults.links import ResponseLoss
 from chaos.faults.machines import MachineCutArgs
 from chaos.faults.processes import DiskArgs
 from chaos.faults.registry import FAULT_KINDS
+from chaos.faults.topics import DeleteTopic
 from chaos.targets.partitions import parse_partition, replicas_at_start
 from chaos.targets.registry import split_target
 from cluster.client.admin.orders import ResetTo
@@ -146,6 +147,8 @@ def _single(draw: FaultDraw, kind: FaultKind) -> tuple[FaultDefinition, ...]:
     """Draw one fault of a kind; no fault if the experiment has no target for it."""
     if kind.name == ResponseLoss.name:
         return (draw_response_loss(draw),)
+    if kind.name == DeleteTopic.name:
+        return _topic_deletion(draw)
     if kind.is_gradual:
         operation = draw_operation(draw, kind)
         return () if operation is None else (operation,)
@@ -163,6 +166,18 @@ def _single(draw: FaultDraw, kind: FaultKind) -> tuple[FaultDefinition, ...]:
             args=_args(draw, kind, target),
         ),
     )
+
+
+def _topic_deletion(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
+    """Draw the deletion of a topic without clients; no fault if the experiment has none."""
+    experiment = draw.experiment
+    used = {topic for group in experiment.groups.values() for topic in group.topics}
+    used |= {producer.topic for producer in experiment.producers}
+    unused = [topic for topic in experiment.topics if topic not in used]
+    if not unused:
+        return ()
+    topic = draw.rng("topic").choice(unused)
+    return (draw.fault(DeleteTopic.name, "controller", args={"topic": topic}),)
 
 
 def _args(draw: FaultDraw, kind: FaultKind, target: str) -> dict[str, Any]:
@@ -187,6 +202,8 @@ def _offsets_args(draw: FaultDraw, kind: FaultKind, group: str) -> dict[str, Any
     args: dict[str, Any] = {}
     if draw.chance("one topic", 0.3):
         args["topic"] = draw.rng("topic").choice(draw.experiment.groups[group].topics)
+    if kind.args_type is DeleteOffsetsArgs and draw.chance("unknown partitions", 0.3):
+        args["unknown_partitions"] = True
     if kind.args_type is ResetOffsetsArgs:
         args["to"] = draw.rng("to").choice(get_args(ResetTo))
     return args

@@ -8,7 +8,7 @@ their unit; `after_ms` counts from the beginning of the pattern.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from chaos.experiment.structs import FaultDefinition
+from chaos.experiment.structs import FaultDefinition, zookeeper_groups
 from chaos.exploration.draw.close_patterns import (
     quick_restart,
     response_lost_in_a_failover,
@@ -192,6 +192,26 @@ def _orders_for_an_empty_group(draw: FaultDraw) -> Faults:
     return (*removal, *orders)
 
 
+def _expired_group(draw: FaultDraw) -> Faults:
+    """Keep all members down until the group's offsets have expired, and a little longer.
+
+    Sessions end first; a load of a new coordinator may delay that. Offsets that are kept for more
+    than a minute outlive the run: then an administrator acts instead.
+    """
+    config = draw.experiment.cluster.config
+    group = draw.group()
+    if config.offsets_retention_minutes > 1 or group in zookeeper_groups(draw.experiment):
+        return _orders_for_an_empty_group(draw)
+    session_ms = draw.experiment.groups[group].config.session_timeout_ms
+    check_ms = config.offsets_retention_check_interval_ms
+    # In one of three cases the members return at about the time of the expiry.
+    late_ms = draw.rng("expiry").choice((0, check_ms, 2 * check_ms + 1_000))
+    return tuple(
+        draw.fault("crash", f"member({group}, {index})", lasts_ms=session_ms + 60_000 + late_ms)
+        for index in range(draw.experiment.groups[group].members_total)
+    )
+
+
 def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     """Pause a member during a rebalance, and resume it before its own session ends.
 
@@ -318,6 +338,11 @@ PATTERNS: dict[str, Pattern] = {
             name="orders_for_an_empty_group",
             doc="a group's members die; an administrator deletes it, or deletes or resets offsets",
             draw=_orders_for_an_empty_group,
+        ),
+        Pattern(
+            name="expired_group",
+            doc="a group's members stay down until its offsets expire (offsets.retention.minutes)",
+            draw=_expired_group,
         ),
         Pattern(
             name="asleep_in_a_rebalance",

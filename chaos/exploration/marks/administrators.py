@@ -46,6 +46,16 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 @mark(
+    "topic_deleted",
+    "an administrator deleted a topic",
+    TraceKind.TOPIC_DELETED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen, row
+    return True
+
+
+@mark(
     "offsets_perhaps_reset",
     "an administrator's commit got no answer, and perhaps was stored",
     TraceKind.ADMIN_COMMIT,

@@ -64,6 +64,18 @@ _MARK_OF_VALUE = {
         "offsets_deleted",
         "an administrator deleted committed offsets",
     ),
+    (TraceKind.OFFSET_REMOVED, "cause", DeletionCause.EXPIRED): (
+        "offsets_expired",
+        "committed offsets expired, because their group had no members for too long",
+    ),
+    (TraceKind.COMMIT_FAILED, "error", ErrorCode.OFFSET_METADATA_TOO_LARGE.name): (
+        "metadata_too_large",
+        "a coordinator refused a commit for its metadata",
+    ),
+    (TraceKind.MEMBER_STATE, "error", ErrorCode.INCONSISTENT_GROUP_PROTOCOL.name): (
+        "refused_for_its_assignors",
+        "a group refused a member that supports other assignors",
+    ),
     (TraceKind.ADMIN_COMMIT, "error", ErrorCode.NONE.name): (
         "offsets_reset",
         "an administrator committed for an empty group",

@@ -218,6 +218,15 @@ class ReplicaManager:
                     f"{partition.partition_epoch}, expected {known.partition_epoch}",
                 )
 
+    def check_logs(self) -> None:
+        """Check that no log is left of a topic that the published metadata cache lacks.
+
+        Raises: InvariantViolation.
+        """
+        for name in self._host.storage.partitions():
+            if self._cache.image.partition(name) is None:
+                raise InvariantViolation("a log is of a topic that exists", f"{name} is deleted")
+
     def _check_flushed(self) -> None:
         for log, end in self._ends_at_shut_down:
             if log.recovery_point < end:

@@ -6,6 +6,7 @@ is judged by the committed offsets at its end. They are read as a consumer reads
 coordinator that the brokers name, and only stable offsets.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
@@ -29,6 +30,10 @@ from protocol.messages.admin import ElectionType
 GROUP_ORDER_TIMEOUT_MS = 2_000
 """Limit of the retries of an order about a group. It is short, because the plan's next faults wait
 for the order's end."""
+
+NOT_IN_RESPONSE = "NOT_IN_RESPONSE"
+"""The answer to an order lacks a partition that the order named. Source: Kafka
+DeleteConsumerGroupOffsetsResult."""
 
 ResetTo = Literal["earliest", "latest"]
 
@@ -245,13 +250,28 @@ async def delete_group(host: Host, cluster: ClusterSpec, *, group_id: str) -> di
 
 
 async def delete_offsets(
-    host: Host, cluster: ClusterSpec, *, group_id: str, topics: Sequence[str]
+    host: Host,
+    cluster: ClusterSpec,
+    *,
+    group_id: str,
+    topics: Sequence[str],
+    unknown_partitions: bool = False,
 ) -> dict[str, str]:
-    """Delete the group's committed offsets of some topics. Raises: as remove_members."""
+    """Delete the group's committed offsets of some topics. Raises: as remove_members.
+
+    With `unknown_partitions` the order also names one partition of each topic that does not exist.
+    The result has such a partition only if its answer is not UNKNOWN_TOPIC_OR_PARTITION.
+    """
     with _group_order(host, cluster, group_id) as admin:
         partitions = await _partitions_of(admin, topics)
-        errors = await admin.delete_consumer_group_offsets(group_id, partitions)
-        return {str(partition): code.name for partition, code in errors.items()}
+        counts = Counter(partition.topic for partition in partitions) if unknown_partitions else {}
+        unknown = [TopicPartition(topic, count) for topic, count in counts.items()]
+        errors = await admin.delete_consumer_group_offsets(group_id, [*partitions, *unknown])
+        answers = dict.fromkeys(map(str, partitions), NOT_IN_RESPONSE)
+        for partition, code in errors.items():
+            if partition not in unknown or code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                answers[str(partition)] = code.name
+        return answers
 
 
 async def reset_offsets(

@@ -68,7 +68,37 @@ class RangeAssignor:
         return {member_id: tuple(partitions) for member_id, partitions in assigned.items()}
 
 
-ASSIGNORS: dict[str, Assignor] = {RangeAssignor.name: RangeAssignor()}
+class RoundRobinAssignor:
+    """Deals all partitions of all topics to the members in turn, like cards.
+
+    Source: Kafka RoundRobinAssignor.
+    """
+
+    name = "roundrobin"
+
+    def assign(
+        self, partition_counts: Mapping[str, int], members: tuple[MemberSubscription, ...]
+    ) -> Assignment:
+        """Return every member's partitions. A member is passed over for topics of others."""
+        ordered = sorted(members, key=_member_order)
+        assigned: dict[MemberId, list[TopicPartition]] = {m.member_id: [] for m in ordered}
+        turn = 0  # index of the member that is next
+        for topic in sorted(partition_counts):
+            if not any(topic in member.topics for member in ordered):
+                continue
+            for partition in range(partition_counts[topic]):
+                while topic not in ordered[turn % len(ordered)].topics:
+                    turn += 1
+                assigned[ordered[turn % len(ordered)].member_id].append(
+                    TopicPartition(topic, partition)
+                )
+                turn += 1
+        return {member_id: tuple(partitions) for member_id, partitions in assigned.items()}
+
+
+ASSIGNORS: dict[str, Assignor] = {
+    assignor.name: assignor for assignor in (RangeAssignor(), RoundRobinAssignor())
+}
 """All assignors, by their name in `partition.assignment.strategy`."""
 
 

@@ -17,6 +17,7 @@ begun and ended.
 """
 
 from collections.abc import Callable
+from itertools import cycle
 
 from cluster.client.consumer.fetcher import ConsumedRange
 from cluster.client.consumer.group_consumer import GroupConsumer
@@ -57,7 +58,10 @@ class ConsumerNode:
         self._poll_began_us = 0
         self._commit_due_us = 0
         self._is_committing = False
+        # Texts of the asynchronous commits, in turn; without end.
+        self._texts = cycle(spec.commit_metadata or ("",))
         self._is_closing = False
+        self._ended_by: ClientError | None = None
         self._on_closed: Callable[[], None] = lambda: None
 
     def start(self) -> None:
@@ -88,6 +92,7 @@ class ConsumerNode:
             records_consumed=self._records_consumed,
             commits_acknowledged=consumer.commits.acknowledged,
             waiting=consumer.waiting_requests(),
+            ended_by=None if self._ended_by is None else self._ended_by.name,
         )
 
     async def on_partitions_revoked(self) -> None:
@@ -115,6 +120,7 @@ class ConsumerNode:
             # Kafka's poll throws the error; an ordinary application then closes its consumer.
             self._host.log(f"the application stops: {error.name}")
             ended_by = error
+            self._ended_by = error
         await self._consumer.close(ended_by)
         self._on_closed()
 
@@ -169,6 +175,7 @@ class ConsumerNode:
             return
         self._commit_due_us = self._host.now_us() + interval_ms * MS
         self._is_committing = True
+        self._consumer.commits.metadata = next(self._texts)
         self._consumer.commit_async().add_listener(self._committed)
 
     def _committed(self, _commit: RequestFuture[None]) -> None:

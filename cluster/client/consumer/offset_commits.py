@@ -46,6 +46,8 @@ class Commits(Protocol):
 
     acknowledged: int
     """Number of commits that were acknowledged for all of their partitions."""
+    metadata: str
+    """Text that later commits store beside each offset. Source: Kafka OffsetAndMetadata."""
 
     def commit_async(self, offsets: Offsets) -> RequestFuture[None]:
         """Commit once, without retries."""
@@ -73,6 +75,7 @@ class OffsetCommits:
         """Create an object without commits. `wakeup` is set after each outcome."""
         self.acknowledged = 0
         """Number of commits that the coordinator acknowledged for all of their partitions."""
+        self.metadata = ""
         self._host = host
         self._config = config
         self._membership = membership
@@ -150,7 +153,7 @@ class OffsetCommits:
             generation_id_or_member_epoch=sent.generation_id,
             member_id=sent.member_id,
             group_instance_id=self._config.group_instance_id,
-            topics=commit_topics(offsets),
+            topics=commit_topics(offsets, self.metadata),
         )
         self._discovery.send(request, OffsetCommitResponse).add_listener(
             lambda answer: self._answered(answer, offsets, sent, node.name, result)
@@ -317,8 +320,8 @@ class AutoCommit:
         self._commits.commit_async(self._consumed()).add_listener(answered)
 
 
-def commit_topics(offsets: Offsets) -> tuple[OffsetCommitRequestTopic, ...]:
-    """Return positions by topic, as OffsetCommit requests contain them."""
+def commit_topics(offsets: Offsets, metadata: str = "") -> tuple[OffsetCommitRequestTopic, ...]:
+    """Return positions by topic, each with `metadata`, as OffsetCommit requests contain them."""
     by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
     for partition, position in offsets.items():
         by_topic.setdefault(partition.topic, []).append(
@@ -326,6 +329,7 @@ def commit_topics(offsets: Offsets) -> tuple[OffsetCommitRequestTopic, ...]:
                 partition_index=partition.partition,
                 committed_offset=position.offset,
                 committed_leader_epoch=position.leader_epoch,
+                committed_metadata=metadata,
             )
         )
     return tuple(

@@ -41,6 +41,7 @@ class TransactionalCommits:
         """Create an object without commits. `wakeup` is set after each outcome."""
         self.acknowledged = 0
         """Number of transactions that committed."""
+        self.metadata = ""
         self._host = host
         self._config = config
         self._membership = membership
@@ -94,7 +95,11 @@ class TransactionalCommits:
         """Commit in a transaction of the producer, and complete or fail `result`."""
         try:
             peer = await self._producer.commit(
-                self._membership.member.group_id, offsets, sent, self._config.group_instance_id
+                self._membership.member.group_id,
+                offsets,
+                sent,
+                self._config.group_instance_id,
+                metadata=self.metadata,
             )
         except ClientError as error:
             # Cleared before listeners of `result` run, so that they may begin the next transaction.

@@ -147,8 +147,12 @@ class TransactionalProducer:
         offsets: Offsets,
         sent: Generation,
         group_instance_id: str | None,
+        *,
+        metadata: str = "",
     ) -> NodeName:
         """Commit offsets in a transaction; return the group's coordinator that stored them.
+
+        `metadata`: text to store beside each offset.
 
         Raises: TransactionAborted; TransactionInDoubt.
         """
@@ -159,7 +163,8 @@ class TransactionalProducer:
                 await self._retry(deadline_us, self._init)
             await self._retry(deadline_us, lambda: self._add_offsets(group_id))
             peer = await self._retry(
-                deadline_us, lambda: self._commit(group_id, offsets, sent, group_instance_id)
+                deadline_us,
+                lambda: self._commit(group_id, offsets, sent, group_instance_id, metadata=metadata),
             )
         except ProducerFencedError as error:
             self._drop_producer_id()
@@ -212,6 +217,8 @@ class TransactionalProducer:
         offsets: Offsets,
         sent: Generation,
         group_instance_id: str | None,
+        *,
+        metadata: str,
     ) -> NodeName:
         """Send TxnOffsetCommit to the group's coordinator, and return the coordinator."""
         node = self._discovery.coordinator()
@@ -232,7 +239,7 @@ class TransactionalProducer:
                     generation_id=sent.generation_id,
                     member_id=sent.member_id,
                     group_instance_id=group_instance_id,
-                    topics=commit_topics(offsets),
+                    topics=commit_topics(offsets, metadata),
                 ),
                 TxnOffsetCommitResponse,
                 timeout_us=self._request_timeout_us,

@@ -226,6 +226,30 @@ def test_expired_offset_of_a_live_group_is_found() -> None:
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
+@pytest.mark.parametrize(
+    ("empty_s", "outcome"), [(60.0, CheckOutcome.PASS), (58.0, CheckOutcome.VIOLATED)]
+)
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_offset_may_expire_once_its_group_was_empty_for_long(
+    empty_s: float, outcome: CheckOutcome, is_loaded: bool
+) -> None:
+    """`offsets.retention.minutes` is 1; a failover to broker-1 does not begin it anew."""
+    rows = two_commits()
+    rows.group_state(4, "broker-0", "PreparingRebalance", "Empty")
+    remover = "broker-0"
+    if is_loaded:
+        remover = "broker-1"
+        rows.leads(20, remover, 1, 2)
+        rows.group_loaded(20, remover, state="Empty")
+    rows.offset_removed(4 + empty_s, cause="expired", node=remover)
+    verify(rows, 100, -1)
+
+    checker = DurableCommits(replace(CONTEXT, offsets_retention_us=60_000_000))
+    for row in rows.rows:
+        checker.observe(row)
+    assert checker.finish().outcome is outcome
+
+
 def test_value_without_a_commit_is_found() -> None:
     """Planted bug: a coordinator stores one partition's offset under another partition."""
     rows = two_commits()

@@ -30,6 +30,7 @@ def check(
     commits: bool = True,
     late: tuple[str, ...] = (),
     transactions: tuple[str, ...] = (),
+    same_assignors: bool = True,
 ) -> CheckReport:
     """Return the checker's report of a trace.
 
@@ -45,6 +46,7 @@ def check(
                     commits=commits,
                     late=late,
                     transaction_partitions=transactions,
+                    same_assignors=same_assignors,
                 )
             },
             min_insync_replicas=2,
@@ -343,6 +345,20 @@ def test_consumer_that_is_refused_by_a_group_with_room_is_found() -> None:
     rows.committed(42, C1, 1)
 
     assert check(finish(rows, 110)).findings_total == 1
+
+
+@pytest.mark.parametrize("same_assignors", [True, False])
+def test_refusal_of_a_consumer_is_excused_by_different_assignors(same_assignors: bool) -> None:
+    """A group refuses a consumer only if another one supports other assignors."""
+    rows = healed_group()
+    end_application(rows, 41, "INCONSISTENT_GROUP_PROTOCOL")
+    rows.committed(42, C1, 1)
+
+    report = check(finish(rows, 110), same_assignors=same_assignors)
+
+    assert report.findings_total == same_assignors
+    excused = {} if same_assignors else {"application that its settings end": 1}
+    assert report.excused == excused
 
 
 def test_consumer_that_is_stopped_or_loses_its_generation_is_no_finding() -> None:

@@ -22,8 +22,8 @@ CONTEXT = CheckContext(
 )
 
 
-def check(rows: Rows) -> CheckReport:
-    checker = Processing(CONTEXT)
+def check(rows: Rows, *, retention_s: int = 604_800) -> CheckReport:
+    checker = Processing(replace(CONTEXT, offsets_retention_us=retention_s * 1_000_000))
     for row in rows.rows:
         checker.observe(row)
     return checker.finish()
@@ -338,6 +338,24 @@ def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:
     rows.consumed(7, C1, 80, 89)
 
     assert check(rows).outcome is CheckOutcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("empty_s", "outcome"), [(60.0, CheckOutcome.PASS), (50.0, CheckOutcome.VIOLATED)]
+)
+def test_records_skipped_after_an_expiry_are_no_violation(
+    empty_s: float, outcome: CheckOutcome
+) -> None:
+    """`offsets.retention.minutes` is 1; what expired earlier than that was lost."""
+    rows = group_that_commits()
+    rows.revoked(4, C0)
+    rows.group_state(5, "broker-0", "PreparingRebalance", "Empty")
+    rows.offset_removed(5 + empty_s, cause="expired")
+    rows.assigned(80, C1, generation=2)
+    rows.position_reset(80.1, C1, 50, "latest")
+    rows.consumed(81, C1, 50, 59)
+
+    assert check(rows, retention_s=60).outcome is outcome
 
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED", "REQUEST_TIMED_OUT"])

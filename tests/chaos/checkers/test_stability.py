@@ -21,11 +21,18 @@ C0 = "consumer-g-0"
 SETTLING_S = 60
 
 
-def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
+def check(
+    rows: Rows, *, in_virtual_time: bool = True, has_long_metadata: bool = False
+) -> CheckReport:
     checker = Stability(
         CheckContext(
             groups={
-                "g": GroupExpectation(consumers=(C0,), offsets_partition=OFFSETS_0, commits=True)
+                "g": GroupExpectation(
+                    consumers=(C0,),
+                    offsets_partition=OFFSETS_0,
+                    commits=True,
+                    has_long_metadata=has_long_metadata,
+                )
             },
             producers=(ProducerExpectation(name="producer-0", topic="orders", period_us=250_000),),
             settling_us=SETTLING_S * 1_000_000,
@@ -161,6 +168,29 @@ def test_commit_may_fail_because_of_a_rebalance(error: str) -> None:
     rows.add(15, C0, TraceKind.COMMIT_FAILED, group="g", error=error)
 
     assert check(rows).outcome is CheckOutcome.PASS
+
+
+@pytest.mark.parametrize("has_long_metadata", [True, False])
+def test_commit_with_too_much_metadata_may_fail(has_long_metadata: bool) -> None:
+    """A commit whose metadata fits must not be refused for it."""
+    rows = steady_cluster()
+    rows.commit_failed(15, C0, 1, "OFFSET_METADATA_TOO_LARGE")
+
+    report = check(rows, has_long_metadata=has_long_metadata)
+
+    assert report.findings_total == (not has_long_metadata)
+
+
+def test_member_that_has_left_ends_its_connections() -> None:
+    """Its requests then end with DISCONNECTED; those of a member that joins again must not."""
+    rows = steady_cluster()
+    rows.member_state(15, C0, "UNJOINED", before="STABLE", cause="left")
+    lose(rows, 15, "connection")
+    assert check(rows).findings_total == 0
+
+    rows.member_state(16, C0, "PREPARING_REBALANCE", before="UNJOINED", cause="join")
+    lose(rows, 17, "connection")
+    assert check(rows).findings_total == 1
 
 
 def test_replica_that_returns_is_no_loss() -> None:

@@ -297,6 +297,7 @@ ONE_OF_EACH = (
         "target": "coordinator-of(orders-readers)",
         "args": {"to": "latest"},
     },
+    {"at": "1s", "fault": "delete_topic", "target": "controller", "args": {"topic": "archive"}},
     {"at": "1s", "fault": "cut", "from": "broker(1)", "to": ["controller", "clients"]},
     {"at": "1s", "fault": "clog", "from": ["members(orders-readers)"], "to": "brokers"},
     {"at": "1s", "fault": "slow", "from": "brokers", "to": "clients", "args": {"delay": "2ms"}},

@@ -23,7 +23,7 @@ from tests.support.builders.injecting import Injecting
 ORDERS = ("remove_members", "delete_group", "delete_offsets", "reset_offsets")
 
 
-def order(fault: str, **args: str) -> dict[str, Any]:
+def order(fault: str, **args: str | bool) -> dict[str, Any]:
     """Return the fault of an experiment file that sends the order to readers' coordinator."""
     return {"at": "1s", "fault": fault, "target": "coordinator-of(readers)", "args": args}
 
@@ -116,6 +116,15 @@ def test_partly_refused_order_names_the_refused_part() -> None:
 
     assert entry.outcome is FaultOutcome.HIT
     assert entry.resolved["refused"] == {"orders-1": "GROUP_SUBSCRIBED_TO_TOPIC"}
+
+
+def test_deletion_of_offsets_may_name_unknown_partitions() -> None:
+    """The order then names one partition more of each topic."""
+    run = Injecting(order("delete_offsets", unknown_partitions=True))
+
+    run.inject()
+
+    assert run.runtime.acts == ["delete_offsets readers ('orders',) True"]
 
 
 def test_order_about_a_topic_that_the_file_lacks_is_refused() -> None:

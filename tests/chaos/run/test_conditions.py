@@ -45,6 +45,35 @@ def test_lost_member_is_not_awaited_and_any_other_dead_one_is() -> None:
     )
 
 
+def test_member_that_its_group_refused_is_not_awaited() -> None:
+    """It supports other assignors, and has stopped. After any other error it must live."""
+    runtime = FakeRuntime(experiment())
+    status = status_of(runtime)
+    (group,) = status.groups["readers"]
+    for error, is_awaited in (("INCONSISTENT_GROUP_PROTOCOL", False), ("UNKNOWN_MEMBER_ID", True)):
+        ended = replace(status.members[SECOND], state="UNJOINED", assigned=(), ended_by=error)
+        now = replace(
+            status,
+            groups={"readers": [replace(group, members=group.members[:1])]},
+            members={**status.members, SECOND: ended},
+        )
+
+        missing = missing_for_liveness(experiment(), now, {})
+
+        assert ("consumer-readers-1 is UNJOINED" in missing) is is_awaited
+        assert bool(missing) is is_awaited
+
+
+def test_partition_of_a_deleted_topic_needs_no_leader() -> None:
+    """A fault may have deleted it."""
+    status = status_of(FakeRuntime(experiment()))
+    partitions = {name: of for name, of in status.partitions.items() if name.topic != "orders"}
+    status = replace(status, partitions=partitions)
+
+    assert missing_for_liveness(experiment(), status, {}, deleted_topics=("orders",)) == []
+    assert "orders-0 has no leader" in missing_for_liveness(experiment(), status, {})
+
+
 def test_group_that_keeps_the_id_of_a_lost_member_is_not_live() -> None:
     """Until the session of the lost member ends, partitions are assigned to its member id."""
     status = status_of(FakeRuntime(experiment()))

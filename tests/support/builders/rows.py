@@ -516,11 +516,15 @@ class Rows:
             error=error,
         )
 
-    def offset_removed(self, time_s: float, *, cause: str = "deleted by an administrator") -> None:
-        """Let the coordinator on broker-0 remove the committed offset of t-0."""
-        self.add(
-            time_s, "broker-0", TraceKind.OFFSET_REMOVED, group="g", partition="t-0", cause=cause
-        )
+    def offset_removed(
+        self,
+        time_s: float,
+        *,
+        cause: str = "deleted by an administrator",
+        node: str = "broker-0",
+    ) -> None:
+        """Let the coordinator on `node` remove the committed offset of t-0."""
+        self.add(time_s, node, TraceKind.OFFSET_REMOVED, group="g", partition="t-0", cause=cause)
 
 
 def steady_cluster() -> Rows:

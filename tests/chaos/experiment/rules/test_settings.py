@@ -366,6 +366,25 @@ def test_settings_with_which_kafka_does_not_start_are_errors(
         ),
         (
             {
+                "groups": readers(
+                    {"commit_metadata": ["why"], "commit_interval_ms": None},
+                    enable_auto_commit=True,
+                )
+            },
+            "groups.readers.commit_metadata",
+            "`commit_interval_ms` beside it",
+        ),
+        (
+            # An owl is two UTF-16 units.
+            {
+                "groups": readers({"commit_metadata": ["\U0001f989\U0001f989", "12345"]}),
+                "cluster": cluster(offset_metadata_max_bytes=3),
+            },
+            "groups.readers.commit_metadata",
+            "a text of at most 3 (offset.metadata.max.bytes)",
+        ),
+        (
+            {
                 "groups": readers(TRANSACTIONAL),
                 "cluster": cluster(transaction_state_log_replication_factor=4),
             },
@@ -427,3 +446,20 @@ def test_longer_limits_of_a_machines_silence_are_valid() -> None:
     """Over a slow network the answers of a machine may take longer than the defaults allow."""
     patient = {"machine_silent_after": "10s", "machine_lost_after": "2m"}
     assert list(errors(experiment(run=patient))) == []
+
+
+@pytest.mark.parametrize(
+    ("late", "is_warned"), [(["roundrobin"], True), (["roundrobin", "range"], False)]
+)
+def test_members_without_a_common_assignor_are_warned_about(
+    late: list[str], is_warned: bool
+) -> None:
+    """Kafka's coordinator refuses the second of them with INCONSISTENT_GROUP_PROTOCOL."""
+    config = CONSUMER | {"partition.assignment.strategy": late}
+    batch = {"at": "1s", "members": 1, "config": config}
+    found = [
+        problem
+        for problem in warnings(experiment(groups=readers({"late_members": [batch]})))
+        if problem.path == "groups.readers.late_members"
+    ]
+    assert bool(found) is is_warned

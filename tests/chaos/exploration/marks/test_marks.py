@@ -473,6 +473,14 @@ STORIES: dict[str, tuple[StoryRow, ...]] = {
             {"group": "g", "partition": "t-0", "cause": "deleted by an administrator"},
         ),
     ),
+    "offsets_expired": (
+        (B0, TraceKind.OFFSET_REMOVED, {"group": "g", "partition": "t-0", "cause": "expired"}),
+    ),
+    "metadata_too_large": (commit(FAILED, C0, 5, "OFFSET_METADATA_TOO_LARGE"),),
+    "refused_for_its_assignors": (
+        (C0, TraceKind.MEMBER_STATE, {"group": "g", "error": "INCONSISTENT_GROUP_PROTOCOL"}),
+    ),
+    "topic_deleted": (controller(TraceKind.TOPIC_DELETED, ""),),
     "offsets_reset": (ordered_commit("NONE"),),
     "offsets_not_reset": (ordered_commit("UNKNOWN_MEMBER_ID"),),
     "server_out_in_an_operation": (operation("rollout"), driver(KILLED, B0)),

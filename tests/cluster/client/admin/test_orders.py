@@ -127,6 +127,12 @@ def test_empty_group_can_be_reset_then_deleted() -> None:
         assert deleted == moved
         assert await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP) == {}
 
+        await lab.runtime.ask_as_admin(partial(reset, to="latest"))
+        # The broker answers for the unknown partition, and the coordinator for the others.
+        with_unknown = partial(delete, unknown_partitions=True)
+        assert await lab.runtime.ask_as_admin(with_unknown) == deleted
+        assert await lab.runtime.ask_as_admin(fetch_committed_offsets, GROUP) == {}
+
         await lab.runtime.ask_as_admin(partial(reset, to="earliest"))
         assert await lab.runtime.ask_as_admin(partial(delete_group, group_id=GROUP)) == {}
         assert GROUP not in (await lab.runtime.status()).groups

@@ -1,4 +1,4 @@
-"""The range assignor against Kafka's RangeAssignorTest.
+"""The assignors against Kafka's RangeAssignorTest and RoundRobinAssignorTest.
 
 `RANGE.assign(counts, members)` takes the number of partitions of each topic, and returns the
 partitions of each member. Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 7.8 and its case AS-01.
@@ -11,6 +11,7 @@ from cluster.client.consumer.assignors import ASSIGNORS, MemberSubscription
 from protocol.ids import MemberId, TopicPartition
 
 RANGE = ASSIGNORS["range"]
+ROUND_ROBIN = ASSIGNORS["roundrobin"]
 
 
 def member(
@@ -101,3 +102,35 @@ def test_range_with_equal_subscriptions_is_complete_and_balanced(
     for topic in counts:
         sizes = [sum(p.topic == topic for p in share) for share in assigned.values()]
         assert max(sizes) - min(sizes) <= 1
+
+
+def test_round_robin_deals_all_partitions_in_turn() -> None:
+    """Kafka: testTwoConsumersTwoTopicsSixPartitions; t2 goes on where t1 has ended."""
+    assigned = ROUND_ROBIN.assign(
+        {"t2": 3, "t1": 3}, (member("b", "t1", "t2"), member("a", "t1", "t2"))
+    )
+    assert assigned == {
+        "a": partitions("t1", 0, 2) + partitions("t2", 1),
+        "b": partitions("t1", 1) + partitions("t2", 0, 2),
+    }
+
+
+def test_round_robin_passes_over_members_without_the_topic() -> None:
+    """Kafka: testMultipleConsumersMixedTopicSubscriptions. Nobody reads t3."""
+    assigned = ROUND_ROBIN.assign(
+        {"t1": 3, "t2": 2, "t3": 1},
+        (member("a", "t1"), member("b", "t1", "t2"), member("c", "t1")),
+    )
+    assert assigned == {
+        "a": partitions("t1", 0),
+        "b": partitions("t1", 1) + partitions("t2", 0, 1),
+        "c": partitions("t1", 2),
+    }
+
+
+def test_round_robin_deals_to_static_members_first() -> None:
+    """As with range, the order of static members is that of their instance ids."""
+    assigned = ROUND_ROBIN.assign(
+        {"t": 3}, (member("a", "t"), member("z", "t", group_instance_id="i1"))
+    )
+    assert assigned == {"z": partitions("t", 0, 2), "a": partitions("t", 1)}

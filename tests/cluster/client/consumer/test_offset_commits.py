@@ -55,6 +55,23 @@ def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> Non
     assert member_status(node).commits_acknowledged == len(lab.of_kind("offsets_committed")) // 2
 
 
+def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) -> None:
+    """Each commit has one text, beside every offset. A refused text ends no application."""
+    lab = make_lab(1)
+    lab.consumer(commit_metadata=("", "\U0001f989"))
+    lab.run_for(SECOND)
+    lab.brokers[0].answer(OffsetCommitRequest, commit_error(ErrorCode.OFFSET_METADATA_TOO_LARGE))
+    lab.run_for(SECOND)
+    texts = [
+        {partition.committed_metadata for topic in request.topics for partition in topic.partitions}
+        for request in lab.brokers[0].of_type(OffsetCommitRequest)
+        if isinstance(request, OffsetCommitRequest)
+    ]
+    assert texts[:4] == [{""}, {"\U0001f989"}] * 2
+    assert {row.error for row in lab.of_kind("commit_failed")} == {"OFFSET_METADATA_TOO_LARGE"}
+    assert lab.of_kind("offsets_committed")[-1].time_us > lab.of_kind("commit_failed")[-1].time_us
+
+
 def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
     """The application commits again only after the answer, as that of the measured cluster did.
 

@@ -93,6 +93,23 @@ def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMake
     assert member_status(node).commits_acknowledged == ends(lab).count(True)
 
 
+def test_transaction_with_too_much_metadata_is_aborted(make_lab: LabMaker) -> None:
+    """The texts come in turn, so the next transaction commits."""
+    lab = make_lab(1)
+    lab.high_watermark = 4
+    too_large = txn_commit_error(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    lab.brokers[0].answer(TxnOffsetCommitRequest, too_large)
+    lab.consumer(transaction_timeout_ms=TIMEOUT_MS, commit_metadata=("long", ""))
+    lab.run_for(2 * SECOND)
+    texts = [
+        request.topics[0].partitions[0].committed_metadata
+        for request in lab.brokers[0].of_type(TxnOffsetCommitRequest)
+        if isinstance(request, TxnOffsetCommitRequest)
+    ]
+    assert texts[:3] == ["long", "", "long"]
+    assert ends(lab)[:2] == [False, True]
+
+
 def test_transaction_coordinator_is_looked_up_by_the_transactional_id(make_lab: LabMaker) -> None:
     """The lookup has the key type of transactions, and is sent once."""
     lab = make_lab(1)
