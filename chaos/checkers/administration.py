@@ -24,6 +24,11 @@ Orders about a group (GROUP_ORDERS):
    the group's state (`_fits`). It gets its answer within the order's time limit, unless another
    fault begins or a leader changes in between.
 
+Deletions of topics:
+
+6. A deletion that is ordered while nothing is broken is carried out, unless the topic was deleted
+   before.
+
 Orders are faults of the run's plan: `row.cause` is the fault's id. A fault that does nothing has
 the row FAULT_MISSED; for an order this means that it was refused, or got no answer. A broker is
 `row.peer` in rows of the driver and the controller, and `row.node` in rows that it writes itself.
@@ -49,6 +54,7 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
+DELETE_TOPIC = "delete_topic"
 LEADERSHIP_MOVE = "leadership_move"
 PREFERRED_LEADER_ELECTION = "preferred_leader_election"
 _ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})
@@ -89,6 +95,7 @@ class Administration(Checker):
             TraceKind.RUN_STAGE,
             TraceKind.NODE_STOPPED,
             TraceKind.FAULT_MISSED,
+            TraceKind.TOPIC_DELETED,
             *FAULT_KINDS,
             *REPLICA_KINDS,
             *COORDINATOR_KINDS,
@@ -105,6 +112,8 @@ class Administration(Checker):
         self._shutdowns: dict[str, _Order] = {}  # by broker
         self._elections: dict[str, _Order] = {}  # by fault id
         self._group_order: _Order | None = None  # the last one; the plan waits for its answer
+        self._topic_orders: dict[str, _Order] = {}  # by fault id
+        self._deleted_topics: dict[str, None] = {}
         self._leader_changed_us = 0
         self._was_nothing_broken = False  # just before the last fault
         self._is_healed = False  # from this stage on every order of the plan has had its answer
@@ -112,6 +121,7 @@ class Administration(Checker):
         self._ended_shutdowns = 0
         self._ended_elections = 0
         self._group_orders = 0
+        self._topic_orders_total = 0
 
     def judge(self, row: TraceRow) -> None:
         """Follow orders, their outcomes and the faults between them; judge each outcome."""
@@ -128,6 +138,8 @@ class Administration(Checker):
                 self._refused(row)  # an election, else ignored
             case TraceKind.LEADER_ELECTED:
                 self._elected(row)
+            case TraceKind.TOPIC_DELETED:
+                self._deleted_topics[detail_of(row).get("topic", "")] = None
             case TraceKind.NODE_STOPPING if row.peer in self._consumers:
                 pass  # a rollout kills a consumer at the end of its grace period
             case TraceKind.NODE_STOPPING:
@@ -153,6 +165,10 @@ class Administration(Checker):
         detail = detail_of(row)
         if detail.get("fault") in _ELECTIONS:
             self._elections[row.cause or ""] = _Order(row, self._was_nothing_broken)
+        elif detail.get("fault") == DELETE_TOPIC:
+            is_there = _topics_of(row).isdisjoint(self._deleted_topics)
+            self._topic_orders_total += 1
+            self._topic_orders[row.cause or ""] = _Order(row, self._was_nothing_broken and is_there)
         elif detail.get("fault") in GROUP_ORDERS:
             (group_id,) = detail["groups"]
             self._group_orders += 1
@@ -190,6 +206,16 @@ class Administration(Checker):
         """Judge an order that was not carried out; other faults that hit nothing are no orders."""
         if self._group_order is not None and self._group_order.row.cause == row.cause:
             self._judge_group_order(self._group_order, row)
+            return
+        order = self._topic_orders.pop(row.cause or "", None)
+        if order is not None:
+            # It may be deleted although the answer to the first request was lost.
+            if order.must_succeed and _topics_of(order.row).isdisjoint(self._deleted_topics):
+                self.report_finding(
+                    f"{row.cause}: the topic was not deleted ({detail_of(row).get('reason')}), "
+                    "although nothing was broken",
+                    [order.row, row],
+                )
             return
         order = self._elections.pop(row.cause or "", None)
         if order is None:
@@ -286,11 +312,13 @@ class Administration(Checker):
             judged=self._ended_shutdowns
             + self._ended_elections
             + self._group_orders
+            + self._topic_orders_total
             + self.findings_total,
             seen={
                 "controlled_shutdowns": self._ended_shutdowns,
                 "elections_ordered": self._ended_elections,
                 "group_orders": self._group_orders,
+                "topic_orders": self._topic_orders_total,
             },
             note=self._note(),
         )
@@ -298,9 +326,19 @@ class Administration(Checker):
     def _note(self) -> str:
         if not self.context.in_virtual_time:
             return "judged in virtual time only"
-        ordered = self._ended_shutdowns + self._ended_elections + self._group_orders
+        ordered = (
+            self._ended_shutdowns
+            + self._ended_elections
+            + self._group_orders
+            + self._topic_orders_total
+        )
         is_idle = not (ordered or self.findings_total)
         return "nothing was ordered" if is_idle else ""
+
+
+def _topics_of(order: TraceRow) -> set[str]:
+    """Return the topics of the partitions that an order is about."""
+    return {name.rpartition("-")[0] for name in detail_of(order).get("partitions", ())}
 
 
 def _fits(error: str, fault: str, states: tuple[str | None, ...]) -> bool:

@@ -78,8 +78,10 @@ class DeleteTopic(FaultKind):
         tools.deleted_topics[args.topic] = None
         try:
             await tools.runtime.ask_as_admin(delete_topics, (args.topic,))
-        except (TopicDeletionFailed, TimeoutError) as error:
-            return Miss(reason=f"{type(error).__name__}: {error}")
+        except TopicDeletionFailed as error:
+            return Miss(reason=f"the controller refused: {error}", errors=(error.error,))
+        except TimeoutError as error:
+            return Miss(reason=f"it may have been carried out all the same: {error}")
         return aim
 
 

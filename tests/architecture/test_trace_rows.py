@@ -44,7 +44,6 @@ RARE = {
     TraceKind.OFFSETS_UNREADABLE: "needs a group whose offsets no broker returns",
     TraceKind.PRODUCE_FAILED: "needs delivery.timeout.ms to pass",
     TraceKind.STEADY_STATE_MISSED: "needs a cluster that never comes to its steady state",
-    TraceKind.TOPIC_DELETED: "no fault deletes a topic",
     TraceKind.UNLOAD_IGNORED: "needs a broker that hears of an old epoch late",
     TraceKind.VIOLATION: "needs a promise that is broken",
     TraceKind.TASK_FAILED: "a bug of the lab",
@@ -65,6 +64,7 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
     rows += play_virtual(pause_and_election_of_the_preferred_leader(), seed=7).rows
     rows += play_virtual(deploy_of_a_smaller_group(), seed=7).rows
     rows += play_virtual(faults_of_machines(), seed=7).rows
+    rows += play_virtual(deletion_of_a_topic(), seed=7).rows
 
     assert {problem for row in rows if (problem := nonconformity(row)) is not None} == set()
     faults = [json.loads(row.detail or "")["fault"] for row in of_kind(rows, "fault_injected")]
@@ -121,6 +121,16 @@ def faults_of_machines() -> Experiment:
             {"at": "6s", "fault": "machine_pause", "target": "machine(2)", **lasts},
             {"at": "11s", "fault": "machine_cut", "target": "machine(0)", **lasts},
         ],
+    )
+
+
+def deletion_of_a_topic() -> Experiment:
+    """Return a cluster with a topic that no client uses, and that is deleted."""
+    topic = {"partitions": 2, "replication.factor": 3}
+    deletion = {"at": "1s", "fault": "delete_topic", "target": "controller"}
+    return quick_experiment(
+        topics={"orders": topic, "archive": topic},
+        faults=[deletion | {"args": {"topic": "archive"}}],
     )
 
 

@@ -183,8 +183,14 @@ def _orders_for_an_empty_group(draw: FaultDraw) -> Faults:
     )
     if removed_by_admin:
         removal += (draw.fault("remove_members", f"coordinator-of({group})", after_ms=100),)
+    args = {"delete_offsets": {"unknown_partitions": True}} if rng.random() < 0.5 else {}
     orders = tuple(
-        draw.fault(order, f"coordinator-of({group})", after_ms=empty_ms + index * 500)
+        draw.fault(
+            order,
+            f"coordinator-of({group})",
+            after_ms=empty_ms + index * 500,
+            args=args.get(order),
+        )
         for index, order in enumerate(
             rng.sample(("reset_offsets", "delete_offsets", "delete_group"), rng.choice((1, 1, 2)))
         )

@@ -43,7 +43,15 @@ class ElectionFailed(Exception):
 
 
 class TopicDeletionFailed(Exception):
-    """The controller refused to delete a topic; the message has the topic and Kafka's error."""
+    """The controller refused to delete a topic; the message has the topic and Kafka's error.
+
+    `error` is the name of the first topic's error.
+    """
+
+    # The default lets pickle restore the exception, which comes from another process on Ray.
+    def __init__(self, message: str, error: str = "") -> None:
+        super().__init__(message)
+        self.error = error
 
 
 class GroupOrderError(Exception):
@@ -195,10 +203,13 @@ async def delete_topics(host: Host, cluster: ClusterSpec, names: Sequence[str]) 
         try:
             errors = await admin.delete_topics(names)
         except ClientError as error:
-            raise TopicDeletionFailed(f"DeleteTopics: {error.name}") from error
-    failed = [f"{name}: {code.name}" for name, code in errors.items() if code is not ErrorCode.NONE]
+            raise TopicDeletionFailed(f"DeleteTopics: {error.name}", error.name) from error
+    failed = {name: code.name for name, code in errors.items() if code is not ErrorCode.NONE}
     if failed:
-        raise TopicDeletionFailed(", ".join(failed))
+        codes = tuple(failed.values())
+        raise TopicDeletionFailed(
+            ", ".join(f"{name}: {code}" for name, code in failed.items()), codes[0]
+        )
 
 
 async def _elect_preferred(admin: AdminClient, partitions: Sequence[TopicPartition] | None) -> None:

@@ -321,3 +321,56 @@ def test_order_about_a_group_that_loads_or_is_in_a_fault_is_not_judged() -> None
 
     for rows in (moved, cut):
         assert check(rows).findings == ()
+
+
+# -- deletions of topics --
+
+
+def delete_topic(rows: Rows, time_s: float) -> None:
+    """Order the deletion of the topic `t`, which has one partition."""
+    rows.fault(
+        time_s,
+        "controller-100",
+        fault="delete_topic",
+        nodes=["controller-100"],
+        partitions=["t-0"],
+        momentary=True,
+    )
+
+
+def topic_deleted(rows: Rows, time_s: float) -> None:
+    """Let the controller delete the topic `t`."""
+    detail = {"topic": "t", "partitions": 1}
+    rows.add(time_s, "controller-100", TraceKind.TOPIC_DELETED, detail=detail)
+
+
+def test_deletion_of_a_topic_that_is_refused_in_peace_is_found() -> None:
+    """Planted bug: the controller takes a topic that exists for an unknown one."""
+    rows = steady_cluster()
+    delete_topic(rows, 20)
+    refused(rows, 21, "delete_topic")
+    report = check(rows)
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "the topic was not deleted" in report.findings[0].summary
+
+
+@pytest.mark.parametrize("deleted_s", [15, 20.5])
+def test_deletion_of_a_topic_that_is_deleted_may_be_refused(deleted_s: float) -> None:
+    """It was deleted before, or by the first request of the order, whose answer was lost."""
+    rows = steady_cluster()
+    if deleted_s < 20:
+        topic_deleted(rows, deleted_s)
+    delete_topic(rows, 20)
+    if deleted_s > 20:
+        topic_deleted(rows, deleted_s)
+    refused(rows, 21, "delete_topic")
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_deletion_of_a_topic_may_fail_while_something_is_broken() -> None:
+    """The controller may be cut off from every broker."""
+    rows = steady_cluster()
+    another_fault(rows, 15)
+    delete_topic(rows, 20)
+    refused(rows, 21, "delete_topic")
+    assert check(rows).outcome is CheckOutcome.PASS

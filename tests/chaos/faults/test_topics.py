@@ -45,12 +45,14 @@ def test_topic_is_deleted_and_expected_no_more() -> None:
 def test_refused_deletion_is_a_miss() -> None:
     """An order without an answer may have been carried out: the topic is expected no more."""
     run = Injecting(made_of=experiment(topics=TOPICS, faults=[deletion()]))
-    run.runtime.admin_answer = TopicDeletionFailed("archive: UNKNOWN_TOPIC_OR_PARTITION")
+    unknown = "UNKNOWN_TOPIC_OR_PARTITION"
+    run.runtime.admin_answer = TopicDeletionFailed(f"archive: {unknown}", unknown)
 
     entry = run.inject()
 
     assert entry.outcome is FaultOutcome.MISSED
-    assert entry.error == "TopicDeletionFailed: archive: UNKNOWN_TOPIC_OR_PARTITION"
+    assert entry.error == "the controller refused: archive: UNKNOWN_TOPIC_OR_PARTITION"
+    assert run.detail_of(TraceKind.FAULT_MISSED)["errors"] == [unknown]
     assert run.injector.deleted_topics == ("archive",)
 
 
