@@ -242,7 +242,7 @@ class Liveness(Checker):
         is_full = len(expected.consumers) > self.context.group_max_size
         is_foreign = row.error == NO_COMMON_ASSIGNOR and not expected.same_assignors
         if row.error == NO_OFFSET or (row.error == GROUP_FULL and is_full) or is_foreign:
-            self._ended_by_settings[row.node] = row.error
+            self._ended_by_settings[row.node] = row.error or ""
             return
         seen = self._coordinators.state(group_id)
         self.report_finding(
