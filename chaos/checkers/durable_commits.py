@@ -155,7 +155,8 @@ class DurableCommits(Checker):
         self._healed_us = 0
         self._verifying_us: int | None = None
         self._leaders: dict[str, list[TraceRow]] = {}  # offsets partition -> leadership rows
-        self._lost_us: dict[str, int] = {}  # group -> last loss that may include open transactions
+        # group -> last loss of data, or last deletion that may include open transactions
+        self._lost_us: dict[str, int] = {}
         self._has_killed_consumer: dict[str, bool] = {}  # by group
         self._ended_us: dict[str, list[int]] = {}  # broker -> the ends of its processes
         self._suspicions: list[_Suspicion] = []
@@ -276,7 +277,9 @@ class DurableCommits(Checker):
             if group in held:
                 self._forgiven += register.forgive()
         for group_id in held:
-            self._may_lose_transactions(group_id, time_us)
+            # Also of commits whose answer comes later: a replaced leader that was paused may
+            # acknowledge what the lost replica had.
+            self._lost_us[group_id] = time_us
 
     def _may_lose_transactions(self, group_id: str, time_us: int) -> None:
         """Expect nothing of commits in transactions of the group that are open now."""
@@ -338,8 +341,8 @@ class DurableCommits(Checker):
            has only one commit in flight;
         2. before the partition was assigned to the member.
 
-        The commit counts as unacknowledged if its transaction may have been open when data was lost
-        or deleted: then its offset may be missing although the transaction was committed.
+        The commit counts as unacknowledged if it may have been sent before data was lost, or if its
+        transaction may have been open when its group was deleted: then its offset may be missing.
         """
         earliest = max(
             register.answered_us.get(row.node, 0), self._assigned_us.get((row.node, group), 0)

@@ -261,6 +261,29 @@ def test_value_without_a_commit_is_found() -> None:
     assert "nobody is known to have committed" in report.findings[0].summary
 
 
+@pytest.mark.parametrize(("answered_before_s", "findings"), [(3, 0), (6, 1)])
+def test_commit_sent_before_a_loss_of_data_may_be_acknowledged_after_it(
+    answered_before_s: float, findings: int
+) -> None:
+    """broker-0 loses its disk as the last replica in sync, and leads again at 5 s.
+
+    broker-1 led before, and was paused: at 7 s it acknowledges a commit that broker-0 had. A commit
+    sent at 6 s or later, after the loss, must not be missing.
+    """
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.committed(2, C0, 100)
+    rows.elected(2.5, "broker-0", [0])
+    rows.add(4, "driver", TraceKind.NODE_KILLED, peer="broker-0", cause="power loss")
+    rows.elected(5, "broker-0", [0])
+    if answered_before_s > 5:
+        rows.committed(answered_before_s, C0, 150)
+    rows.committed(7, C0, 200, peer="broker-1")
+    verify(rows, 10, -1, peer="broker-0")
+
+    assert check(rows).findings_total == findings
+
+
 def test_loss_seen_by_the_next_owner_is_found_without_a_verification() -> None:
     """C1 takes over t-0 and fetches 100."""
     rows = two_commits()

@@ -53,6 +53,7 @@ def played_with(pattern: str) -> Iterator[PlayedRun]:
             ("lost_JoinGroup", "lost_JoinGroup_MEMBER_ID_REQUIRED", "lost_SyncGroup"),
         ),
         ("response_lost_in_a_failover", ("lost_AlterPartition",)),
+        ("expired_group", ("offsets_expired",)),
     ],
 )
 def test_pattern_brings_runs_into_the_situation_of_its_name(
