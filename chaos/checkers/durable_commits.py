@@ -31,7 +31,7 @@ until the log has the tombstone. The deletion of a group or of its offsets also 
 open transactions, without a row; a transaction counts as open until its marker has come, although
 its outcome was acknowledged before. A commit of an administrator counts as any other. A value
 that expired may be missing in the same way, if its group was Empty for `offsets.retention.minutes`
-(`expiry`).
+(`Expiry` in `coordinators`).
 
 A commit that was lost with the last replica in sync (`lost_data`) counts as one that may have been
 written. In return no append may be acknowledged while fewer than min.insync.replicas are in sync,
@@ -155,8 +155,9 @@ class DurableCommits(Checker):
         self._healed_us = 0
         self._verifying_us: int | None = None
         self._leaders: dict[str, list[TraceRow]] = {}  # offsets partition -> leadership rows
-        # group -> last loss of data, or last deletion that may include open transactions
+        # group -> last loss or deletion that may include open transactions
         self._lost_us: dict[str, int] = {}
+        self._lost_at: dict[str, TraceRow] = {}  # group -> election with which its data was lost
         self._has_killed_consumer: dict[str, bool] = {}  # by group
         self._ended_us: dict[str, list[int]] = {}  # broker -> the ends of its processes
         self._suspicions: list[_Suspicion] = []
@@ -198,7 +199,7 @@ class DurableCommits(Checker):
         ):
             self._report_suspicions(row.time_us)
         if row.kind in LOSS_KINDS and self._lost_data.is_loss(row):
-            self._excuse_losses(row.partition or "", row.time_us)
+            self._excuse_losses(row.partition or "", row)
         if row.kind in REPLICAS_KINDS:
             self._check_replicas(row, row.partition or "")
         if row.kind in FORGETTING_KINDS:
@@ -266,7 +267,7 @@ class DurableCommits(Checker):
         self._on_too_few[place] = None
         self.report_finding(too_few.summary, too_few.evidence, partition=partition)
 
-    def _excuse_losses(self, lost: str, time_us: int) -> None:
+    def _excuse_losses(self, lost: str, election: TraceRow) -> None:
         """Expect nothing of commits that were in a coordinator's partition when it lost data."""
         held = {
             group_id: None
@@ -277,9 +278,9 @@ class DurableCommits(Checker):
             if group in held:
                 self._forgiven += register.forgive()
         for group_id in held:
-            # Also of commits whose answer comes later: a replaced leader that was paused may
-            # acknowledge what the lost replica had.
-            self._lost_us[group_id] = time_us
+            self._may_lose_transactions(group_id, election.time_us)
+            if lost == self.context.groups[group_id].offsets_partition:
+                self._lost_at[group_id] = election
 
     def _may_lose_transactions(self, group_id: str, time_us: int) -> None:
         """Expect nothing of commits in transactions of the group that are open now."""
@@ -341,8 +342,10 @@ class DurableCommits(Checker):
            has only one commit in flight;
         2. before the partition was assigned to the member.
 
-        The commit counts as unacknowledged if it may have been sent before data was lost, or if its
-        transaction may have been open when its group was deleted: then its offset may be missing.
+        The commit counts as unacknowledged if its transaction may have been open when data was lost
+        or deleted: then its offset may be missing although the transaction was committed. So does a
+        commit that may have been sent before a loss, and that another broker acknowledges than the
+        leader that was elected with the loss.
         """
         earliest = max(
             register.answered_us.get(row.node, 0), self._assigned_us.get((row.node, group), 0)
@@ -351,6 +354,10 @@ class DurableCommits(Checker):
         if acknowledged:
             register.take_answer(row, offset)
         acknowledged = acknowledged and earliest > self._lost_us.get(group, -1)
+        loss = self._lost_at.get(group)
+        # A replaced leader that was paused may acknowledge what the lost replica had.
+        if loss is not None and earliest <= loss.time_us and row.peer != loss.peer:
+            acknowledged = False
         commit = Commit(
             offset=offset,
             node=row.node,

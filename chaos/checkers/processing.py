@@ -151,8 +151,10 @@ class Processing(Checker):
                 if row.error in GIVEN_UP_BY_THE_CLIENT or row.error == _TIMED_OUT:
                     self._remember_beyond(self._partition(row), row)
             case TraceKind.OFFSET_REMOVED:
-                if row.cause in ORDERED_DELETIONS or self._expiry.is_due(row):
+                if row.cause in ORDERED_DELETIONS:
                     self._offset_removed(row)
+                elif self._expiry.is_due(row):
+                    self._partition(row).deleted_us = row.time_us
             case TraceKind.POSITION_RESET:
                 self._position_reset(row)
             case TraceKind.NODE_KILLED:

@@ -3,7 +3,7 @@
 Reading order:
 - facts shared by all checkers and coverage marks of a run: `coordinators`, `living_members`,
   `fenced_members`, `owners`, `faults_in_force`, `lost_data`, `replicas`, `half_loads`,
-  `stranded_clients`, `undisturbed`, `expiry`, `zookeeper_tree`, `turning_points` (events that led
+  `stranded_clients`, `undisturbed`, `zookeeper_tree`, `turning_points` (events that led
   to a finding), and `board` (all of them together);
 - facts of a single checker: `session_ends`, `late_notices`, `enough_replicas`, `commit_registers`,
   `intervals`, `acknowledged_records`, `deliveries`;

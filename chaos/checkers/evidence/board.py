@@ -18,8 +18,12 @@ from functools import cached_property
 from typing import Protocol, TypeVar
 
 from chaos.checkers.context import CheckContext
-from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS, CoordinatorView
-from chaos.checkers.evidence.expiry import EXPIRY_KINDS, Expiry
+from chaos.checkers.evidence.coordinators import (
+    COORDINATOR_KINDS,
+    EXPIRY_KINDS,
+    CoordinatorView,
+    Expiry,
+)
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
 from chaos.checkers.evidence.fenced_members import FENCING_KINDS, FencedMembers
 from chaos.checkers.evidence.half_loads import HALF_LOAD_KINDS, HalfLoads
