@@ -44,6 +44,7 @@ def _write_late_settings(document: dict[str, Any], group: GroupDefinition) -> No
     they lack. So where the group's value is not the default, the value of the late members must be
     written, even if it is the default.
     """
+    # Without late members the document has no such key.
     for late, written in zip(group.late_members, document.get("late_members", ()), strict=False):
         if late.config is None:
             continue

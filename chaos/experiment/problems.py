@@ -65,7 +65,7 @@ def near_miss(word: str, known: Iterable[str]) -> str | None:
     by_letters = {_letters(name): name for name in reversed(names)}
     if _letters(word) in by_letters:
         return by_letters[_letters(word)]
-    close = get_close_matches(word, names, n=1, cutoff=0.6)
+    close = get_close_matches(word, names, n=1, cutoff=0.6)  # 0.6 is difflib's default
     return close[0] if close else None
 
 
@@ -82,5 +82,6 @@ def one_of(known: Iterable[str], word: str | None = None) -> str:
     if word is None or len(names) <= MAX_LISTED:
         shown = [f"`{name}`" for name in names]
         return shown[0] if len(shown) == 1 else "one of " + ", ".join(shown)
+    # Cutoff 0: the nearest words are listed, however little they resemble `word`.
     nearest = get_close_matches(word, names, n=NEAREST_LISTED, cutoff=0.0)
     return f"one of {len(names)} keys, nearest " + ", ".join(f"`{name}`" for name in nearest)

@@ -146,6 +146,7 @@ class _Reader:
         line = node.start_mark.line + 1  # YAML's marks count from 0
         self._nodes += 1
         reason_to_stop = None
+        # An alias is the node that it stands for: the same object, not an equal one.
         if any(outer is node for outer in within):
             reason_to_stop = "an alias that contains itself"
         elif self._nodes > MAX_NODES:

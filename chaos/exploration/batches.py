@@ -68,7 +68,7 @@ def play_seed(space: Space, item: Item) -> PlayedRun:
     seed, kept = lineage[-1], lineage if len(lineage) > 1 else ()
     try:
         grown = grow(space, lineage)
-    except Exception as error:
+    except Exception as error:  # one bad seed must not end the batch
         reason = f"the seed could not be drawn: {type(error).__name__}: {error}"
         return PlayedRun(seed=seed, result=PlayResult.BROKEN, reasons=(reason,), lineage=kept)
     checks_densely = seed % DENSE_CHECKS_EVERY == 0

@@ -23,7 +23,7 @@ _PACKAGES = ("coordlab", "ray", "msgspec", "msgpack", "pyarrow", "pyspark")
 
 def config_of(experiment: Experiment) -> dict[str, Any]:
     """Return an experiment as plain data, with the keys of its file, `version` first."""
-    config: dict[str, Any] = msgspec.to_builtins(experiment)
+    config: dict[str, Any] = msgspec.to_builtins(experiment)  # of a struct: always a dict
     return config
 
 

@@ -47,6 +47,7 @@ class StatusHistory:
         """Add the counts of members whose counters have restarted from 0."""
         for name, member in members.items():
             before = self._members.get(name)
+            # A status has no incarnation. A counter that went back shows that a new one began.
             if before is not None and (
                 member.records_consumed < before.records_consumed
                 or member.commits_acknowledged < before.commits_acknowledged

@@ -71,7 +71,7 @@ class MachineOf(TargetKind):
         """Return the error for a file without machines, or for a target of several nodes."""
         if machine_layout(experiment) is None:
             return _NO_MACHINES
-        role = argument.partition("(")[0].strip()  # that of the inner target
+        role = argument.partition("(")[0].strip()  # the role of the inner target
         if not argument or role in (*_SETS, MachineTarget.name, MachineOf.name):
             return Unknown(
                 message=f"`{argument}` is not a single node" if argument else "names no node",

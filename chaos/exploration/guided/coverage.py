@@ -34,7 +34,7 @@ class Coverage:
 
     def take(self, marks: tuple[str, ...], *, mutated: bool) -> None:
         """Count a run. Shape: `marks` are sorted."""
-        pairs = tuple(combinations(marks, 2))
+        pairs = tuple(combinations(marks, 2))  # each in the order of names, since marks are sorted
         self.runs += 1
         self.marks.update(marks)
         self.pairs.update(pairs)
