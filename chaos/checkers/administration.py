@@ -81,7 +81,7 @@ class _Order:
 
 
 class Administration(Checker):
-    """Controlled shutdowns, ordered elections and orders about groups are carried out."""
+    """Controlled shutdowns, ordered elections, and orders about groups and topics are carried out."""
 
     name = "administration"
     promise = (
@@ -135,7 +135,7 @@ class Administration(Checker):
             case TraceKind.FAULT_INJECTED:
                 self._injected(row)
             case TraceKind.FAULT_MISSED:
-                self._refused(row)  # an election, else ignored
+                self._refused(row)  # an order; other faults that hit nothing are ignored
             case TraceKind.LEADER_ELECTED:
                 self._elected(row)
             case TraceKind.TOPIC_DELETED:
@@ -157,7 +157,7 @@ class Administration(Checker):
     # -- orders --------------------------------------------------------------------------------
 
     def _injected(self, row: TraceRow) -> None:
-        """Remember an ordered election, and whether anything was broken before this fault."""
+        """Remember an order, and whether anything was broken before this fault."""
         self._was_nothing_broken = self._is_nothing_broken_before(row)
         for order in self._shutdowns.values():
             order.must_succeed = False  # this fault may prevent the end of the shutdown
@@ -166,6 +166,7 @@ class Administration(Checker):
         if detail.get("fault") in _ELECTIONS:
             self._elections[row.cause or ""] = _Order(row, self._was_nothing_broken)
         elif detail.get("fault") == DELETE_TOPIC:
+            # A topic that an earlier order has deleted: this order is refused for a reason.
             is_there = _topics_of(row).isdisjoint(self._deleted_topics)
             self._topic_orders_total += 1
             self._topic_orders[row.cause or ""] = _Order(row, self._was_nothing_broken and is_there)

@@ -100,6 +100,7 @@ class Answers(Checker):
                 return
         else:
             return  # of other nodes, such as producers, the timeouts are not known here
+
         self._timed_out += 1
         if not self.context.in_virtual_time:
             return

@@ -207,7 +207,8 @@ class DurableCommits(Checker):
         if row.kind in END_KINDS:
             self._report_wrong_ends(self._transaction_ends.observe(row))
             if row.kind != TraceKind.LOAD_COMPLETED:
-                return
+                return  # only a load concerns the cases below, too
+
         match row.kind:
             case TraceKind.RUN_STAGE:
                 stage = detail_of(row).get("stage")
@@ -419,6 +420,7 @@ class DurableCommits(Checker):
         if began is None or began <= register.forgotten_until_us:
             self._seen["fetches_of_unknown_start"] += 1
             return
+
         margin = self.context.clock_error_us
         settled = [
             commit
@@ -432,6 +434,8 @@ class DurableCommits(Checker):
             if offset < 0:
                 return  # "no offset" is right while no commit is acknowledged
             # But even then an offset that no commit wrote is a suspicion.
+
+        # Rule 2
         candidates = [
             commit
             for commit in register.commits
@@ -441,6 +445,8 @@ class DurableCommits(Checker):
             not any(replaces(newer, commit, margin) for newer in settled) for commit in candidates
         ):
             return
+
+        # Rules 3 to 5
         if any(
             commit.earliest_us <= row.time_us + margin and self._is_pending(commit)
             for commit in register.pending.get(offset, ())
@@ -454,6 +460,7 @@ class DurableCommits(Checker):
         if self._is_excusably_stale(row, group):
             self._seen["fetches_from_a_replaced_coordinator"] += 1
             return
+
         expected = self.context.groups.get(group)
         patience_us = 0 if expected is None else expected.request_timeout_us
         self._suspicions.append(
@@ -538,6 +545,7 @@ class DurableCommits(Checker):
         if self._forgotten.has_forgotten(group, lost.row.member, lost.earliest_us, lost.latest_us):
             self._excused[FORGOTTEN] += 1
             return
+
         expected = self.context.groups.get(group)
         moves = [] if expected is None else self._leaders.get(expected.offsets_partition, [])
         stored = [

@@ -164,6 +164,7 @@ class Fencing(Checker):
             if row.peer:
                 self._elections.setdefault(row.partition, []).append(row)
             return
+
         epoch = self._epochs.setdefault(row.partition, {}).setdefault(row.leader_epoch, _Epoch())
         life = (row.node, row.incarnation, row.partition)
         if row.kind == TraceKind.BECAME_LEADER:
@@ -173,6 +174,7 @@ class Fencing(Checker):
             self._check_single_leader(epoch, row)
             self._announce(row.partition, of_epoch=row.leader_epoch)
             return
+
         # The row is about an append.
         append = (*life, row.correlation_id)
         if self._is_deposed(row, row.partition, row.leader_epoch):

@@ -311,6 +311,7 @@ class Generations(Checker):
         if group is None or state is None or state.members is None:
             self._seen["offsets_of_unknown_start"] += 1
             return
+
         self._seen["offsets_judged"] += 1
         member = row.member or ""
         if generation != state.generation:

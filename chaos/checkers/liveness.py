@@ -192,6 +192,7 @@ class Liveness(Checker):
         # No row marks the time at which a session should have ended, so every row checks all.
         for (broker, group_id, member), session in self._session_ends.overdue(row.time_us):
             self._report_kept_member(broker, group_id, member, session)
+
         group = None if row.group is None else self._groups.get(row.group)
         match row.kind:
             case TraceKind.RUN_STAGE:
@@ -418,6 +419,7 @@ class Liveness(Checker):
             excused[ENDED_BY_SETTINGS] = len(self._ended_by_settings)
         if absent:
             excused[ID_NEVER_STORED] = len(absent)
+
         for group_id, expected in self.context.groups.items():
             group = self._groups[group_id]
             if group.live_us is not None and group.live_us <= deadline:
@@ -432,6 +434,7 @@ class Liveness(Checker):
                 excused[SHORT_WATCH] += 1
             else:
                 not_live.append(self._describe_not_live(group_id, healed))
+
         return _Judgement(
             not_live=tuple(not_live),
             notes=tuple(notes),
@@ -477,6 +480,8 @@ class Liveness(Checker):
                 case=f"its application may take {seconds(expected.application_us)} between two "
                 f"polls, max.poll.interval.ms is {seconds(expected.max_poll_interval_us)}",
             )
+
+        # The session of a dead member: it ended too late, or it has not ended.
         waits_until_us = self._sessions_end_us(group_id)
         settled_us = self._groups[group_id].last_expiry_us + self._settling_us(expected)
         if self._groups[group_id].last_expiry_us and watched_until_us < settled_us:
@@ -542,6 +547,7 @@ class Liveness(Checker):
             if self._replicas.may_be_led(known):
                 return None  # the controller only has to elect a leader
             return _Excuse(name="no replica that may lead", case=f"{partition} has no leader")
+
         for partition in coordinators:
             needed = self.context.least_in_sync(partition)
             known = self._replicas.of(partition)
@@ -553,6 +559,7 @@ class Liveness(Checker):
                     case=f"{partition} has {len(known.in_sync)} replica(s) in sync, under "
                     f"min.insync.replicas {needed}",
                 )
+
         lacks_commits = all(reason.endswith(NO_COMMIT) for reason in self._missing(group_id))
         if expected.transaction_partitions and lacks_commits:
             for partition in coordinators:

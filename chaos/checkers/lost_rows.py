@@ -1,4 +1,4 @@
-"""Nodes whose rows a check depends on, of those whose trace files were lost with a machine.
+"""Of the nodes whose trace files were lost with a machine: those whose rows a check depends on.
 
 A check depends on the kinds of rows that it judges, and on the kinds that its evidence reads. Rows
 of a kind are written by nodes of one role, by nodes of every role, or by the run itself. The run
@@ -22,8 +22,9 @@ _BY_THE_RUN = frozenset(
     }
 )
 _LIVES = frozenset({TraceKind.NODE_STARTED, TraceKind.NODE_STOPPED})
-"""Kinds written by every role. A check that reads them depends on servers, because a fault ends
-when a server has started again; and on the roles whose other rows the check reads."""
+"""Kinds that nodes of every role write. A check that reads them depends on the rows of servers,
+because a fault ends when a server has started again. It depends on another role only if it also
+reads other kinds of that role's rows."""
 _SERVERS = frozenset({"broker", "controller", "zookeeper"})
 _ROLE_OF_SECTION = {
     "controller": "controller",

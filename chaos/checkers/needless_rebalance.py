@@ -121,8 +121,8 @@ class NeedlessRebalance(Checker):
         self._refused_from_half = 0
         self._believed_coordinator: dict[str, str] = {}  # by consumer
         self._over = False  # from the stage "stopping" on, the driver stops every node
-        self._watched = 0  # numbers of watched failovers, and of rebalances that ended a watch
-        self._rebalances = 0
+        self._watched = 0  # number of watched failovers
+        self._rebalances = 0  # number of rebalances that ended a watch
         self._needed: list[str] = []  # a text for each rebalance that was needed
 
     def judge(self, row: TraceRow) -> None:

@@ -289,6 +289,7 @@ class Ownership(Checker):
             RemovalCause.LEAVE,
         ):
             return None, evidence
+
         losses = self._lost_data.of(expected.offsets_partition)
         if losses and losses[-1].time_us > older.time_us:
             return None, evidence  # the group that had the older owner was lost
@@ -296,6 +297,7 @@ class Ownership(Checker):
         if removal is not None and removal.cause == RemovalCause.SESSION_EXPIRY:
             # The owner was dropped with its session. The next member to join may come much later.
             dropped_us = max(removal.time_us, older.time_us)
+
         recent = self._faults.since(dropped_us - group.overstay_bound_us)
         if not recent:
             return "nothing was broken", evidence
@@ -314,6 +316,7 @@ class Ownership(Checker):
                 f"{seconds(expected.eviction_us)}",
                 evidence,
             )
+
         load = self._load_by(group, newer)
         if load is None or (older.peer == load.node and older.time_us > load.time_us):
             return None, evidence

@@ -161,7 +161,8 @@ class Readers(Checker):
 
     def _update_owners(self, row: TraceRow) -> None:
         """Update the partitions that the row took from owners or gave to them."""
-        # NODE_KILLED and the like are rows of the driver, whose peer is the node that they are of.
+        # NODE_KILLED and similar rows are of the driver, and name their node as `peer`. In a row of
+        # an owner, `peer` is its coordinator.
         node = row.peer or row.node if row.kind in _PROCESS_KINDS else row.node
         taken = [(group, partition) for group, partition, _ in self._owners.ended]
         for group_id, partition in dict.fromkeys((*taken, *self._owners.partitions_of(node))):

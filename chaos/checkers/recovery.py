@@ -183,7 +183,7 @@ class Recovery(Checker):
         self, partition: str, wait: _Wait, row: TraceRow, known: SeenPartition, *, is_isr: bool
     ) -> None:
         """Judge a wait that ended: of condition 1 if `is_isr`, otherwise of condition 2."""
-        if is_isr and not self._lacking:
+        if is_isr and not self._lacking:  # this was the last partition that was not whole
             self._whole_since_us = row.time_us
         bound_us = self.context.isr_recovery_us if is_isr else self._balance_bound_us()
         if bound_us is None:

@@ -198,6 +198,7 @@ class Stability(Checker):
         self._elected_with[partition] = tuple(
             broker for broker in elected_with if broker not in removed
         )
+
         since_election_us = row.time_us - self._elected_us.get(partition, 0)
         if since_election_us >= self.context.replica_lag_us // 2:
             left_early = []

@@ -132,6 +132,7 @@ class OneOwnerProcesses(_Unpromised):
         if not pairs or row.detail is None:
             return
         owner = (row.node, row.incarnation)
+        # The row has the first offset of a batch; its detail has the last.
         count = decode_consumed(row.detail).last - (row.offset or 0) + 1
         for (older, newer), overlap in pairs.items():
             if owner not in (older, newer):

@@ -152,7 +152,7 @@ class ZooKeeper(Checker):
         """
         if not server.awaited or (server.died and not self.context.in_virtual_time):
             return
-        still_awaited = []
+        still_awaited = []  # acceptances that a later transaction may still justify
         for taken_up in server.awaited:
             if row is not None and row.time_us <= taken_up.time_us + self.context.clock_error_us:
                 if (taken_up.offset or 0) > server.applied:

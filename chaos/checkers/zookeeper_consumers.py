@@ -161,6 +161,7 @@ class ZooKeeperConsumers(Checker):
                     consumer.release_due = None
             case TraceKind.PARTITIONS_ASSIGNED:
                 consumer.lost = None
+                # Rule 2 is judged for an assignment that was made within one session.
                 began = consumer.attempt
                 if began is not None and consumer.since is not None:
                     in_one_session = consumer.since.time_us <= began.time_us

@@ -186,6 +186,7 @@ class Deliveries:
             moved, outcome = place.moved_by, place.outcome
             if moved is None or place.reset is not None:
                 continue  # nothing was delivered, or the position was not the application's
+            # A failed commit is an attempt, too; a commit of another position is none.
             if outcome is None:
                 what = "without a commit"
             elif outcome.kind == TraceKind.OFFSETS_COMMITTED and outcome.offset != place.position:
@@ -207,6 +208,8 @@ class Deliveries:
             return
         fetched = place.fetched
         if row.cause != PositionCause.COMMITTED:
+            # By `auto.offset.reset`: later always allowed; at the beginning only if the fetch has
+            # shown that nothing is committed (offset -1).
             if not place.has_begun and (fetched is None or (fetched.offset or 0) >= 0):
                 what = f"began at {row.offset} ({row.cause}), " + (
                     "and had not fetched the committed offset in this assignment"
@@ -233,6 +236,7 @@ class Deliveries:
         if place is None:
             yield _not_assigned(process, row, f"got records {first} to {last} of it")
             return
+        # After a reset, records from before it may come first: they continue the old position.
         if place.reset is not None and first == place.reset.offset:
             place.reset = None
         elif place.position is None or first != place.position:
@@ -269,6 +273,7 @@ class Deliveries:
         reached = process.reached.get((row.member or "", row.generation or 0), {}).get(partition)
         if reached is not None and reached.least <= offset <= reached.most:
             return
+        # A stale commit (rule 3): its position is of an earlier generation.
         for generation in process.searched:
             earlier = process.reached[generation].get(partition)
             if earlier is not None and earlier.least <= offset <= earlier.most:

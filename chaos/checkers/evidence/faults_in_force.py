@@ -124,6 +124,8 @@ class FaultsInForce:
                 return
             case _:
                 return
+
+        # A fault begins.
         self._active.setdefault(key, row)
         self._changed_us = row.time_us
         if self._concerns_members_only(row):

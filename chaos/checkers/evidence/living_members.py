@@ -28,7 +28,8 @@ class Presence:
             for group_id, expected in context.groups.items()
             for consumer in expected.consumers
         }
-        # Other consumers have no entry until their first start: they count as present.
+        # True while a consumer is absent. Other consumers than late ones have no entry until their
+        # first start: they count as present.
         self._absent = {
             consumer: True for expected in context.groups.values() for consumer in expected.late
         }

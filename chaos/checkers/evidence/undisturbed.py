@@ -68,6 +68,7 @@ class Undisturbed:
         """Return the time since which a group is undisturbed, None while it is disturbed."""
         quiet_us = self._faults.cluster_quiet_since_us
         group = self._groups[group_id]
+        # As many stopped as alive: no member lives, or all that live are paused.
         if quiet_us is None or len(group.alive) == len(group.stopped):
             return None
         if not all(self._serves(partition) for partition in group.coordinators):

@@ -86,6 +86,7 @@ def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, .
         problems += _count_problems(_at(base, spot.steps), counts, here)
         options = tuple((FirstOf(count=count),) for count in counts)
         choices.append(Choice(where=here + "[{}]", spots=(spot,), options=options))
+
     for path, values in definition.settings.items():
         spot = _spot(path, base, f"settings.{path}")
         if isinstance(spot, Problem):
@@ -93,10 +94,12 @@ def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, .
             continue
         options = tuple((value,) for value in values)
         choices.append(Choice(where=f"settings.{path}[{{}}]", spots=(spot,), options=options))
+
     for name, sets in definition.together.items():
         choice = _choice_of_sets(name, sets, base, problems)
         if choice is not None:
             choices.append(choice)
+
     for choice in choices:
         if not choice.options:
             place = choice.where.removesuffix("[{}]")
@@ -152,6 +155,7 @@ def _choice_of_sets(
             problems.append(spot)
             return None
         spots.append(spot)
+
     # The paths may only differ after their star: a set's values go to the same key of the star.
     star_places = {None if spot.star is None else spot.steps[: spot.star] for spot in spots}
     if len(star_places) > 1:
@@ -164,6 +168,7 @@ def _choice_of_sets(
             )
         )
         return None
+
     options = []
     for index, values in enumerate(sets):
         missing = [path for path in paths if path not in values]
@@ -183,6 +188,7 @@ def _spot(path: str, base: Item, here: str) -> Spot | Problem:
         if isinstance(steps, Problem):
             return replace(steps, file="", path=here)
         return Spot(path=path, steps=tuple(steps))
+
     prefix = resolve_path(head, base, Experiment)
     if isinstance(prefix, Problem):
         return replace(prefix, file="", path=here)

@@ -25,7 +25,7 @@ def quick_restart(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Kill a process and start it again at once, up to three times; a broker's disk may be lost."""
     rng = draw.rng("restarts")
     role = rng.choice(_RESTARTED)
-    target = draw.target((role,)) or draw.coordinator()
+    target = draw.target((role,)) or draw.coordinator()  # if the experiment lacks the role
     keeps_disk = target.startswith(_DISKLESS) or rng.random() < 0.7
     kind = "crash" if target.startswith(_DISKLESS) else rng.choice(("crash", "power_loss"))
     faults, after_ms = [], 0
@@ -57,6 +57,7 @@ def twice_on_one_role(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     if role in ("coordinator-of", "leader-of"):
         kinds += ("leadership_move", "leadership_move")
     faults = []
+
     for place, kind in enumerate(rng.choices(kinds, k=2)):
         short = rng.random() < 0.5
         lasts_ms = draw.restart_ms(f"{place}") if short else draw.length_ms(f"length {place}")
@@ -111,6 +112,7 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
         args={"delay": f"{delay_ms}ms", "apis": [Api.SYNC_GROUP.label]},
     )
     faults = [slow, draw.fault("remove_members", coordinator, after_ms=20)]
+    # The member restarts one to three times.
     if total:
         member = f"member({group}, {rng.randrange(total)})"
         after_ms = joined_ms
@@ -129,6 +131,7 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     controller's response to AlterPartition is lost.
     """
     rng = draw.rng("lag")
+    # `draw.broker` may draw the coordinator itself: then the fault finds no link, and misses.
     delay_ms = draw.around_ms("replica.lag.time.max.ms", rng.choice((0.1, 0.3, 0.6, 1.1)))
     lasts_ms = 1_000 + draw.length_ms()
     slow = draw.link_fault(

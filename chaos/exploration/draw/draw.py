@@ -85,6 +85,7 @@ def _choose(
                 rng = stream(seed, "choice", choice.where, *(() if key is None else (key,)))
                 index = rng.randrange(len(choice.options))
             put_option(document, choice, index, key=key)
+            # The path in the experiment has the key in place of the star.
             for spot in choice.spots:
                 taken[spot.path if key is None else spot.path.replace("*", str(key), 1)] = (
                     choice.at(index)

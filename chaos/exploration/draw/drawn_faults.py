@@ -52,6 +52,7 @@ BETWEEN_ZOOKEEPERS = 0.25
 """Share of the link faults between two ZooKeeper servers, if there is an ensemble."""
 TO_ZOOKEEPER = 0.4
 """Share of the link faults between a ZooKeeper server and clients, if there is an ensemble."""
+# Of the fault `slow`: delays, and the jitters that may be added to them.
 _DELAYS = ("2ms", "20ms", "200ms", "1s", "3s")
 _JITTERS = ("0s", "5ms", "500ms")
 # For the links between two kinds of nodes: the purposes of their connections, and the APIs of their
@@ -140,6 +141,7 @@ def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
         for name, weight in weights.items()
         if stream(seed, "kept", name).random() < space.kept
     }
+    # The second mapping has the one name that is drawn if none was kept.
     return kept or {(only := stream(seed, "kept").choice(list(weights))): weights[only]}
 
 

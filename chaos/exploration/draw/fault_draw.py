@@ -126,6 +126,7 @@ class FaultDraw:
             # An internal topic is (number of partitions, replication factor).
             sizes[TRANSACTION_STATE] = internal[TRANSACTION_STATE][0]
         offsets = internal[CONSUMER_OFFSETS][0]
+        # Half of the draws, and all of them if there is no other topic.
         drawn = CONSUMER_OFFSETS if rng.random() < 0.5 or not sizes else rng.choice(list(sizes))
         return f"{drawn}-{rng.randrange(sizes.get(drawn, offsets))}"
 
@@ -153,6 +154,7 @@ class FaultDraw:
         if server is not None:
             known |= {"zookeeper": server, "zookeeper-leader": "zookeeper-leader"}
         if self.group() in zookeeper_groups(self.experiment):
+            # The fault's group has no coordinator; `coordinator` has drawn another group's.
             del known["coordinator-of"]
         if self.replicas_of(partition) > 1:
             known["follower-of"] = f"follower-of({partition})"

@@ -83,7 +83,7 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
     group = draw.experiment.groups[draw.group()]
     surge = rng.randint(0, group.spare_members)
     args: dict[str, Any] = {
-        # Without a surge, 0 unavailable members would leave the rollout no member to replace.
+        # Without a surge, a rollout in which 0 members may be unavailable could replace none.
         "max_unavailable": rng.choice((1, 1, 2, "50%", "100%", 0) if surge else (1, 1, 2, "100%")),
         "start_up": _start_up(draw, rng),
     }

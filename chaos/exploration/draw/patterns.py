@@ -210,7 +210,8 @@ def _expired_group(draw: FaultDraw) -> Faults:
         return _orders_for_an_empty_group(draw)
     session_ms = draw.experiment.groups[group].config.session_timeout_ms
     check_ms = config.offsets_retention_check_interval_ms
-    # In one of three cases the members return at about the time of the expiry.
+    # The members stay down for a session and the retention of one minute; in one of three cases no
+    # longer, so that they return at about the time of the expiry.
     late_ms = draw.rng("expiry").choice((0, check_ms, 2 * check_ms + 1_000))
     return tuple(
         draw.fault("crash", f"member({group}, {index})", lasts_ms=session_ms + 60_000 + late_ms)

@@ -13,7 +13,7 @@ from chaos.exploration.draw.fault_draw import FaultDraw
 from cluster.host import connection_purposes
 
 Faults = tuple[FaultDefinition, ...]
-SESSION = "zookeeper.session.timeout.ms"
+SESSION = "zookeeper.session.timeout.ms"  # the timeout near which pauses and cuts end
 ALL_SERVERS = "zookeepers"
 _ONE_WAY = {"direction": "one_way"}
 

@@ -60,8 +60,8 @@ class _End:
     """The end of a transaction in a group.
 
     - `row`: the TRANSACTION_COMPLETED. `since`: the row of the transaction's first offset.
-    - `ended_us`: time of the previous end of the same producer in the group.
-    - `loaded_us`: time of the broker's last load of a partition before the end.
+    - `ended_us`: time of the previous end of the same producer in the group; -1 without one.
+    - `loaded_us`: time of the broker's last load of a partition before the end; -1 without one.
     - `is_over`: True if the transaction of `since` had been carried out before. Then the end may be
       that of another transaction.
     """
@@ -118,6 +118,7 @@ class TransactionEnds:
                     "does not identify the transaction that ends",
                     evidence=[first, row],
                 )
+
         match row.kind:
             case TraceKind.TRANSACTION_STATE if detail["to"] in (_COMMIT, _ABORT):
                 known = self._decisions.setdefault(producer_id, deque(maxlen=MAX_KEPT_DECISIONS))
@@ -145,6 +146,7 @@ class TransactionEnds:
                 )
             case _:
                 pass
+
         # The decision came before the end, but by another node's clock it may have a later time. So
         # an end is judged only when rows within the clock error can no longer come.
         yield from self._judge(row.time_us - self._margin_us)
