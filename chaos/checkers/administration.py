@@ -81,7 +81,7 @@ class _Order:
 
 
 class Administration(Checker):
-    """Controlled shutdowns, ordered elections, and orders about groups and topics are carried out."""
+    """Controlled shutdowns, ordered elections and orders to groups and topics are carried out."""
 
     name = "administration"
     promise = (
