@@ -196,7 +196,7 @@ def test_offset_after_the_deletion_is_not_excused_by_it() -> None:
 def test_deletion_takes_acknowledged_offsets_that_wait_for_their_marker(
     transactional: bool, stored: bool, outcome: CheckOutcome
 ) -> None:
-    """The deletion of t-1's offset has a row, that of t-0's pending one has none (seed 20407).
+    """The deletion of t-1's offset has a row, that of t-0's pending one has none.
 
     An offset that the marker has made count would have a row of its own.
     """

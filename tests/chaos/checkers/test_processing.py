@@ -269,7 +269,7 @@ def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> N
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_deletion_takes_offsets_that_wait_for_their_marker(stored: bool) -> None:
-    """The deletion of another partition's offset is the only row of it (seed 20407)."""
+    """The deletion of another partition's offset is the only row of it."""
     rows = group_that_commits()
     if stored:
         rows.commit_stored(3.2, "broker-0", f"{C0}-id", 1, 1, offset=20)

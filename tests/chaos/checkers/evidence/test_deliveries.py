@@ -284,7 +284,7 @@ def test_commit_of_an_older_assignment_in_a_new_generation_is_found() -> None:
 
 
 def test_commit_that_waited_for_the_coordinator_is_excused() -> None:
-    """Kafka's commitAsync names its generation when the lookup has ended (seed 20155).
+    """Kafka's commitAsync names its generation when the lookup has ended.
 
     Two lookups were in flight; the group rebalanced when the first had ended, the commit waited for
     the other one.
