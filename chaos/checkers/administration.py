@@ -310,11 +310,7 @@ class Administration(Checker):
             )
         # Some findings are among the ended orders, too: what matters is only whether `judged` is 0.
         return self.report(
-            judged=self._ended_shutdowns
-            + self._ended_elections
-            + self._group_orders
-            + self._topic_orders_total
-            + self.findings_total,
+            judged=self._orders_total + self.findings_total,
             seen={
                 "controlled_shutdowns": self._ended_shutdowns,
                 "elections_ordered": self._ended_elections,
@@ -324,16 +320,20 @@ class Administration(Checker):
             note=self._note(),
         )
 
-    def _note(self) -> str:
-        if not self.context.in_virtual_time:
-            return "judged in virtual time only"
-        ordered = (
+    @property
+    def _orders_total(self) -> int:
+        """Number of judged orders of every kind."""
+        return (
             self._ended_shutdowns
             + self._ended_elections
             + self._group_orders
             + self._topic_orders_total
         )
-        is_idle = not (ordered or self.findings_total)
+
+    def _note(self) -> str:
+        if not self.context.in_virtual_time:
+            return "judged in virtual time only"
+        is_idle = not (self._orders_total or self.findings_total)
         return "nothing was ordered" if is_idle else ""
 
 

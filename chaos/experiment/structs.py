@@ -445,6 +445,12 @@ def placing_order(experiment: Experiment) -> tuple[NodeName, ...]:
     )
 
 
+def topics_with_clients(experiment: Experiment) -> set[str]:
+    """Return the topics that a group reads or a producer writes."""
+    read = {topic for group in experiment.groups.values() for topic in group.topics}
+    return read | {producer.topic for producer in experiment.producers}
+
+
 def zookeeper_groups(experiment: Experiment) -> dict[str, GroupDefinition]:
     """Return the groups on ZooKeeper."""
     return {

@@ -129,7 +129,7 @@ class NodeService:
         came first. Only orders for the same node are compared: nodes of one process are paused
         independently.
         """
-        if self._is_newest(name, order):
+        if self._accept_order(name, order):
             self._alive().pause_node(name)
 
     async def resume_node(
@@ -147,11 +147,11 @@ class NodeService:
             process.reset_client_ends(reset)
             # All selected server ends close, because all clients count as silent.
             process.reset_server_ends(reset, (), (*reset.sources, *reset.destinations))
-        if self._is_newest(name, order):
+        if self._accept_order(name, order):
             self._alive().resume_node(name)
 
-    def _is_newest(self, name: NodeName, order: int) -> bool:
-        """Note a pause or resume of a node; return False if a later one was carried out."""
+    def _accept_order(self, name: NodeName, order: int) -> bool:
+        """Note a pause or resume of a node; return False if a later one came before it."""
         if order <= self._last_pause_orders.get(name, -1):
             return False
         self._last_pause_orders[name] = order

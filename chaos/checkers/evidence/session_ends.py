@@ -67,6 +67,7 @@ _LEAVE_TIMERS_ALONE = frozenset(
         "delete_group",
         "delete_offsets",
         "reset_offsets",
+        "delete_topic",
         "cut",
         "clog",
         "slow",

@@ -15,6 +15,7 @@ from chaos.experiment.structs import (
     Experiment,
     FaultDefinition,
     microseconds,
+    topics_with_clients,
     zookeeper_groups,
     zookeeper_ids,
 )
@@ -172,10 +173,8 @@ def _single(draw: FaultDraw, kind: FaultKind) -> tuple[FaultDefinition, ...]:
 
 def _topic_deletion(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Draw the deletion of a topic without clients; no fault if the experiment has none."""
-    experiment = draw.experiment
-    used = {topic for group in experiment.groups.values() for topic in group.topics}
-    used |= {producer.topic for producer in experiment.producers}
-    unused = [topic for topic in experiment.topics if topic not in used]
+    used = topics_with_clients(draw.experiment)
+    unused = [topic for topic in draw.experiment.topics if topic not in used]
     if not unused:
         return ()
     topic = draw.rng("topic").choice(unused)

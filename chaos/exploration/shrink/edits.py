@@ -22,7 +22,9 @@ from chaos.experiment.structs import (
     TopicDefinition,
     duration_of,
     microseconds,
+    topics_with_clients,
 )
+from chaos.faults.topics import DeleteTopic
 from chaos.run.plan import acts_of, ends_of, plan_of
 from chaos.targets.registry import check_target
 from protocol.ids import broker_name
@@ -115,8 +117,9 @@ def _warning_kinds(experiment: Experiment) -> set[str]:
 def without_dangling_references(experiment: Experiment) -> Experiment:
     """Return `experiment` without references to absent groups, members, brokers and topics.
 
-    A topic that no group reads and no producer writes is removed, too. Replication factors decrease
-    with the brokers. min.insync.replicas does not, because it is the promise of durability.
+    A topic that no group reads, no producer writes and no fault deletes is removed, too.
+    Replication factors decrease with the brokers. min.insync.replicas does not, because it is the
+    promise of durability.
     """
     brokers = experiment.cluster.brokers
     config = experiment.cluster.config
@@ -126,12 +129,14 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
         for each in experiment.producers
         if each.topic in experiment.topics
     )
-    read_topics = {topic for group in groups.values() for topic in group.topics}
-    written_topics = {producer.topic for producer in producers}
+    used_topics = topics_with_clients(replace(experiment, groups=groups, producers=producers))
+    used_topics |= {
+        fault.args["topic"] for fault in experiment.faults if fault.fault == DeleteTopic.name
+    }
     topics = {
         name: replace(topic, replication_factor=min(topic.replication_factor, brokers))
         for name, topic in experiment.topics.items()
-        if name in read_topics or name in written_topics
+        if name in used_topics
     }
 
     state_factor = min(config.transaction_state_log_replication_factor, brokers)

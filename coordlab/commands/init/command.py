@@ -153,9 +153,11 @@ def text_with_fault(new: NewFile, fault: str) -> str:
 
 
 def fault_plans() -> dict[str, dict[str, str]]:
-    """Return the texts for each kind of fault: `question`, `expect`, `faults`, perhaps `before`.
+    """Return the texts for each kind of fault: `question`, `expect` and `faults`.
 
-    `before` (faults that must come first) and `faults` are lines of YAML, the entries of a list.
+    Some kinds also have `before` (faults that must come first) or `topics` (further topics of the
+    file). `before` and `faults` are lines of YAML, the entries of a list; `topics` are entries of a
+    mapping.
     """
     text = (files(_PACKAGE) / "templates" / "faults.yaml").read_text("utf-8")
     plans: dict[str, dict[str, str]] = yaml.safe_load(text)["plans"]

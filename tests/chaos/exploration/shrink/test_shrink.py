@@ -313,6 +313,28 @@ def test_faults_of_removed_nodes_are_dropped_and_lists_of_ends_lose_them() -> No
     assert [ends_of(each.to) for each in left.faults] == [("broker(0)",)]
 
 
+def test_topic_that_a_fault_deletes_stays_although_no_client_uses_it() -> None:
+    """Without the topic, no smaller experiment would be valid as long as the fault is in it."""
+    deletion = FaultDefinition(
+        at="3s", fault="delete_topic", target="controller", args={"topic": "archive"}
+    )
+    topics = {
+        "orders": TopicDefinition(partitions=8, replication_factor=3),
+        "payments": TopicDefinition(partitions=4, replication_factor=3),
+        "archive": TopicDefinition(partitions=2, replication_factor=3),
+    }
+
+    def fails(it: Experiment, _seed: int) -> bool:
+        return bool(faults_named(it, "delete_topic"))
+
+    left = shrunk(FakePlay(fails), experiment(fault("1s"), deletion, topics=topics)).experiment
+
+    assert [each.fault for each in left.faults] == ["delete_topic"]
+    assert "archive" in left.topics
+    assert not left.groups  # they were removed around the fault
+    assert "payments" not in left.topics  # no fault deletes it
+
+
 def test_result_can_be_written_and_read_back(tmp_path: Path) -> None:
     """Every experiment with the group `readers` fails, so all other parts are removed."""
 
