@@ -66,8 +66,8 @@ def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) 
     match group.state:
         case GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        # A member that must rejoin still needs its session until its JoinGroup arrives.
         case GroupState.PREPARING_REBALANCE:
-            # A member that must rejoin still needs its session until its JoinGroup arrives.
             restart_session(turn, group, group.members[request.member_id], Api.HEARTBEAT)
             return ErrorCode.REBALANCE_IN_PROGRESS
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:

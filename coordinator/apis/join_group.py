@@ -250,8 +250,8 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
                     join.request_id,
                     join_response(group, member_id, leader_id=group.leader_id, members=()),
                 )
+        # Both were refused above already (an Empty group has no members); listed here as in Kafka.
         case GroupState.EMPTY | GroupState.DEAD:
-            # Refused above already (an Empty group has no members); listed here as in Kafka.
             _refuse(turn, join, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
 
 

@@ -33,8 +33,9 @@ def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[To
             and group.subscribed_topics is not None
         ):
             spared = group.subscribed_topics
+        # Otherwise the group rebalances, or its subscriptions are unknown.
         else:
-            return ()  # the group rebalances, or its subscriptions are unknown
+            return ()
     return tuple(
         partition
         for partition, stored in group.offsets.committed().items()

@@ -60,9 +60,9 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
         (
             "    commit_interval_ms: 200",
             "    commit_intervall_ms: 200",
-            "groups.orders-readers.commit_intervall_ms: unknown key; expected one of 15 keys, "
-            "nearest `commit_interval_ms`, `members`, `poll_timeout_ms`, `topic_filter`, "
-            "`late_members`; did you mean `commit_interval_ms`?",
+            "groups.orders-readers.commit_intervall_ms: unknown key; expected one of 16 keys, "
+            "nearest `commit_interval_ms`, `commit_metadata`, `members`, `poll_timeout_ms`, "
+            "`topic_filter`; did you mean `commit_interval_ms`?",
         ),
         (
             "    auto.leader.rebalance.enable: false",
@@ -80,7 +80,7 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
             "`controlled_shutdown`, `pause`, `node_loss`, `machine_loss`, `machine_pause`, "
             "`machine_cut`, `rollout`, `scale`, `leadership_move`, "
             "`preferred_leader_election`, `remove_members`, `delete_group`, `delete_offsets`, "
-            "`reset_offsets`, `cut`, `clog`, `slow`, `reset`, `response_loss`; "
+            "`reset_offsets`, `delete_topic`, `cut`, `clog`, `slow`, `reset`, `response_loss`; "
             "did you mean `crash`?",
         ),
         (
