@@ -7,5 +7,6 @@ Reading order: `storage`, `memory_storage`, `batches`, `log_validation` (the lea
 client's batch), `epochs`, `producer_states` (idempotent producers and transactions) and
 `transaction_index` (transactions of a log), `log`, `segments`, `compaction`, `outcomes`,
 `follower_state`, `in_sync_replicas` (ISR and high watermark of a leader), `fetching`, `replica`
-(leader or follower of one partition), `traces`, `checkpoints`, `invariants`.
+(leader or follower of one partition), `traces`, `checkpoints`, `invariants`,
+`invariants_between_replicas`.
 """

@@ -145,6 +145,11 @@ class Partition:
         """True if the ISR is too small for acks=all; never with `min_insync_check` off."""
         return self._in_sync.is_under_min
 
+    @property
+    def uses_log_append_time(self) -> bool:
+        """True if records get the leader's time instead of their producer's."""
+        return self._config.uses_log_append_time
+
     def follower_log_end_offset(self, broker_id: BrokerId) -> Offset:
         """Return a follower's log end as its last Fetch named it, -1 before the first Fetch.
 
@@ -157,6 +162,11 @@ class Partition:
                 f"{tuple(self._in_sync.followers)} are"
             )
         return follower.log_end_offset
+
+    def follower_broker_epoch(self, broker_id: BrokerId) -> int | None:
+        """Return the broker epoch of a follower's last Fetch; None without one, or no follower."""
+        follower = self._in_sync.followers.get(broker_id)
+        return None if follower is None else follower.broker_epoch
 
     # -- metadata --
 

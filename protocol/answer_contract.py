@@ -282,6 +282,12 @@ def _isr_altered(request: AlterPartitionRequest, response: AlterPartitionRespons
                     f"the epoch of {place} falls from {proposed.partition_epoch} to "
                     f"{data.partition_epoch}"
                 )
+            # Another change came in between, which the leader's proposal did not know.
+            if data.partition_epoch > proposed.partition_epoch + 1:
+                yield (
+                    f"the ISR of {place} was proposed for epoch {proposed.partition_epoch}, and is "
+                    f"stored in {data.partition_epoch}"
+                )
             if data.leader_epoch != proposed.leader_epoch or not data.isr:
                 yield f"{place} has ISR {data.isr} in epoch {data.leader_epoch} by a change of ISR"
 

@@ -111,6 +111,8 @@ class CheckContext:
       promises them (module `unpromised`). A design is Kafka's coordinator or ZooKeeper.
     - `min_insync_replicas`: of `__consumer_offsets`; `transaction_min_isr`: of
       `__transaction_state`.
+    - `unclean_elections`: True if a replica that is not in sync may be elected, so that
+      acknowledged records may be lost.
 
     Times:
     - `in_virtual_time`: True if the trace has every row of every node, in the order of the run.
@@ -139,6 +141,7 @@ class CheckContext:
     seen_groups: tuple[str, ...] | None = None
     min_insync_replicas: int = 1
     transaction_min_isr: int = 1
+    unclean_elections: bool = False
     liveness_timeout_us: int = 60_000_000
     clock_error_us: int = 0
     isr_recovery_us: int = 120_000_000

@@ -7,8 +7,8 @@ end of the run, because until then a member may come back to it. Duplicates are 
 violation: delivery is at least once.
 
 A record that was acknowledged to a producer with acks=all is lost if the log of a later leader
-lacks it (`acknowledged_records`). That is a violation, too, unless the partition lost data with its
-last in-sync replica.
+lacks it, or if another record is acknowledged at its offset (`acknowledged_records`). That is a
+violation, too, unless the partition lost data with its last in-sync replica.
 
 A gap is no violation if
 1. a member found no committed offset and began at the latest one, as `auto.offset.reset` says, and
@@ -88,10 +88,11 @@ class Processing(Checker):
     promise = (
         "from the group's first committed position on (its first position, if it never commits), "
         "every record is processed at least once, up to what the group has reached; and the log of "
-        "each new leader has every record that was acknowledged before with acks=all; in virtual "
-        "time also: a member begins each partition at the committed offset that it fetched in the "
-        "assignment, or where auto.offset.reset says, gets the records from there in order, "
-        "commits only positions that it had, and tries to do so before it revokes the partition"
+        "each new leader has every record that was acknowledged before with acks=all, and no two "
+        "records are acknowledged so at one offset; in virtual time also: a member begins each "
+        "partition at the committed offset that it fetched in the assignment, or where "
+        "auto.offset.reset says, gets the records from there in order, commits only positions that "
+        "it had, and tries to do so before it revokes the partition"
     )
     kinds = frozenset(
         {
@@ -329,7 +330,12 @@ class Processing(Checker):
         }
 
     def finish(self) -> CheckReport:
-        """Judge the gaps of every partition, and report."""
+        """Judge the gaps of every partition, and what is doubtful of its log, and report."""
+        for doubt in self._acknowledged.doubts:
+            if not self._lost_data.of(doubt.partition):
+                self.report_finding(
+                    f"{doubt.partition}: {doubt.claim}", doubt.rows, partition=doubt.partition
+                )
         judged = gaps = 0
         for (group, partition), known in self._partitions.items():
             begin = known.first_commit or known.first_position

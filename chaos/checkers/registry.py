@@ -208,6 +208,8 @@ def context_of(
         },
         min_insync_replicas=config.min_insync_replicas,
         transaction_min_isr=config.transaction_state_log_min_isr,
+        unclean_elections=config.unclean_leader_election_enable
+        or any(topic.config.unclean_leader_election_enable for topic in experiment.topics.values()),
         liveness_timeout_us=microseconds(experiment.run.liveness_timeout),
         clock_error_us=clock_error_us,
         start_bound_us=start_bound_us(experiment) if in_virtual_time else None,

@@ -6,7 +6,7 @@ one, counted from 0. A ControllerChannel is a connection to the controller for o
 """
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from cluster.broker.api import BrokerApi
 from cluster.broker.channels import BrokerIdentity, ControllerChannel
@@ -18,6 +18,7 @@ from cluster.broker.control.zookeeper_registration import ZooKeeperRegistration
 from cluster.broker.coordination.coordinator_tasks import CoordinatorTasks
 from cluster.broker.coordination.group_coordination import GroupCoordination
 from cluster.broker.coordination.preload import preload
+from cluster.broker.replication.fetch_reader import PartitionKey
 from cluster.broker.replication.replica_manager import ReplicaManager
 from cluster.broker.transactions.transaction_coordination import TransactionCoordination
 from cluster.broker.transactions.transaction_tasks import TransactionTasks
@@ -36,8 +37,15 @@ from cluster.storage.compression import CODECS, require_codec
 from cluster.storage.recovery_report import report_recoveries
 from coordinator.coordinator import GroupCoordinator
 from coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from partition_log.replica import Partition
 from protocol.errors import SimulationError
-from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, TopicPartition
+from protocol.ids import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    BrokerEpoch,
+    BrokerId,
+    TopicPartition,
+)
 
 CONTROLLED_SHUTDOWN_TIMEOUT_US = 300_000_000
 """Longest wait for the controller's permission to stop. Source: Kafka KafkaBroker.shutdown (5 min).
@@ -208,6 +216,26 @@ class BrokerNode:
             self._replicas.check_follows_metadata()
             if thoroughly:
                 self._replicas.check_logs()
+
+    @property
+    def broker_id(self) -> BrokerId:
+        """This broker's id."""
+        return self._identity.broker_id
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        """The epoch of this incarnation, -1 until it is registered."""
+        return self._identity.broker_epoch
+
+    @property
+    def metadata(self) -> MetadataCache:
+        """This broker's copy of the metadata; to read only."""
+        return self._cache
+
+    @property
+    def partitions(self) -> Mapping[PartitionKey, Partition]:
+        """This broker's replicas, for checks that compare brokers; to read only."""
+        return self._replicas.partitions
 
     def _give_up_controlled_shutdown(self) -> None:
         self._host.log("timed out waiting for the controller to approve controlled shutdown")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from cluster.controller.controller_metrics import COUNTED_CONTROLLER_EVENTS, ControllerMetrics
 from cluster.controller.core import ControllerCore
+from cluster.controller.metadata_image import MetadataImage
 from cluster.controller.quorum_state import begin_controller_epoch
 from cluster.host.host import Host
 from cluster.host.incoming_request import IncomingRequest
@@ -82,6 +83,11 @@ class ControllerNode:
         Raises: InvariantViolation.
         """
         self._core.check_invariants(thoroughly=thoroughly)
+
+    @property
+    def image(self) -> MetadataImage:
+        """The controller's metadata; to read only."""
+        return self._core.image
 
     def _handle(self, request: IncomingRequest) -> None:
         self._carry_out(

@@ -161,6 +161,11 @@ class VirtualLoop(_LoopInterface):
         self._check, self._check_every = check, events
         self._next_check_at = self.events_run + events
 
+    def check_soon(self) -> None:
+        """Call the check of `check_every` before the next callback that is not ready by now."""
+        if self._check is not None:
+            self._next_check_at = self.events_run
+
     def discard(self, context: contextvars.Context) -> None:
         """Cancel every ready callback that would run in `context`.
 

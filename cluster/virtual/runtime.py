@@ -15,6 +15,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from cluster.host.host import Host
@@ -33,16 +34,21 @@ from cluster.virtual.host import LogSink, VirtualHost
 from cluster.virtual.lives import VirtualLife, VirtualLives
 from cluster.virtual.loop import Deadlock, VirtualLoop
 from cluster.virtual.network import VirtualNetwork
+from cluster.virtual.replica_checks import ReplicaChecks
 from cluster.virtual.starts import draw_starts, draw_wait_us
 from cluster.virtual.tripwires import tripwires
 from partition_log.memory_storage import MemoryStorage
 from protocol.answer_contract import check_answer
+from protocol.api import AnyRequest, AnyResponse
 from protocol.errors import InvariantViolation
 from protocol.ids import Incarnation, NodeName
-from protocol.trace import TraceEvent, TraceKind, stamp
+from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_CHECKED_CHANGES = frozenset({TraceKind.BECAME_LEADER, TraceKind.ISR_CHANGED})
+"""Rows after which nodes are compared at once: what is wrong then may be right soon."""
 
 
 class VirtualRuntime(VirtualLives, Runtime):
@@ -88,8 +94,13 @@ class VirtualRuntime(VirtualLives, Runtime):
         self._checks_invariants = invariants_every is not None
         """True until the first violation: further checks would only repeat it."""
         self._checks_answers = invariants_every is not None
+        self._replica_checks = ReplicaChecks(self._lives)
+        self._invariants_every = invariants_every or 0
+        self._nodes_due_at = self._invariants_every
+        """Value of `events_run` at which the nodes check themselves next."""
         if invariants_every is not None:
-            loop.check_every(invariants_every, self._check_invariants_once)
+            loop.check_every(invariants_every, self._check_what_is_due)
+            self._observers += (self._check_at_changes,)
         self._driver_rows = 0
         self._starts_aged = False
         """True if nodes start with timers at drawn phases, as if they had run for long."""
@@ -210,7 +221,28 @@ class VirtualRuntime(VirtualLives, Runtime):
         if self._checks_invariants:
             self._checks_invariants = False  # stays False if the next line raises
             self.check_invariants(thoroughly=thoroughly)
+            self._replica_checks.check(thoroughly=thoroughly)
             self._checks_invariants = True
+
+    def _check_what_is_due(self) -> None:
+        """Compare the nodes; have them check themselves, too, if that is due."""
+        if self.events_run >= self._nodes_due_at:
+            self._nodes_due_at = self.events_run + self._invariants_every
+            self._check_invariants_once()
+        elif self._checks_invariants:
+            self._checks_invariants = False  # as in `_check_invariants_once`
+            self._replica_checks.check()
+            self._checks_invariants = True
+
+    def _check_at_changes(self, row: TraceRow) -> None:
+        """Have the nodes compared right after a change of a leader or an ISR."""
+        if row.kind in _CHECKED_CHANGES:
+            self._loop.check_soon()
+
+    def _check_answer(self, node: NodeName, request: AnyRequest, response: AnyResponse) -> None:
+        """Check an answer of a node before it leaves. Raises: InvariantViolation."""
+        check_answer(request, response)
+        self._replica_checks.answered(node, request, response)
 
     def _before_exit(self, life: VirtualLife) -> None:
         """Have a node check itself at the end of its orderly stop. Raises: InvariantViolation."""
@@ -242,7 +274,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         )
         self._network.attach(host)
         if self._checks_answers:
-            host.endpoint.check_answer = check_answer
+            host.endpoint.check_answer = partial(self._check_answer, name)
         return host
 
     def _node_failed(self, host: VirtualHost, what: str, error: BaseException) -> None:

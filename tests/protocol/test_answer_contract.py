@@ -433,6 +433,7 @@ def _altered(
         (_FIND, _found(-1, ErrorCode.COORDINATOR_NOT_AVAILABLE)),
         (_INIT, InitProducerIdResponse(producer_id=3)),
         (_REGISTER, BrokerRegistrationResponse(broker_epoch=4)),
+        (_ALTER, _altered(5)),  # the controller had stored this ISR already
         (_ALTER, _altered(6)),
         (_ALTER, _altered(-1, -1, (), ErrorCode.INVALID_UPDATE_VERSION)),
         (_ALLOCATE, AllocateProducerIdsResponse(producer_id_start=0, producer_id_len=1000)),
@@ -491,6 +492,7 @@ def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyRespons
         (_REGISTER, BrokerRegistrationResponse(), "no epoch"),
         (_ALLOCATE, AllocateProducerIdsResponse(), "is empty"),
         (_ALTER, _altered(4), "orders-0 falls from 5 to 4"),
+        (_ALTER, _altered(7), "proposed for epoch 5, and is stored in 7"),
         (_ALTER, _altered(6, leader_epoch=4), "in epoch 4"),
         (_ALTER, _altered(6, isr=()), r"has ISR \(\)"),
     ],

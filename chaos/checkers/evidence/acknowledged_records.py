@@ -4,6 +4,11 @@ An acknowledgement with acks=all says that every in-sync replica has the records
 one of these replicas. So its log, when it takes over, ends behind every record that was
 acknowledged before. Fencing checks the same for the appends of coordinators.
 
+No two batches are acknowledged at the same offset, either: the first one would be lost. Such rows
+are kept as doubts, to be judged at the end, when all elections are known.
+
+With unclean elections acknowledged records may be lost, so nothing is judged.
+
 A broker that was paused may take over late, in an epoch that another leader has ended already: it
 need not have what that leader acknowledged.
 """
@@ -12,14 +17,30 @@ from collections import deque
 from dataclasses import dataclass
 
 from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.evidence.intervals import IntervalSet
 from protocol.trace import TraceKind, TraceRow
 
 ACKNOWLEDGEMENT_KINDS = frozenset(
-    {TraceKind.RECORDS_PRODUCED, TraceKind.BECAME_LEADER, TraceKind.TOPIC_DELETED}
+    {
+        TraceKind.RECORDS_PRODUCED,
+        TraceKind.BECAME_LEADER,
+        TraceKind.TOPIC_DELETED,
+    }
 )
 """Kinds of rows that AcknowledgedRecords must see."""
 MAX_KEPT = 256
 """Acknowledgements kept per partition, the newest ones: they have the highest offsets."""
+MAX_DOUBTS = 100
+"""Doubts kept of a run; a run without bugs has some only where data was lost as Kafka allows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """Rows that contradict each other, unless the partition lost data as Kafka allows."""
+
+    partition: str
+    claim: str
+    rows: list[TraceRow]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +57,10 @@ class MissingRecords:
 
 
 class AcknowledgedRecords:
-    """Compares the log of each new leader with the records acknowledged before."""
+    """Compares the log of each new leader with the records acknowledged before.
+
+    Attribute, to read only: `doubts`.
+    """
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
@@ -44,27 +68,59 @@ class AcknowledgedRecords:
         # partition -> end offset and row of each acknowledgement that raised the end, in this order
         self._ends: dict[str, deque[tuple[int, TraceRow]]] = {}
         self._newest_epochs: dict[str, int] = {}  # by partition, of the leaders so far
+        self._offsets: dict[str, IntervalSet] = {}  # by partition, acknowledged so far
+        self._deleted_topics: dict[str, None] = {}  # a row may be of the topic before or after
+        self.doubts: list[Doubt] = []
 
     def observe(self, row: TraceRow) -> MissingRecords | None:
         """Take a row of ACKNOWLEDGEMENT_KINDS; return what the log of a new leader lacks."""
+        if self._context.unclean_elections:
+            return None
         match row.kind:
             case TraceKind.RECORDS_PRODUCED if row.node in self._producers:
+                self._doubt_second(row)
                 self._note(row)
             case TraceKind.BECAME_LEADER:
                 return self._compare(row)
             case TraceKind.TOPIC_DELETED:
                 topic = detail_of(row).get("topic")
+                self._deleted_topics[str(topic)] = None
                 for partition in list(self._ends):
-                    if partition.rpartition("-")[0] == topic:
+                    if _topic_of(partition) == topic:
                         del self._ends[partition]
                         self._newest_epochs.pop(partition, None)
             case _:
                 pass
         return None
 
+    def _doubt(self, row: TraceRow, claim: str, rows: list[TraceRow]) -> None:
+        partition = row.partition or ""
+        if len(self.doubts) < MAX_DOUBTS and _topic_of(partition) not in self._deleted_topics:
+            self.doubts.append(Doubt(partition=partition, claim=claim, rows=rows))
+
+    def _doubt_second(self, row: TraceRow) -> None:
+        """Note the acknowledged offsets; doubt those that were acknowledged before."""
+        partition, start, end = row.partition or "", row.offset or 0, _end_of(row)
+        known = self._offsets.get(partition)
+        if known is None:
+            known = self._offsets[partition] = IntervalSet()
+        if (known.end or 0) > start and known.covered(start, end):
+            first = [
+                other
+                for _, other in self._ends.get(partition, ())
+                if (other.offset or 0) < end and _end_of(other) > start
+            ]
+            self._doubt(
+                row,
+                f"records {start} to {end - 1} were acknowledged to {row.node}, and at the same "
+                "offsets others before",
+                [*first[:1], row],
+            )
+        known.add(start, end)
+
     def _note(self, row: TraceRow) -> None:
         ends = self._ends.setdefault(row.partition or "", deque(maxlen=MAX_KEPT))
-        end = (row.offset or 0) + detail_of(row).get("count", 1)
+        end = _end_of(row)
         if not ends or end > ends[-1][0]:
             ends.append((end, row))
 
@@ -87,3 +143,13 @@ class AcknowledgedRecords:
                 partition=partition, acknowledged=row, last=end - 1, leader=leader
             )
         return None
+
+
+def _end_of(row: TraceRow) -> int:
+    """Return the offset after the records of RECORDS_PRODUCED."""
+    count: int = detail_of(row).get("count", 1)
+    return (row.offset or 0) + count
+
+
+def _topic_of(partition: str) -> str:
+    return partition.rpartition("-")[0]

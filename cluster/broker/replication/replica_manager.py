@@ -7,7 +7,7 @@ the end of an input (`complete_delayed`), never in its middle. Must not know gro
 Source: Kafka `ReplicaManager`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from cluster.broker.channels import BrokerIdentity, ControllerChannel
@@ -163,6 +163,11 @@ class ReplicaManager:
         changed.
         """
         self._log_moved = log_moved
+
+    @property
+    def partitions(self) -> Mapping[PartitionKey, Partition]:
+        """All replicas of this broker; to read only."""
+        return self._partitions
 
     def partition(self, name: TopicPartition) -> Partition | None:
         """Return this broker's replica of a partition, None if it has none."""

@@ -19,7 +19,7 @@ from tests.support.builders.rows import Rows
 T0 = "t-0"
 
 
-def check(rows: Rows, *, clock_error_us: int = 0) -> CheckReport:
+def check(rows: Rows, *, clock_error_us: int = 0, unclean: bool = False) -> CheckReport:
     checker = Processing(
         CheckContext(
             groups={},
@@ -28,6 +28,7 @@ def check(rows: Rows, *, clock_error_us: int = 0) -> CheckReport:
                 ProducerExpectation(name="producer-1", topic="t", period_us=1),
             ),
             clock_error_us=clock_error_us,
+            unclean_elections=unclean,
         )
     )
     for row in rows.rows:
@@ -129,3 +130,56 @@ def test_topic_that_is_made_again_begins_at_offset_0() -> None:
     rows.leads(8, "broker-1", 0, 0, partition=T0)
 
     assert not check(rows).findings
+
+
+def acknowledged_twice(producer: str = "producer-0") -> Rows:
+    """Records 8 and 9 are acknowledged at 4 s, records 9 and 10 at 5 s."""
+    rows = Rows()
+    produced(rows, 4, 8, 2)
+    produced(rows, 5, 9, 2, producer)
+    return rows
+
+
+def test_offset_that_is_acknowledged_twice_is_found() -> None:
+    """Planted bug: a batch with new records counts as a repetition of the one before."""
+    (finding,) = check(acknowledged_twice()).findings
+    assert finding.summary == (
+        "t-0: records 9 to 10 were acknowledged to producer-0, and at the same offsets others "
+        "before"
+    )
+    assert [row.offset for row in finding.evidence] == [8, 9]
+
+
+def test_offset_may_be_given_again_after_a_loss_with_the_last_replica() -> None:
+    """broker-1 is alone in the ISR, loses power and leads again."""
+    rows = Rows()
+    elected: dict[str, object] = {"isr": [1], "reason": "test"}
+    rows.add(
+        1, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
+    )
+    produced(rows, 4, 8, 2)
+    rows.add(5, "driver", TraceKind.NODE_KILLED, peer="broker-1", cause="power loss")
+    rows.add(
+        6, "controller-0", TraceKind.LEADER_ELECTED, partition=T0, peer="broker-1", detail=elected
+    )
+    produced(rows, 7, 8, 2)
+    assert not check(rows).findings
+
+
+def test_offset_of_a_record_with_acks_1_may_be_given_again() -> None:
+    assert not check(acknowledged_twice("producer-1")).findings
+
+
+def test_offsets_of_a_topic_that_was_deleted_are_given_again() -> None:
+    """Also if the row of the last acknowledgement comes after the one of the deletion."""
+    rows = Rows()
+    produced(rows, 4, 0, 2)
+    rows.add(5, "controller-0", TraceKind.TOPIC_DELETED, detail={"topic": "t"})
+    produced(rows, 6, 0, 2)
+    assert not check(rows).findings
+
+
+def test_nothing_is_judged_with_unclean_elections() -> None:
+    """A leader that was not in sync lacks records, and gives their offsets to others."""
+    for rows in (led_with(11), acknowledged_twice()):
+        assert not check(rows, unclean=True).findings

@@ -1,0 +1,246 @@
+"""Invariants that hold between nodes: of a leader, its followers and the controller.
+
+One node alone cannot see that a leader takes a record for committed which a follower lacks. In
+virtual time all nodes are in one process, so these checks read them all, between two events.
+Answers to followers and producers are checked as they leave, because the wrong state may be gone a
+round trip later.
+
+A follower is compared only if it knows no later leader epoch than its leader, and runs in the
+broker epoch that its leader knows. So a message on its way, a node that is paused or cut off, and a
+broker that lost its disk are no violations. A topic that was deleted is not compared: a new topic
+of its name begins at the same epochs.
+"""
+
+from collections.abc import Mapping
+
+from cluster.broker.node import BrokerNode
+from cluster.broker.replication.fetch_reader import PartitionKey
+from cluster.controller.metadata_image import MetadataImage
+from cluster.controller.node import ControllerNode
+from cluster.virtual.lives import VirtualLife
+from cluster.virtual.sent_batches import SentBatches
+from partition_log.invariants_between_replicas import (
+    check_acknowledged,
+    check_in_sync_follower,
+    check_known_end,
+    check_same_batches,
+)
+from partition_log.replica import Partition
+from protocol.api import AnyRequest, AnyResponse
+from protocol.effects import ACKS_ALL, ACKS_NONE
+from protocol.errors import ErrorCode, InvariantViolation
+from protocol.ids import BrokerId, NodeName, broker_name
+from protocol.messages.log import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+
+_CONSUMER = -1
+"""`replica_id` in a consumer's Fetch."""
+
+
+class ReplicaChecks:
+    """The checks between the live nodes of a run.
+
+    Raises: InvariantViolation, from each method.
+    """
+
+    def __init__(self, lives: Mapping[NodeName, VirtualLife]) -> None:
+        self._lives = lives
+        self._controller: ControllerNode | None = None
+        """The live controller at the last check."""
+        self._deleted_topics: dict[str, None] = {}
+        self._sent = SentBatches()
+        self._compared: dict[BrokerId, tuple[BrokerNode, int]] = {}
+        """By broker: the node and the end of its metadata when they were compared last."""
+
+    def check(self, *, thoroughly: bool = False) -> None:
+        """Compare the live nodes; `thoroughly` compares logs, too.
+
+        - The invariants of `partition_log.invariants_between_replicas`.
+        - At most one broker leads a partition in an epoch.
+        - The ISR that the controller has stored is within its leader's maximal ISR.
+        - A broker that has read the whole metadata log has the controller's metadata.
+        """
+        brokers = self._find_nodes()
+        leaders: dict[tuple[PartitionKey, int], BrokerId] = {}
+        for broker_id, broker in brokers.items():
+            for key, partition in broker.partitions.items():
+                if not partition.is_leader or key[0] in self._deleted_topics:
+                    continue
+                other = leaders.setdefault((key, partition.leader_epoch), broker_id)
+                if other != broker_id:
+                    raise InvariantViolation(
+                        "an epoch has one leader",
+                        f"{partition.topic_partition}: {broker_id} and {other} lead in epoch "
+                        f"{partition.leader_epoch}",
+                    )
+                self._check_isr(partition)
+                for member in partition.replicas:
+                    follower = self._follower(broker, key, partition, member)
+                    if follower is not None:
+                        _check_follower(partition, *follower, thoroughly=thoroughly)
+        self._check_metadata(brokers)
+
+    def answered(self, name: NodeName, request: AnyRequest, response: AnyResponse) -> None:
+        """Check a broker's answer to a follower or a producer, just before it leaves."""
+        # By type first: this sees every answer of every node.
+        kind = type(request)
+        if kind is not FetchRequest and kind is not ProduceRequest:
+            return
+        node = self._lives[name].node
+        if not isinstance(node, BrokerNode):
+            return
+        match request, response:
+            case FetchRequest(), FetchResponse() if request.replica_id != _CONSUMER:
+                self._follower_answered(node, request, response)
+            case ProduceRequest(), ProduceResponse():
+                self._sent.check(request)
+                if request.acks != ACKS_NONE:
+                    _producer_answered(node, request, response)
+            case _:
+                pass
+
+    # -- leader and follower ------------------------------------------------------------------
+
+    def _follower_answered(
+        self, leader: BrokerNode, request: FetchRequest, response: FetchResponse
+    ) -> None:
+        """Check a follower that gets records, so that it lacked them when it asked."""
+        member = BrokerId(request.replica_id)
+        for topic in response.responses:
+            if topic.topic in self._deleted_topics:
+                continue
+            for data in topic.partitions:
+                if data.records:
+                    key = (topic.topic, data.partition_index)
+                    partition = leader.partitions.get(key)
+                    if partition is None or member not in partition.replicas:
+                        continue
+                    follower = self._follower(leader, key, partition, member)
+                    if follower is not None:
+                        _check_follower(partition, *follower)
+
+    def _follower(
+        self, leader: BrokerNode, key: PartitionKey, partition: Partition, member: BrokerId
+    ) -> tuple[Partition, int] | None:
+        """Return a follower's replica and broker epoch; None if it cannot be compared now."""
+        life = self._lives.get(broker_name(member))
+        broker = None if life is None else life.node
+        if (
+            not isinstance(broker, BrokerNode)
+            or member == partition.broker_id
+            or leader.metadata.eligible_brokers.get(member) != broker.broker_epoch
+        ):
+            return None
+        # The leader's cache may know the follower's new epoch before its replica has the ISR
+        # without the follower: the publication of metadata takes time.
+        known = leader.metadata.image.partition(partition.topic_partition)
+        if known is None or known.partition_epoch > partition.partition_epoch:
+            return None
+        follower = broker.partitions.get(key)
+        # A follower in a later epoch may have truncated its log, as that epoch's leader told it.
+        if follower is None or follower.leader_epoch > partition.leader_epoch:
+            return None
+        return follower, broker.broker_epoch
+
+    # -- controller ---------------------------------------------------------------------------
+
+    def _check_isr(self, partition: Partition) -> None:
+        """Check that each replica that may be elected counts for the leader's high watermark.
+
+        Only a leader adds replicas to its ISR. It counts a replica from its proposal on, until it
+        knows that the controller has refused or removed it. Source: KIP-497.
+        """
+        if self._controller is None:
+            return
+        stored = self._controller.image.partition(partition.topic_partition)
+        if stored is None or stored.leader_epoch != partition.leader_epoch:
+            return
+        maximal = partition.maximal_isr
+        if stored.isr != maximal and not set(stored.isr) <= set(maximal):
+            raise InvariantViolation(
+                "each member of the stored ISR counts for its leader",
+                f"{partition.topic_partition}: the controller has stored the ISR {stored.isr} in "
+                f"partition epoch {stored.partition_epoch}; leader {partition.broker_id} in epoch "
+                f"{partition.leader_epoch}, partition epoch {partition.partition_epoch}, counts "
+                f"{maximal}",
+            )
+
+    def _check_metadata(self, brokers: Mapping[BrokerId, BrokerNode]) -> None:
+        """Check that a broker's metadata is what the controller's log adds up to."""
+        if self._controller is None:
+            return
+        image = self._controller.image
+        for broker_id, broker in brokers.items():
+            known = broker.metadata.image
+            if known.end_offset != image.end_offset or self._compared.get(broker_id) == (
+                broker,
+                image.end_offset,
+            ):
+                continue
+            self._compared[broker_id] = (broker, image.end_offset)
+            difference = _difference(image, known)
+            if difference is not None:
+                raise InvariantViolation(
+                    "a broker has the controller's metadata",
+                    f"{broker_name(broker_id)} at offset {image.end_offset}: {difference}",
+                )
+
+    def _find_nodes(self) -> dict[BrokerId, BrokerNode]:
+        """Return the live brokers; note the controller, and the topics that are deleted."""
+        brokers: dict[BrokerId, BrokerNode] = {}
+        self._controller = None
+        for life in self._lives.values():
+            node = life.node
+            if isinstance(node, BrokerNode):
+                brokers[node.broker_id] = node
+            elif isinstance(node, ControllerNode):
+                self._controller = node
+                self._deleted_topics.update(node.image.deleted_topics)
+        return brokers
+
+
+def _check_follower(
+    leader: Partition, follower: Partition, broker_epoch: int, *, thoroughly: bool = False
+) -> None:
+    """Check a follower that is in its leader's epoch, or has not heard of that epoch yet."""
+    if leader.follower_broker_epoch(follower.broker_id) == broker_epoch:
+        check_known_end(leader, follower)
+    if follower.leader_epoch == leader.leader_epoch and follower.broker_id in leader.isr:
+        check_in_sync_follower(leader, follower)
+        if thoroughly:
+            up_to = min(leader.high_watermark, follower.log_end_offset)
+            check_same_batches(leader.log, follower.log, up_to)
+
+
+def _producer_answered(
+    leader: BrokerNode, request: ProduceRequest, response: ProduceResponse
+) -> None:
+    """Check each batch that a producer is told to be written."""
+    answers = {
+        (topic.name, answer.index): answer
+        for topic in response.responses
+        for answer in topic.partition_responses
+    }
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            answer = answers[topic.name, data.index]
+            partition = leader.partitions.get((topic.name, data.index))
+            if answer.error_code is ErrorCode.NONE and partition is not None:
+                check_acknowledged(
+                    partition,
+                    data.records,
+                    base_offset=answer.base_offset,
+                    needs_all=request.acks == ACKS_ALL,
+                    is_alone=len(answers) == 1,
+                )
+
+
+def _difference(image: MetadataImage, known: MetadataImage) -> str | None:
+    """Return the first difference of two images as text; None if they are equal."""
+    for field in ("topics", "topic_configs", "brokers"):
+        expected, found = getattr(image, field), getattr(known, field)
+        if expected == found:
+            continue
+        for name in {**expected, **found}:
+            if expected.get(name) != found.get(name):
+                return f"{field}, {name}: expected {expected.get(name)}, got {found.get(name)}"
+    return None

@@ -1,0 +1,60 @@
+"""Batches that idempotent producers have sent, to compare later ones with them.
+
+A leader recognises a repeated batch by its sequence number. So a producer must send a batch again
+with the same records, and must not give a sequence number to two records. A leader cannot check
+this: the first attempt may have gone to another broker. A violation shows a bug of a producer.
+Source: KIP-98, Kafka RecordAccumulator and TransactionManager.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from protocol.errors import InvariantViolation
+from protocol.ids import NO_PRODUCER_ID, NO_SEQUENCE
+from protocol.messages.log import ProduceRequest
+from protocol.records.batch import RecordBatch
+
+MAX_KEPT = 8
+"""Batches kept of a producer in a partition, the newest ones."""
+
+
+class _Sent(NamedTuple):
+    first: int  # sequence of the first record
+    last: int  # sequence of the last record
+    crc: int
+
+
+class SentBatches:
+    """The last batches of each producer in each partition, as brokers received them."""
+
+    def __init__(self) -> None:
+        # by producer id, producer epoch, topic and partition
+        self._sent: dict[tuple[int, int, str, int], deque[_Sent]] = {}
+
+    def check(self, request: ProduceRequest) -> None:
+        """Compare the batches of a request with earlier ones. Raises: InvariantViolation."""
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                batch = data.records
+                if batch.producer_id != NO_PRODUCER_ID and batch.base_sequence != NO_SEQUENCE:
+                    self._check(topic.name, data.index, batch)
+
+    def _check(self, topic: str, partition: int, batch: RecordBatch) -> None:
+        first = batch.base_sequence
+        sent = _Sent(first, first + batch.last_offset_delta, batch.crc)
+        key = (batch.producer_id, batch.producer_epoch, topic, partition)
+        known = self._sent.get(key)
+        if known is None:
+            known = self._sent[key] = deque(maxlen=MAX_KEPT)
+        for other in known:
+            if other == sent:
+                return
+            if other.first <= sent.last and sent.first <= other.last:
+                raise InvariantViolation(
+                    "a sequence number belongs to one record",
+                    f"{topic}-{partition}: producer {batch.producer_id} in epoch "
+                    f"{batch.producer_epoch} has sent the batch of sequences {other.first} to "
+                    f"{other.last} with CRC {other.crc}, and {sent.first} to {sent.last} with CRC "
+                    f"{sent.crc}",
+                )
+        known.append(sent)

@@ -1,0 +1,149 @@
+"""Invariants between two replicas of one partition, and between a leader and an acknowledgement.
+
+They hold at every moment between two inputs, as long as both replicas agree on the leader epoch.
+The docstring of each check states what holds; the check raises InvariantViolation with the evidence
+where it does not. `invariants` has the checks of one replica, which a broker makes by itself;
+these need to see several brokers, as a run in virtual time does.
+"""
+
+from partition_log.log import PartitionLog
+from partition_log.replica import Partition
+from protocol.errors import InvariantViolation
+from protocol.records.batch import RecordBatch
+
+
+def check_in_sync_follower(leader: Partition, follower: Partition) -> None:
+    """A member of the ISR has every record below its leader's high watermark.
+
+    Shape: `follower` follows `leader` in its leader epoch, is in its committed ISR, and runs in the
+    broker epoch that its leader knows: a broker that has restarted may have lost records, and its
+    leader has yet to hear that the controller removed it from the ISR, or refused to add it.
+    Source: Kafka Partition.maybeIncrementLeaderHW, KIP-497.
+    """
+    if follower.log_end_offset < leader.high_watermark:
+        raise InvariantViolation(
+            "an in-sync replica has what is committed",
+            f"{leader.topic_partition}: the high watermark of leader {leader.broker_id} in epoch "
+            f"{leader.leader_epoch} is {leader.high_watermark}, and the log of "
+            f"{follower.broker_id}, of its ISR {leader.isr}, ends at "
+            f"{follower.log_end_offset}",
+        )
+
+
+def check_known_end(leader: Partition, follower: Partition) -> None:
+    """A follower has every record that its leader knows it to have.
+
+    Shape: `follower` has sent the Fetch that its leader knows of in its present broker epoch. It
+    may not have heard of the leader's epoch yet, but must not have heard of a later one, whose
+    leader may have it truncate its log.
+    """
+    known_end = leader.follower_log_end_offset(follower.broker_id)
+    if follower.log_end_offset < known_end:
+        raise InvariantViolation(
+            "a follower has what its leader knows it to have",
+            f"{leader.topic_partition}: leader {leader.broker_id} in epoch {leader.leader_epoch} "
+            f"takes the log of {follower.broker_id} to end at {known_end}; it ends at "
+            f"{follower.log_end_offset}, in epoch {follower.leader_epoch}",
+        )
+
+
+def check_acknowledged(
+    partition: Partition,
+    batch: RecordBatch,
+    *,
+    base_offset: int,
+    needs_all: bool,
+    is_alone: bool,
+) -> None:
+    """A batch that was acknowledged is in the leader's log, with acks=all below the high watermark.
+
+    Called when the answer leaves. `base_offset` is the batch's offset in the answer; `needs_all`:
+    it was sent with acks=all. `is_alone`: it is the only one of its request, so that the answer was
+    decided just now. Otherwise other partitions may have delayed the answer, and the leader may
+    have been replaced since it acknowledged this batch, and elected again.
+    Source: Kafka Partition.checkEnoughReplicasReachOffset.
+    """
+    log = partition.log
+    if not partition.is_leader or log.is_compacted:
+        return  # replaced since; or a cleaning may have removed the batch
+    end_offset = base_offset + batch.last_offset_delta + 1
+    stored = _batch_at(log, base_offset)
+    if stored is None or not _is_same(stored, batch, partition.uses_log_append_time):
+        if is_alone:
+            raise InvariantViolation(
+                "an acknowledged batch is in the log",
+                f"{log.topic_partition}: the batch of producer {batch.producer_id} with sequence "
+                f"{batch.base_sequence} was acknowledged at {base_offset} to {end_offset - 1}; the "
+                f"log ends at {log.log_end_offset} and has there "
+                f"{'nothing' if stored is None else _identity(stored)}",
+            )
+        return
+    in_this_epoch = stored.partition_leader_epoch == partition.leader_epoch
+    if needs_all and log.high_watermark < end_offset and (is_alone or in_this_epoch):
+        raise InvariantViolation(
+            "an acknowledgement of all replicas waits for the high watermark",
+            f"{log.topic_partition}: a batch was acknowledged up to {end_offset - 1}, and the high "
+            f"watermark of leader {partition.broker_id} is {log.high_watermark}",
+        )
+
+
+def check_same_batches(log: PartitionLog, other: PartitionLog, up_to: int) -> None:
+    """Two logs have the same batches below `up_to`, which both have.
+
+    Of a compacted log each broker cleans its own replica, so one may lack batches that the other
+    has; those at the same offset are of the same leader epoch.
+    Source: Kafka's replication protocol, KIP-101 (log matching).
+    """
+    ours = {
+        batch.base_offset: batch for batch in log.read(log.log_start_offset, 2**62, up_to=up_to)
+    }
+    theirs = other.read(other.log_start_offset, 2**62, up_to=up_to)
+    is_compacted = log.is_compacted
+    for batch in theirs:
+        same = ours.get(batch.base_offset)
+        if same is None:
+            if is_compacted or batch.base_offset < log.log_start_offset:
+                continue
+        elif same is batch or (
+            same.partition_leader_epoch == batch.partition_leader_epoch
+            and (is_compacted or same.crc == batch.crc)
+        ):
+            continue
+        expected = "no batch" if same is None else _identity(same)
+        raise InvariantViolation(
+            "in-sync replicas have the same batches",
+            f"{log.topic_partition} at {batch.base_offset}: the leader has {expected}; its "
+            f"follower has {_identity(batch)}",
+        )
+
+
+def _batch_at(log: PartitionLog, offset: int) -> RecordBatch | None:
+    """Return the batch that contains `offset`, None if the log has none."""
+    if not log.log_start_offset <= offset < log.log_end_offset:
+        return None
+    (batch,) = log.read(offset, 0, up_to=log.log_end_offset)
+    return batch
+
+
+def _is_same(stored: RecordBatch, sent: RecordBatch, uses_log_append_time: bool) -> bool:
+    """Return True if a batch of the log has the records of a batch that was sent.
+
+    With LogAppendTime the leader has changed the timestamps, and so the CRC. It may also have
+    corrected the header of a real client's batch.
+    """
+    was_corrected = sent.kafka is not None and (
+        (stored.kafka, stored.max_timestamp_ms) != (sent.kafka, sent.max_timestamp_ms)
+    )
+    return (
+        stored.last_offset_delta == sent.last_offset_delta
+        and stored.producer_id == sent.producer_id
+        and stored.base_sequence == sent.base_sequence
+        and (stored.crc == sent.crc or uses_log_append_time or was_corrected)
+    )
+
+
+def _identity(batch: RecordBatch) -> str:
+    return (
+        f"{batch.last_offset_delta + 1} records of epoch {batch.partition_leader_epoch}, producer "
+        f"{batch.producer_id} and sequence {batch.base_sequence}, CRC {batch.crc}"
+    )

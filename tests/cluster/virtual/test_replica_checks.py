@@ -1,0 +1,127 @@
+"""Invariants between nodes in virtual time: planted bugs that no node can see alone.
+
+`played(...)` plays three brokers, one group and a producer with acks=all, with a patched method. A
+run is BROKEN if an invariant is violated; the reason names it.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec import structs
+
+from chaos.exploration.play import PlayResult, play
+from cluster.broker.control.metadata_cache import MetadataCache
+from cluster.virtual.loop import VirtualLoop
+from partition_log.batches import batch_crc
+from partition_log.follower_state import FollowerState
+from partition_log.in_sync_replicas import InSyncReplicas
+from partition_log.log import PartitionLog
+from partition_log.replica import Partition
+from protocol.config import TopicConfig
+from protocol.errors import ErrorCode
+from protocol.ids import Offset
+from protocol.records.batch import RecordBatch
+from tests.support.worlds.planted import small
+
+CRASH: dict[str, object] = {
+    "at": "2s",
+    "fault": "crash",
+    "target": "coordinator-of(readers)",
+    "duration": "5s",
+}
+
+
+def reason_of(*faults: dict[str, object]) -> str:
+    played = play(small(*faults), 1, invariants_every=100)
+    assert played.result is PlayResult.BROKEN, played.reasons
+    return played.reasons[0]
+
+
+def test_sound_run_has_no_violation() -> None:
+    played = play(small(CRASH), 1, invariants_every=20)
+    assert played.result is PlayResult.PASS, played.reasons
+
+
+def test_leader_that_takes_what_it_sent_for_received_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: a follower's log is taken to end where its leader's does."""
+    update = FollowerState.update_fetch_state
+
+    def count_what_is_sent(self: FollowerState, **state: int) -> None:
+        update(self, **state)  # type: ignore[arg-type]
+        self.log_end_offset = Offset(state["leader_end_offset"])
+
+    monkeypatch.setattr(FollowerState, "update_fetch_state", count_what_is_sent)
+    assert "a follower has what its leader knows it to have" in reason_of()
+
+
+def test_acknowledgement_before_the_followers_have_the_batch_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: every append counts as one that was acknowledged already."""
+    append = Partition.append_batch
+
+    def as_duplicate(self: Partition, *batch: object, **how: object) -> object:
+        return structs.replace(append(self, *batch, **how), is_duplicate=True)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Partition, "append_batch", as_duplicate)
+    monkeypatch.setattr(Partition, "check_acknowledged", lambda _self, _offset: ErrorCode.NONE)
+    assert "an acknowledgement of all replicas waits for the high watermark" in reason_of()
+
+
+def test_stored_isr_with_a_replica_that_its_leader_does_not_count_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: a leader counts a replica that it adds only once the controller has answered."""
+    propose = InSyncReplicas._propose
+
+    def propose_alone(self: InSyncReplicas, *proposal: object) -> object:
+        made = propose(self, *proposal)  # type: ignore[arg-type]
+        self.maximal = self.committed
+        return made
+
+    monkeypatch.setattr(InSyncReplicas, "_propose", propose_alone)
+    assert "each member of the stored ISR counts for its leader" in reason_of(CRASH)
+
+
+def test_broker_with_other_metadata_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: brokers know of settings that no record has."""
+    apply = MetadataCache.apply
+
+    def apply_more(self: MetadataCache, records: object) -> object:
+        self.image.topic_configs["orders"] = TopicConfig(min_insync_replicas=3)
+        return apply(self, records)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MetadataCache, "apply", apply_more)
+    reason = reason_of()
+    assert "a broker has the controller's metadata" in reason
+    assert "topic_configs, orders: expected None" in reason
+
+
+def test_replicas_with_other_batches_are_found_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: followers change the timestamps of data. Only the last check reads the logs."""
+    append = PartitionLog.append_as_follower
+
+    def append_later(self: PartitionLog, batches: Sequence[RecordBatch]) -> ErrorCode:
+        if self.topic_partition.topic == "orders":
+            later = [structs.replace(b, max_timestamp_ms=b.max_timestamp_ms + 1) for b in batches]
+            batches = [structs.replace(batch, crc=batch_crc(batch)) for batch in later]
+        return append(self, batches)
+
+    monkeypatch.setattr(PartitionLog, "append_as_follower", append_later)
+    reason = reason_of()
+    assert reason.startswith("at the end: ")
+    assert "in-sync replicas have the same batches" in reason
+
+
+def test_check_soon_checks_before_the_next_callback() -> None:
+    """Between two checks of every n-th callback; without a check it does nothing."""
+    loop = VirtualLoop()
+    loop.check_soon()
+    seen: list[int] = []
+    loop.check_every(10, lambda: seen.append(loop.events_run))
+    for i in range(25):
+        loop.post_at(1 + i, loop.check_soon if i == 3 else int)
+    loop.run_until_us(100)
+    assert (seen, loop.events_run) == ([4, 14, 24], 25)

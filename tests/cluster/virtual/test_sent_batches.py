@@ -1,0 +1,49 @@
+"""A sequence number of an idempotent producer belongs to one record, however often it is sent."""
+
+import pytest
+
+from cluster.virtual.sent_batches import SentBatches
+from protocol.errors import InvariantViolation
+from protocol.messages.log import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records.batch import RecordBatch
+from tests.support.builders.client_batches import client_batch
+
+
+def sent(*batches: RecordBatch, partition: int = 0) -> SentBatches:
+    seen = SentBatches()
+    for batch in batches:
+        data = PartitionProduceData(index=partition, records=batch)
+        topics = (TopicProduceData(name="orders", partition_data=(data,)),)
+        seen.check(ProduceRequest(acks=-1, timeout_ms=1, topic_data=topics))
+    return seen
+
+
+def batch(*values: str, sequence: int = 0, epoch: int = 0, producer: int = 7) -> RecordBatch:
+    return client_batch(*values, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        pytest.param((batch("a"), batch("a")), id="sent again"),
+        pytest.param((batch("a"), batch("b", sequence=1)), id="the next one"),
+        pytest.param((batch("a"), batch("b", epoch=1)), id="a new epoch"),
+        pytest.param((batch("a"), batch("b", producer=8)), id="another producer"),
+        pytest.param((client_batch("a"), client_batch("b")), id="not idempotent"),
+    ],
+)
+def test_batches_of_a_sound_producer_pass(batches: tuple[RecordBatch, ...]) -> None:
+    sent(*batches)
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        pytest.param((batch("a"), batch("b")), id="other records"),
+        pytest.param((batch("a"), batch("a", "b")), id="more records"),
+        pytest.param((batch("a", "b"), batch("c", sequence=1)), id="overlapping"),
+    ],
+)
+def test_sequence_number_of_two_records_is_found(batches: tuple[RecordBatch, ...]) -> None:
+    with pytest.raises(InvariantViolation, match="a sequence number belongs to one record"):
+        sent(*batches)

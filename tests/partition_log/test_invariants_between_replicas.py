@@ -1,0 +1,154 @@
+"""Each invariant between replicas finds its kind of damage, and nothing in sound replicas.
+
+A leads with B and C in its ISR. `led()` returns A, whose log has the records 0 and 1, and B with a
+log that ends at `end`. B and C have fetched up to offset 2, so the high watermark is 2.
+"""
+
+import pytest
+from msgspec.structs import replace
+
+from partition_log.invariants_between_replicas import (
+    check_acknowledged,
+    check_in_sync_follower,
+    check_known_end,
+    check_same_batches,
+)
+from partition_log.replica import Partition
+from protocol.effects import ACKS_ALL
+from protocol.errors import InvariantViolation
+from protocol.ids import Offset
+from protocol.records.batch import RecordBatch
+from tests.support.builders.client_batches import client_batch
+from tests.support.builders.partition_logs import (
+    A,
+    B,
+    C,
+    fetch_as,
+    follower,
+    leader,
+    log,
+    log_of_epochs,
+    records,
+)
+
+
+def led(end: int = 2) -> tuple[Partition, Partition]:
+    leading = leader()
+    for value in ("0", "1"):
+        leading.append_records(records(value), required_acks=ACKS_ALL, now_us=0)
+    copy = log()
+    copy.append_as_follower(leading.log.read(0, 2**62, up_to=end))
+    for broker in (B, C):
+        fetch_as(leading, broker, 2)
+    assert leading.high_watermark == 2
+    return leading, follower(B, copy)
+
+
+def test_in_sync_follower_must_reach_the_high_watermark() -> None:
+    check_in_sync_follower(*led())
+    with pytest.raises(InvariantViolation, match=r"and the log of 1, .* ends at 1"):
+        check_in_sync_follower(*led(1))
+
+
+def test_follower_must_have_what_its_leader_knows_it_to_have() -> None:
+    check_known_end(*led())
+    with pytest.raises(InvariantViolation, match="to end at 2; it ends at 1"):
+        check_known_end(*led(1))
+
+
+def test_leader_that_missed_an_epoch_forgets_what_it_knew_of_followers() -> None:
+    """In that epoch, another leader may have had them truncate their logs."""
+    leading, behind = led(1)
+    leading.make_leader(leader_epoch=3, partition_epoch=3, replicas=(A, B, C), isr=(A, B), now_us=0)
+    check_known_end(leading, behind)
+
+
+def produced(*values: str, sequence: int = 0) -> RecordBatch:
+    return client_batch(*values, producer_id=7, base_sequence=sequence)
+
+
+def written(*, high_watermark: int) -> tuple[Partition, RecordBatch]:
+    """A leader whose log has one batch of the records 0 and 1, appended in its epoch."""
+    leading, batch = leader(), produced("a", "b")
+    leading.append_batch(batch, required_acks=ACKS_ALL, now_us=0)
+    leading.log.update_high_watermark(Offset(high_watermark))
+    return leading, batch
+
+
+def check(
+    leading: Partition, batch: RecordBatch, *, acks_all: bool = True, alone: bool = True
+) -> None:
+    check_acknowledged(leading, batch, base_offset=0, needs_all=acks_all, is_alone=alone)
+
+
+def test_batch_below_the_high_watermark_may_be_acknowledged() -> None:
+    check(*written(high_watermark=2))
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_batch_above_the_high_watermark_may_not_be_acknowledged_with_acks_all(alone: bool) -> None:
+    """Also if other partitions delayed the answer: in one epoch the high watermark never falls."""
+    with pytest.raises(InvariantViolation, match="waits for the high watermark"):
+        check(*written(high_watermark=1), alone=alone)
+    check(*written(high_watermark=1), acks_all=False)
+
+
+def test_late_answer_is_not_judged_in_another_epoch() -> None:
+    """The leader may have been replaced meanwhile, and its high watermark may have fallen."""
+    leading, batch = written(high_watermark=1)
+    leading.make_leader(leader_epoch=2, partition_epoch=2, replicas=(A, B), isr=(A, B), now_us=0)
+    check(leading, batch, alone=False)
+    with pytest.raises(InvariantViolation, match="waits for the high watermark"):
+        check(leading, batch)  # decided just now
+
+
+@pytest.mark.parametrize(
+    "other",
+    [produced("a"), produced("a", "c"), produced("a", "b", sequence=2)],
+    ids=["fewer records", "other records", "another sequence"],
+)
+def test_another_batch_at_the_answered_offset_is_found(other: RecordBatch) -> None:
+    """The leader took a batch for a repetition of one that it is not: its records are lost."""
+    leading, _ = written(high_watermark=2)
+    with pytest.raises(InvariantViolation, match="an acknowledged batch is in the log"):
+        check(leading, other)
+    check(leading, other, alone=False)  # truncated since, perhaps
+
+
+def test_acknowledgement_beyond_the_log_is_found() -> None:
+    with pytest.raises(InvariantViolation, match="has there nothing"):
+        check(leader(), produced("a"))
+
+
+def test_former_leader_is_not_judged() -> None:
+    leading, batch = written(high_watermark=0)
+    leading.make_follower(leader_id=B, leader_epoch=2, partition_epoch=2, replicas=(A, B), isr=(B,))
+    check(leading, batch)
+
+
+def test_logs_with_another_batch_at_an_offset_are_found() -> None:
+    """Only below the given offset: what is not committed may differ."""
+    first, second = log_of_epochs(0, 0, 1), log_of_epochs(0, 0, 2)
+    check_same_batches(first, second, 2)
+    with pytest.raises(InvariantViolation, match="at 2: the leader has 1 records of epoch 1"):
+        check_same_batches(first, second, 3)
+
+
+def test_logs_with_other_records_in_the_same_epoch_are_found() -> None:
+    first, second = log_of_epochs(0), log()
+    second.append_as_leader(records("different"), leader_epoch=0)
+    with pytest.raises(InvariantViolation, match="have the same batches"):
+        check_same_batches(first, second, 1)
+
+
+def test_compacted_logs_may_lack_batches_and_records_but_not_change_epochs() -> None:
+    """Each broker cleans its own replica, when it likes."""
+    first, second = log_of_epochs(0, 0, 1), log_of_epochs(0, 0, 1)
+    first.is_compacted = second.is_compacted = True
+    cleaned = replace(first.storage.batch(0), crc=1)  # as if records had been removed
+    first.replace_prefix(2, (cleaned,))
+    check_same_batches(first, second, 3)
+    third = log_of_epochs(0, 0, 2)
+    third.is_compacted = True
+    with pytest.raises(InvariantViolation, match="have the same batches"):
+        check_same_batches(first, third, 3)
