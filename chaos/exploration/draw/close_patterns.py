@@ -127,8 +127,8 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
 def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Slow a follower of a coordinator to about what the ISR allows, and change the ISR meanwhile.
 
-    The change is one of: another follower is cut off, the coordinator moves or dies, the
-    controller's response to AlterPartition is lost.
+    The change is one of: another follower is cut off, the coordinator moves once, moves to and fro,
+    or dies, the controller's response to AlterPartition is lost.
     """
     rng = draw.rng("lag")
     # `draw.broker` may draw the coordinator itself: then the fault finds no link, and misses.
@@ -146,7 +146,7 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
         },
     )
     after_ms = draw.gap_ms("then", lasts_ms)
-    match rng.choice(("cut", "crash", "move", "response")):
+    match rng.choice(("cut", "crash", "move", "to_and_fro", "response")):
         case "cut":
             isr_change = draw.link_fault(
                 "cut",
@@ -165,6 +165,15 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
             )
         case "move":
             isr_change = draw.fault("leadership_move", draw.coordinator(), after_ms=after_ms)
+        case "to_and_fro":
+            gap_ms = rng.choice((50, 500, 2_000))
+            moves = (
+                draw.fault(
+                    "leadership_move", draw.coordinator(), after_ms=after_ms + place * gap_ms
+                )
+                for place in range(rng.randint(2, 4))
+            )
+            return (slow, *moves)
         case _:  # as long as the follower is slow
             isr_change = draw.link_fault(
                 "response_loss",
@@ -174,6 +183,38 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
                 args={"apis": [Api.ALTER_PARTITION.label], "responses": rng.choice((1, 2, 5))},
             )
     return (slow, isr_change)
+
+
+def fenced_while_it_serves(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
+    """Lose a broker's heartbeats for about its session; every other connection of it works.
+
+    The controller fences it and later unfences it, and so its partitions elect other leaders and
+    their ISRs shrink, while it goes on to fetch and to answer. In half of the draws, the broker
+    hears late of these decisions.
+    """
+    rng = draw.rng("fenced")
+    broker = rng.choice((draw.coordinator(), draw.broker()))
+    lasts_ms = draw.around_ms("broker.session.timeout.ms", rng.choice((0.9, 1.1, 1.5)))
+    no_heartbeats = draw.link_fault(
+        "cut",
+        broker,
+        "controller",
+        lasts_ms=lasts_ms,
+        args={"purposes": [connection_purposes.BROKER_HEARTBEAT]},
+    )
+    if rng.random() < 0.5:
+        return (no_heartbeats,)
+    late_metadata = draw.link_fault(
+        "slow",
+        broker,
+        "controller",
+        lasts_ms=2 * lasts_ms,  # also when the broker has been unfenced
+        args={
+            "delay": f"{rng.choice((100, 500, 2_000))}ms",
+            "purposes": [connection_purposes.METADATA],
+        },
+    )
+    return (no_heartbeats, late_metadata)
 
 
 def response_lost_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from chaos.experiment.structs import FaultDefinition, zookeeper_groups
 from chaos.exploration.draw.close_patterns import (
+    fenced_while_it_serves,
     quick_restart,
     response_lost_in_a_failover,
     response_lost_in_a_rebalance,
@@ -225,13 +226,14 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     The pause is a little longer than `max.poll.interval.ms`, for which a rebalance waits. The crash
     of another member causes the rebalance: if members are static, when the crashed member's session
     ends, otherwise when it restarts. Groups with a third member are preferred, because their
-    rebalance completes meanwhile.
+    rebalance completes meanwhile; among these, static groups that commit in transactions.
     """
     rng = draw.rng("sleeper")
     groups = draw.experiment.groups
     large = [name for name in groups if groups[name].members_total > 2]
     static = [name for name in large if groups[name].config.group_instance_id is not None]
-    group = rng.choice(static or large or list(groups))
+    transactional = [name for name in static if groups[name].transactional]
+    group = rng.choice(transactional or static or large or list(groups))
     total = groups[group].members_total
     if total < 2:  # no other member can cause a rebalance
         return (draw.fault("pause", f"coordinator-of({group})", lasts_ms=draw.length_ms()),)
@@ -390,6 +392,11 @@ PATTERNS: dict[str, Pattern] = {
             name="slow_follower",
             doc="a follower lags by about `replica.lag.time.max.ms` while the ISR changes",
             draw=slow_follower,
+        ),
+        Pattern(
+            name="fenced_while_it_serves",
+            doc="a broker's heartbeats are lost for about its session, its other messages are not",
+            draw=fenced_while_it_serves,
         ),
         Pattern(
             name="response_lost_in_a_rebalance",

@@ -48,6 +48,7 @@ def played_with(pattern: str) -> Iterator[PlayedRun]:
         ("twice_on_one_role", ("leader_came_back",)),
         ("static_restart_in_a_rebalance", ("static_member_replaced_in_sync_phase",)),
         ("slow_follower", ("living_follower_left_the_isr", "lost_AlterPartition")),
+        ("fenced_while_it_serves", ("coordinator_fenced_while_running",)),
         (
             "response_lost_in_a_rebalance",
             ("lost_JoinGroup", "lost_JoinGroup_MEMBER_ID_REQUIRED", "lost_SyncGroup"),
