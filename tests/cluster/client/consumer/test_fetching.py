@@ -206,6 +206,39 @@ def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
     assert ranges(lab) == [("t-0", 0, '{"count":2,"last":1}')]
 
 
+def test_late_out_of_range_of_a_former_leader_resets_no_position(make_lab: LabMaker) -> None:
+    """The new leader has answered the same offset with records, which the consumer still holds.
+
+    Each poll returns one record, so the records of `t-1` wait while those of `t-0` are processed.
+    A reset of `t-1` would process its records, and then return to offset 0.
+    """
+    lab = make_lab(2, partitions=2)
+    lab.leader = 1
+    config = ConsumerConfig(
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        max_poll_records=1,
+        metadata_max_age_ms=500,
+    )
+    lab.consumer(config, commit_interval_ms=None, process_us=300 * MS)
+    lab.run_for(SECOND)
+    lab.brokers[0].answer(FetchRequest, None)  # is answered below
+    lab.brokers[1].answer(FetchRequest, fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    lab.leader, lab.leader_epoch = 0, 1
+    lab.run_for(2 * SECOND)
+    lab.leader, lab.leader_epoch, lab.high_watermark = 1, 2, 5
+    while not ranges(lab):  # until the first record of `t-0` is processed
+        lab.run_for(50 * MS)
+    (late,) = lab.brokers[0].unanswered
+    lab.brokers[0].host.reply(
+        late.request_id, fetch_error(ErrorCode.OFFSET_OUT_OF_RANGE, partitions=2)
+    )
+    lab.run_for(4 * SECOND)
+
+    assert [row.cause for row in lab.of_kind("position_reset")] == ["earliest", "earliest"]
+    assert [first for partition, first, _detail in ranges(lab) if partition == "t-1"] == [*range(5)]
+
+
 def test_records_count_as_processed_after_the_processing_time(make_lab: LabMaker) -> None:
     """Ten records of 100 ms each count as processed after a second, and not when they arrive.
 
