@@ -11,17 +11,17 @@ from protocol.trace import TraceKind
 
 def commits_of(trace: Trace) -> list[TableRow]:
     """Return the number of commits per fault, member, coordinator and outcome."""
-    # A commit has a row for each partition, all at one moment; an error of any is its outcome.
+    # A commit has a row for each partition, all at one moment, and one outcome: if its rows have
+    # several errors, the last one by name; "" if it was acknowledged.
     outcomes: dict[tuple[int, str | None, str, int, str | None], str] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED):
         commit = (row.time_us, row.group, row.node, row.incarnation, row.peer)
-        error = row.error or "NONE"
-        if outcomes.get(commit, "NONE") == "NONE":
-            outcomes[commit] = error
+        outcomes[commit] = max(outcomes.get(commit, ""), row.error or "")
 
     faults = faults_of(trace)
     table: dict[tuple[object, ...], TableRow] = {}
-    for (time_us, group, consumer, _, coordinator), error in outcomes.items():
+    for (time_us, group, consumer, _, coordinator), worst in outcomes.items():
+        error = worst or "NONE"
         fault = last_fault_before(faults, time_us)
         counts = table.setdefault(
             (fault, group, consumer, coordinator, error),

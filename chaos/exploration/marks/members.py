@@ -85,13 +85,11 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.NODE_PAUSED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    # CompletingRebalance: the group waits for the assignment. The state is that of any group in the
-    # same offsets partition.
+    # CompletingRebalance: the group waits for the assignment.
     return any(
         seen.nodes.get(leader) == row.peer
-        and seen.groups_with(
-            _coordinator(seen, group), seen.partition_of(group), "CompletingRebalance"
-        )
+        and seen.coordinators.state_at(_coordinator(seen, group) or "", group)
+        == "CompletingRebalance"
         for group, leader in seen.leaders.items()
     )
 

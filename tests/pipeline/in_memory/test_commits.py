@@ -1,0 +1,47 @@
+"""Outcomes of commits, of a trace that can be counted by hand.
+
+A line of a trace is: seconds, node, kind, columns. A commit has a row for each of its partitions,
+all at one moment.
+"""
+
+import pytest
+
+from pipeline.in_memory.commits import commits_of
+from pipeline.in_memory.trace import Trace
+from tests.support.builders.trace_builder import parse_trace
+
+COMMITTED = "consumer-a offsets_committed group=g peer=broker-0 partition="
+FAILED = "consumer-a commit_failed group=g peer=broker-0 partition="
+TOO_LARGE, UNKNOWN = "OFFSET_METADATA_TOO_LARGE", "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+@pytest.mark.parametrize(
+    ("rows", "outcomes"),
+    [
+        pytest.param(f"2 {COMMITTED}t-0\n2 {COMMITTED}t-1", {"NONE": 1}, id="acknowledged"),
+        pytest.param(
+            f"2 {COMMITTED}t-0\n2 {FAILED}t-1 error={TOO_LARGE}", {TOO_LARGE: 1}, id="one error"
+        ),
+        pytest.param(
+            f"2 {FAILED}t-0 error={TOO_LARGE}\n2 {FAILED}t-1 error={UNKNOWN}",
+            {UNKNOWN: 1},
+            id="two errors, the last one by name second",
+        ),
+        pytest.param(
+            f"2 {FAILED}t-0 error={UNKNOWN}\n2 {FAILED}t-1 error={TOO_LARGE}",
+            {UNKNOWN: 1},
+            id="two errors, the last one by name first",
+        ),
+        pytest.param(
+            f"2 {COMMITTED}t-0\n3 {FAILED}t-0 error={UNKNOWN}",
+            {"NONE": 1, UNKNOWN: 1},
+            id="two commits",
+        ),
+    ],
+)
+def test_commit_has_one_outcome_in_whatever_order_its_rows_come(
+    rows: str, outcomes: dict[str, int]
+) -> None:
+    """The table of Spark, `pipeline.tables.commits`, takes the last error by name, too."""
+    table = commits_of(Trace(parse_trace(rows)))
+    assert {row["error"]: row["commits"] for row in table} == outcomes
