@@ -1,6 +1,8 @@
 """Any sequence of inputs keeps the invariants, errors change nothing, the log rebuilds the state.
 
-The harness checks the invariants after every input, and that no request is answered twice.
+The inputs are drawn by Hypothesis: requests of two groups, timers, and loads and unloads of their
+offsets partition. The harness checks the invariants after every input, and that no request is
+answered twice. [J] is Kafka's Java coordinator, parts of whose behaviour are switches.
 """
 
 from hypothesis import HealthCheck, settings
@@ -92,10 +94,11 @@ def snapshot(h: CoordinatorHarness) -> object:
     )
 
 
-def values(group: Group) -> dict[TopicPartition, OffsetCommitValue]:
-    """Return the committed offsets, without their places in the log.
+def committed_values(group: Group) -> dict[TopicPartition, OffsetCommitValue]:
+    """Return the committed offsets, without the log offsets of their records.
 
-    Of two equal commits in flight Kafka keeps the first place, a load takes the second.
+    These may differ: of two equal commits in flight, Kafka keeps the log offset of the first, and a
+    load that of the second.
     """
     return {tp: stored.value for tp, stored in group.offsets.committed().items()}
 
@@ -145,7 +148,7 @@ class Coordinator(RuleBasedStateMachine):
         self.h = CoordinatorHarness(owned=())
         self.ids: dict[str, list[str]] = {group_id: [] for group_id in GROUPS}
         """Every member id that a group has ever had."""
-        self.epoch = 0
+        self.epoch = 0  # newest leader epoch of the offsets partition
         self.log_diverged = False
         """True once log and memory may differ, so that a load need not give equal groups."""
 
@@ -194,7 +197,7 @@ class Coordinator(RuleBasedStateMachine):
         self,
         group_id: str,
         instance: str | None,
-        offered: tuple,  # type: ignore[type-arg]  # the strategy above says of what
+        offered: tuple,  # type: ignore[type-arg]  # of protocols, see the strategy `offers`
         session: int,
         rebalance: int,
         version: int,
@@ -214,7 +217,7 @@ class Coordinator(RuleBasedStateMachine):
         group_id: str,
         pick: int,
         instance: str | None,
-        offered: tuple,  # type: ignore[type-arg]  # the strategy above says of what
+        offered: tuple,  # type: ignore[type-arg]  # of protocols, see the strategy `offers`
     ) -> None:
         member_id = self.pick(group_id, pick)
         self.submit(join_group(member_id, group_id=group_id, instance=instance, offers=offered))
@@ -233,7 +236,7 @@ class Coordinator(RuleBasedStateMachine):
         group_id: str,
         pick: int,
         version: int,
-        offered: tuple,  # type: ignore[type-arg]  # the strategy above says of what
+        offered: tuple,  # type: ignore[type-arg]  # of protocols, see the strategy `offers`
     ) -> None:
         """Let a new process join with the instance id of a static member."""
         group = self.h.coordinator.group(group_id)
@@ -344,7 +347,10 @@ class Coordinator(RuleBasedStateMachine):
     def end_transaction(
         self, group_id: str | None, offset: int, producer: int, is_commit: bool
     ) -> None:
-        """Complete a marker's append after all appends before it in the log."""
+        """Write a marker, after a transactional commit unless `group_id` is None.
+
+        A marker is completed only after all appends before it in the log.
+        """
         if group_id is not None:
             self.commit_in_transaction(group_id, 0, -1, offset, producer, ErrorCode.NONE)
         if not self.h.held:
@@ -380,7 +386,11 @@ class Coordinator(RuleBasedStateMachine):
         batches_per_chunk=st.integers(1, 3),
     )
     def reload(self, unload: int | None, load: int, batches_per_chunk: int) -> None:
-        """Unload and load the partition, with epochs relative to the newest; -1 is ignored."""
+        """Unload and load the partition, with epochs relative to the newest.
+
+        1 is a newer epoch, 0 the newest, and -1 an older one, which the coordinator ignores. An
+        unload with None follows the deletion of the replica.
+        """
         if unload is None:
             self.h.unload(epoch=None)
         else:
@@ -412,7 +422,7 @@ class Coordinator(RuleBasedStateMachine):
                 continue
             if summary.generation or group.offsets.has_offsets:
                 loaded = other.group(summary.group_id)
-                assert values(loaded) == values(group)
+                assert committed_values(loaded) == committed_values(group)
                 assert set(loaded.offsets.producers()) == set(group.offsets.producers())
                 assert loaded.generation_id == group.generation_id
                 assert {m.member_id: m.assignment for m in loaded.members.values()} == {

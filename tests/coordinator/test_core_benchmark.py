@@ -1,4 +1,7 @@
-"""The benchmark of the core does the work that its figures are named after."""
+"""The benchmark of the coordinator's core does the work that its figures are named after.
+
+`Core` is the coordinator that the benchmark drives.
+"""
 
 from benchmarks.coordinator_core import (
     PARTITIONS,
@@ -31,7 +34,7 @@ def test_each_member_is_answered_in_a_generation_of_the_benchmark() -> None:
 
 def test_load_of_the_benchmark_finds_the_last_commit_of_each_partition() -> None:
     """The commits go through the partitions of the groups in turn, with growing offsets."""
-    records = commit_records(300, groups=2, partitions=PARTITIONS)
+    records = commit_records(300, groups=2, partitions=PARTITIONS)  # of 50 partitions each
     core = Core(loads=batches_of(records))
     group = core.coordinator.group("group-1")
     assert group is not None

@@ -26,7 +26,7 @@ def join_v3(h: CoordinatorHarness, *, rebalance_timeout_ms: int = REBALANCE_MS) 
 def test_rebalance_timeout_of_zero_evicts_the_member_before_it_can_sync(
     rebalance_timeout_ms: int,
 ) -> None:
-    """A member without SyncGroup is removed after the rebalance timeout, which is over at once.
+    """A member that sends no SyncGroup is removed after the rebalance timeout, here at once.
 
     A negative timeout counts as zero (BEHAVIOUR 0.1).
     """

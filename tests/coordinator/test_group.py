@@ -1,8 +1,8 @@
 """Rules of a group: members, leader, protocols, pending ids. Mirrors Kafka GroupMetadataTest.
 
-Ids such as GM-22 are cases of that test (docs/kafka/BEHAVIOUR.md 10.2), MM-28 of another; BEHAVIOUR
-4.3 is a section of that file. In the join phase the JoinGroup of a member is parked: it waits for
-its answer. A pending id is one that a client has got, and has not joined with yet.
+Ids such as GM-22 are cases of that test (docs/kafka/BEHAVIOUR.md 10.2), MM-28 is one of another
+test. BEHAVIOUR 4.3 is a section of that page. A parked JoinGroup waits for its answer until the
+join phase ends. A pending id was assigned to a client that has not joined with it yet.
 """
 
 import pytest
@@ -28,7 +28,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 def empty_group() -> Group:
     """Return a new group."""
-    return Group("g", 0, GroupState.EMPTY, 0)
+    return Group("g", 0, GroupState.EMPTY, 0)  # partition 0, at time 0
 
 
 def preparing(*members: Member) -> Group:
@@ -82,9 +82,9 @@ def test_select_protocol_follows_the_majority_of_first_choices() -> None:
 
 
 def test_select_protocol_breaks_a_tie_in_scalas_hash_order() -> None:
-    """Kafka's tie depends on the order of a Scala hash map, so the coordinator computes that order.
+    """Kafka's choice depends on the order of a Scala hash map, so the coordinator computes it.
 
-    Recordings `vote-tie` and `fuzz-0088` show it: a before b, roundrobin before range.
+    Recordings `vote-tie` and `fuzz-0088` of a real Kafka show: a before b, roundrobin before range.
     """
     assert scala_order(["b", "a"], among=["b", "a"]) == ["a", "b"]
     group = preparing(member("m", "range", "roundrobin"), member("n", "roundrobin", "range"))
@@ -133,7 +133,10 @@ def test_select_protocol_without_members_is_misuse() -> None:
 
 
 def test_member_that_lists_a_protocol_twice_fails_the_join_phase() -> None:
-    """Kafka counts both entries, so that no protocol is common, and throws at the phase's end."""
+    """A protocol is common if its count equals the number of members; here it is 2, and not 1.
+
+    Without a common protocol Kafka throws at the end of the join phase.
+    """
     group = preparing(member("a", "range", "range"))
     with pytest.raises(UnknownServerError):
         next_generation(group)
@@ -393,9 +396,9 @@ def test_pending_sync_is_for_members_only() -> None:
     GM-57: removed member owes none
     """
     group = preparing(member("a"))
-    for change in (group.add_pending_sync_member, group.remove_pending_sync_member):
+    for method in (group.add_pending_sync_member, group.remove_pending_sync_member):
         with pytest.raises(IllegalTransition, match="no member"):
-            change("nobody")
+            method("unknown")
     group.add_pending_sync_member("a")
     group.remove_pending_sync_member("a")
     assert not group.pending_sync_members
@@ -500,8 +503,8 @@ def test_parked_sync_is_answered_once_and_the_method_returns_whether_it_was_park
 def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
     """The age of the commits does not matter.
 
-    The commit is of day 0, the group is emptied on day 5, and the retention is one day: the offset
-    expires on day 6. A group that rebalances or is Stable keeps it at any age.
+    The commit is of day 0, the group is emptied on day 5, and the retention is one day, so the
+    offset expires on day 6. A group that rebalances or is Stable keeps the offset.
 
     GM-26: offsets do not expire right after the group was emptied, nor while it rebalances
     """
@@ -510,7 +513,7 @@ def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
     old = OffsetCommitValue(offset=1, commit_timestamp_ms=0)
     group.offsets.load(TopicPartition("foo", 0), CommittedOffset(0, old))
 
-    def expired(now_ms: int) -> int:
+    def expired_count(now_ms: int) -> int:
         return len(expired_offsets(group, now_ms=now_ms, retention_ms=day_ms))
 
     group.remove("a")
@@ -518,18 +521,18 @@ def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
         now_us=5 * day_ms * 1_000, cause=GroupStateCause.ALL_JOINED, trace=[]
     )
     assert group.state is GroupState.EMPTY
-    assert [expired(5 * day_ms), expired(6 * day_ms - 1), expired(6 * day_ms)] == [0, 0, 1]
+    assert [expired_count(now) for now in (5 * day_ms, 6 * day_ms - 1, 6 * day_ms)] == [0, 0, 1]
 
     # The age counts no more once the group rebalances.
     group.transition_to(
         GroupState.PREPARING_REBALANCE, now_us=0, cause=RebalanceCause.JOIN, trace=[]
     )
     group.add(member("b", metadata=subscription("foo")))
-    assert expired(9 * day_ms) == 0
+    assert expired_count(9 * day_ms) == 0
 
     group.init_next_generation(now_us=0, cause=GroupStateCause.ALL_JOINED, trace=[])
-    assert (group.state, expired(9 * day_ms)) == (GroupState.COMPLETING_REBALANCE, 0)
+    assert (group.state, expired_count(9 * day_ms)) == (GroupState.COMPLETING_REBALANCE, 0)
     group.transition_to(
         GroupState.STABLE, now_us=0, cause=GroupStateCause.ASSIGNMENT_STORED, trace=[]
     )
-    assert expired(9 * day_ms) == 0
+    assert expired_count(9 * day_ms) == 0

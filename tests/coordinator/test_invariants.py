@@ -39,11 +39,11 @@ def _stray_protocol(group: Group) -> None:
 
 
 def _stray_leader(group: Group) -> None:
-    group.leader_id = "nobody"
+    group.leader_id = "unknown"
 
 
 def _stray_instance(group: Group) -> None:
-    group.static_members["i"] = "nobody"
+    group.static_members["i"] = "unknown"
 
 
 def _stray_pending(group: Group) -> None:
@@ -95,13 +95,13 @@ def test_check_group_names_the_damage(damage: Callable[[Group], None], name: str
     assert raised.value.name == name
 
 
-def test_check_group_finds_a_join_phase_that_waits_for_nobody() -> None:
-    """The second member goes, and nothing completes the join phase of the first."""
+def test_check_group_finds_a_join_phase_that_waits_for_no_member() -> None:
+    """The second member is removed, and nothing completes the join phase of the first."""
     h = CoordinatorHarness()
     first, second = h.stable_group()
     h.submit(join_group(first))  # the leader's JoinGroup begins a rebalance
     group = h.group()
-    check_group(group)  # it waits for the second member
+    check_group(group)  # sound so far: the phase waits for the second member
 
     group.remove(second)
 
@@ -131,7 +131,8 @@ def test_check_appends_finds_a_pending_commit_without_append() -> None:
     """Without the append the offset would stay unstable, and OffsetFetch would wait, for ever."""
     h = CoordinatorHarness()
     h.stable_group()
-    h.holds_appends = True  # no append can have been acknowledged yet
+    h.holds_appends = True
+    # `prepare` without an append: the damage.
     h.group().offsets.prepare(TopicPartition("orders", 0), VALUE)
     with pytest.raises(InvariantViolation, match="a commit of orders-0 waits"):
         h.coordinator.check_invariants()
@@ -157,7 +158,7 @@ def test_check_shards_finds_a_timer_of_an_unknown_group() -> None:
 
 
 def test_check_shards_finds_dead_and_misplaced_groups() -> None:
-    """A group leaves its shard before it becomes Dead, or at the same time."""
+    """A misplaced group is under another id; a Dead group must have left its shard."""
     group = stable_group()
     shards, timers = shards_of(group)
     shards.owned[0].groups["other"] = shards.owned[0].groups.pop("group")
@@ -179,7 +180,7 @@ def test_coordinator_lists_the_requests_that_it_holds() -> None:
     ids = h.stable_group()
     assert h.coordinator.waiting() == frozenset()
     h.holds_appends = True
-    commit = h.submit(offset_commit({("orders", 0): 5}, ids[0], 1))
+    commit = h.submit(offset_commit({("orders", 0): 5}, ids[0], generation_id=1))
     assert h.coordinator.waiting() == {commit}
 
     h.holds_appends = False
@@ -188,5 +189,5 @@ def test_coordinator_lists_the_requests_that_it_holds() -> None:
     assert h.coordinator.waiting() == {rejoin}
 
     h.submit(join_group(ids[1]))
-    sync = h.submit(sync_group(ids[1], 2))
+    sync = h.submit(sync_group(ids[1], generation_id=2))
     assert h.coordinator.waiting() == {sync}

@@ -1,8 +1,8 @@
 """A covered scenario has a test that fails when the behaviour changes.
 
-A mutant is one change of the code. Each mutant of mutants.toml is applied to a copy of the
-coordinator, and the tests that name its scenario must then fail. Without the mutant they must pass:
-otherwise their failure would show nothing. `make soak PART=mutants` runs all mutants.
+A scenario is a case of Kafka's tests with an id such as GC-162. A mutant is one change of the code.
+Each mutant of mutants.toml is applied to a copy of the coordinator, and the tests that name its
+scenario must then fail. `make soak PART=mutants` runs all mutants.
 """
 
 import msgspec
@@ -18,15 +18,15 @@ from tests.support.mutation.mutants import (
 )
 
 MUTANTS = read_mutants()
-KEPT_AT_LEAST = 60
-EVERY = 6
+MUTANTS_AT_LEAST = 60
+SAMPLE_STEP = 6
 """The sample has each sixth mutant, because a mutant takes half a second."""
 
 
 def test_list_has_enough_mutants_and_no_duplicate() -> None:
     """Two different changes of the same line are two mutants."""
     changes = [(each.file, each.old, each.new) for each in MUTANTS]
-    assert len(changes) >= KEPT_AT_LEAST
+    assert len(changes) >= MUTANTS_AT_LEAST
     assert len(set(changes)) == len(changes)
 
 
@@ -41,8 +41,8 @@ def test_mutant_fits_the_code_and_its_scenario_has_a_test(mutant: Mutant) -> Non
 def test_mutants_are_killed_by_the_tests_of_their_scenarios(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """A mutant without a change survives: the copy alone makes no test fail."""
-    sample = MUTANTS[::EVERY]
+    """`same` changes only white space, and survives: the copy alone makes no test fail."""
+    sample = MUTANTS[::SAMPLE_STEP]
     same = msgspec.structs.replace(sample[0], new=f"{sample[0].old} ")
     folder = tmp_path_factory.mktemp("mutants")
     assert survivors(folder, [*sample, same]) == [same]

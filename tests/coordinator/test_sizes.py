@@ -23,7 +23,7 @@ def test_groups_are_counted_by_state() -> None:
         harness.commit(offset_commit({("foo", 0): 1}, group_id=name))
     assert states(harness) == {GroupState.EMPTY: 4}
 
-    ids = harness.stable_group(2, group_id="a")
+    ids = harness.stable_group(size=2, group_id="a")
     assert states(harness) == {GroupState.EMPTY: 3, GroupState.STABLE: 1}
 
     harness.submit(join_group(harness.new_member_id(group_id="b"), group_id="b"))
@@ -44,7 +44,7 @@ def test_offsets_and_delayed_operations_are_counted() -> None:
     sizes = harness.coordinator.sizes()
     assert (sizes.offsets, sizes.heartbeats, sizes.rebalances) == (0, 0, 0)
 
-    harness.stable_group(3, group_id="a")
+    harness.stable_group(size=3, group_id="a")
     harness.commit(offset_commit({("foo", 0): 1, ("foo", 1): 1}, group_id="b"))
     harness.new_member_id(group_id="c")
     sizes = harness.coordinator.sizes()

@@ -1,7 +1,7 @@
 """The transition table, and transition_to, the only method that writes a group's state.
 
-Ids such as GM-05 are cases of Kafka's GroupMetadataTest (docs/kafka/BEHAVIOUR.md 10.2). A `Group`
-is made of id, offsets partition, state and time in microseconds.
+Ids such as GM-05 are cases of Kafka's GroupMetadataTest (docs/kafka/BEHAVIOUR.md 10.2). The
+arguments of `Group` are its id, its offsets partition, its state and the time in microseconds.
 """
 
 import pytest
@@ -20,7 +20,7 @@ E, P, C, S, D = (
     GroupState.DEAD,
 )
 LEGAL = {(P, E), (E, P), (C, P), (S, P), (P, C), (C, S), (E, D), (P, D), (C, D), (S, D), (D, D)}
-"""Legal transitions (from, to), copied from BEHAVIOUR 1."""
+"""Legal transitions (from, to), copied from docs/kafka/BEHAVIOUR.md 1."""
 
 
 @pytest.mark.parametrize("source", list(GroupState))
@@ -48,7 +48,7 @@ def test_transition_is_allowed_exactly_where_kafka_allows_it(
     GM-20: not Dead to PreparingRebalance
     GM-21: not Dead to CompletingRebalance
     """
-    # In its first state since 1,000 us, which is 1 ms.
+    # The time of its first state is 1,000 us, which is 1 ms.
     group = Group("g", 0, source, 1_000)
     trace: list[TraceEvent] = []
     if (source, target) in LEGAL:

@@ -1,4 +1,4 @@
-"""A static member in a state that Kafka excludes; scenarios/static.txt has the legal stories.
+"""A static member in a state that Kafka excludes; scenarios/static.txt has the possible states.
 
 `h` is a KafkaBench: a coordinator with the constants and starting points of Kafka's
 GroupCoordinatorTest, whose cases have ids such as GC-054 (docs/kafka/BEHAVIOUR.md 10.1).

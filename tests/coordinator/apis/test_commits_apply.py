@@ -7,8 +7,8 @@ has two values of an offset: the value written last, and the value below the hig
 `h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends`, a commit is in the
 log, above the high watermark, until `h.commit_everything` moves the high watermark.
 
-Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.7, 2.8 and 5.3, with cases such as RT-3. More
-stories are in scenarios/commits_apply.txt.
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.7, 2.8 and 5.3. RT-3 is a case of Kafka's tests,
+listed there. More stories are in scenarios/commits_apply.txt.
 """
 
 from protocol.config import BrokerConfig, JavaSwitches
@@ -34,7 +34,7 @@ FOO = ("foo", 0)
 
 
 class Commits(CoordinatorHarness):
-    """A simple group with offset 5 of foo-0 committed; the high watermark does not move on."""
+    """A simple group with offset 5 of foo-0 committed; later appends are held."""
 
     def __init__(self, java: JavaSwitches = JAVA, config: BrokerConfig | None = None) -> None:
         super().__init__(java=java, config=config)
@@ -74,8 +74,8 @@ class Commits(CoordinatorHarness):
 
 def test_stable_fetch_of_several_groups_waits_for_each() -> None:
     """The answer waits for the slowest group, also if other groups are refused or complete."""
-    # A group for each of three offsets partitions, of which this coordinator has 0 and 1.
     h = CoordinatorHarness(java=JAVA, num_partitions=3, owned=(0, 1))
+    # One group of each partition: among twenty names, each partition has at least one.
     by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(20)}
     for partition in (0, 1):
         h.commit(offset_commit({FOO: 5}, group_id=by_partition[partition]))
@@ -98,7 +98,7 @@ def test_stable_fetch_of_several_groups_waits_for_each() -> None:
 
     assert h.response(fetch) is None
 
-    h.commit_everything(1)
+    h.commit_everything(partition=1)
     response = h.response(fetch)
     assert isinstance(response, OffsetFetchResponse)
     assert [group.error_code for group in response.groups] == [

@@ -1,10 +1,10 @@
 """Requests of administrators: describe, list and delete groups, and delete offsets.
 
-`h` is a CoordinatorHarness: a coordinator with a log and a clock, which owns the only offsets
-partition unless `owned=()`.
+`h` is a CoordinatorHarness: a coordinator with a log and a clock. It owns the only offsets
+partition; with `owned=()` it owns none.
 
 - `h.stable_group(n)` brings `n` members to Stable, generation 1.
-- `h.failover()` is another coordinator that has loaded the log.
+- `h.failover()` returns another coordinator, which has loaded a copy of the log.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.9 to 2.12, and in the recordings of a real Kafka
 `list-filters`, `delete-groups`, `delete-states` and `offset-delete-consumer`.
@@ -86,6 +86,7 @@ def delete_offsets(
 
 
 def outcomes(response: OffsetDeleteResponse) -> dict[tuple[str, int], ErrorCode]:
+    """Return the error of each partition."""
     assert response.error_code is ErrorCode.NONE
     return {
         (topic.name, p.partition_index): p.error_code
@@ -102,7 +103,7 @@ def commit(h: CoordinatorHarness, *partitions: tuple[str, int]) -> None:
 
 def empty_group(h: CoordinatorHarness) -> None:
     """Bring a group to Empty, generation 2: its only member leaves, which counts as a rebalance."""
-    (member_id,) = h.stable_group(1)
+    (member_id,) = h.stable_group(size=1)
     h.leave(leave_group(member_id))
     assert h.state() is GroupState.EMPTY
 
@@ -157,7 +158,7 @@ def test_list_filters_by_state_and_type_whatever_the_letter_case(
 ) -> None:
     """The group is Stable and of type classic. Kafka's answers are in recording `list-filters`."""
     h = CoordinatorHarness()
-    h.stable_group(1)
+    h.stable_group(size=1)
     assert bool(listed(h, *states, types=types)) is is_listed
 
 

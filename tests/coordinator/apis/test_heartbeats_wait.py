@@ -20,9 +20,9 @@ class Beats(CoordinatorHarness):
 
     def __init__(self, java: JavaSwitches = JAVA) -> None:
         super().__init__(java=java)
-        self.leader, self.follower = self.stable_group(2)
+        self.leader, self.follower = self.stable_group(size=2)
         self.holds_appends = True
-        self.written = self.submit(offset_commit({("foo", 0): 5}, self.leader, 1))
+        self.written = self.submit(offset_commit({("foo", 0): 5}, self.leader, generation_id=1))
 
     def send(self, member_id: str, generation_id: int = 1) -> RequestId:
         """Send a Heartbeat and return its id."""
@@ -44,7 +44,7 @@ def test_held_heartbeat_answers_do_not_count_as_delayed_heartbeats() -> None:
 
 
 def test_coordinator_registers_for_high_watermarks_only_with_such_a_switch() -> None:
-    """Without a switch the broker reports no high watermarks to the coordinator."""
+    """A broker reports high watermarks only to a coordinator whose `follows_log` is True."""
     others = JavaSwitches(append_errors=True, failed_load_refuses=True)
     assert not CoordinatorHarness(java=others).coordinator.follows_log
     assert CoordinatorHarness(java=JAVA).coordinator.follows_log

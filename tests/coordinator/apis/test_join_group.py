@@ -1,14 +1,14 @@
 """JoinGroup: Kafka's checks, and answers that are not in scenarios/join_group.txt.
 
-`h` is a CoordinatorHarness: a coordinator with a log and a clock, which owns the only offsets
-partition unless `owned=()`.
+`h` is a CoordinatorHarness: a coordinator with a log and a clock. It owns the only offsets
+partition, number 0; with `owned=()` it owns none.
 
 - `h.join` returns an answer that must come at once.
 - `h.submit` returns a request's id, and `h.response` its answer, None while the request is parked.
 - `h.stable_group(n)` returns the ids of `n` members in Stable, generation 1, the leader first.
 
-Kafka's checks are in docs/kafka/BEHAVIOUR.md 2.2, its answers by state in 2.14; GC-013 and such are
-cases of Kafka's tests, listed there.
+Kafka's checks are in docs/kafka/BEHAVIOUR.md 2.2, its answers by state in 2.14. That page also
+lists the cases of Kafka's tests; GC-013 and GC-009 are ids of such cases.
 """
 
 import pytest
@@ -64,7 +64,7 @@ def test_join_to_a_partition_of_another_coordinator_is_refused(member_id: str) -
 def test_join_while_loading_is_refused() -> None:
     """The error is retriable: the client asks this coordinator again."""
     h = CoordinatorHarness(owned=())
-    h.coordinator.begin_load(0, 0, h.now_us)  # partition 0, leader epoch 0
+    h.coordinator.begin_load(0, leader_epoch=0, now_us=h.now_us)
     assert refused(h.join(join_group()), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
 
 
@@ -181,7 +181,7 @@ def test_rebalance_of_an_oversized_group_keeps_the_first_to_rejoin() -> None:
     GC-009: oversized Stable group rebalances: the first to rejoin stay, the rest is removed
     """
     h = harness(delay_ms=0)
-    ids = h.stable_group(3)
+    ids = h.stable_group(size=3)
     # A coordinator with a lower limit loads the group of three.
     small = CoordinatorHarness(
         config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=2), log=h.log
@@ -199,15 +199,14 @@ def test_rebalance_of_an_oversized_group_keeps_the_first_to_rejoin() -> None:
 
 
 def test_join_that_finds_no_room_and_completes_an_unreadable_phase_is_answered_once() -> None:
-    """Found by the property test.
+    """The refused join must not get a second answer when the join phase fails.
 
-    1. The second member is refused, because the group, loaded with two, may have one member only.
+    1. The group was loaded with two members and may have one, so the second member is refused.
     2. Its removal completes the join phase of the other member, whose subscription is unreadable.
-    3. The phase fails after it has incremented the generation: the refused join must not get a
-       second answer.
+    3. The phase fails after it has incremented the generation.
     """
     h = harness(delay_ms=0)
-    ids = h.stable_group(2)
+    ids = h.stable_group(size=2)
     small = CoordinatorHarness(
         config=BrokerConfig(group_initial_rebalance_delay_ms=0, group_max_size=1), log=h.log
     )

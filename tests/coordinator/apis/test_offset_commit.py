@@ -1,14 +1,15 @@
 """OffsetCommit: ids, metadata, append errors; scenarios/offset_commit.txt has the group's states.
 
-`h` is a CoordinatorHarness: a coordinator with a log and a clock, which owns the only offsets
-partition unless `owned=()`.
+`h` is a CoordinatorHarness: a coordinator with a log and a clock. It owns the only offsets
+partition; with `owned=()` it owns none.
 
 - `h.commit` returns the error of each partition.
 - While `h.holds_appends`, an append waits for `h.complete(error)`.
 - `h.offset` is the committed offset, -1 if there is none.
 
-Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.6 and 4.10; GC-114, MM-43 and such are cases of
-Kafka's tests, listed there.
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.6 and 4.10. That page also lists the cases of
+Kafka's tests; GC-114 and MM-43 are ids of such cases. The gate is the check that this coordinator
+owns the group's partition.
 """
 
 import msgspec
@@ -29,7 +30,7 @@ from tests.support.builders.requests import offset_commit
 from tests.support.harness.coordinator_harness import EPOCH_US, CoordinatorHarness, commit_errors
 
 ONE = {("foo", 0): 5}
-"""A commit of one partition."""
+"""The offsets of a commit of one partition."""
 
 
 def test_commit_without_topics_is_answered_empty_before_the_gate() -> None:
@@ -53,7 +54,7 @@ def test_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None
 def test_commit_without_generation_to_an_empty_group_ignores_ids(
     member_id: str, instance: str | None
 ) -> None:
-    """Admin tools and consumers outside of group management commit like this.
+    """Admin tools and consumers without group management commit like this, also repeatedly.
 
     GC-114: commit without generation to an Empty group: ids are not looked at
     """
@@ -161,7 +162,7 @@ def test_metadata_is_measured_as_java_measures_strings() -> None:
 
 
 def test_commit_with_a_partition_twice_stores_the_last_and_answers_once() -> None:
-    """Recording commit-duplicates: Kafka keeps a map of partitions."""
+    """Kafka puts the partitions into a map, as its recording `commit-duplicates` shows."""
     h = metadata_harness()
     assert h.commit(commit_with((0, "1st"), (0, "2nd"))) == [ErrorCode.NONE]
     assert h.fetched("foo", 0).metadata == "2nd"
@@ -180,6 +181,6 @@ def test_commit_with_retention_expires_where_the_version_has_the_field(
     """
     h = CoordinatorHarness()
     h.commit(offset_commit(ONE, retention_time_ms=retention_ms), version=version)
-    (record,) = decode_records(h.log[0][0].records)  # of partition 0, its first batch
+    (record,) = decode_records(h.log[0][0].records)  # the first batch of partition 0
     value = decode_offset_commit_value(record.value or b"")
     assert value.expire_timestamp_ms == (EPOCH_US // 1_000 + 1_000 if expires else -1)

@@ -1,4 +1,4 @@
-"""OffsetFetch of missing, several and no groups; scenarios/offset_fetch.txt has the states.
+"""OffsetFetch of missing, several and no groups; scenarios/offset_fetch.txt has the other cases.
 
 Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 2.7. `h` is a CoordinatorHarness, a coordinator that
 owns the only offsets partition. `h.fetched` is the answer for one partition.
@@ -37,7 +37,7 @@ def test_fetch_of_several_groups_answers_each() -> None:
 
 
 def test_fetch_of_no_group_is_never_answered() -> None:
-    """A real Kafka 3.9.1 does not answer (BEHAVIOUR 0.1)."""
+    """A real Kafka 3.9.1 does not answer (BEHAVIOUR 0.1); no timer answers later."""
     h = CoordinatorHarness()
     request_id = h.submit(OffsetFetchRequest(groups=()))
     h.advance(60_000)

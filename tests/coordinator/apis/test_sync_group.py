@@ -1,8 +1,9 @@
-"""SyncGroup: its first checks, and errors of its append; scenarios/sync_group.txt has the states.
+"""SyncGroup: its first checks, and errors of its append.
 
-`h` is a CoordinatorHarness: a coordinator with a log, which owns the only offsets partition unless
-`owned=()`. While `h.holds_appends`, an append waits for `h.complete(error)`. The gate is the check
-that this coordinator owns the group's partition. GC-061 is a case in docs/kafka/BEHAVIOUR.md 10.1.
+The answers in each state of a group are in scenarios/sync_group.txt. `h` is a CoordinatorHarness: a
+coordinator with a log. It owns the only offsets partition; with `owned=()` it owns none. While
+`h.holds_appends`, an append waits for `h.complete(error)`. The gate is the check that this
+coordinator owns the group's partition. GC-061 is a case in docs/kafka/BEHAVIOUR.md 10.1.
 """
 
 import pytest
@@ -14,13 +15,13 @@ from tests.support.builders.requests import join_group, sync_group
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
-def completing(size: int = 2) -> tuple[CoordinatorHarness, list[str]]:
-    """Return a group whose members have generation 1 and no assignment; the leader is first."""
+def group_without_assignment(size: int = 2) -> tuple[CoordinatorHarness, list[str]]:
+    """Return a harness with a group of generation 1, and its member ids, the leader's first."""
     h = CoordinatorHarness()
     ids = [h.new_member_id(client_id=f"c{i}") for i in range(size)]
     for member_id in ids:
         h.submit(join_group(member_id))
-    h.advance(0)
+    h.advance(0)  # fires the timer of the initial rebalance delay, which is 0
     assert h.state() is GroupState.COMPLETING_REBALANCE
     return h, ids
 
@@ -33,7 +34,9 @@ def refused(error: ErrorCode) -> SyncGroupResponse:
 def test_sync_with_empty_group_id_is_refused() -> None:
     """The check of the group id precedes all others."""
     h = CoordinatorHarness()
-    assert h.sync(sync_group("m", 1, group_id="")) == refused(ErrorCode.INVALID_GROUP_ID)
+    assert h.sync(sync_group("m", generation_id=1, group_id="")) == refused(
+        ErrorCode.INVALID_GROUP_ID
+    )
 
 
 @pytest.mark.parametrize(("kind", "name"), [(None, "range"), ("consumer", None)])
@@ -42,8 +45,8 @@ def test_sync_of_version_5_without_protocol_is_refused_before_the_gate(
 ) -> None:
     """Version 5 made protocol type and name mandatory (KIP-559)."""
     h = CoordinatorHarness(owned=())
-    body = sync_group("m", 1, protocol_type=kind, protocol_name=name)
-    assert h.sync(body) == refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    body = sync_group("m", generation_id=1, protocol_type=kind, protocol_name=name)
+    assert h.sync(body, version=5) == refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     assert h.sync(body, version=4) == refused(ErrorCode.NOT_COORDINATOR)
 
 
@@ -66,11 +69,13 @@ def test_sync_whose_append_fails_is_answered_with_the_mapped_error_and_rebalance
     error: ErrorCode, answer: ErrorCode
 ) -> None:
     """Each parked SyncGroup is answered, and the group begins another rebalance."""
-    h, ids = completing()
-    follower = h.submit(sync_group(ids[1], 1))
+    h, ids = group_without_assignment()
+    followers_request = h.submit(sync_group(ids[1], generation_id=1))
     h.holds_appends = True
-    leader = h.submit(sync_group(ids[0], 1, {ids[0]: b"a", ids[1]: b"b"}))
+    leaders_request = h.submit(
+        sync_group(ids[0], generation_id=1, assignments={ids[0]: b"a", ids[1]: b"b"})
+    )
     h.complete(error)
-    assert h.response(follower) == refused(answer)
-    assert h.response(leader) == refused(answer)
+    assert h.response(followers_request) == refused(answer)
+    assert h.response(leaders_request) == refused(answer)
     assert h.state() is GroupState.PREPARING_REBALANCE

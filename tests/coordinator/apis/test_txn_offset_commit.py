@@ -1,17 +1,17 @@
 """TxnOffsetCommit, and the effects of transaction ends on a group.
 
-`h` is a CoordinatorHarness: a coordinator with a log, which owns the only offsets partition unless
-`owned=()`.
+`h` is a CoordinatorHarness: a coordinator with a log. It owns the only offsets partition, number 0;
+with `owned=()` it owns none.
 
-- The coordinator first has the transaction verified: while `h.holds_verifications` this waits for
-  `h.verify`.
-- Then it appends the commit: while `h.holds_appends` this waits for `h.complete`.
+- Before a commit the coordinator asks the log to verify that the transaction is open. While
+  `h.holds_verifications`, the answer comes with `h.verify`.
+- Then it appends the commit. While `h.holds_appends`, the append ends with `h.complete`.
 - `h.end_transaction` writes the producer's marker.
-- `h.failover()` is another coordinator that has loaded the log.
-- A commit's producer is 7, its group "group", by default.
+- `h.failover()` returns another coordinator, which has loaded a copy of the log.
+- By default a commit is of producer 7, for the group "group".
 
-Kafka's behaviour is in docs/kafka/BEHAVIOUR.md; GC-162, MM-46 and such are cases of Kafka's tests,
-listed there.
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md. That page also lists the cases of Kafka's tests;
+GC-162 and MM-46 are ids of such cases.
 """
 
 import msgspec
@@ -37,13 +37,13 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness, txn_co
 
 P, Q = 7, 8
 """Producer ids."""
-FOO = ("foo", 0)
-BAR = ("foo", 1)
+FOO_0 = ("foo", 0)
+FOO_1 = ("foo", 1)
 NONE = ErrorCode.NONE
 
 
-def unstable(h: CoordinatorHarness, *partitions: tuple[str, int]) -> list[ErrorCode]:
-    """Return the errors of a fetch of stable offsets: UNSTABLE_OFFSET_COMMIT in a transaction."""
+def stable_fetch_errors(h: CoordinatorHarness, *partitions: tuple[str, int]) -> list[ErrorCode]:
+    """Fetch with `require_stable`; UNSTABLE_OFFSET_COMMIT means that a transaction is open."""
     return [h.fetched(*partition, require_stable=True).error_code for partition in partitions]
 
 
@@ -74,7 +74,7 @@ def test_transaction_that_is_not_verified_is_refused(
     """
     h = CoordinatorHarness()
     h.holds_verifications = True
-    request_id = h.submit(txn_offset_commit({FOO: 1, BAR: 2}))
+    request_id = h.submit(txn_offset_commit({FOO_0: 1, FOO_1: 2}))
     h.verify(log_error)
     assert txn_commit_errors(h.response(request_id)) == [error, error]
     assert h.log.get(0, []) == []
@@ -83,16 +83,16 @@ def test_transaction_that_is_not_verified_is_refused(
 
 
 def test_transactional_metadata_over_the_limit_is_refused_alone() -> None:
-    """Metadata of 4097 characters is refused, and no record is appended.
+    """The commit of 4097 characters is refused and appends nothing; the next, of 4096, is not.
 
     GC-163: transactional commit with metadata too large
     """
     h = CoordinatorHarness(config=BrokerConfig(offset_metadata_max_bytes=4_096))
     too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
-    assert h.txn_commit(txn_offset_commit({FOO: 1}, metadata="x" * 4_097)) == [too_large]
+    assert h.txn_commit(txn_offset_commit({FOO_0: 1}, metadata="x" * 4_097)) == [too_large]
     assert h.log.get(0, []) == []
     assert not h.group().offsets.has_offsets
-    assert h.txn_commit(txn_offset_commit({FOO: 1}, metadata="x" * 4_096)) == [NONE]
+    assert h.txn_commit(txn_offset_commit({FOO_0: 1}, metadata="x" * 4_096)) == [NONE]
 
 
 def test_transactional_commit_stores_what_is_not_too_large() -> None:
@@ -102,32 +102,32 @@ def test_transactional_commit_stores_what_is_not_too_large() -> None:
     """
     h = CoordinatorHarness(config=BrokerConfig(offset_metadata_max_bytes=3))
     good, bad = (
-        txn_offset_commit({FOO: 1}, metadata="abc"),
-        txn_offset_commit({BAR: 2}, metadata="abcd"),
+        txn_offset_commit({FOO_0: 1}, metadata="abc"),
+        txn_offset_commit({FOO_1: 2}, metadata="abcd"),
     )
     request = msgspec.structs.replace(good, topics=(*good.topics, *bad.topics))
     assert h.txn_commit(request) == [NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE]
-    assert unstable(h, FOO, BAR) == [ErrorCode.UNSTABLE_OFFSET_COMMIT, NONE]
+    assert stable_fetch_errors(h, FOO_0, FOO_1) == [ErrorCode.UNSTABLE_OFFSET_COMMIT, NONE]
     h.end_transaction(P, is_commit=True)
-    assert (h.offset(*FOO), h.offset(*BAR)) == (1, -1)
+    assert (h.offset(*FOO_0), h.offset(*FOO_1)) == (1, -1)
 
 
 def test_transactional_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None:
-    """A plain OffsetCommit does the same."""
+    """The topic "bar" names no partition. A plain OffsetCommit stores the others, too."""
     h = CoordinatorHarness()
-    request = txn_offset_commit({FOO: 1})
+    request = txn_offset_commit({FOO_0: 1})
     empty = msgspec.structs.replace(request.topics[0], name="bar", partitions=())
     request = msgspec.structs.replace(request, topics=(empty, *request.topics))
     assert h.txn_commit(request) == [NONE]
     h.end_transaction(P, is_commit=True)
-    assert h.offset(*FOO) == 1
+    assert h.offset(*FOO_0) == 1
 
 
 def test_verification_guard_is_passed_to_the_append() -> None:
     """The log refuses a batch without the guard (KIP-890)."""
     h = CoordinatorHarness()
     h.holds_appends = h.holds_verifications = True
-    h.submit(txn_offset_commit({FOO: 1}, producer=P, epoch=3))
+    h.submit(txn_offset_commit({FOO_0: 1}, producer=P, epoch=3))
     (verification,) = h.verifying
     assert verification.transactional_id == "tx-7"
     assert (verification.producer_id, verification.producer_epoch) == (P, 3)
@@ -139,13 +139,13 @@ def test_verification_guard_is_passed_to_the_append() -> None:
 
 
 def test_transactional_commit_without_a_replica_is_answered_not_coordinator() -> None:
-    """The append fails as on a broker without a replica.
+    """A broker without a replica fails the append with NOT_LEADER_OR_FOLLOWER.
 
     MM-41: commit without a replica
     """
     h = CoordinatorHarness()
     h.holds_appends = True
-    request_id = h.submit(txn_offset_commit({FOO: 1}))
+    request_id = h.submit(txn_offset_commit({FOO_0: 1}))
     h.complete(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert txn_commit_errors(h.response(request_id)) == [ErrorCode.NOT_COORDINATOR]
 
@@ -162,14 +162,14 @@ def test_transactional_commit_while_loading_gets_the_error_of_its_version(
 ) -> None:
     """Older clients do not know COORDINATOR_LOAD_IN_PROGRESS here (BEHAVIOUR 2.0)."""
     h = CoordinatorHarness(owned=())
-    h.coordinator.begin_load(0, 1, h.now_us)
-    assert h.txn_commit(txn_offset_commit({FOO: 1}), version=version) == [error]
+    h.coordinator.begin_load(0, leader_epoch=1, now_us=h.now_us)
+    assert h.txn_commit(txn_offset_commit({FOO_0: 1}), version=version) == [error]
 
 
 def test_transactional_commit_without_a_group_id_is_refused() -> None:
     """A plain OffsetCommit is accepted without a group id (BEHAVIOUR 2.0)."""
     h = CoordinatorHarness()
-    commit = txn_offset_commit({FOO: 1}, group_id="")
+    commit = txn_offset_commit({FOO_0: 1}, group_id="")
     assert h.txn_commit(commit) == [ErrorCode.INVALID_GROUP_ID]
 
 
@@ -180,8 +180,8 @@ def test_transaction_abortable_is_sent_only_to_versions_that_have_it() -> None:
     """
     h = CoordinatorHarness()
     h.holds_verifications = True
-    h.submit(txn_offset_commit({FOO: 1}), version=4)
-    h.submit(txn_offset_commit({FOO: 1}), version=3)
+    h.submit(txn_offset_commit({FOO_0: 1}), version=4)
+    h.submit(txn_offset_commit({FOO_0: 1}), version=3)
     assert [verification.tells_abortable for verification in h.verifying] == [True, False]
 
 
@@ -191,10 +191,10 @@ def test_transaction_abortable_is_sent_only_to_versions_that_have_it() -> None:
 def test_load_that_fails_forgets_open_transactions_too() -> None:
     """A record without a key makes the load fail.
 
-    The Scala coordinator [S] then serves the partition without groups and transactions.
+    Kafka's Scala coordinator, which is the model here, then serves the partition without groups.
     """
     h = CoordinatorHarness()
-    h.txn_commit(txn_offset_commit({FOO: 10}))
+    h.txn_commit(txn_offset_commit({FOO_0: 10}))
     h.write_records(Record(None, b"v", 1))
     other = h.failover()
     assert other.coordinator.groups() == ()
@@ -202,7 +202,7 @@ def test_load_that_fails_forgets_open_transactions_too() -> None:
 
 
 def test_load_applies_group_records_of_a_transactional_batch_at_once() -> None:
-    """Only offsets wait for the marker; records of an unknown type are counted."""
+    """Only offsets wait for the marker. A record of an unknown type does not stop the load."""
     h = CoordinatorHarness()
     value = GroupMetadataValue(
         protocol_type="consumer", generation=5, protocol=None, leader=None, members=()
@@ -220,18 +220,18 @@ def test_load_applies_group_records_of_a_transactional_batch_at_once() -> None:
 def test_load_of_a_tombstone_in_a_transaction_deletes_pending_offsets_only() -> None:
     """BEHAVIOUR 5.4: that producer's pending offset is deleted; a committed one remains."""
     h = CoordinatorHarness()
-    h.commit(offset_commit({BAR: 1}))
-    h.txn_commit(txn_offset_commit({FOO: 10, BAR: 20}, producer=P))
-    h.txn_commit(txn_offset_commit({FOO: 30}, producer=Q))
+    h.commit(offset_commit({FOO_1: 1}))
+    h.txn_commit(txn_offset_commit({FOO_0: 10, FOO_1: 20}, producer=P))
+    h.txn_commit(txn_offset_commit({FOO_0: 30}, producer=Q))
 
-    for partition in (FOO, BAR):
+    for partition in (FOO_0, FOO_1):
         tombstone = offset_tombstone("group", TopicPartition(*partition), 1)
         h.write_records(tombstone, producer_id=P, is_transactional=True)
 
     other = h.failover()
     for producer in (P, Q):
         other.end_transaction(producer, is_commit=True)
-    assert (other.offset(*FOO), other.offset(*BAR)) == (30, 1)
+    assert (other.offset(*FOO_0), other.offset(*FOO_1)) == (30, 1)
 
 
 def test_load_skips_a_control_batch_without_records() -> None:
@@ -240,27 +240,28 @@ def test_load_skips_a_control_batch_without_records() -> None:
     MM-65: load: control batch without records
     """
     h = CoordinatorHarness()
-    h.txn_commit(txn_offset_commit({FOO: 10}))
+    h.txn_commit(txn_offset_commit({FOO_0: 10}))
     h.write_records(producer_id=P, is_transactional=True, is_control=True)
     other = h.failover()
     assert other.coordinator.load_error(0) is None
-    assert unstable(other, FOO) == [ErrorCode.UNSTABLE_OFFSET_COMMIT]
+    assert stable_fetch_errors(other, FOO_0) == [ErrorCode.UNSTABLE_OFFSET_COMMIT]
 
 
 def test_load_restores_open_transactions() -> None:
     """load(write(state)) == state, with open transactions of two producers in one group."""
     h = CoordinatorHarness()
-    (member_id,) = h.stable_group(1)
-    h.txn_commit(txn_offset_commit({FOO: 1}, member_id, 1, producer=P))
-    h.txn_commit(txn_offset_commit({BAR: 2}, member_id, 1, producer=Q))
+    (member_id,) = h.stable_group(size=1)
+    h.txn_commit(txn_offset_commit({FOO_0: 1}, member_id, generation_id=1, producer=P))
+    h.txn_commit(txn_offset_commit({FOO_1: 2}, member_id, generation_id=1, producer=Q))
     h.end_transaction(Q, is_commit=True)
-    h.commit(offset_commit({("foo", 2): 3}, member_id, 1))
+    h.commit(offset_commit({("foo", 2): 3}, member_id, generation_id=1))
 
     other = h.failover()
     before, after = h.group().offsets, other.group().offsets
     assert after.committed() == before.committed()
     assert after.producers() == before.producers() == (P,)
 
+    # The group is Empty in `h` and Stable in `other`: the marker commits the offset in both.
     h.leave(leave_group(member_id))
     for coordinator in (h, other):
         coordinator.end_transaction(P, is_commit=True)

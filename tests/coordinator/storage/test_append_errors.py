@@ -1,10 +1,10 @@
 """Errors of an append as clients receive them: each row of Kafka's table, and its Java column.
 
 The table is in docs/kafka/BEHAVIOUR.md 5.8; [S] is Kafka's Scala coordinator, [J] its Java
-coordinator. MM-34, JC-84 and such are cases of Kafka's tests, listed there.
+coordinator. Ids such as MM-34 and JC-84 are cases of Kafka's tests, which that page lists.
 
 `h` is a CoordinatorHarness: a coordinator with a log. While `h.holds_appends`, an append waits for
-`h.complete(error)`; `h.failover()` is another coordinator that has loaded the log.
+`h.complete(error)`. `h.failover()` returns another coordinator, which has loaded the log.
 """
 
 import pytest
@@ -75,9 +75,9 @@ ROWS = [
 SCALA, JAVA = JavaSwitches(), JavaSwitches(append_errors=True)
 
 
-@pytest.mark.parametrize(("error", "of_group", "of_commit", "of_java"), ROWS)
+@pytest.mark.parametrize(("error", "group_error", "commit_error", "java_error"), ROWS)
 def test_error_of_the_log_is_mapped_to_the_error_that_kafka_returns(
-    error: ErrorCode, of_group: ErrorCode, of_commit: ErrorCode, of_java: ErrorCode
+    error: ErrorCode, group_error: ErrorCode, commit_error: ErrorCode, java_error: ErrorCode
 ) -> None:
     """An error outside of the table is passed on unchanged.
 
@@ -85,19 +85,19 @@ def test_error_of_the_log_is_mapped_to_the_error_that_kafka_returns(
     MM-42: errors of storing a commit
     JC-84: what append errors become
     """
-    assert group_append_error(error, SCALA) is of_group
-    assert offset_append_error(error, SCALA) is of_commit
-    assert group_append_error(error, JAVA) is of_java
-    assert offset_append_error(error, JAVA) is of_java
+    assert group_append_error(error, SCALA) is group_error
+    assert offset_append_error(error, SCALA) is commit_error
+    assert group_append_error(error, JAVA) is java_error
+    assert offset_append_error(error, JAVA) is java_error
 
 
-@pytest.mark.parametrize(("error", "of_group", "of_commit", "of_java"), ROWS)
+@pytest.mark.parametrize(("error", "group_error", "commit_error", "java_error"), ROWS)
 @pytest.mark.parametrize("java", [SCALA, JAVA], ids=["scala", "java"])
 def test_sync_and_commit_whose_append_fails_get_the_mapped_error_and_store_nothing(
     error: ErrorCode,
-    of_group: ErrorCode,
-    of_commit: ErrorCode,
-    of_java: ErrorCode,
+    group_error: ErrorCode,
+    commit_error: ErrorCode,
+    java_error: ErrorCode,
     java: JavaSwitches,
 ) -> None:
     """The group begins another rebalance, and the offset is not stored.
@@ -106,21 +106,21 @@ def test_sync_and_commit_whose_append_fails_get_the_mapped_error_and_store_nothi
     MM-42: errors of storing a commit
     """
     h = CoordinatorHarness(java=java)
-    (member_id,) = h.stable_group(1)
+    (member_id,) = h.stable_group(size=1)
     h.holds_appends = True
-    commit = h.submit(offset_commit({("foo", 0): 5}, member_id, 1))
+    commit = h.submit(offset_commit({("foo", 0): 5}, member_id, generation_id=1))
     h.complete(error)
-    assert commit_errors(h.response(commit)) == [of_java if java.append_errors else of_commit]
+    assert commit_errors(h.response(commit)) == [java_error if java.append_errors else commit_error]
     assert not h.group().offsets.has_offsets
 
     join = h.submit(join_group(member_id))
     assert h.join_response(join).generation_id == 2
 
-    sync = h.submit(sync_group(member_id, 2, {member_id: b"a"}))
+    sync = h.submit(sync_group(member_id, generation_id=2, assignments={member_id: b"a"}))
     h.complete(error)
     answer = h.response(sync)
     assert isinstance(answer, SyncGroupResponse)
-    assert answer.error_code is (of_java if java.append_errors else of_group)
+    assert answer.error_code is (java_error if java.append_errors else group_error)
     assert answer.assignment == b""
     assert h.state() is GroupState.PREPARING_REBALANCE
 

@@ -71,35 +71,40 @@ class Logs:
         self._draw = data.draw
         self._first_dirty = 0  # offset up to which the copy has been cleaned
         self._now_ms = NOW_MS
-        self._open: dict[int, dict[Key, None]] = {}  # producer -> keys of its open transaction
-        self._number = 0  # of the step; also the offset or generation that it writes
+        # Producer -> keys of its open transaction: a dict, so that their order is fixed.
+        self._open: dict[int, dict[Key, None]] = {}
+        self._step_number = 0  # also the offset or the generation that the step writes
 
     def step(self) -> None:
         """Write a batch to both logs, or clean the log that is cleaned."""
-        self._number += 1
+        self._step_number += 1
         match self._draw(st.sampled_from(KINDS)):
             case "commit":
                 keys = self._draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=3))
-                self._append(tuple(commit(key, self._number) for key in keys))
+                self._append(tuple(commit(key, self._step_number) for key in keys))
             case "delete":
                 self._delete(self._draw(st.sampled_from(KEYS)))
             case "group":
                 group_id = self._draw(st.sampled_from(GROUPS))
-                generation = self._draw(st.sampled_from((None, self._number, self._number)))
+                generation = self._draw(
+                    st.sampled_from((None, self._step_number, self._step_number))
+                )
                 self._append((group_record(group_id, generation),))
             case "transaction":
                 producer = self._draw(st.sampled_from(PRODUCERS))
                 key = self._draw(st.sampled_from(KEYS))
                 self._open.setdefault(producer, {})[key] = None
-                self._append((commit(key, self._number),), producer=producer)
+                self._append((commit(key, self._step_number),), producer=producer)
             case "end":
                 self._end(self._draw(st.sampled_from(PRODUCERS)))
             case _:  # "clean"
                 self._clean()
 
     def _delete(self, key: Key) -> None:
-        # A tombstone behind a transactional commit is undone by the marker that follows: a replay
-        # of the whole log sees this, the cleaner sees only the last record of the key.
+        # No tombstone for the key of an open transaction: the two loads would rightly differ.
+        # 1. The log has a commit of the transaction, then the tombstone, then the marker.
+        # 2. A load of the whole log applies the commit at the marker, so the offset exists.
+        # 3. The cleaner removes the commit, because the tombstone is the newer record of the key.
         if all(key not in keys for keys in self._open.values()):
             self._append((commit(key, None),))
 

@@ -6,10 +6,11 @@
 - `h.load(epoch=3)` loads partition 0 as the leader of epoch 3. It returns None, or why the load is
   ignored.
 - `h.offset("foo", 0)` is the committed offset, -1 without one.
-- `h.failover()` is another coordinator that has loaded the log.
+- `h.failover()` returns another coordinator, which has loaded a copy of the log.
+- `loaded(batch, batch)` is a harness that has loaded these batches of records.
 
-[S] marks what Kafka's Scala coordinator does, [J] what its Java coordinator does. MM-02, FO-02 and
-such are cases in docs/kafka/BEHAVIOUR.md 10.
+[S] marks what Kafka's Scala coordinator does, [J] what its Java coordinator does. Ids such as MM-02
+and FO-02 are cases in docs/kafka/BEHAVIOUR.md 10.
 """
 
 import pytest
@@ -89,6 +90,10 @@ def group(value: GroupMetadataValue | None, *, group_id: str = GROUP) -> Record:
     return Record(encode_group_metadata_key(group_id), encoded, 1)
 
 
+NEWER_KIND = Record(b"\x00\x07\x91\xa1x", b"\x00\x00", 1)
+"""A record with key version 7, which this coordinator does not know."""
+
+
 def loaded(
     *batches: tuple[Record, ...], batches_per_chunk: int = 1_000, max_size: int = 1_000
 ) -> CoordinatorHarness:
@@ -145,7 +150,7 @@ def test_load_of_a_group_with_members_restores_it_in_stable() -> None:
     assert loaded_group.members["m-1"].protocol_names() == ("range",)
     assert loaded_group.members["m-2"].assignment == b"a-m-2"
     assert loaded_group.subscribed_topics == frozenset({"foo"})
-    assert h.beat("m-1", 15) is ErrorCode.NONE
+    assert h.beat("m-1", generation_id=15) is ErrorCode.NONE
     (event,) = h.events(TraceKind.GROUP_LOADED)
     assert (event.group, event.partition, event.generation) == (GROUP, "__consumer_offsets-0", 15)
     assert event.detail == {"state": "Stable", "members": ["m-1", "m-2"], "offsets": 1}
@@ -154,11 +159,11 @@ def test_load_of_a_group_with_members_restores_it_in_stable() -> None:
 def test_load_gives_every_member_a_full_session() -> None:
     """A failover must not expire members that could not send heartbeats during it.
 
-    The session is 10 s. m-1 sends a heartbeat just before its end, m-2 none.
+    The session is 10 s. m-1 sends a heartbeat 1 ms before the session's end, m-2 sends none.
     """
     h = loaded((group(group_value("m-1", "m-2")),))
     h.advance(9_999)
-    assert h.beat("m-1", 15) is ErrorCode.NONE
+    assert h.beat("m-1", generation_id=15) is ErrorCode.NONE
     h.advance(1)
     assert h.summary().members == ("m-1",)
 
@@ -219,8 +224,10 @@ def test_load_ignores_records_of_unknown_kinds() -> None:
     MM-68: key of an unknown version
     MM-69: load: unknown records among known ones
     """
-    newer = Record(b"\x00\x07\x91\xa1x", b"\x00\x00", 1)
-    h = loaded((newer, group(group_value("m")), offset(0, 5), newer), (newer,))
+    h = loaded(
+        (NEWER_KIND, group(group_value("m")), offset(0, 5), NEWER_KIND),
+        (NEWER_KIND,),
+    )
     assert (h.state(), h.offset("foo", 0)) == (GroupState.STABLE, 5)
     assert h.coordinator.load_report(0) == LoadReport(error=None, unknown_records=3)
 
@@ -241,7 +248,7 @@ def test_load_reads_batches_in_kafkas_format() -> None:
 
 
 def test_java_repeats_a_failed_load_only_in_a_newer_epoch() -> None:
-    """[J] stays FAILED until a load in a newer epoch succeeds, and then has every group.
+    """A partition of [J] stays FAILED until a load in a newer epoch succeeds.
 
     The second record has no key, which makes a load fail.
     """
@@ -262,7 +269,7 @@ def test_java_repeats_a_failed_load_only_in_a_newer_epoch() -> None:
 
 
 def test_unload_forgets_that_a_load_failed() -> None:
-    """[J] becomes CLOSED, after which the same epoch may load again."""
+    """An unload makes a FAILED partition of [J] CLOSED; the same epoch may load it again."""
     h = CoordinatorHarness(owned=(), java=JavaSwitches(failed_load_refuses=True))
     h.write_records(Record(None, b"v", 1))
     h.load(epoch=3)
@@ -276,13 +283,13 @@ def test_unload_forgets_that_a_load_failed() -> None:
 def test_load_whose_leader_resigned_is_served_by_scala_and_refused_by_java(
     java: bool,
 ) -> None:
-    """The load stops in the middle, because the log end of a resigned leader is -1 (BEHAVIOUR 5.4).
+    """A leader that resigns while it loads finds -1 as its log end, and stops (BEHAVIOUR 5.4).
 
-    [S] serves the groups that it has read so far (KAFKA-16030).
+    [S] then serves the groups that it has read so far (KAFKA-16030); [J] refuses requests.
     """
     h = CoordinatorHarness(owned=(), java=JavaSwitches(failed_load_refuses=java))
     h.write_records(offset(0, 5))
-    h.coordinator.begin_load(0, 3, h.now_us)
+    h.coordinator.begin_load(0, leader_epoch=3, now_us=h.now_us)
     h.coordinator.load_batches(0, tuple(h.log[0]))
     h.execute(h.coordinator.finish_load(0, h.now_us, stopped="NOT_LEADER_OR_FOLLOWER"))
     assert h.coordinator.is_owned(0) is not java
@@ -311,7 +318,7 @@ def test_load_with_an_unreadable_record_serves_the_partition_without_groups(
 ) -> None:
     """[S] swallows the error, and discards also the groups of the readable records.
 
-    So an OffsetFetch is answered with -1 (BEHAVIOUR 6.6, recipe f).
+    So an OffsetFetch of a committed offset is answered with -1 (BEHAVIOUR 6.6 f).
 
     MM-29: group record of an unknown version
     """
@@ -332,7 +339,7 @@ def test_load_of_an_empty_log_owns_the_partition() -> None:
 
 
 def test_load_of_a_group_over_its_limit_rebalances() -> None:
-    """The rebalance lets all members commit; then the first members to rejoin are kept."""
+    """Until the rebalance completes, all members may commit; the first to rejoin are kept."""
     h = loaded((group(group_value("m-1", "m-2")),), max_size=1)
     assert h.state() is GroupState.PREPARING_REBALANCE
     assert h.events(TraceKind.REBALANCE_STARTED)[0].cause is RebalanceCause.GROUP_TOO_LARGE
@@ -357,7 +364,7 @@ def test_groups_are_visible_only_when_the_load_is_finished() -> None:
     """Until then requests get COORDINATOR_LOAD_IN_PROGRESS; no client sees half a group."""
     h = CoordinatorHarness(owned=())
     h.write_records(offset(0, 5))
-    h.coordinator.begin_load(0, 3, h.now_us)
+    h.coordinator.begin_load(0, leader_epoch=3, now_us=h.now_us)
     h.coordinator.load_batches(0, tuple(h.log[0]))
     assert (h.coordinator.is_loading(0), h.coordinator.is_owned(0)) == (True, False)
     assert h.coordinator.groups() == ()
@@ -367,12 +374,14 @@ def test_groups_are_visible_only_when_the_load_is_finished() -> None:
 def test_load_restores_what_was_written() -> None:
     """load(write(state)) == state, for groups in every persisted state and for their offsets."""
     h = CoordinatorHarness()
-    ids = h.stable_group(3, group_id="stable")
+    ids = h.stable_group(size=3, group_id="stable")
     h.submit(join_group(instance="i", group_id="static"))
     h.advance(0)
-    h.commit(offset_commit({("foo", 0): 5, ("bar", 1): 6}, ids[0], 1, group_id="stable"))
+    h.commit(
+        offset_commit({("foo", 0): 5, ("bar", 1): 6}, ids[0], generation_id=1, group_id="stable")
+    )
     h.commit(offset_commit({("foo", 0): 7}, group_id="simple", metadata="m", leader_epoch=2))
-    (gone,) = h.stable_group(1, group_id="emptied")
+    (gone,) = h.stable_group(size=1, group_id="emptied")
     h.leave(leave_group(gone, group_id="emptied"))
 
     other = h.failover()
@@ -398,8 +407,8 @@ def test_load_in_the_middle_of_a_rebalance_brings_back_the_last_stored_generatio
     assert (h.state(), h.summary().generation) == (GroupState.COMPLETING_REBALANCE, 2)
     other = h.failover()
     assert (other.state(), other.summary().generation) == (GroupState.STABLE, 1)
-    assert other.beat(ids[0], 2) is ErrorCode.ILLEGAL_GENERATION
-    assert other.beat(ids[0], 1) is ErrorCode.NONE
+    assert other.beat(ids[0], generation_id=2) is ErrorCode.ILLEGAL_GENERATION
+    assert other.beat(ids[0], generation_id=1) is ErrorCode.NONE
 
 
 # -- epochs --
@@ -419,9 +428,9 @@ def test_load_of_an_older_epoch_is_ignored() -> None:
 
 
 def test_load_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
-    """leader_epoch_guard prevents this (KAFKA-10614).
+    """A guard is a check of Kafka's that an experiment can switch off.
 
-    A guard is a check of Kafka's that an experiment can switch off.
+    leader_epoch_guard, which Kafka has since KAFKA-10614, refuses older epochs.
     """
     h = CoordinatorHarness(owned=(), guards=Guards(leader_epoch_guard=False))
     h.load(epoch=2)
@@ -431,7 +440,7 @@ def test_load_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
 
 
 def test_load_of_an_owned_partition_only_updates_its_epoch() -> None:
-    """A re-election on the same broker does not read the log again."""
+    """A broker that is elected again does not read the log again; the epoch counts for unloads."""
     h = CoordinatorHarness(owned=())
     h.load(epoch=2)
     h.commit(offset_commit({("foo", 0): 1}))
@@ -443,8 +452,8 @@ def test_load_of_an_owned_partition_only_updates_its_epoch() -> None:
 def test_load_of_a_partition_that_is_loading_is_ignored() -> None:
     """The load in progress continues."""
     h = CoordinatorHarness(owned=())
-    h.coordinator.begin_load(0, 1, h.now_us)
-    assert isinstance(h.coordinator.begin_load(0, 1, h.now_us), LoadIgnored)
+    h.coordinator.begin_load(0, leader_epoch=1, now_us=h.now_us)
+    assert isinstance(h.coordinator.begin_load(0, leader_epoch=1, now_us=h.now_us), LoadIgnored)
     h.execute(h.coordinator.finish_load(0, h.now_us))
     assert h.coordinator.is_owned(0)
 

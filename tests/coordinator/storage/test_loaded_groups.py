@@ -75,7 +75,7 @@ def loaded(*records: Record, max_size: int = 10) -> CoordinatorHarness:
 @pytest.mark.parametrize(("stored_ms", "expected_ms"), [(9_000, 9_000), (-1, SESSION_MS)])
 def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -> None:
     """A record without a rebalance timeout gets the session timeout as its rebalance timeout."""
-    h = loaded(*[record(*(member(n, rebalance_timeout_ms=stored_ms) for n in (0, 1)))])
+    h = loaded(record(*(member(n, rebalance_timeout_ms=stored_ms) for n in (0, 1))))
     group = h.group()
     assert (group.state, group.generation_id) == (GroupState.STABLE, 1)
     assert (group.leader_id, group.protocol_type, group.protocol_name) == (
@@ -103,13 +103,13 @@ def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -
 
 
 def test_group_that_is_loaded_over_its_limit_rebalances() -> None:
-    """Both members are kept until the rebalance, and may commit.
+    """Both members are kept, and may commit, until the rebalance completes.
 
     JC-42: load of a group over group.max.size: rebalance, all still members
     """
     h = loaded(record(member(0), member(1)), max_size=1)
     assert (h.state(), len(h.summary().members)) == (GroupState.PREPARING_REBALANCE, 2)
-    assert h.beat("member-0", 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert h.beat("member-0", generation_id=1) is ErrorCode.REBALANCE_IN_PROGRESS
     assert "join-group" in h.timer_keys()
 
 
@@ -135,7 +135,7 @@ def test_each_member_of_a_loaded_group_has_its_own_session() -> None:
 
 
 def test_as_many_tombstones_as_groups_leave_none() -> None:
-    """A group that was written twice needs only one tombstone.
+    """The first group is written twice, and one tombstone deletes it nevertheless.
 
     JC-175: group records and as many tombstones leave no group
     """

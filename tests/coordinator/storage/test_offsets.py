@@ -2,8 +2,8 @@
 
 - `prepare` makes a commit pending when its append begins.
 - A `CommittedOffset(9, value)` is a value with the offset of its record in the log, 9.
-- Producers have transactions; 7 is a producer id, and `complete` takes the outcome of its
-  transaction.
+- 7 is the id of a producer with a transaction. `complete(7, ...)` ends this transaction and returns
+  the offsets that it commits.
 
 Ids such as GM-31 are cases of Kafka's test (docs/kafka/BEHAVIOUR.md 10.2); BEHAVIOUR 4.10 is a
 section of that file.
@@ -86,7 +86,7 @@ def test_completions_out_of_order_do_not_bring_back_the_older_offset() -> None:
 
 
 def test_completion_without_a_pending_commit_is_ignored() -> None:
-    """The group's offset of the partition was deleted before the append completed."""
+    """For example, the offsets of the partition were deleted before the append completed."""
     offsets = GroupOffsets()
     assert not offsets.append_succeeded(TP, CommittedOffset(4, value(57)))
     assert offsets.get(TP) is None
@@ -108,7 +108,10 @@ def test_transactional_commit_makes_its_partition_unstable_and_no_other() -> Non
 
 
 def test_value_that_replaced_a_transactional_commit_waits_for_its_own_append() -> None:
-    """A producer has one pending value per partition; another value's append does not commit it."""
+    """A producer has one pending value per partition: the last, 57.
+
+    The append of the first value, 37, does not count as the append of the last.
+    """
     offsets = GroupOffsets()
     offsets.prepare_transactional(7, TP, value(37))
     offsets.prepare_transactional(7, TP, value(57))
@@ -127,10 +130,7 @@ def test_failed_transactional_append_forgets_the_partition_whatever_value_is_pen
 
 
 def test_transaction_without_pending_offsets_keeps_its_group_until_the_marker() -> None:
-    """Kafka keeps the producer's empty map of pending offsets, which counts as offsets.
-
-    (BEHAVIOUR 4.10)
-    """
+    """Kafka keeps the producer's empty map, which counts as offsets (BEHAVIOUR 4.10)."""
     offsets = GroupOffsets()
     offsets.prepare_transactional(7, TP, value(37))
     offsets.remove((TP,))

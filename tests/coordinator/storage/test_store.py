@@ -4,11 +4,11 @@
 
 - `h.log` has a list of batches for each partition.
 - `h.stable_group(n)` brings `n` members to Stable.
-- `h.failover()` is another coordinator that has loaded the log.
+- `h.failover()` returns another coordinator, which has loaded a copy of the log.
 - A shard has the groups of one offsets partition.
 
-Kafka's records are in docs/kafka/BEHAVIOUR.md 5.1 and 5.2; MM-33 and such are cases of Kafka's
-tests (10.3 there).
+Kafka's records are in docs/kafka/BEHAVIOUR.md 5.1 and 5.2. Ids such as MM-33 are cases of Kafka's
+tests, in section 10.3 of that page.
 """
 
 import pytest
@@ -59,7 +59,7 @@ def value_of(record: Record) -> bytes:
 
 
 def test_group_of_an_old_record_has_no_state_timestamp() -> None:
-    """The timestamp is -1, which Kafka also writes when the group is stored again."""
+    """Kafka writes the missing timestamp as -1 when the group is stored again."""
     group = Group("g", 0, GroupState.EMPTY, 1)
     group.current_state_timestamp_ms = None
     record = group_record(group, {}, 7, ValueVersions(group=3, offset=3))  # written at 7 ms
@@ -90,7 +90,7 @@ def test_group_with_members_is_stored_with_one_append() -> None:
     MM-35: storing a group with a member
     """
     h = harness()
-    ids = h.stable_group(2)
+    ids = h.stable_group(size=2)
     ((record,),) = (decode_records(batch.records) for batch in h.log[0])
     value = decode_group_metadata_value(value_of(record))
     assert (value.generation, value.protocol, value.leader) == (1, "range", ids[0])
@@ -112,7 +112,7 @@ def test_group_with_members_is_stored_with_one_append() -> None:
 def test_values_are_written_in_the_version_of_inter_broker_protocol_version(
     version: str, group_version: int, offset_version: int
 ) -> None:
-    """Only version 2 and later of a group's record have the state's timestamp.
+    """A group's record has the time of its state from version 2 on.
 
     MM-56: version of a commit's record by inter-broker protocol
     MM-58: version of a commit's record without an expiry
@@ -121,8 +121,8 @@ def test_values_are_written_in_the_version_of_inter_broker_protocol_version(
     MM-30: when a group record has the time of its state
     """
     h = harness(version)
-    (member_id,) = h.stable_group(1)
-    h.commit(offset_commit({("foo", 0): 5}, member_id, 1, leader_epoch=2))
+    (member_id,) = h.stable_group(size=1)
+    h.commit(offset_commit({("foo", 0): 5}, member_id, generation_id=1, leader_epoch=2))
     stored, committed = written(h)
 
     assert record_version(value_of(stored)) == group_version

@@ -1,4 +1,4 @@
-"""Deleted partitions on a broker without groups; scenarios/topic_deletion.txt has the others."""
+"""Deleted partitions on a broker without groups; scenarios/topic_deletion.txt has other brokers."""
 
 from protocol.ids import TopicPartition
 from tests.support.harness.coordinator_harness import CoordinatorHarness
@@ -7,7 +7,7 @@ GONE = (TopicPartition("foo", 0), TopicPartition("foo", 1))
 
 
 def delete(h: CoordinatorHarness, *partitions: TopicPartition) -> None:
-    """Report deleted partitions to the coordinator."""
+    """Report deleted partitions (default: GONE) to the coordinator."""
     h.execute(h.coordinator.partitions_deleted(partitions or GONE, h.now_us))
 
 

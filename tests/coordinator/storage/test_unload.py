@@ -7,7 +7,8 @@ A broker unloads an offsets partition when it no longer leads it.
 - While `h.holds_appends`, an append waits for `h.complete(error)`.
 - A tenure is the time from a load to its unload.
 
-Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 5.5; MM-16, FO-02 and such are cases listed there.
+Kafka's behaviour is in docs/kafka/BEHAVIOUR.md 5.5. Ids such as MM-16 and FO-02 are cases that this
+page lists.
 """
 
 import pytest
@@ -25,7 +26,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness, commit
 
 
 def test_unload_makes_groups_dead_and_forgets_them() -> None:
-    """The unload has the epoch of the load; the broker then answers NOT_COORDINATOR.
+    """An unload with the epoch of the load; after it the broker answers NOT_COORDINATOR.
 
     MM-16: unload with the epoch of the load
     """
@@ -36,7 +37,7 @@ def test_unload_makes_groups_dead_and_forgets_them() -> None:
     assert group.state is GroupState.DEAD
     assert (h.coordinator.groups(), h.timer_keys()) == ((), [])
     assert not h.coordinator.is_owned(0)
-    assert h.beat(ids[0], 1) is ErrorCode.NOT_COORDINATOR
+    assert h.beat(ids[0], generation_id=1) is ErrorCode.NOT_COORDINATOR
     assert h.events(TraceKind.GROUP_STATE)[-1].cause == "unloaded"
 
 
@@ -61,7 +62,7 @@ def test_unload_in_completing_answers_parked_syncs() -> None:
         h.submit(join_group(member_id))
     h.advance(0)
     # The follower's SyncGroup waits for that of the leader.
-    sync = h.submit(sync_group(ids[1], 1))
+    sync = h.submit(sync_group(ids[1], generation_id=1))
     h.unload()
     assert h.sync_response(sync).error_code is ErrorCode.NOT_COORDINATOR
     assert h.timer_keys() == []
@@ -78,10 +79,10 @@ def test_unload_forgets_pending_ids_with_their_timers() -> None:
 def test_unload_leaves_other_partitions_unchanged() -> None:
     """Each partition has its own groups and timers."""
     h = CoordinatorHarness(num_partitions=2, owned=(0, 1))
-    # One group of each partition: of eight names, some belong to either.
+    # One group of each partition: among eight names, each partition has at least one.
     by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(8)}
     ids = {
-        partition: h.stable_group(1, group_id=group_id)
+        partition: h.stable_group(size=1, group_id=group_id)
         for partition, group_id in by_partition.items()
     }
     h.unload(0)
@@ -96,16 +97,15 @@ def test_unload_of_an_older_epoch_is_ignored() -> None:
     """
     h = CoordinatorHarness(owned=())
     h.load(epoch=2)
-    ids = h.stable_group(1)
+    ids = h.stable_group(size=1)
     assert h.unload(epoch=1) == LoadIgnored(reason=IgnoredCause.STALE_LEADER_EPOCH, known_epoch=2)
-    assert h.beat(ids[0], 1) is ErrorCode.NONE
+    assert h.beat(ids[0], generation_id=1) is ErrorCode.NONE
 
 
 def test_unload_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
-    """leader_epoch_guard prevents this.
+    """A guard is a check of Kafka's that an experiment can switch off.
 
-    A guard is a check of Kafka's that an experiment can switch off. Without this one a delayed
-    unload stops the coordinator that has just been elected.
+    Without leader_epoch_guard a delayed unload stops the coordinator that was just elected.
     """
     h = CoordinatorHarness(owned=(), guards=Guards(leader_epoch_guard=False))
     h.load(epoch=2)
@@ -135,13 +135,13 @@ def test_unload_of_a_partition_that_is_not_loaded_stores_its_epoch() -> None:
 def test_unload_of_a_loading_partition_cancels_the_load() -> None:
     """The partition is then neither loading nor owned, as in Kafka."""
     h = CoordinatorHarness(owned=())
-    h.coordinator.begin_load(0, 1, h.now_us)
+    h.coordinator.begin_load(0, leader_epoch=1, now_us=h.now_us)
     h.unload(epoch=2)
     assert (h.coordinator.is_loading(0), h.coordinator.is_owned(0)) == (False, False)
 
 
 def test_commit_acknowledged_after_the_unload_is_still_answered() -> None:
-    """The record is in the log, so the client gets a success, and the trace has its row."""
+    """The record is in the log, so the client gets a success; the trace records the commit, too."""
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(offset_commit({("foo", 0): 5}))
@@ -154,7 +154,7 @@ def test_commit_acknowledged_after_the_unload_is_still_answered() -> None:
 
 
 def test_commit_whose_append_fails_with_the_leadership_is_answered_not_coordinator() -> None:
-    """The append was in flight when the old leader resigned."""
+    """The append was in flight when the leader resigned, and has failed because of that."""
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(offset_commit({("foo", 0): 5}))
@@ -170,7 +170,7 @@ def test_assignment_stored_after_the_unload_is_ignored() -> None:
     h.submit(join_group(member_id))
     h.advance(0)
     h.holds_appends = True
-    sync = h.submit(sync_group(member_id, 1, {}))
+    sync = h.submit(sync_group(member_id, generation_id=1, assignments={}))
     h.unload()
     assert h.sync_response(sync).error_code is ErrorCode.NOT_COORDINATOR
     h.complete()
@@ -204,12 +204,13 @@ def test_completion_of_an_unknown_append_is_misuse() -> None:
 def test_group_loaded_again_has_no_state_of_its_first_tenure() -> None:
     """The partition moves away and back; appends of the first tenure have no effect on the second.
 
-    The commit was in flight at the unload: its client gets the success, the new group no offset.
+    The commit is in flight at the unload. Its client gets the success, but the group of the second
+    tenure does not get the offset, because its load did not read the record.
     """
     h = CoordinatorHarness()
     ids = h.stable_group()
     h.holds_appends = True
-    request_id = h.submit(offset_commit({("foo", 0): 5}, ids[0], 1))
+    request_id = h.submit(offset_commit({("foo", 0): 5}, ids[0], generation_id=1))
 
     h.unload(epoch=1)
     h.load(epoch=2)
@@ -217,4 +218,4 @@ def test_group_loaded_again_has_no_state_of_its_first_tenure() -> None:
 
     assert commit_errors(h.response(request_id)) == [ErrorCode.NONE]
     assert h.offset("foo", 0) == -1
-    assert h.beat(ids[0], 1) is ErrorCode.NONE
+    assert h.beat(ids[0], generation_id=1) is ErrorCode.NONE

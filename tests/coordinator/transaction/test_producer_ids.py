@@ -1,7 +1,8 @@
 """Blocks of producer ids, requested ahead of need. Mirrors Kafka's ProducerIdManagerTest.
 
 A block is a range of ids that the controller gives to a broker: `allocated(start, length)`. `take`
-assigns the next id, or None. `wants_block` is True once when the next block must be requested.
+returns the next id, or None. `wants_block` returns True once when a block must be requested; by the
+call that returns True, the block counts as requested.
 """
 
 from coordinator.transaction.producer_ids import ProducerIds
@@ -23,7 +24,7 @@ def test_block_is_assigned_whole_and_then_no_id_is_left() -> None:
 
 
 def test_next_block_is_requested_once_when_nine_tenths_are_assigned() -> None:
-    """The rest of the old block is assigned before the new block."""
+    """The old block has ten ids; its last is assigned before those of the new block."""
     ids = with_block()
     for _ in range(8):
         ids.take()

@@ -7,9 +7,11 @@
 - `h.verify(0)` asks whether the transaction is open.
 - While `h.holds_appends` or `h.holds_markers`, appends or markers wait for `h.complete` or
   `h.answer_markers`.
-- `h.failover()` is another coordinator that has loaded the log.
+- `h.failover()` returns another coordinator, which has loaded a copy of the log.
 
-Producer ids are assigned from blocks of ten, which the coordinator requests from the controller.
+TX is a transactional id, OFFSETS and DATA are partitions of its transactions. `coordinator_epoch`
+is the leader epoch of the coordinator's partition. Producer ids are assigned from blocks of ten,
+which the coordinator requests from the controller.
 Mirrors Kafka's TransactionCoordinatorTest, TransactionMetadataTest and
 TransactionMarkerChannelManagerTest.
 """
@@ -39,7 +41,7 @@ DATA = TopicPartition("out", 1)
 
 
 def ongoing(**settings: int) -> TransactionHarness:
-    """Return a coordinator with an open transaction of producer 0, epoch 0, with the offsets."""
+    """Return a coordinator with an open transaction of producer 0, epoch 0, with OFFSETS only."""
     h = TransactionHarness(config=BrokerConfig(**settings))  # type: ignore[arg-type]
     assert (h.init().producer_id, h.add_offsets(0)) == (0, NONE)
     return h
@@ -56,7 +58,7 @@ def test_next_block_of_producer_ids_is_requested_before_the_last_id_is_assigned(
 
 
 def test_init_producer_id_without_free_ids_gets_a_retriable_error() -> None:
-    """The first block has ten ids. The eleventh producer must ask again, until a block has come."""
+    """The first block has ten ids. The eleventh producer must ask again until the next block."""
     h = TransactionHarness()
     h.gives_producer_ids = False
     answers = [h.init(f"tx-{i}") for i in range(11)]
@@ -65,7 +67,8 @@ def test_init_producer_id_without_free_ids_gets_a_retriable_error() -> None:
     assert refused.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
 
-    h.gives_producer_ids = True  # from the next request on
+    h.gives_producer_ids = True
+    # This request makes the coordinator request a block, and is refused before the block comes.
     assert h.init("tx-10").error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert h.init("tx-10").producer_id == 10
 
@@ -144,7 +147,7 @@ def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None
 
 
 def test_outcome_of_markers_of_another_tenure_is_ignored() -> None:
-    """A tenure is the time in one coordinator epoch; the answer of epoch 7 is of another one."""
+    """A tenure is the time in one coordinator epoch: 7 is another one than that of `h`."""
     h = ongoing()
     h.holds_markers = True
     h.end(0)
@@ -162,7 +165,7 @@ def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> N
     """Both errors are retriable; the first makes the producer look up its coordinator again."""
     h = TransactionHarness(epoch=None)
     assert h.init().error_code is ErrorCode.NOT_COORDINATOR
-    h.coordinator.begin_load(0, 3)
+    h.coordinator.begin_load(0, coordinator_epoch=3)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert h.init().error_code is loading
     assert [h.add_offsets(0), h.end(0), h.verify(0)] == [loading] * 3
@@ -171,12 +174,12 @@ def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> N
     assert h.init().error_code is NONE
 
     # The broker is elected again: its state belongs to an earlier leader epoch.
-    h.coordinator.begin_load(0, 4)
+    h.coordinator.begin_load(0, coordinator_epoch=4)
     assert (h.coordinator.is_owned(0), h.init().error_code) == (False, loading)
 
 
 def test_next_coordinator_knows_open_transactions() -> None:
-    """The beginning is in the log, so the next coordinator aborts the transaction in time.
+    """The log has the time of the beginning, so the next coordinator aborts in time.
 
     The timeout is 60 s, of which 50 s have passed before the failover.
     """
@@ -208,13 +211,13 @@ def test_next_coordinator_completes_a_decided_transaction_without_partitions_at_
 
 
 def test_step_of_a_lost_tenure_is_answered_and_changes_nothing() -> None:
-    """The partition has moved away and back; its log decides the outcome."""
+    """The partition has moved away and back; the log that was then loaded has no such step."""
     h = ongoing()
     h.holds_appends = True
     ending = h.submit(end_txn(0))
 
     h.coordinator.unload(0)
-    h.coordinator.begin_load(0, 5)
+    h.coordinator.begin_load(0, coordinator_epoch=5)
     h.coordinator.load_batches(0, tuple(h.log))
     h.execute(h.coordinator.finish_load(0, h.now_us))
 
@@ -241,7 +244,7 @@ def test_load_with_an_unreadable_record_keeps_the_records_before_it() -> None:
     h = TransactionHarness()
     h.init()
     h.write(Record(encode_transaction_key("other"), b"\x00\x09", 0))
-    h.coordinator.begin_load(0, 1)
+    h.coordinator.begin_load(0, coordinator_epoch=1)
     h.coordinator.load_batches(0, tuple(h.log))
     assert "version 9" in (h.coordinator.load_error(0) or "")
     h.execute(h.coordinator.finish_load(0, h.now_us))
