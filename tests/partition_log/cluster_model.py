@@ -13,6 +13,7 @@ from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.outcomes import FetchResult, IsrProposal, ReplicaConfig
 from partition_log.replica import Partition
+from protocol.effects import ACKS_ALL
 from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import NO_BROKER, BrokerEpoch, BrokerId
 from protocol.messages.controller import AlterPartitionPartitionResponse
@@ -71,12 +72,14 @@ class ClusterModel:
     # -- brokers --
 
     def append(self, broker_id: BrokerId) -> None:
-        """Append a record with acks=all, if this replica takes itself for the leader."""
+        """Append a record with acks=all; a replica refuses it unless it takes itself for leader."""
         broker = self.brokers.get(broker_id)
         if broker is None or broker.partition is None:
             return
         value = f"v{self.appended}"
-        info = broker.partition.append_records(records(value), required_acks=-1, now_us=self.now_us)
+        info = broker.partition.append_records(
+            records(value), required_acks=ACKS_ALL, now_us=self.now_us
+        )
         if info.error is ErrorCode.NONE:
             self.appended += 1
             broker.parked.add(info.next_offset)
@@ -348,12 +351,12 @@ class ClusterModel:
         if any(end != high_watermark for end, high_watermark in ends):
             raise InvariantViolation("everything is committed", f"{sorted(ends)}")
         if sorted(self.metadata.isr) != sorted(REPLICAS):
-            raise InvariantViolation("everybody is in sync", f"{self.metadata.isr}")
+            raise InvariantViolation("all replicas are in sync", f"{self.metadata.isr}")
 
     def _acknowledge(self, broker: Broker) -> None:
         if broker.partition is None or not broker.partition.is_leader:
             return
-        # Other results, such as None if it is not replicated yet, leave an append parked.
+        # An append stays parked with None (not replicated yet) and with an error.
         for end_offset in sorted(broker.parked):
             if broker.partition.check_acknowledged(end_offset) is ErrorCode.NONE:
                 broker.parked.remove(end_offset)

@@ -4,13 +4,16 @@
 2. After an error or a lost connection it repeats the unanswered batches one at a time, the oldest
    first, to the broker that it takes for the leader; then it continues with new batches.
 3. A request of an earlier connection may still arrive, at any time.
-4. The first batch of a client is sent alone, because a leader accepts any sequence of a producer
-   without state.
+4. The first batch of a client is sent alone: a leader accepts any sequence number of a producer
+   that it does not know, so a second batch that arrives first would be accepted.
+
+A batch of a producer has one record and a sequence number, which counts the producer's records.
 """
 
 from collections import deque
 from dataclasses import dataclass, field
 
+from protocol.effects import ACKS_ALL
 from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import NO_BROKER, BrokerId
 from protocol.records.batch import records_of
@@ -24,7 +27,7 @@ MAX_IN_FLIGHT = 5
 
 @dataclass(frozen=True)
 class Request:
-    """A batch in flight; `connection` is the number of the one on which it was sent."""
+    """A batch in flight; `connection` is the number of the connection on which it was sent."""
 
     index: int
     broker_id: BrokerId
@@ -33,7 +36,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Wait:
-    """An append at a leader that waits until enough replicas have it."""
+    """An append whose request the leader answers when enough replicas have the batch."""
 
     request: Request
     end_offset: int
@@ -105,7 +108,10 @@ class IdempotentModel(ClusterModel):
             self._arrive(producer, producer.on_the_way.popleft())
 
     def refuse(self, producer: Producer) -> None:
-        """Refuse the next request, as for too few replicas in sync; later ones still arrive."""
+        """Refuse the next request, as a leader with too few replicas in sync does.
+
+        Later requests of the connection still arrive.
+        """
         if producer.on_the_way:
             producer.on_the_way.popleft()
             producer.must_repeat = True
@@ -185,7 +191,7 @@ class IdempotentModel(ClusterModel):
         """
         partition = self.brokers[self.metadata.leader_id].partition
         if partition is None:
-            raise InvariantViolation("somebody leads", f"{self.metadata}")
+            raise InvariantViolation("a broker leads", f"{self.metadata}")
         log = partition.log
         written: dict[int, list[tuple[int, str]]] = {}
         for index in range(len(log.storage)):
@@ -222,7 +228,7 @@ class IdempotentModel(ClusterModel):
         batch = client_batch(
             producer.value(request.index), producer_id=producer.producer_id, base_sequence=sequence
         )
-        info = broker.partition.append_batch(batch, required_acks=-1, now_us=self.now_us)
+        info = broker.partition.append_batch(batch, required_acks=ACKS_ALL, now_us=self.now_us)
         if info.error is ErrorCode.NONE:
             broker.parked.add(info.next_offset)
             producer.waits.append(Wait(request, info.next_offset))
@@ -237,7 +243,7 @@ class IdempotentModel(ClusterModel):
                 "the oldest batch without an answer is in order",
                 f"{producer.value(request.index)} at {request.broker_id}",
             )
-        # The later requests have a gap before them; the client repeats from the oldest.
+        # The requests behind this one now lack a predecessor; the client repeats from the oldest.
         producer.must_repeat = True
 
     def _acknowledged(self, producer: Producer, wait: Wait) -> None:

@@ -1,7 +1,7 @@
 """Batches: the fields that the CRC covers, and the errors of broken batches.
 
-Batches of our own producers have their records in MessagePack, as an array; those of real clients,
-which are not tested here, in Kafka's format. `records("a", "b")` are records with these values.
+Batches of our own producers have their records in a MessagePack array. Batches of real clients have
+them in Kafka's format, and are not tested here. `records("a", "b")` are records with these values.
 """
 
 import msgspec
@@ -62,7 +62,7 @@ def test_batch_through_the_codec_keeps_a_valid_crc() -> None:
         {"crc": 1},
         {"last_offset_delta": 1},
         {"last_offset_delta": -1},
-        {"producer_id": 2**63},  # too large for the 8 bytes that the CRC is computed of
+        {"producer_id": 2**63},  # too large for the 8 bytes of the field
     ],
     ids=str,
 )

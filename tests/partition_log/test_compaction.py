@@ -1,7 +1,10 @@
 """Compaction: the records, tombstones and transactions that remain after a cleaning.
 
-A cleaning keeps the last record of each key. A tombstone, a record without a value, and the marker
-of a transaction remain for `delete_retention_ms` (a day here) after their first cleaning.
+A cleaning keeps the last record of each key. A tombstone is a record without a value; a marker is
+the record that ends a transaction. Both remain for `delete_retention_ms` (a day here) after their
+first cleaning. The last stable offset is where the oldest open transaction begins.
+
+`CleanedLog.left()` shows each remaining record as its offset and `key=value`, such as "3 c=1".
 """
 
 import pytest
@@ -34,8 +37,8 @@ class CleanedLog:
         self.log = PartitionLog(PARTITION, MemoryLogStorage())
         self.log.is_compacted = True
         self.now_ms = NOW_MS
-        self.first_dirty = 0
-        self.epoch = 0
+        self.first_dirty = 0  # the first offset that no cleaning has processed
+        self.epoch = 0  # leader epoch of the next append
         self.codecs = NO_CODECS
 
     def write(self, *written: str, producer: int = -1) -> None:
@@ -71,7 +74,7 @@ class CleanedLog:
         self.log.update_high_watermark(self.log.log_end_offset)
 
     def clean(self, end: int | None = None, *, step_bytes: int = 2**40) -> CompactionResult:
-        """Clean all decided records, or those below `end`; check that no last value is lost."""
+        """Clean up to the last stable offset, or to `end`; check that no last value is lost."""
         before = last_records(self.log, self.log.log_end_offset, self.codecs)
         transactions = TransactionIndex(self.log)
         compaction = Compaction(
@@ -171,7 +174,7 @@ def test_tombstone_is_kept_for_the_retention_after_the_first_cleaning() -> None:
 
 
 def test_key_that_was_deleted_and_written_again_is_kept() -> None:
-    """The record replaces the tombstone, which is removed at once."""
+    """The later record replaces the tombstone, which is removed without the retention."""
     cleaned = CleanedLog()
     cleaned.write("a=1")
     cleaned.write("a=")
@@ -190,7 +193,10 @@ def test_record_without_key_is_removed() -> None:
 
 
 def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
-    """A restarted replica reads its leader epochs and the log start from the batches."""
+    """A restarted replica learns its leader epochs and its log start from the batches.
+
+    The epochs 0, 2 and 5 begin at the offsets 0, 2 and 4.
+    """
     cleaned = CleanedLog()
     for epoch in (0, 2, 5):
         cleaned.epoch = epoch
@@ -225,13 +231,14 @@ def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
 
     # The aborted batch is empty now, but remains as the producer's last batch, which has its epoch.
     # So the marker remains, too, until the producer writes another batch.
-    cleaned.now_ms += 10 * DAY_MS
+    cleaned.now_ms += 10 * DAY_MS  # long after the retention
     cleaned.write("d=txn", producer=PRODUCER)
     cleaned.append_marker(commit=True)
     cleaned.write("c=2")
     cleaned.clean()
     assert cleaned.left() == ["0 a=1", "3 marker=", "5 d=txn", "6 marker=", "7 c=2"]
 
+    # This cleaning finds the marker without records, so the retention begins.
     cleaned.write("c=3")
     cleaned.clean()
     assert "3 marker=" in cleaned.left()
@@ -289,9 +296,9 @@ def test_marker_is_kept_with_the_empty_last_batch_of_its_producer() -> None:
 
 
 def test_open_transaction_limits_the_cleaning() -> None:
-    """An open transaction may still commit or abort, so its batches are not cleaned.
+    """An open transaction may still commit or abort.
 
-    The batches behind its first one are not cleaned either.
+    So its first batch, at 2, is not cleaned, nor is any batch behind it.
     """
     cleaned = CleanedLog()
     cleaned.write("a=1")
@@ -320,11 +327,12 @@ def test_transaction_whose_marker_is_not_committed_counts_as_open() -> None:
     cleaned.log.update_high_watermark(2)
     index = TransactionIndex(cleaned.log)
     assert index.last_stable_offset == 1
-    assert index.counts(cleaned.log.storage.batch(1)) is None
+    assert index.counts(cleaned.log.storage.batch(1)) is None  # undecided
 
     cleaned.commit_all()
     index = TransactionIndex(cleaned.log)
-    assert (index.last_stable_offset, index.is_aborted(cleaned.log.storage.batch(1))) == (3, True)
+    assert index.last_stable_offset == 3
+    assert index.is_aborted(cleaned.log.storage.batch(1))
 
 
 def test_transaction_that_ends_above_the_cleaned_part_is_decided() -> None:
@@ -420,7 +428,7 @@ def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) 
     assert (kept.base_offset, kept.last_offset, kept.record_count) == (2, 4, 2)
     (read,) = decode_batches(encode_batch(kept))
     assert records_of(read, CODECS) == [(2, records[0]), (4, records[2])]
-    # Of three records of one length, two remain, each with its bytes.
+    # Two of the three records remain. All have one length, so each half of the payload is a record.
     before = payload_of(placed, CODECS)
     after = payload_of(kept, CODECS)
     assert len(before) - len(after) == len(before) // 3
@@ -428,7 +436,10 @@ def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) 
 
 
 def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
-    """An empty batch keeps them: a restarted leader must know the last sequence (KIP-98)."""
+    """A restarted leader must know the producer's last sequence number (KIP-98).
+
+    So the producer's last batch, at 2, is kept without records.
+    """
     cleaned = CleanedLog()
     for sequence in range(3):
         cleaned.log.append_batch_as_leader(
@@ -457,6 +468,6 @@ def test_aborted_records_of_an_expired_producer_do_not_count() -> None:
     cleaned.write("a=1")
     cleaned.write("a=2", producer=PRODUCER)
     cleaned.append_marker(commit=False)
-    cleaned.log.producers.remove_expired(NOW_MS + DAY_MS, 1)
+    cleaned.log.producers.remove_expired(now_ms=NOW_MS + DAY_MS, expiration_ms=1)
     assert len(cleaned.log.producers) == 0
     assert last_records(cleaned.log, 3)[b"a"][1].value == b"1"

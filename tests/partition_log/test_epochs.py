@@ -1,7 +1,7 @@
 """The leader epoch cache. Mirrors Kafka's LeaderEpochFileCacheTest.
 
-Each entry is a leader epoch and the offset at which it begins. The answer to a question for the end
-of an epoch is a pair, too: an epoch and the offset at which it ends.
+Each entry is a leader epoch and the offset at which it begins. `end_offset_for_epoch` returns a
+pair, too: an epoch and the offset at which it ends.
 """
 
 import pytest

@@ -1,8 +1,8 @@
 """Idempotent producers under any order of events: each batch is written once, and in order.
 
-min.insync.replicas 2, three replicas, clean elections, no power loss; brokers crash and restart
-from their disks, truncate their logs and change leaders while clients repeat unanswered batches.
-The events are methods of the model, which checks its invariants after each event.
+The model has three replicas, min.insync.replicas 2, clean elections and no power loss. Brokers
+crash and restart from their disks, truncate their logs and change leaders, while clients repeat
+unanswered batches. The events are methods of the model; its invariants are checked after each.
 """
 
 import random
@@ -73,7 +73,7 @@ TestIdempotence.settings = settings(
 def walk(seed: int) -> IdempotentModel:
     """Return the cluster after a long random schedule, healed, with every batch answered.
 
-    Each seed draws how often each event comes (swarm testing).
+    Each seed draws the rate of each event (swarm testing).
     """
     rng = random.Random(seed)
     model = IdempotentModel()
@@ -126,7 +126,7 @@ def walk(seed: int) -> IdempotentModel:
 
 @pytest.mark.parametrize("first_seed", range(0, 30, 10))
 def test_each_batch_is_written_once_in_a_long_random_schedule(first_seed: int) -> None:
-    """These schedules have 400 steps and those of Hypothesis 40; their odds let batches succeed."""
+    """Hypothesis draws 40 events, in which few batches succeed; these schedules have 400."""
     answered = 0
     for seed in range(first_seed, first_seed + 10):
         try:

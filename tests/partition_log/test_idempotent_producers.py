@@ -1,8 +1,10 @@
 """Idempotent producers at a leader: each batch once and in order, also if it is repeated (KIP-98).
 
-A batch has the sequence number of its first record; the producer numbers its records. From this the
-leader knows a repeated batch, and a batch that lacks its predecessor. `leader()` and `follower()`
-are replicas of one partition with an empty log.
+A producer numbers its records, and a batch has the sequence number of its first record. By this
+number the leader recognises a repeated batch, and a batch that lacks its predecessor.
+
+`leader()` and `follower()` are replicas of one partition with an empty log. `with_batches(leader(),
+0, 2)` has two batches of two records each, with the sequence numbers 0 and 2.
 """
 
 from pathlib import Path
@@ -37,9 +39,9 @@ def append(leading: Partition, batch: RecordBatch) -> AppendInfo:
 
 
 def outcome(leading: Partition, *values: str, sequence: int = 0, epoch: int = 0) -> ErrorCode | int:
-    """Append a batch; return its error, else its offset.
+    """Append a batch; return its offset, or the error of a refused one.
 
-    Checks that an error or a duplicate has changed nothing.
+    Checks that a refused batch or a duplicate has changed nothing.
     """
     before = leading.log_end_offset
     info = append(leading, produced(*values, sequence=sequence, epoch=epoch))
@@ -142,7 +144,10 @@ def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
 
 
 def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
-    """After the marker it is accepted. The marker is of epoch 1, which begins at sequence 0."""
+    """The marker, which ends the transaction, is of producer epoch 1.
+
+    After it a batch is accepted that begins epoch 1 with sequence 0.
+    """
     leading = leader()
     guard = leading.log.producers.begin_verification(PRODUCER, 0)
     opened = leading.append_records(
@@ -182,9 +187,9 @@ def test_producer_state_is_replicated_to_the_next_leader() -> None:
 
 
 def test_truncated_batches_are_no_duplicates() -> None:
-    """A truncated batch was not acknowledged: the producer sends it again, in sequence.
+    """A truncated batch was not acknowledged, so the producer sends it again, in sequence.
 
-    The truncation to 0 removes all that the log knows of the producer.
+    The truncation to 2 keeps the first batch. That to 0 keeps nothing of the producer.
     """
     leading = with_batches(leader(), 0, 2, 4)
     leading.log.truncate_to(2)
@@ -196,7 +201,7 @@ def test_truncated_batches_are_no_duplicates() -> None:
 
 
 def test_producer_state_is_rebuilt_from_the_log_after_a_restart(tmp_path: Path) -> None:
-    """The states are made of the batches: there is no snapshot file, which could be outdated."""
+    """The state is computed from the batches: there is no snapshot file that could be outdated."""
     storage = FileStorage(tmp_path)
     name = log().topic_partition
     with_batches(leader(B, PartitionLog(name, storage.log(name))), 0, 2, 4)

@@ -1,8 +1,8 @@
 """Each invariant check of replicas finds its kind of damage.
 
 Each function with a log or a partition as its argument does one kind of damage to it.
-`log_of_epochs(0, 1, 2)` has a batch of one record in each of these leader epochs, and `leader()`
-leads with the replicas A, B and C in its ISR. The maximal ISR is the ISR with the members that a
+`log_of_epochs(0, 1, 2)` has a batch of one record in each of these leader epochs. `leader()` leads
+with the replicas A, B and C in its ISR. The maximal ISR has the members of the ISR and those that a
 proposal to the controller would add.
 """
 
@@ -82,7 +82,7 @@ def flush_forgotten(log: PartitionLog) -> None:
 
 
 def transaction_invented(log: PartitionLog) -> None:
-    """Note a transaction whose first batch, at 1, is not in the log."""
+    """Add a transaction of producer 9 to the states; the log has no batch of producer 9."""
     log.producers.appended(replace(batch(base_offset=1), producer_id=9, is_transactional=True))
 
 
@@ -135,8 +135,8 @@ def member_not_counted(partition: Partition) -> None:
     partition._in_sync.maximal = (A,)
 
 
-def stranger_counted(partition: Partition) -> None:
-    """Leave B and C out of the ISR, so that the maximal ISR counts strangers."""
+def non_member_counted(partition: Partition) -> None:
+    """Leave B and C out of the ISR, so that the maximal ISR has members of no ISR."""
     partition._in_sync.committed = (A,)
 
 
@@ -147,7 +147,7 @@ def stranger_counted(partition: Partition) -> None:
         (in_an_older_epoch, "leader writes in its epoch"),
         (removed_from_the_replicas, "leader is a replica"),
         (member_not_counted, "ISR within the maximal ISR"),
-        (stranger_counted, "without a proposal in flight, the ISR is the maximal ISR"),
+        (non_member_counted, "without a proposal in flight, the ISR is the maximal ISR"),
     ],
 )
 def test_check_partition_finds_each_kind_of_damage(
@@ -165,7 +165,7 @@ def test_check_partition_finds_each_kind_of_damage(
 def test_check_partition_finds_a_follower_that_proposes() -> None:
     """Only a leader changes the ISR."""
     leading = leader(isr=(A,), min_insync_replicas=1)
-    assert fetch_as(leading, B, 0).proposal is not None
+    assert fetch_as(leading, B, offset=0).proposal is not None
     leading.leader_id = B
     with pytest.raises(InvariantViolation, match="follower proposes nothing"):
         check_partition(leading)
@@ -185,7 +185,7 @@ def test_check_agreement_compares_below_both_high_watermarks() -> None:
 
 
 def test_check_log_compares_producer_states_with_the_batches() -> None:
-    """A leader with a wrong state refuses or repeats batches of a client."""
+    """A leader with a wrong state refuses batches of a client, or appends them twice."""
     written = log()
     for sequence in range(2):
         written.append_batch_as_leader(

@@ -1,7 +1,8 @@
 """Each invariant between replicas finds its kind of damage, and nothing in sound replicas.
 
-A leads with B and C in its ISR. `led()` returns A, whose log has the records 0 and 1, and B with a
-log that ends at `end`. B and C have fetched up to offset 2, so the high watermark is 2.
+A leads with B and C in its ISR. `leader_and_follower()` returns A, whose log has the records 0 and
+1, and B with a log that ends at `end`. B and C have fetched up to offset 2, so the high watermark
+is 2. The log of B is therefore damaged if it ends at 1.
 """
 
 import pytest
@@ -32,33 +33,33 @@ from tests.support.builders.partition_logs import (
 )
 
 
-def led(end: int = 2) -> tuple[Partition, Partition]:
+def leader_and_follower(*, end: int = 2) -> tuple[Partition, Partition]:
     leading = leader()
     for value in ("0", "1"):
         leading.append_records(records(value), required_acks=ACKS_ALL, now_us=0)
     copy = log()
     copy.append_as_follower(leading.log.read(0, 2**62, up_to=end))
     for broker in (B, C):
-        fetch_as(leading, broker, 2)
+        fetch_as(leading, broker, offset=2)
     assert leading.high_watermark == 2
     return leading, follower(B, copy)
 
 
 def test_in_sync_follower_must_reach_the_high_watermark() -> None:
-    check_in_sync_follower(*led())
+    check_in_sync_follower(*leader_and_follower())
     with pytest.raises(InvariantViolation, match=r"and the log of 1, .* ends at 1"):
-        check_in_sync_follower(*led(1))
+        check_in_sync_follower(*leader_and_follower(end=1))
 
 
 def test_follower_must_have_what_its_leader_knows_it_to_have() -> None:
-    check_known_end(*led())
+    check_known_end(*leader_and_follower())
     with pytest.raises(InvariantViolation, match="to end at 2; it ends at 1"):
-        check_known_end(*led(1))
+        check_known_end(*leader_and_follower(end=1))
 
 
 def test_leader_that_missed_an_epoch_forgets_what_it_knew_of_followers() -> None:
-    """In that epoch, another leader may have had them truncate their logs."""
-    leading, behind = led(1)
+    """Epoch 2 had another leader, for which the followers may have truncated their logs."""
+    leading, behind = leader_and_follower(end=1)
     leading.make_leader(leader_epoch=3, partition_epoch=3, replicas=(A, B, C), isr=(A, B), now_us=0)
     check_known_end(leading, behind)
 
@@ -78,6 +79,7 @@ def written(*, high_watermark: int) -> tuple[Partition, RecordBatch]:
 def check(
     leading: Partition, batch: RecordBatch, *, acks_all: bool = True, alone: bool = True
 ) -> None:
+    """Check an acknowledgement at offset 0; `alone`: no other partition delayed the answer."""
     check_acknowledged(leading, batch, base_offset=0, needs_all=acks_all, is_alone=alone)
 
 
@@ -87,19 +89,19 @@ def test_batch_below_the_high_watermark_may_be_acknowledged() -> None:
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_batch_above_the_high_watermark_may_not_be_acknowledged_with_acks_all(alone: bool) -> None:
-    """Also if other partitions delayed the answer: in one epoch the high watermark never falls."""
+    """Also a delayed answer is judged: within a leader epoch the high watermark never falls."""
     with pytest.raises(InvariantViolation, match="waits for the high watermark"):
         check(*written(high_watermark=1), alone=alone)
     check(*written(high_watermark=1), acks_all=False)
 
 
 def test_late_answer_is_not_judged_in_another_epoch() -> None:
-    """The leader may have been replaced meanwhile, and its high watermark may have fallen."""
+    """The leader may have been replaced before the answer, and its high watermark may be lower."""
     leading, batch = written(high_watermark=1)
     leading.make_leader(leader_epoch=2, partition_epoch=2, replicas=(A, B), isr=(A, B), now_us=0)
     check(leading, batch, alone=False)
     with pytest.raises(InvariantViolation, match="waits for the high watermark"):
-        check(leading, batch)  # decided just now
+        check(leading, batch)  # answered at once, so no leader can have come between
 
 
 @pytest.mark.parametrize(
@@ -108,11 +110,11 @@ def test_late_answer_is_not_judged_in_another_epoch() -> None:
     ids=["fewer records", "other records", "another sequence"],
 )
 def test_another_batch_at_the_answered_offset_is_found(other: RecordBatch) -> None:
-    """The leader took a batch for a repetition of one that it is not: its records are lost."""
+    """The leader took a batch for a duplicate of another one, so its records are lost."""
     leading, _ = written(high_watermark=2)
     with pytest.raises(InvariantViolation, match="an acknowledged batch is in the log"):
         check(leading, other)
-    check(leading, other, alone=False)  # truncated since, perhaps
+    check(leading, other, alone=False)  # the batch may have been truncated before the answer
 
 
 def test_acknowledgement_beyond_the_log_is_found() -> None:
@@ -127,7 +129,7 @@ def test_former_leader_is_not_judged() -> None:
 
 
 def test_logs_with_another_batch_at_an_offset_are_found() -> None:
-    """Only below the given offset: what is not committed may differ."""
+    """The third argument is the offset below which logs must agree; the rest is not committed."""
     first, second = log_of_epochs(0, 0, 1), log_of_epochs(0, 0, 2)
     check_same_batches(first, second, 2)
     with pytest.raises(InvariantViolation, match="at 2: the leader has 1 records of epoch 1"):
@@ -142,7 +144,7 @@ def test_logs_with_other_records_in_the_same_epoch_are_found() -> None:
 
 
 def test_compacted_logs_may_lack_batches_and_records_but_not_change_epochs() -> None:
-    """Each broker cleans its own replica, when it likes."""
+    """Each broker cleans its own replica, at its own times."""
     first, second = log_of_epochs(0, 0, 1), log_of_epochs(0, 0, 1)
     first.is_compacted = second.is_compacted = True
     cleaned = replace(first.storage.batch(0), crc=1)  # as if records had been removed

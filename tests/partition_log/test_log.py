@@ -1,8 +1,10 @@
 """The log of one replica: offsets, reads, truncation, recovery.
 
-`log()` is an empty log. `log_of_epochs(0, 0, 3)` has a batch of one record in each of these leader
-epochs; the values are "0@0", "0@1", "3@2" (epoch and offset). `read(offset, max_bytes, up_to=...)`
-returns batches. The entries of a log's `epochs` are epochs with their first offsets.
+- `log()` is an empty log.
+- `log_of_epochs(0, 0, 3)` has a batch of one record in each of these leader epochs. The values are
+  "0@0", "1@0", "2@3": offset and epoch.
+- `read(offset, max_bytes, up_to=...)` returns batches.
+- The entries of a log's `epochs` are epochs with their first offsets.
 """
 
 import pytest
@@ -93,7 +95,8 @@ def test_read_from_the_middle_of_a_batch_begins_with_the_whole_batch() -> None:
     written = log()
     written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
     written.append_as_leader(records("d"), leader_epoch=0)
-    assert [found.base_offset for found in written.read(2, 2**20, up_to=4)] == [0, 3]  # 0 to 2, 3
+    # The first batch has the offsets 0 to 2, the second one 3.
+    assert [found.base_offset for found in written.read(2, 2**20, up_to=4)] == [0, 3]
 
 
 def test_read_stops_before_the_batch_that_passes_the_limit_offset() -> None:
@@ -126,7 +129,7 @@ def test_read_outside_the_log_is_misuse(offset: int) -> None:
 
 
 def test_high_watermark_is_limited_to_the_log_end() -> None:
-    """A leader's high watermark may pass a follower's log end; the log limits it to 0 to 3.
+    """A follower gets its leader's high watermark, which may be above the follower's log end.
 
     Each call returns True if the high watermark has changed. Source: updateHighWatermark.
     """
@@ -152,7 +155,10 @@ def test_truncate_to_lowers_the_high_watermark_and_removes_epochs() -> None:
 
 
 def test_truncate_into_a_batch_removes_the_whole_batch() -> None:
-    """A log truncates whole batches only. Source: Kafka LogSegment.truncateTo."""
+    """`truncate_to` returns the new log end: here 1, because the batch at 1 to 2 is removed.
+
+    Source: Kafka LogSegment.truncateTo.
+    """
     written = log()
     written.append_as_leader(records("a"), leader_epoch=0)
     written.append_as_leader(records("b", "c"), leader_epoch=0)
@@ -161,7 +167,10 @@ def test_truncate_into_a_batch_removes_the_whole_batch() -> None:
 
 
 def test_truncate_to_the_end_removes_an_epoch_without_batches() -> None:
-    """A follower that kept this epoch would fetch with an epoch that the leader's log lacks."""
+    """The follower was elected in epoch 5, and has written no batch in it.
+
+    If it kept the entry of epoch 5, it would fetch with an epoch that the leader's log lacks.
+    """
     written = log_of_epochs(0, 0)
     written.assign_epoch_start(LeaderEpoch(5))
     assert written.truncate_to(2) == 2
@@ -227,7 +236,7 @@ def log_with_holes() -> PartitionLog:
     [(0, 0), (1, 1), (2, 4), (3, 4), (4, 4), (5, 4), (6, 9), (8, 9), (9, 9)],
 )
 def test_read_in_a_hole_begins_with_the_next_batch(offset: int, first_base_offset: int) -> None:
-    """The requested record was removed; the base offset shows the reader where it continues."""
+    """The requested record was removed; the reader continues with the next batch."""
     compacted = log_with_holes()
     first = compacted.read(offset, 1, up_to=10)[0]
     assert first.base_offset == first_base_offset
@@ -237,7 +246,7 @@ def test_read_in_a_hole_begins_with_the_next_batch(offset: int, first_base_offse
 
 
 def test_read_that_ends_in_a_hole_returns_no_batch_behind_it() -> None:
-    """A consumer reads up to the high watermark, which may be in the hole: here 8."""
+    """A consumer reads up to the high watermark, which may be in a hole: here it is 8."""
     compacted = log_with_holes()
     assert compacted.read(6, 2**20, up_to=8) == ()
     assert [b.base_offset for b in compacted.read(4, 2**20, up_to=8)] == [4]
@@ -251,11 +260,8 @@ def test_truncate_in_a_hole_ends_the_log_there(offset: int, end: int, batches: i
     """The batches before the hole remain whole. Offset 5 is inside of a batch that begins at 4."""
     compacted = log_with_holes()
     assert compacted.truncate_to(offset) == end
-    assert (len(compacted.storage), compacted.log_end_offset, compacted.truncations) == (
-        batches,
-        end,
-        1,
-    )
+    assert len(compacted.storage) == batches
+    assert (compacted.log_end_offset, compacted.truncations) == (end, 1)
     check_log(compacted)
     compacted.append_as_leader(records("new"), leader_epoch=3)
     assert compacted.read(end, 1, up_to=end + 1)[0].base_offset == end
@@ -264,7 +270,7 @@ def test_truncate_in_a_hole_ends_the_log_there(offset: int, end: int, batches: i
 def test_follower_of_a_compacted_log_copies_its_holes() -> None:
     """The leader has no records for the holes. Batches that overlap are still refused.
 
-    The second read begins in the hole at 2, so its first batch, at 4, is in the copy already.
+    The first read ends before offset 4, so the second one, from 2 on, begins with the batch at 4.
     """
     source = log_with_holes()
     copy = log()

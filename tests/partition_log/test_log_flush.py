@@ -64,7 +64,10 @@ def test_write_back_does_not_count_as_a_flush_of_the_log() -> None:
 def test_truncate_limits_the_recovery_point_to_the_log_end(
     offset: int, recovery_point: int
 ) -> None:
-    """The log was flushed at 2, which a truncation to 3 keeps. Source: UnifiedLog.truncateTo."""
+    """The log was flushed when it ended at 2; a truncation to 3 keeps this recovery point.
+
+    Source: UnifiedLog.truncateTo.
+    """
     written = log()
     for value in ("a", "b", "c", "d"):
         written.append_as_leader(records(value), leader_epoch=0)

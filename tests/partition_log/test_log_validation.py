@@ -17,6 +17,7 @@ from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.outcomes import AppendInfo, ReplicaConfig
 from partition_log.replica import Partition
+from protocol.effects import ACKS_ALL
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.messages.log import BatchIndexAndErrorMessage
@@ -53,13 +54,13 @@ def partition(
 
 
 APPEND_TIME_MS = 99
-"""Time of day at which the leader appends."""
+"""Wall clock time at which the leader appends."""
 
 
 def append(leading: Partition, produced: RecordBatch) -> AppendInfo:
     """Append a client's batch as a broker does."""
     return leading.append_batch(
-        produced, required_acks=-1, now_us=0, wall_ms=APPEND_TIME_MS, codecs=CODECS
+        produced, required_acks=ACKS_ALL, now_us=0, wall_ms=APPEND_TIME_MS, codecs=CODECS
     )
 
 
@@ -89,7 +90,8 @@ def header(produced: RecordBatch, **changes: int) -> KafkaHeader:
     return replace(produced.kafka, **changes)
 
 
-GZIP = 1
+GZIP, ZSTD = 1, 4
+"""Kafka's numbers of codecs."""
 PLAIN = client_batch("a", "b", "c")
 PACKED = client_batch("a", "b", "c", compression=GZIP)
 
@@ -226,7 +228,7 @@ def test_follower_stores_the_bytes_of_the_leader() -> None:
     """The follower does not read the records."""
     leading, following = leader(), following_replica()
     info = leading.append_batch(
-        client_batch("a", "b", compression=4), required_acks=1, now_us=0, codecs=CODECS
+        client_batch("a", "b", compression=ZSTD), required_acks=1, now_us=0, codecs=CODECS
     )
     assert info.error is ErrorCode.NONE
     replicate(leading, following)

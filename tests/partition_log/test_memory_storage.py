@@ -1,4 +1,4 @@
-"""The in-memory storage has copies, which no other storage has."""
+"""A copy of the in-memory storage, which is the disk of a broker's next incarnation."""
 
 from partition_log.memory_storage import MemoryStorage
 from tests.support.builders.partition_logs import PARTITION, batch

@@ -12,6 +12,7 @@ Before a producer's first batch of a transaction, the leader verifies that the t
 from partition_log.batches import build_batch
 from partition_log.log import PartitionLog
 from partition_log.producer_states import ProducerStates
+from protocol.effects import ACKS_ALL
 from protocol.errors import ErrorCode
 from protocol.records.batch import RecordBatch, encode_records
 from protocol.records.control import EndTransactionMarker, decode_marker, encode_marker
@@ -131,7 +132,10 @@ def test_guard_is_invalid_after_the_transaction_has_ended() -> None:
 
 
 def test_batch_of_an_older_epoch_is_refused() -> None:
-    """A coordinator that aborts a transaction to fence its producer sends the next epoch."""
+    """To fence a producer, its coordinator aborts with a marker of the next producer epoch, here 1.
+
+    So the producer's own epoch, 0, is an older one.
+    """
     known = states(transactional(0), marker(1, is_commit=False, epoch=1))
     guard = known.begin_verification(PRODUCER, 0)
     assert known.check_transactional(PRODUCER, 0, guard) is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -143,16 +147,17 @@ def test_marker_of_an_older_producer_epoch_or_coordinator_epoch_is_refused() -> 
     The log knows no epochs of producer 8, so its marker is accepted.
     """
     known = states(transactional(0, epoch=3), marker(1, epoch=3, coordinator_epoch=5))
-    late = EndTransactionMarker(is_commit=True, coordinator_epoch=4)
-    same = EndTransactionMarker(is_commit=True, coordinator_epoch=5)
-    assert known.check_marker(PRODUCER, 2, same) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert known.check_marker(PRODUCER, 3, late) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    assert known.check_marker(PRODUCER, 3, same) is ErrorCode.NONE
-    assert known.check_marker(8, 0, late) is ErrorCode.NONE
+    of_epoch_4 = EndTransactionMarker(is_commit=True, coordinator_epoch=4)
+    of_epoch_5 = EndTransactionMarker(is_commit=True, coordinator_epoch=5)
+    # The second argument is the producer epoch.
+    assert known.check_marker(PRODUCER, 2, of_epoch_5) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert known.check_marker(PRODUCER, 3, of_epoch_4) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert known.check_marker(PRODUCER, 3, of_epoch_5) is ErrorCode.NONE
+    assert known.check_marker(8, 0, of_epoch_4) is ErrorCode.NONE
 
 
 def test_producer_states_are_rebuilt_after_a_restart_and_a_truncation() -> None:
-    """The truncation is that of a follower whose leader lacks the end of its log."""
+    """A truncation removes first the marker, at 2, and then the transaction's batch, at 1."""
     written = log()
     written.append_as_leader(records("v"), leader_epoch=0)
     assert written.append_as_follower((transactional(1), marker(2))) is ErrorCode.NONE
@@ -171,7 +176,7 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
     producers = leading.log.producers
     refused = leading.append_records(
         records("v"),
-        required_acks=-1,
+        required_acks=ACKS_ALL,
         now_us=0,
         producer_id=PRODUCER,
         producer_epoch=0,
@@ -181,7 +186,7 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
 
     taken = leading.append_records(
         records("v"),
-        required_acks=-1,
+        required_acks=ACKS_ALL,
         now_us=0,
         producer_id=PRODUCER,
         producer_epoch=0,

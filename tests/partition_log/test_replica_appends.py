@@ -3,12 +3,11 @@
 - A, B and C are the brokers 0, 1 and 2.
 - Unless a test says otherwise, `leader` makes A the leader in leader epoch 1, with an empty log,
   the ISR {A, B, C} and min.insync.replicas 2.
-- `fetch_as(leading, B, 1)` fetches as broker B, whose log ends at offset 1.
-- `required_acks=-1` is acks=all.
-- `new_high_watermark` is None if the high watermark has not moved, `check_acknowledged` is None
-  while the append waits.
+- `fetch_as(leading, B, offset=1)` fetches as broker B, whose log ends at offset 1.
+- `new_high_watermark` is None if the high watermark has not moved.
+- `check_acknowledged(offset)` is None while the append that ends at `offset` waits.
 
-Rules are those of docs/kafka/BEHAVIOUR.md.
+BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
+from protocol.effects import ACKS_ALL
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.trace import TraceKind
@@ -37,8 +37,8 @@ from tests.support.builders.partition_logs import (
 def test_append_returns_its_offset_and_epoch() -> None:
     """The broker finds an append again by its offset, and the trace shows the epoch."""
     leading = leader(leader_epoch=4)
-    leading.append_records(records("a", "b"), required_acks=-1, now_us=0)
-    info = leading.append_records(records("c"), required_acks=-1, now_us=0)
+    leading.append_records(records("a", "b"), required_acks=ACKS_ALL, now_us=0)
+    info = leading.append_records(records("c"), required_acks=ACKS_ALL, now_us=0)
     assert (info.error, info.base_offset, info.next_offset, info.leader_epoch) == (
         ErrorCode.NONE,
         2,
@@ -78,10 +78,13 @@ def test_append_of_a_batch_to_a_follower_changes_nothing() -> None:
 
 
 def test_high_watermark_of_a_data_partition_is_not_traced() -> None:
-    """The high watermark moves with every produced record: its rows would fill the trace."""
+    """The high watermark moves with every produced record, and would fill the trace.
+
+    Only that of a partition of __consumer_offsets is traced.
+    """
     data = PartitionLog(TopicPartition("orders", 0), MemoryLogStorage())
     leading = leader(partition_log=data, isr=(A,), min_insync_replicas=1)
-    info = leading.append_records(records("a"), required_acks=-1, now_us=0)
+    info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     assert info.new_high_watermark == 1
     assert info.trace == ()
 
@@ -110,32 +113,32 @@ def test_append_below_min_insync_replicas_is_refused_for_acks_all(
 
 
 def test_append_below_min_insync_replicas_with_the_guard_off_is_committed() -> None:
-    """With min_insync_check off one replica acknowledges alone: if it is lost, commits are lost.
+    """min_insync_check is a check that an experiment can switch off to show what it prevents.
 
-    min_insync_check is a check that an experiment can switch off to show what it prevents.
+    Without it one replica acknowledges alone; if this replica is lost, so is the record.
     """
     leading = leader(isr=(A,), min_insync_check=False)
-    info = leading.append_records(records("a"), required_acks=-1, now_us=0)
+    info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     assert info.error is ErrorCode.NONE
     assert info.new_high_watermark == 1
     assert leading.check_acknowledged(1) is ErrorCode.NONE
 
 
 def test_effective_min_isr_is_limited_to_the_number_of_replicas() -> None:
-    """With min.insync.replicas 2 a topic of one replica could not be written to at all."""
+    """Otherwise a topic of one replica could not be written to, as min.insync.replicas is 2."""
     leading = leader(replicas=(A,), isr=(A,))
-    info = leading.append_records(records("a"), required_acks=-1, now_us=0)
+    info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     assert (info.error, info.new_high_watermark) == (ErrorCode.NONE, 1)
 
 
 def test_append_is_acknowledged_when_every_replica_in_sync_has_fetched_it() -> None:
     """The high watermark is the smallest log end in the ISR."""
     leading = leader()
-    info = leading.append_records(records("a"), required_acks=-1, now_us=0)
-    fetch_as(leading, B, 1, last_fetched_epoch=1)
+    info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
+    fetch_as(leading, B, offset=1, last_fetched_epoch=1)
     assert leading.check_acknowledged(info.next_offset) is None
 
-    last = fetch_as(leading, C, 1, last_fetched_epoch=1)
+    last = fetch_as(leading, C, offset=1, last_fetched_epoch=1)
     assert last.new_high_watermark == 1
     assert [(e.kind, e.offset) for e in last.trace] == [(TraceKind.HIGH_WATERMARK, 1)]
     assert leading.check_acknowledged(info.next_offset) is ErrorCode.NONE
@@ -144,9 +147,9 @@ def test_append_is_acknowledged_when_every_replica_in_sync_has_fetched_it() -> N
 def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_append() -> None:
     """The record remains in the log; the error shows that it may be lost (BEHAVIOUR 6.1)."""
     leading = leader()
-    info = leading.append_records(records("a"), required_acks=-1, now_us=0)
+    info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
     for broker in (B, C):
-        fetch_as(leading, broker, 1, last_fetched_epoch=1)
+        fetch_as(leading, broker, offset=1, last_fetched_epoch=1)
     # This newer metadata names an ISR of A alone.
     leading.make_leader(
         leader_epoch=1,
@@ -163,8 +166,8 @@ def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_appe
 def test_high_watermark_does_not_move_below_min_insync_replicas() -> None:
     """Records appended before the ISR shrank, or with acks=1, wait until it has grown again."""
     leading = leader()
-    info = leading.append_records(records("a"), required_acks=-1, now_us=0)
-    # As before, metadata shrinks the ISR to A, but B and C have not fetched "a" yet.
+    info = leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
+    # B and C have not fetched "a" yet when metadata shrinks the ISR to A.
     change = leading.make_leader(
         leader_epoch=1,
         partition_epoch=2,

@@ -3,16 +3,17 @@
 - A, B and C are the brokers 0, 1 and 2, registered with the broker epochs 100, 101 and 102
   (EVERYBODY).
 - `leader` makes A the leader in leader epoch 1, with the ISR {A, B, C} and min.insync.replicas 2.
-- `fetch_as(leading, B, 1)` fetches as broker B, whose log ends at offset 1; `last_fetched_epoch` is
-  the leader epoch of B's last batch.
+- `fetch_as(leading, B, offset=1)` fetches as broker B, whose log ends at offset 1;
+  `last_fetched_epoch` is the leader epoch of B's last batch.
 - `log_of_epochs(0, 0, 2)` is a log with one record per number: two of leader epoch 0, one of 2.
 - LAG_MAX_US is replica.lag.time.max.ms, 30 s.
 
-Rules are those of docs/kafka/BEHAVIOUR.md.
+BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md, which quotes Kafka's rules.
 """
 
 import pytest
 
+from protocol.effects import ACKS_ALL
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerEpoch
 from protocol.messages.log import EpochEndOffset
@@ -53,24 +54,24 @@ def test_fetch_in_another_leader_epoch_is_fenced(
     Source: PartitionTest.testReadRecordEpochValidationForLeader.
     """
     leading = leader(leader_epoch=4)
-    assert fetch_as(leading, fetcher, 0, leader_epoch=epoch).data.error_code is error
+    assert fetch_as(leading, fetcher, offset=0, leader_epoch=epoch).data.error_code is error
 
 
 def test_fetch_that_is_refused_does_not_count_as_progress() -> None:
     """A follower of a newer leader must not move the high watermark of the replaced one."""
     leading = leader(leader_epoch=4)
-    leading.append_records(records("a"), required_acks=-1, now_us=0)
-    fetch_as(leading, B, 1, leader_epoch=5)
+    leading.append_records(records("a"), required_acks=ACKS_ALL, now_us=0)
+    fetch_as(leading, B, offset=1, leader_epoch=5)
     assert leading.follower_log_end_offset(B) == NO_PROGRESS
 
 
 def test_fetch_of_a_follower_reads_to_the_log_end() -> None:
     """Followers must fetch above the high watermark, because their Fetches advance it.
 
-    The second assertion is about the answer's high watermark, leader epoch and leader.
+    No other follower has fetched, so the high watermark in the answer is still 0.
     """
     leading = leader(partition_log=log_of_epochs(0, 0))
-    answer = fetch_as(leading, B, 0).data
+    answer = fetch_as(leading, B, offset=0).data
     assert [batch.base_offset for batch in answer.records] == [0, 1]
     assert (answer.high_watermark, answer.leader_epoch, answer.leader_id) == (0, 1, A)
 
@@ -80,17 +81,17 @@ def test_fetch_of_a_consumer_reads_to_the_high_watermark() -> None:
     log = log_of_epochs(0, 0, 0)
     log.update_high_watermark(2)
     leading = leader(partition_log=log)
-    assert [b.base_offset for b in fetch_as(leading, CONSUMER, 0).data.records] == [0, 1]
-    above = fetch_as(leading, CONSUMER, 3).data
+    assert [b.base_offset for b in fetch_as(leading, CONSUMER, offset=0).data.records] == [0, 1]
+    above = fetch_as(leading, CONSUMER, offset=3).data
     assert (above.error_code, above.records) == (ErrorCode.NONE, ())
 
 
 @pytest.mark.parametrize("fetcher", [CONSUMER, B])
 @pytest.mark.parametrize("offset", [-1, 3])
 def test_fetch_outside_the_log_is_offset_out_of_range(fetcher: int, offset: int) -> None:
-    """A consumer then resets its position."""
+    """The log has the offsets 0 to 2: a consumer then resets its position, a follower backs off."""
     leading = leader(partition_log=log_of_epochs(0, 0))
-    result = fetch_as(leading, fetcher, offset)
+    result = fetch_as(leading, fetcher, offset=offset)
     assert result.data.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
     assert result.data.records == ()
 
@@ -105,12 +106,12 @@ def test_fetch_is_limited_by_the_partition_and_by_the_rest_of_the_request() -> N
     limited_by_partition = leading.fetch(
         fetch_request(0, partition_max_bytes=2 * size),
         replica_id=B,
-        replica_epoch=-1,
+        replica_epoch=-1,  # no broker epoch, which the leader then does not check
         max_bytes=3 * size,
         now_us=0,
     )
     assert limited_by_partition.size_in_bytes == 2 * size
-    assert fetch_as(leading, B, 0, max_bytes=2 * size).size_in_bytes == 2 * size
+    assert fetch_as(leading, B, offset=0, max_bytes=2 * size).size_in_bytes == 2 * size
 
     limited_by_request = leading.fetch(
         fetch_request(0),
@@ -126,9 +127,9 @@ def test_fetch_is_limited_by_the_partition_and_by_the_rest_of_the_request() -> N
 def test_fetch_of_a_broker_that_is_no_replica_is_unknown_leader_epoch() -> None:
     """The broker's metadata may be newer than this leader's (Kafka followerReplicaOrThrow)."""
     leading = leader(replicas=(A, B), isr=(A, B))
-    assert fetch_as(leading, C, 0).data.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert fetch_as(leading, C, offset=0).data.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
     # Without an epoch the request cannot show that its metadata is newer.
-    without_epoch = fetch_as(leading, C, 0, leader_epoch=-1).data
+    without_epoch = fetch_as(leading, C, offset=0, leader_epoch=-1).data
     assert without_epoch.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -140,15 +141,18 @@ def test_fetch_of_a_followers_earlier_incarnation_does_not_count() -> None:
     """
     leading = leader(partition_log=log_of_epochs(0))
     leading.update_eligible_brokers({**EVERYBODY, B: BrokerEpoch(500)})
-    stale = fetch_as(leading, B, 1, last_fetched_epoch=0, replica_epoch=101)
+    stale = fetch_as(leading, B, offset=1, last_fetched_epoch=0, replica_epoch=101)
     assert stale.data.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert leading.follower_log_end_offset(B) == NO_PROGRESS
 
 
 def test_fetch_with_a_prefix_of_the_leaders_log_does_not_diverge() -> None:
-    """At the leader, the epoch of the follower's last batch ends at the fetch offset or later."""
+    """Such a follower needs no truncation.
+
+    Its last batch, at offset 0, is of epoch 0. The leader has epoch 0 at the offsets 0 and 1.
+    """
     leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=3)
-    answer = fetch_as(leading, B, 1, leader_epoch=3, last_fetched_epoch=0).data
+    answer = fetch_as(leading, B, offset=1, leader_epoch=3, last_fetched_epoch=0).data
     assert answer.diverging_epoch is None
     assert [batch.base_offset for batch in answer.records] == [1, 2]
 
@@ -156,11 +160,11 @@ def test_fetch_with_a_prefix_of_the_leaders_log_does_not_diverge() -> None:
 @pytest.mark.parametrize(
     ("offset", "last_epoch", "diverging"),
     [
-        # The follower has more of epoch 0 than the leader.
+        # The follower has three records of epoch 0: at the leader epoch 0 ends at 2.
         (3, 0, EpochEndOffset(epoch=0, end_offset=2)),
-        # Only the follower has epoch 1.
+        # Only the follower has epoch 1: the answer names the epoch below it, 0.
         (3, 1, EpochEndOffset(epoch=0, end_offset=2)),
-        # The follower has more of epoch 2, the leader's last epoch with batches.
+        # The follower has more of epoch 2, which at the leader ends at the log end, 3.
         (4, 2, EpochEndOffset(epoch=2, end_offset=3)),
     ],
 )
@@ -173,7 +177,7 @@ def test_fetch_that_diverges_is_answered_with_the_end_of_the_epoch(
     epoch 2 at 2.
     """
     leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=3)
-    answer = fetch_as(leading, B, offset, leader_epoch=3, last_fetched_epoch=last_epoch).data
+    answer = fetch_as(leading, B, offset=offset, leader_epoch=3, last_fetched_epoch=last_epoch).data
     assert answer.error_code is ErrorCode.NONE
     assert answer.diverging_epoch == diverging
     assert answer.records == ()
@@ -183,16 +187,16 @@ def test_fetch_that_diverges_is_answered_with_the_end_of_the_epoch(
 def test_fetch_with_an_epoch_after_all_known_is_out_of_range() -> None:
     """The leader cannot determine the end offset of an epoch that it does not know, as in Kafka."""
     leading = leader(partition_log=log_of_epochs(0), leader_epoch=3)
-    answer = fetch_as(leading, B, 1, leader_epoch=3, last_fetched_epoch=4).data
+    answer = fetch_as(leading, B, offset=1, leader_epoch=3, last_fetched_epoch=4).data
     assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_fetch_that_moves_the_high_watermark_is_answered_with_the_former_one() -> None:
     """The follower gets the moved high watermark with its next Fetch, as in Kafka."""
     leading = leader(replicas=(A, B), isr=(A, B), partition_log=log_of_epochs(0))
-    result = fetch_as(leading, B, 1, last_fetched_epoch=0)
+    result = fetch_as(leading, B, offset=1, last_fetched_epoch=0)
     assert (result.data.high_watermark, result.new_high_watermark) == (0, 1)
-    assert fetch_as(leading, B, 1, last_fetched_epoch=0).data.high_watermark == 1
+    assert fetch_as(leading, B, offset=1, last_fetched_epoch=0).data.high_watermark == 1
 
 
 def test_second_read_of_a_parked_fetch_counts_no_progress() -> None:
@@ -214,13 +218,16 @@ def test_second_read_of_a_parked_fetch_counts_no_progress() -> None:
     assert leading.follower_log_end_offset(B) == NO_PROGRESS
 
 
-def test_repeated_fetch_from_the_log_end_only_keeps_the_follower_caught_up() -> None:
-    """Most Fetches are of this kind: they must keep the follower in the ISR, as any other."""
+def test_repeated_fetch_from_the_log_end_keeps_the_follower_caught_up() -> None:
+    """Most Fetches are of this kind, and the leader handles them by a shorter path.
+
+    Their one effect is that the follower counts as caught up, so that it remains in the ISR.
+    """
     leading = leader(partition_log=log_of_epochs(0))
-    fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=0)
-    again = fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=LAG_MAX_US)
+    fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=0)
+    again = fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=LAG_MAX_US)
     assert (again.data.records, again.new_high_watermark, again.proposal) == ((), None, None)
-    # With this record B is no longer at the log end: the time of its last Fetch decides.
+    # B is no longer at the log end, so the time of its last Fetch decides. C has never fetched.
     leading.append_records(records("a"), required_acks=1, now_us=LAG_MAX_US)
     proposal = leading.maybe_shrink_isr(2 * LAG_MAX_US)
     assert proposal is not None
@@ -235,23 +242,24 @@ def test_repeated_fetch_from_the_log_end_returns_new_watermarks_and_leader_epoch
     """
     leading = leader(partition_log=log_of_epochs(0))
     high_watermarks = [
-        fetch_as(leading, broker, 1, last_fetched_epoch=0).data.high_watermark
+        fetch_as(leading, broker, offset=1, last_fetched_epoch=0).data.high_watermark
         for broker in (B, C, B, C)
     ]
     assert high_watermarks == [0, 0, 1, 1]
+    # Newer metadata: A is elected again. The partition epoch counts changes of the metadata.
     leading.make_leader(
         leader_epoch=2, partition_epoch=9, replicas=(A, B, C), isr=(A, B, C), now_us=0
     )
-    answer = fetch_as(leading, B, 1, leader_epoch=2, last_fetched_epoch=0).data
+    answer = fetch_as(leading, B, offset=1, leader_epoch=2, last_fetched_epoch=0).data
     assert (answer.leader_epoch, answer.error_code) == (2, ErrorCode.NONE)
 
 
 def test_repeated_fetch_from_the_log_end_by_a_replaced_incarnation_is_refused() -> None:
-    """B has registered again since (broker epoch 500); Fetches of its earlier life are stale."""
+    """B has registered again since, with broker epoch 500, but this Fetch has the epoch 101."""
     leading = leader(partition_log=log_of_epochs(0))
-    fetch_as(leading, B, 1, last_fetched_epoch=0)
+    fetch_as(leading, B, offset=1, last_fetched_epoch=0)
     leading.update_eligible_brokers({**EVERYBODY, B: BrokerEpoch(500)})
-    stale = fetch_as(leading, B, 1, last_fetched_epoch=0)
+    stale = fetch_as(leading, B, offset=1, last_fetched_epoch=0)
     assert stale.data.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -259,5 +267,5 @@ def test_fetch_from_the_end_of_an_empty_log_is_answered_empty() -> None:
     """The follower has no last epoch, so nothing can diverge; the second Fetch gets the same."""
     leading = leader(leader_epoch=1)
     for _ in range(2):
-        answer = fetch_as(leading, B, 0).data
+        answer = fetch_as(leading, B, offset=0).data
         assert (answer.error_code, answer.records) == (ErrorCode.NONE, ())

@@ -7,8 +7,9 @@
   logs unless one is given.
 - `replicate` sends one Fetch of the follower and applies the leader's answer.
 - The partition is __consumer_offsets-3, so that partition indexes are 3.
+- The argument of `fetch_position` is the largest number of bytes of the answer.
 
-Rules are those of docs/kafka/BEHAVIOUR.md.
+BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md; "Source" names Kafka's methods.
 """
 
 import pytest
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from partition_log.fetching import truncation_offset
 from partition_log.invariants import check_agreement
+from protocol.effects import ACKS_ALL
 from protocol.errors import ErrorCode
 from protocol.ids import NO_BROKER
 from protocol.messages.log import EpochEndOffset, PartitionData
@@ -51,7 +53,7 @@ def test_follower_appends_the_fetched_records_and_takes_the_high_watermark() -> 
     """
     leading = leader(replicas=(A, B), isr=(A, B))
     following = follower()
-    leading.append_records(records("a", "b"), required_acks=-1, now_us=0)
+    leading.append_records(records("a", "b"), required_acks=ACKS_ALL, now_us=0)
     first = replicate(leading, following)
     assert (first.appended_batches, following.log_end_offset) == (1, 2)
     assert first.new_high_watermark is None
@@ -63,7 +65,10 @@ def test_follower_appends_the_fetched_records_and_takes_the_high_watermark() -> 
 
 
 def test_followers_high_watermark_may_fall_to_a_new_leaders() -> None:
-    """A new leader begins with its own last high watermark; Kafka's follower takes a lower one."""
+    """A new leader begins with its own last high watermark, which may be lower than a follower's.
+
+    Kafka's follower takes over the lower value, too.
+    """
     log = log_of_epochs(0, 0)
     log.update_high_watermark(2)
     following = follower(partition_log=log)
@@ -93,7 +98,7 @@ def test_answer_with_an_error_changes_nothing(error: ErrorCode) -> None:
 
 
 def test_answer_to_another_leader_epoch_is_ignored() -> None:
-    """Leadership changed while the Fetch waited: the records may be of a replaced leader."""
+    """Leadership changed while the Fetch waited, so the records may be of a replaced leader."""
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
@@ -119,7 +124,7 @@ def test_answer_to_an_earlier_position_is_ignored() -> None:
 
 @pytest.mark.parametrize("leader_id", [NO_BROKER, B])
 def test_answer_to_a_replica_that_no_longer_follows_is_ignored(leader_id: int) -> None:
-    """The replica leads, or has no leader."""
+    """While the Fetch waited, the replica became the leader (B), or lost its leader."""
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
@@ -137,13 +142,12 @@ def test_answer_to_a_replica_that_no_longer_follows_is_ignored(leader_id: int) -
 
 
 def test_corrupt_records_are_not_appended() -> None:
-    """The follower fetches them again."""
+    """The follower fetches them again, and does not take over the answer's high watermark, 1."""
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
     data = leading.fetch(request, replica_id=B, replica_epoch=-1, max_bytes=1000, now_us=0).data
     broken = replace(data, records=(replace(data.records[0], crc=1),), high_watermark=1)
-    # The answer names high watermark 1, which the follower must not take over either.
     result = following.handle_fetch_response(request, broken)
     assert result.error is ErrorCode.CORRUPT_MESSAGE
     assert (following.log_end_offset, following.high_watermark) == (0, 0)
@@ -179,7 +183,7 @@ def test_truncation_offset_is_the_lower_end_of_the_epoch_that_both_logs_have(
 def test_diverging_follower_truncates_and_traces_it() -> None:
     """The suffix that the new leader lacks was never committed.
 
-    Both have offsets 0 and 1 of epoch 0; the follower also has 2 and 3 of it.
+    Both logs have the offsets 0 and 1 of epoch 0; the follower's also has 2 and 3 of epoch 0.
     """
     leading = leader(B, log_of_epochs(0, 0, 2), leader_epoch=3)
     following = follower(A, log_of_epochs(0, 0, 0, 0), leader_id=B, leader_epoch=3)
@@ -194,7 +198,7 @@ def test_diverging_follower_truncates_and_traces_it() -> None:
 
 
 def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:
-    """The next Fetch moves it, when the logs agree. Source: processFetchRequest."""
+    """Only the next Fetch moves it, because the logs agree then. Source: processFetchRequest."""
     log = log_of_epochs(0, 2)
     log.update_high_watermark(2)
     leading = leader(B, log, leader_epoch=3)
@@ -205,7 +209,7 @@ def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:
 
 
 def test_truncation_below_the_high_watermark_lowers_it() -> None:
-    """After an unclean election the trace shows the data loss."""
+    """After an unclean election committed records are lost, and the trace shows the loss."""
     log = log_of_epochs(0, 0, 0)
     log.update_high_watermark(3)
     leading = leader(B, log_of_epochs(0), leader_epoch=3)

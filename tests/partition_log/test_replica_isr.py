@@ -1,16 +1,16 @@
 """The ISR: shrinking, expansion, and every answer to AlterPartition (BEHAVIOUR 6.1).
 
 The leader proposes a new ISR to the controller and continues with the committed ISR (`isr`). Until
-the answer the high watermark waits for the maximal ISR: the committed one and the proposed one
-together.
+the answer the high watermark waits for the maximal ISR, which has the members of both ISRs.
 
 - A, B and C are the brokers 0, 1 and 2, registered with the broker epochs 100, 101 and 102
   (EVERYBODY); A leads.
-- `fetch_as(leading, B, 1)` fetches as broker B, whose log ends at offset 1.
+- `fetch_as(leading, B, offset=1)` fetches as broker B, whose log ends at offset 1.
+- `log_of_epochs(0, 0)` is a log with two records of leader epoch 0.
 - `check_acknowledged` is None while an append waits.
 - LAG_MAX_US is replica.lag.time.max.ms, 30 s; min.insync.replicas is 2.
 
-Rules are those of docs/kafka/BEHAVIOUR.md.
+BEHAVIOUR 6.1 is a section of docs/kafka/BEHAVIOUR.md; "Source" names Kafka's methods and tests.
 """
 
 import pytest
@@ -18,6 +18,7 @@ import pytest
 from partition_log.invariants import check_partition
 from partition_log.outcomes import IsrProposal
 from partition_log.replica import Partition
+from protocol.effects import ACKS_ALL
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerEpoch, BrokerId
 from protocol.messages.controller import AlterPartitionPartitionResponse, IsrBrokerState
@@ -61,7 +62,7 @@ def answer(
 def shrinking() -> tuple[Partition, IsrProposal]:
     """Return a leader of three that proposes to remove C, which never fetched."""
     leading = leader(partition_log=log_of_epochs(0))
-    fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=LAG_MAX_US)
+    fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=LAG_MAX_US)
     # Just later than the limit, counted from 0, when the leader epoch began.
     proposal = leading.maybe_shrink_isr(LAG_MAX_US + 1)
     assert proposal is not None
@@ -71,7 +72,7 @@ def shrinking() -> tuple[Partition, IsrProposal]:
 def expanding() -> tuple[Partition, IsrProposal]:
     """Return a leader with the ISR {A, B} that proposes to add C."""
     leading = leader(partition_log=log_of_epochs(0), isr=(A, B))
-    proposal = fetch_as(leading, C, 1, last_fetched_epoch=0).proposal
+    proposal = fetch_as(leading, C, offset=1, last_fetched_epoch=0).proposal
     assert proposal is not None
     return leading, proposal
 
@@ -95,31 +96,33 @@ def test_shrink_keeps_a_follower_at_the_log_end_however_old_its_fetch_is() -> No
     """
     leading = leader(partition_log=log_of_epochs(0))
     for broker in (B, C):
-        fetch_as(leading, broker, 1, last_fetched_epoch=0)
+        fetch_as(leading, broker, offset=1, last_fetched_epoch=0)
     assert leading.maybe_shrink_isr(100 * LAG_MAX_US) is None
 
 
 def test_shrink_keeps_a_follower_that_follows_a_busy_leader() -> None:
-    """Each Fetch reaches the log end at the time of the Fetch before, never the current one."""
+    """B is always behind, but each Fetch begins where the log ended at B's last Fetch."""
     leading = leader(isr=(A, B), replicas=(A, B))
-    fetch_offset, last_epoch = 0, -1
-    # Each second B fetches from the log end of its last Fetch, and the log grows before and after.
+    fetch_offset, last_epoch = 0, -1  # -1: B's log is empty
+    # The log grows before and after each Fetch, one of which B sends each second.
     for step in range(1, 100):
-        leading.append_records(records("x"), required_acks=-1, now_us=step * SECOND)
-        fetch_as(leading, B, fetch_offset, last_fetched_epoch=last_epoch, now_us=step * SECOND)
+        leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=step * SECOND)
+        fetch_as(
+            leading, B, offset=fetch_offset, last_fetched_epoch=last_epoch, now_us=step * SECOND
+        )
         fetch_offset, last_epoch = leading.log_end_offset, 1
-        leading.append_records(records("y"), required_acks=-1, now_us=step * SECOND)
+        leading.append_records(records("y"), required_acks=ACKS_ALL, now_us=step * SECOND)
     assert leading.maybe_shrink_isr(100 * SECOND) is None
 
 
 def test_shrink_drops_a_follower_that_fetches_but_falls_behind() -> None:
-    """Fetches alone are not enough: each must reach the log end of the Fetch before.
+    """Fetches alone are not enough: each must begin where the log ended at the Fetch before.
 
     B keeps asking for offset 1, and the log ends at 3.
     """
     leading = leader(isr=(A, B), replicas=(A, B), partition_log=log_of_epochs(0, 0, 0))
     for step in range(LAG_MAX_US // SECOND + 2):  # for longer than 30 s
-        fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=step * SECOND)
+        fetch_as(leading, B, offset=1, last_fetched_epoch=0, now_us=step * SECOND)
     proposal = leading.maybe_shrink_isr(LAG_MAX_US + SECOND)
     assert proposal is not None
     assert proposal.removed == (B,)
@@ -137,10 +140,10 @@ def test_shrink_proposal_names_epochs_of_leader_partition_and_brokers() -> None:
 def test_shrink_changes_nothing_until_answered() -> None:
     """A leader that cannot reach the controller never commits alone."""
     leading, _ = shrinking()
-    assert leading.isr == leading.maximal_isr == REPLICAS
-    info = leading.append_records(records("x"), required_acks=-1, now_us=LAG_MAX_US)
+    assert leading.isr == leading.maximal_isr == REPLICAS  # C, too
+    info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=LAG_MAX_US)
     # B has the record now; C is still in the maximal ISR, and has not.
-    fetch_as(leading, B, 2, last_fetched_epoch=1, now_us=LAG_MAX_US + 2)
+    fetch_as(leading, B, offset=2, last_fetched_epoch=1, now_us=LAG_MAX_US + 2)
     assert leading.check_acknowledged(info.next_offset) is None
     # While its proposal is in flight, the leader makes no other.
     assert leading.maybe_shrink_isr(9 * LAG_MAX_US) is None
@@ -178,15 +181,15 @@ def test_expansion_below_the_high_watermark_is_not_proposed() -> None:
     """A member of the ISR must have every acknowledged record."""
     leading = leader(isr=(A, B))
     for value in ("a", "b"):
-        leading.append_records(records(value), required_acks=-1, now_us=0)
-    fetch_as(leading, B, 2, last_fetched_epoch=1)
+        leading.append_records(records(value), required_acks=ACKS_ALL, now_us=0)
+    fetch_as(leading, B, offset=2, last_fetched_epoch=1)
     assert leading.high_watermark == 2
-    assert fetch_as(leading, C, 1, last_fetched_epoch=1).proposal is None
-    assert fetch_as(leading, C, 2, last_fetched_epoch=1).proposal is not None
+    assert fetch_as(leading, C, offset=1, last_fetched_epoch=1).proposal is None
+    assert fetch_as(leading, C, offset=2, last_fetched_epoch=1).proposal is not None
 
 
 def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None:
-    """A new leader's high watermark may be too low to judge by.
+    """The high watermark of a new leader may be too low for the comparison.
 
     Source: Kafka PartitionTest.testIsrNotExpandedIfReplicaIsBehindLeaderEpochStart.
 
@@ -196,8 +199,8 @@ def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None
        second record.
     """
     leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
-    assert fetch_as(leading, C, 1, last_fetched_epoch=0).proposal is None
-    assert fetch_as(leading, C, 2, last_fetched_epoch=0).proposal is not None
+    assert fetch_as(leading, C, offset=1, last_fetched_epoch=0).proposal is None
+    assert fetch_as(leading, C, offset=2, last_fetched_epoch=0).proposal is not None
 
 
 @pytest.mark.parametrize(
@@ -215,7 +218,7 @@ def test_expansion_is_for_the_registered_unfenced_incarnation(
     """The controller would refuse others with INELIGIBLE_REPLICA (KIP-841, KIP-903)."""
     leading = leader(isr=(A, B))
     leading.update_eligible_brokers(eligible)
-    result = fetch_as(leading, C, 0, replica_epoch=replica_epoch)
+    result = fetch_as(leading, C, offset=0, replica_epoch=replica_epoch)
     assert (result.proposal is not None) is proposed
 
 
@@ -223,19 +226,19 @@ def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
     """The controller may already have applied the expansion, and may then elect the new member."""
     leading, _ = expanding()
     assert (leading.isr, leading.maximal_isr) == ((A, B), REPLICAS)
-    info = leading.append_records(records("x"), required_acks=-1, now_us=LAG_MAX_US * 2)
+    info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=LAG_MAX_US * 2)
     # B, which is in the ISR, has the record; C, which is only proposed, has not.
-    fetch_as(leading, B, 2, last_fetched_epoch=1, now_us=LAG_MAX_US * 2)
+    fetch_as(leading, B, offset=2, last_fetched_epoch=1, now_us=LAG_MAX_US * 2)
     assert leading.check_acknowledged(info.next_offset) is None
-    fetch_as(leading, C, 2, last_fetched_epoch=1, now_us=LAG_MAX_US * 2)
+    fetch_as(leading, C, offset=2, last_fetched_epoch=1, now_us=LAG_MAX_US * 2)
     assert leading.check_acknowledged(info.next_offset) is ErrorCode.NONE
 
 
 def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
     """acks=all counts committed members, because the expansion may be refused."""
     leading = leader(partition_log=log_of_epochs(0), isr=(A,))
-    assert fetch_as(leading, B, 1, last_fetched_epoch=0).proposal is not None
-    info = leading.append_records(records("x"), required_acks=-1, now_us=0)
+    assert fetch_as(leading, B, offset=1, last_fetched_epoch=0).proposal is not None
+    info = leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=0)
     # The committed ISR has one member, and min.insync.replicas is 2.
     assert info.error is ErrorCode.NOT_ENOUGH_REPLICAS
 
@@ -243,25 +246,25 @@ def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
 def test_one_proposal_is_in_flight_at_a_time() -> None:
     """A proposal names the partition epoch, which an earlier proposal will increase."""
     leading = leader(isr=(A,), min_insync_replicas=1)
-    assert fetch_as(leading, B, 0).proposal is not None
-    assert fetch_as(leading, C, 0).proposal is None
+    assert fetch_as(leading, B, offset=0).proposal is not None
+    assert fetch_as(leading, C, offset=0).proposal is None
     assert leading.maybe_shrink_isr(9 * LAG_MAX_US) is None
 
 
 def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None:
     """The follower C is about to join; a faster watermark would keep it out (BEHAVIOUR 6.1)."""
     leading = leader(partition_log=log_of_epochs(0), isr=(A, B))
-    fetch_as(leading, C, 1, last_fetched_epoch=0)
+    fetch_as(leading, C, offset=1, last_fetched_epoch=0)
 
     # Newer metadata with the same ISR ends the proposal to add C.
     leading.make_leader(leader_epoch=1, partition_epoch=2, replicas=REPLICAS, isr=(A, B), now_us=0)
-    leading.append_records(records("x"), required_acks=-1, now_us=0)
+    leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=0)
     # B has 2 records, but the high watermark waits at C's 1.
-    assert fetch_as(leading, B, 2, last_fetched_epoch=1, now_us=1).new_high_watermark == 1
+    assert fetch_as(leading, B, offset=2, last_fetched_epoch=1, now_us=1).new_high_watermark == 1
 
     # C is fenced now, and cannot join: the high watermark no longer waits for it.
     leading.update_eligible_brokers({A: BrokerEpoch(100), B: BrokerEpoch(101)})
-    info = leading.append_records(records("y"), required_acks=-1, now_us=2)
+    info = leading.append_records(records("y"), required_acks=ACKS_ALL, now_us=2)
     assert info.new_high_watermark == 2
 
 
@@ -284,9 +287,10 @@ def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None
     ],
 )
 def test_refusal_of_unknown_outcome_keeps_the_maximal_isr(error: ErrorCode, retry: bool) -> None:
-    """The proposal may be applied, so both ISRs count. Source: handleAlterPartitionError.
+    """The controller may have applied the proposal, so the members of both ISRs count.
 
-    Without a retry the leader waits for metadata: the controller knows a newer state.
+    Without a retry the leader waits for metadata, because the controller knows a newer state.
+    Source: handleAlterPartitionError.
     """
     leading, proposal = expanding()
     result = leading.handle_alter_partition_response(
@@ -306,11 +310,11 @@ def test_ineligible_replica_withdraws_the_proposal() -> None:
     )
     assert not result.retry
     assert leading.isr == leading.maximal_isr == (A, B)
-    assert fetch_as(leading, C, 1, last_fetched_epoch=0).proposal is not None
+    assert fetch_as(leading, C, offset=1, last_fetched_epoch=0).proposal is not None
 
 
 def test_confirmed_expansion_becomes_the_committed_isr() -> None:
-    """Source: PartitionTest.testIsrExpansion, success."""
+    """The leader may then propose again. Source: PartitionTest.testIsrExpansion, success."""
     leading, proposal = expanding()
     result = leading.handle_alter_partition_response(proposal, answer(leading, proposal), now_us=0)
     assert result.committed_isr == leading.isr == leading.maximal_isr == REPLICAS
@@ -335,7 +339,7 @@ def test_success_for_other_epochs_is_ignored(leader_epoch: int, partition_epoch:
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION])
 def test_answer_after_newer_metadata_is_ignored(error: ErrorCode) -> None:
-    """The metadata with the new ISR may overtake the answer, and is newer."""
+    """The metadata (partition epoch 3) has overtaken the answer (partition epoch 2)."""
     leading, proposal = expanding()
     leading.make_leader(leader_epoch=1, partition_epoch=3, replicas=REPLICAS, isr=(A, C), now_us=0)
     result = leading.handle_alter_partition_response(

@@ -5,13 +5,16 @@
 - `leader` makes A the leader, and `follower` makes B a follower of A, in leader epoch 1 and
   partition epoch 1.
 - `log_of_epochs(0, 0, 2)` is a log with one record per number: two of leader epoch 0, one of 2.
-- `fetch_as(leading, B, 2)` fetches as broker B, whose log ends at offset 2.
+- `fetch_as(leading, B, offset=2)` fetches as broker B, whose log ends at offset 2.
 - min.insync.replicas is 2.
+
+Names such as testMakeLeaderUpdatesEpochCache are tests of Kafka's PartitionTest.
 """
 
 import pytest
 
 from partition_log.invariants import check_partition
+from protocol.effects import ACKS_ALL
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import NO_BROKER, BrokerId, Offset
 from protocol.trace import TraceKind
@@ -39,7 +42,10 @@ def test_make_leader_begins_its_epoch_at_the_log_end() -> None:
 
 
 def test_make_leader_keeps_its_own_last_high_watermark() -> None:
-    """A new leader has only its last watermark; the followers' Fetches advance it."""
+    """A new leader begins with the high watermark that it had as a follower.
+
+    The followers' Fetches advance it; no follower has fetched here.
+    """
     log = log_of_epochs(0, 0, 0)
     log.update_high_watermark(1)
     leading = leader(partition_log=log)
@@ -85,7 +91,7 @@ def test_make_leader_with_an_older_partition_epoch_changes_nothing() -> None:
         leader_epoch=5, partition_epoch=8, replicas=REPLICAS, isr=REPLICAS, now_us=0
     )
     assert change.stale
-    # As before; the stale metadata names leader epoch 5.
+    # Unchanged, although the stale metadata names leader epoch 5.
     assert (leading.leader_epoch, leading.partition_epoch, leading.isr) == (4, 9, (A, B))
 
 
@@ -114,22 +120,22 @@ def test_make_follower_of_itself_is_misuse() -> None:
 def test_re_election_of_the_same_leader_begins_a_new_epoch_and_keeps_follower_offsets() -> None:
     """The leader's log is unchanged, so the offsets of its followers are still right."""
     leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
-    fetch_as(leading, B, 2, last_fetched_epoch=0)
-    leading.append_records(records("x"), required_acks=-1, now_us=0)
+    fetch_as(leading, B, offset=2, last_fetched_epoch=0)
+    leading.append_records(records("x"), required_acks=ACKS_ALL, now_us=0)
     change = leading.make_leader(
         leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=(A, B), now_us=50
     )
     assert change.is_new_leader_epoch
     assert leading.leader_epoch_start_offset == 3
     assert leading.follower_log_end_offset(B) == 2
-    assert leading.append_records(records("y"), required_acks=-1, now_us=50).leader_epoch == 2
+    assert leading.append_records(records("y"), required_acks=ACKS_ALL, now_us=50).leader_epoch == 2
     check_partition(leading)
 
 
 def test_leader_after_following_forgets_the_offsets_of_its_followers() -> None:
     """The followers' logs may have been truncated in between."""
     leading = leader(isr=(A, B), min_insync_replicas=1)
-    fetch_as(leading, B, 0)
+    fetch_as(leading, B, offset=0)
 
     leading.make_follower(
         leader_id=B, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=REPLICAS
@@ -149,7 +155,7 @@ def test_follower_refuses_appends_and_fetches() -> None:
     assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert following.log_end_offset == 0
     # -1 is the replica id of a consumer.
-    answer = fetch_as(following, -1, 0).data
+    answer = fetch_as(following, -1, offset=0).data
     assert answer.error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (answer.leader_id, answer.leader_epoch) == (A, 1)
     assert following.check_acknowledged(0) is ErrorCode.NOT_LEADER_OR_FOLLOWER

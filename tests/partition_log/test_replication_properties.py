@@ -44,8 +44,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     def deliver_fetch(self, broker: BrokerId) -> None:
         self.model.deliver_fetch(broker)
 
-    # 11 s is longer than the model's replica.lag.time.max.ms of 10 s: the follower may leave the
-    # ISR.
+    # 11 s is longer than the model's replica.lag.time.max.ms of 10 s, so followers lag.
     @rule(broker=BROKERS, seconds=st.sampled_from([0, 11]))
     def shrink(self, broker: BrokerId, seconds: int) -> None:
         self.model.pass_time(seconds)
@@ -94,8 +93,8 @@ class ReplicationMachine(RuleBasedStateMachine):
         self.model.check()
         self.model.check_logs()
 
-    def teardown(self) -> None:  # raises if the logs do not become equal
-        self.model.heal()
+    def teardown(self) -> None:
+        self.model.heal()  # raises if the logs do not become equal
 
 
 TestReplication = ReplicationMachine.TestCase
@@ -107,8 +106,8 @@ TestReplication.settings = settings(
 def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
     """Return the cluster after a long random schedule, healed, with one more record committed.
 
-    Each seed draws the rate of each event for each broker, so that in some seeds a broker receives
-    no metadata, in others the controller answers late (swarm testing).
+    A seed is that of a random number generator. Each seed draws the rate of each event for each
+    broker: in some seeds a broker rarely receives metadata, in others answers are late.
     """
     rng = random.Random(seed)
     model = ClusterModel()
@@ -161,7 +160,7 @@ def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
 
 @pytest.mark.parametrize("first_seed", range(0, 100, 10))
 def test_acknowledged_records_survive_a_long_random_schedule(first_seed: int) -> None:
-    """These schedules are longer than those of Hypothesis, and their odds let commits happen."""
+    """Hypothesis draws 40 events, of which few commit a record; these schedules have 400."""
     for seed in range(first_seed, first_seed + 10):
         try:
             model = walk(seed)

@@ -1,8 +1,8 @@
 """Orders of events that nearly lose data, step by step on the cluster model.
 
-`replicate(B)` is one Fetch of B from its leader: it reports the end of B's log, and brings records.
-A loop repeats it until no Fetch would change anything. The other brokers learn of an election by
-`apply_metadata`.
+The replicas are on the brokers A, B and C; A leads at first. `replicate(B)` is one Fetch of B from
+its leader: it reports the end of B's log, and brings records. A loop repeats the Fetch until it
+would change nothing. A broker learns of an election by `apply_metadata`.
 """
 
 from tests.partition_log.cluster_model import ClusterModel

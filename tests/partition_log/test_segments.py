@@ -80,7 +80,10 @@ def test_segment_ends_with_the_first_append_after_its_time() -> None:
 
 
 def test_batch_without_a_time_ends_no_segment() -> None:
-    """Batches that preceded the run have no time: the hour begins with the batch at offset 2."""
+    """Batches that were loaded before a run have the time 0, which does not count.
+
+    The hour of the first segment begins with the batch at offset 2.
+    """
     log = written(0, 0, NOW_MS, NOW_MS + HOUR_MS, NOW_MS + 2 * HOUR_MS)
     assert cleanable(log, batches_per_segment=100).end_offset == 4
 
@@ -110,7 +113,7 @@ def test_ratio_is_the_dirty_share_of_the_cleanable_part() -> None:
 def test_segments_follow_later_appends_and_truncations() -> None:
     """Segments are computed at a call, not at an append; after a truncation they are outdated.
 
-    The argument 100 is an offset beyond the log: no record is uncleanable.
+    The argument 100 is an offset beyond the log, so that every record may be cleaned.
     """
     log = written(*[NOW_MS] * 3)
     size = size_of(log)

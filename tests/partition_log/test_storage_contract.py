@@ -1,8 +1,8 @@
-"""Promises of every Storage; a new implementation is one more Disk.
+"""Promises of every Storage; a new implementation needs one more Disk here.
 
-A Storage has the logs and checkpoints of one incarnation (life) of a broker, a Disk what outlives
-the broker's process. The flush mark of a log is the number of its batches that survive a loss of
-power. A recovery is the Storage's report of what a power loss cut from one log.
+A Storage has the logs and checkpoints of one incarnation of a broker, that is, from a start to its
+end. A Disk is what remains between incarnations. The flush mark of a log is the number of its
+batches that survive a loss of power. A recovery is a report: what a power loss cut from one log.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryStorage
 from partition_log.storage import LogStorage, Storage
 from protocol.causes import RecoveryCause
-from protocol.errors import SimulationError
+from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import TopicPartition
 from protocol.records.batch import RecordBatch
 from tests.support.builders.partition_logs import PARTITION, batch
@@ -27,7 +27,7 @@ class Disk(Protocol):
     """A broker's disk over the broker's incarnations."""
 
     def boot(self) -> Storage:
-        """Return the storage of the next incarnation; the one before was killed."""
+        """Kill the present incarnation, if any, and return the storage of the next one."""
 
     def lose_power(self) -> None:
         """Kill the broker and remove all unflushed data."""
@@ -49,7 +49,7 @@ class MemoryDisk:
 
 
 class FileDisk:
-    """A disk that an agent manages on its machine."""
+    """A disk of real files; an agent is the process that starts brokers on a machine."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory / "disk"
@@ -61,13 +61,13 @@ class FileDisk:
         cut_to_flush_marks(self._directory)
 
 
-FORMS: dict[str, type[MemoryDisk] | type[FileDisk]] = {"memory": MemoryDisk, "file": FileDisk}
+DISKS: dict[str, type[MemoryDisk] | type[FileDisk]] = {"memory": MemoryDisk, "file": FileDisk}
 
 
-@pytest.fixture(params=list(FORMS))
+@pytest.fixture(params=list(DISKS))
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
-    """Return a disk of each form, in turn."""
-    return FORMS[request.param](tmp_path)
+    """Return a disk of each kind, in turn."""
+    return DISKS[request.param](tmp_path)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def storage(disk: Disk) -> Storage:
 
 
 def append(log: LogStorage, *, up_to: int, leader_epoch: int = 0) -> None:
-    """Append one batch of one record for each offset from the log's end to below `up_to`."""
+    """Append batches of one record, with values such as "2@0", until the log ends at `up_to`."""
     for offset in range(len(log), up_to):
         log.append(batch(f"{offset}@{leader_epoch}", base_offset=offset, leader_epoch=leader_epoch))
 
@@ -153,7 +153,10 @@ def test_checkpoint_is_replaced_as_a_whole(storage: Storage) -> None:
 
 
 def test_flush_changes_no_readable_data(storage: Storage) -> None:
-    """A flush only changes what remains after a power loss."""
+    """A flush only changes what remains after a power loss.
+
+    A flush is the broker's own; a write-back is one by the operating system.
+    """
     log = storage.log(PARTITION)
     log.append(batch())
     log.flush()
@@ -195,8 +198,10 @@ def test_power_loss_truncates_to_the_flush_mark(disk: Disk, by_system: bool) -> 
     """Data that the broker flushed, or the operating system wrote back, remains."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=2)
-    # Either moves the flush mark to 2: the system's write-back, or the broker's flush.
-    log.write_back() if by_system else log.flush()
+    if by_system:
+        log.write_back()
+    else:
+        log.flush()
     append(log, up_to=5)
     disk.lose_power()
     again = disk.boot().log(PARTITION)
@@ -225,9 +230,8 @@ def test_power_loss_is_reported_once_with_the_lost_batches(disk: Disk) -> None:
         (OTHER, 0, 1),
     ]
     assert {recovery.cause for recovery in recoveries} == {RecoveryCause.POWER_LOSS}
-    assert all(
-        recovery.cut_bytes > 0 for recovery in recoveries
-    )  # their number depends on the Disk
+    # The number of bytes depends on the Disk.
+    assert all(recovery.cut_bytes > 0 for recovery in recoveries)
     assert storage.take_recoveries() == ()
     assert disk.boot().take_recoveries() == ()
 
@@ -262,7 +266,7 @@ def test_power_loss_of_an_unwritten_disk_loses_nothing(disk: Disk) -> None:
 
 
 def test_truncate_below_the_flush_mark_lowers_the_mark(disk: Disk) -> None:
-    """Otherwise the batches that replace the truncated ones would count as flushed."""
+    """Otherwise the batches that later replace the truncated ones would count as flushed."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=4)
     log.flush()
@@ -275,7 +279,7 @@ def test_truncate_below_the_flush_mark_lowers_the_mark(disk: Disk) -> None:
 
 
 def test_truncate_above_the_flush_mark_keeps_the_mark(disk: Disk) -> None:
-    """The truncated batches were not flushed, and the others are no more flushed than before."""
+    """The truncated batch was not flushed, so the number of flushed batches does not change."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=1)
     log.flush()
@@ -327,7 +331,7 @@ def test_high_watermark_beyond_a_log_that_lost_power_is_limited_to_the_log_end(d
     """
     log = PartitionLog(PARTITION, disk.boot().log(PARTITION))
     for index, value in enumerate(("a", "b", "c")):
-        assert log.append_as_follower([batch(value, base_offset=index)]) == 0
+        assert log.append_as_follower([batch(value, base_offset=index)]) is ErrorCode.NONE
         if index == 0:
             log.flush()
     disk.lose_power()
@@ -342,7 +346,7 @@ def test_deleted_log_is_removed_for_this_incarnation_and_the_next(disk: Disk) ->
         append(storage.log(name), up_to=3)
         storage.log(name).flush()
     storage.delete(PARTITION)
-    storage.delete(PARTITION)
+    storage.delete(PARTITION)  # a second deletion does nothing
     assert storage.partitions() == (OTHER,)
     reopened = disk.boot()
     assert reopened.partitions() == (OTHER,)
@@ -351,7 +355,10 @@ def test_deleted_log_is_removed_for_this_incarnation_and_the_next(disk: Disk) ->
 
 
 def test_replaced_prefix_precedes_the_batches_behind_it(disk: Disk) -> None:
-    """The next incarnation finds the result of a cleaning, after a kill and after a power loss."""
+    """A cleaning replaces the first batches of a log, here 4, by those that it keeps, here 2.
+
+    The next incarnation finds the result, after a kill and after a power loss.
+    """
     storage = disk.boot()
     log = storage.log(PARTITION)
     append(log, up_to=5)
@@ -385,7 +392,7 @@ def test_replaced_prefix_keeps_flushed_batches_flushed(disk: Disk) -> None:
 
 
 def test_replace_prefix_that_is_longer_than_the_log_is_refused(storage: Storage) -> None:
-    """A truncation beyond the log is refused, too."""
+    """Only a bug asks for it: the log has 2 batches, of which 3 cannot be replaced."""
     log = storage.log(PARTITION)
     append(log, up_to=2)
     with pytest.raises(SimulationError, match="cannot replace 3"):

@@ -1,9 +1,11 @@
 """An answer that fits its request is accepted; each way of not fitting is named in the error.
 
-- For each API there is a request, such as `_COMMIT`, and a function that builds answers to it, such
-  as `_committed(0, 1)`, an answer for these partitions.
-- `_fetch()` is a consumer's Fetch of orders-0 from offset 10, with `replica_id=1` a follower's.
+- For each API there is a request, such as `_COMMIT`, and a function that builds answers to it. For
+  example, `_committed(0, 1)` is an answer for the partitions 0 and 1.
+- `_fetch()` is a consumer's Fetch of orders-0 from offset 10. With `replica_id=1` it is the Fetch
+  of a follower, broker 1.
 - `_fetched(_batch(9, 2))` answers with a batch of two records, 9 and 10; its high watermark is 12.
+- `_altered(6)` is the controller's answer to a proposed ISR: it is stored in partition epoch 6.
 """
 
 import msgspec
@@ -413,7 +415,7 @@ def _altered(
         (_fetch(replica_id=1), _fetched(_batch(10, 5))),
         (_fetch(replica_id=1), _fetched(_batch(14, 5))),
         (_fetch(replica_id=1), _fetched(diverging_epoch=EpochEndOffset(epoch=1, end_offset=3))),
-        # A refused Fetch has no high watermark, or no partition at all.
+        # The answer to a refused Fetch has no high watermark, or no partition at all.
         (_fetch(), _fetched(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1)),
         (_fetch(), FetchResponse()),
         (_JOIN, _JOINED),
@@ -434,7 +436,8 @@ def _altered(
         (_INIT, InitProducerIdResponse(producer_id=3)),
         (_REGISTER, BrokerRegistrationResponse(broker_epoch=4)),
         (_ALTER, _altered(5)),  # the controller had stored this ISR already
-        (_ALTER, _altered(6)),
+        (_ALTER, _altered(6)),  # the controller has stored it now
+        # A refusal has neither epochs nor an ISR.
         (_ALTER, _altered(-1, -1, (), ErrorCode.INVALID_UPDATE_VERSION)),
         (_ALLOCATE, AllocateProducerIdsResponse(producer_id_start=0, producer_id_len=1000)),
     ],

@@ -75,7 +75,7 @@ def test_label_is_kafkas_printed_name() -> None:
 
 @pytest.mark.parametrize("api", Api, ids=lambda api: api.label)
 def test_docstring_of_a_request_names_key_and_versions_of_its_row(api: Api) -> None:
-    """A reader looks at the docstring first. An API without a schema has only one version."""
+    """A docstring begins like "JoinGroup (11) v0-v9."; an API without a schema has one version."""
     doc = api.request.__doc__ or ""
     first, last = api.versions[0], api.versions[-1]
     assert last == api.latest_version
@@ -88,9 +88,9 @@ def test_docstring_of_a_request_names_key_and_versions_of_its_row(api: Api) -> N
 
 
 def error_paths(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
-    """Return the path of each field that holds an error, the outer ones first.
+    """Yield the path of each field that holds an error, the outer ones first.
 
-    Shape: dotted names, such as `topics.partitions.error_code`.
+    A path is dotted names, such as `topics.partitions.error_code`.
     """
     hints = typing.get_type_hints(struct)
     for name, hint in hints.items():
@@ -185,9 +185,10 @@ def test_error_of_returns_the_first_error_wherever_kafka_puts_it() -> None:
 
 
 def test_error_of_reads_one_path_after_the_other() -> None:
-    """Errors of groups come before errors of partitions, also if a later group has them.
+    """The row in `Api` lists paths: of OffsetFetch first the groups' errors, then the partitions'.
 
-    The paths are those of the row in `Api`; of one path, every entry is read before the next path.
+    Every entry of one path is read before the next path. So the error of the second group precedes
+    that of a partition in the first group.
     """
     partition = OffsetFetchResponsePartition(
         partition_index=0, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT

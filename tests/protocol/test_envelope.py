@@ -1,9 +1,8 @@
 """The codec of envelopes: a decoded request or response equals the encoded one.
 
-An envelope is what one node sends another: a request or a response with its header.
-
-The codec is MessagePack by msgspec, which decodes into the given type; `Api` has the request and
-the response of each API.
+An envelope is a request or a response with its header, as one node sends it to another. The codec
+is MessagePack by msgspec, which decodes into the given type. A node runs on Ray, in a process of
+its own, or is virtual: then all nodes share one process.
 """
 
 import typing
@@ -85,8 +84,9 @@ def test_request_of_an_administrator_through_the_codec_is_equal(body: AnyRequest
 def test_response_envelope_of_every_kind_through_the_codec_is_equal(
     response_type: type[AnyResponse],
 ) -> None:
-    """An untyped codec would turn tuples into lists and change the digests."""
+    """A codec without types would turn tuples into lists, and a trace would differ."""
     envelope = ResponseEnvelope(correlation_id=1, body=response_type())
     decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(envelope), type=ResponseEnvelope)
-    assert decoded == envelope  # the defaults of every answer say no error
+    assert decoded == envelope
+    # By default no answer has an error.
     assert error_of(decoded.body) == "NONE"

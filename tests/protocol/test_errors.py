@@ -39,7 +39,7 @@ NUMBERS = {
 
 @pytest.mark.parametrize(("name", "number"), NUMBERS.items())
 def test_error_code_has_kafkas_number(name: str, number: int) -> None:
-    """Engineers find the number in their logs."""
+    """Engineers know the numbers from Kafka's logs and packets."""
     assert ErrorCode[name] == number
 
 

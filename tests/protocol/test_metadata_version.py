@@ -32,9 +32,9 @@ def test_release_without_internal_version_is_its_last() -> None:
 
 @pytest.mark.parametrize("name", ["", "2", "2.1-IV3", "2.1-IV", "2.1-IVx", "0.9.0-IV0", "4.0"])
 def test_version_that_kafka_does_not_have_is_refused(name: str) -> None:
-    """Both the pattern of the setting and its parser refuse the version.
+    """Both the pattern of the setting and its parser refuse the version, with one exception.
 
-    The parser alone would take `2.1-IV` for `2.1`; the pattern is applied first.
+    The parser alone would take `2.1-IV` for `2.1`, but the pattern is applied first.
     """
     assert re.search(VERSION_PATTERN, name) is None
     if name != "2.1-IV":

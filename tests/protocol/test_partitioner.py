@@ -41,5 +41,5 @@ def test_kafka_abs_of_the_smallest_int_is_zero() -> None:
 
 @given(st.text(), st.integers(1, 200))
 def test_partition_for_any_text_lies_in_the_topic(group_id: str, partitions: int) -> None:
-    """Lone surrogates are included, because Java strings may hold them."""
+    """Half surrogate pairs are included, because Java strings may contain them."""
     assert 0 <= partition_for(group_id, partitions) < partitions

@@ -1,8 +1,8 @@
 """Kafka's schemas as data agree with our messages and with the JSON that Kafka prints.
 
-A plain message is a dictionary with the fields of one version of an API, as a recording of real
-Kafka has them. Our messages have the fields of the newest version. A schema lists the fields of all
-versions of an API.
+A plain message is a dictionary with the fields of one version of an API, as recordings of real
+Kafka have them. Our messages are Structs with the fields of the newest version. A schema lists the
+fields of all versions of an API.
 """
 
 import typing
@@ -64,7 +64,7 @@ def check_fields(fields: tuple[WireField, ...], struct: type[msgspec.Struct], ve
     """Check that the struct has every field of the version that is in use."""
     types = {field.name: field.type for field in msgspec.structs.fields(struct)}
     for name, field in fields_in(fields, version).items():
-        # A field with a fixed value (`absent`) need not be in the struct.
+        # A field that is always written with one value, `absent`, need not be in the struct.
         if field.is_unused or (field.absent is not None and name not in types):
             continue
         assert name in types, f"{struct.__name__} has no {name}"
@@ -93,7 +93,10 @@ def test_newest_version_of_a_schema_has_the_fields_of_our_messages(
 
 @pytest.mark.parametrize(("api", "schema"), ALL)
 def test_answer_without_content_is_written_in_every_version(api: Api, schema: ApiSchema) -> None:
-    """Old versions have exactly one key or group, so the answers in `empty` have one entry each."""
+    """An answer of defaults is written, except that old versions need one key or group.
+
+    The answers in `empty` have this one entry.
+    """
     empty = {
         "FindCoordinator": FindCoordinatorResponse(coordinators=(Coordinator(key="g"),)),
         "OffsetFetch": OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id="g"),)),

@@ -1,4 +1,4 @@
-"""A stamped trace row holds each field of its event in the right column."""
+"""A trace row, which `stamp` makes of a node's event, has each field in the right column."""
 
 from typing import get_type_hints
 

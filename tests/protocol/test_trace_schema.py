@@ -1,5 +1,6 @@
 """The table of trace kinds is complete, and refuses rows that do not conform.
 
+A trace is the record of a run, with a row for each event; the kind of a row says which event it is.
 The table has the columns that a row of each kind fills; the others are null. `nonconformity`
 returns what is wrong with a row, or None.
 """
@@ -79,7 +80,7 @@ def test_row_with_an_undeclared_value_is_named(wrong: TraceRow, problem: str) ->
 
 
 def test_hosts_of_tests_refuse_undeclared_values() -> None:
-    """Every test with nodes in its process writes its rows through `checked_stamp`."""
+    """In tests `checked_stamp`, which checks each row, replaces the function that writes rows."""
     assert vars(base_host)["stamp"] is checked_stamp
     event = TraceEvent(kind=TraceKind.NODE_STOPPED, cause="tired")
     with pytest.raises(SimulationError, match="node_stopped fills cause"):

@@ -1,8 +1,10 @@
 """Kafka's format of batches: batches of an independent library are reproduced byte for byte.
 
 The bytes of a batch: base offset 0 to 7, length 8 to 11, leader epoch 12 to 15, magic 16, CRC 17 to
-20, attributes 21 and 22, other fields up to 60, and records from 61 on. The CRC covers all from 21.
-RECORDED are batches that real clients sent; PLAIN is one without compression.
+20, attributes 21 and 22, other fields up to 60, and records from 61 on. The CRC covers the bytes
+from 21 on. RECORDED are batches that real clients sent; PLAIN is one without compression.
+
+A batch of the lab, that is, of our own producers, has its records in MessagePack instead.
 """
 
 import struct
@@ -53,7 +55,7 @@ def refusal(data: bytes) -> ErrorCode:
 def test_batch_of_a_real_client_is_read_and_reproduced_byte_for_byte(
     recorded: RecordedBatch,
 ) -> None:
-    """The batches are compressed or not, with headers, of several producers."""
+    """Some of the batches are compressed, some have record headers or a producer id."""
     (batch,) = decode_batches(recorded.data)
     assert encode_batch(batch) == recorded.data
     assert check_batch(batch) is ErrorCode.NONE
@@ -88,7 +90,7 @@ def test_leader_changes_only_base_offset_and_leader_epoch(recorded: RecordedBatc
 
 
 def test_batches_are_read_up_to_a_truncated_one() -> None:
-    """Kafka reads a fetch response like this: its last batch may be truncated."""
+    """The last batch of a fetch response may be truncated; Kafka's clients skip it, too."""
     whole = b"".join(recorded.data for recorded in RECORDED)
     assert len(decode_batches(whole)) == len(RECORDED)
     # The last batch lacks its last byte, some bytes, or all bytes but the first.
@@ -166,7 +168,7 @@ def test_cleaned_batch_keeps_its_offsets() -> None:
 
 
 def test_log_append_time_is_the_time_of_each_record() -> None:
-    """The bit in the attributes decides: every record has the batch's largest timestamp."""
+    """With this bit in the attributes, every record has the batch's max timestamp as its time."""
     (batch,) = decode_batches(RECORDED[5].data)  # a batch of several records
     assert batch.kafka is not None
     changed = replace(
@@ -200,7 +202,7 @@ def test_damaged_batch_is_refused_with_kafkas_error(
 ) -> None:
     """Magic 0 and 1 are Kafka's old formats, which this broker does not read.
 
-    `length` counts the bytes behind itself, at least the 49 of the header.
+    The field `length` counts the bytes behind itself: at least the 49 of the rest of the header.
     """
     assert refusal(data) is error
 
@@ -210,7 +212,10 @@ def test_damaged_batch_is_refused_with_kafkas_error(
     [b"", b"\x0e\0\0\0\1\1", b"\x0c\0\0\0\1\1\0\0", b"\x7f\0\0\0\1\1\0", b"\xff" * 9, b"\1"],
 )
 def test_payload_that_contradicts_the_record_count_is_refused(records: bytes) -> None:
-    """Payloads: empty, length 7 of 6 bytes, length 6 of 7, length -64, no varint, length -1."""
+    """A record begins with its length, a zigzag varint: twice the number, or odd if negative.
+
+    The payloads: empty, length 7 of 6 bytes, length 6 of 7, length -64, no varint, length -1.
+    """
     # A batch of the header only, 61 bytes; its field `length` counts the 49 bytes behind itself.
     (batch,) = decode_batches(sealed(PLAIN[:8] + struct.pack(">i", 49) + PLAIN[12:61]))
     assert batch.kafka is not None
@@ -250,7 +255,7 @@ def test_any_damage_to_a_batch_is_an_invalid_batch_or_unreadable_records(
 
 
 def test_batch_of_the_lab_differs_from_its_kafka_format() -> None:
-    """Equal records do not make equal batches: a log stores the batch as it was sent."""
+    """The records are equal, the batches are not: a log stores a batch as it was sent."""
     own = build_batch((Record(b"k", b"v", 5),))
     (read,) = decode_batches(encode_batch(own))
     assert isinstance(read, RecordBatch)

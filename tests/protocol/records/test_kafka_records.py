@@ -22,8 +22,8 @@ from protocol.records.kafka_records import (
 from tests.support.recorded_batches import RecordedBatch, recorded_batches
 
 RECORDED = recorded_batches()
-# 8,192 is the first length whose zigzag varint needs three bytes; with a value of 8,180 bytes the
-# length of the whole record, which is a few bytes more, is near this limit.
+# 8,192 is the first length whose zigzag varint needs three bytes. A record with a value of 8,180
+# bytes has about this length, too.
 BYTES = st.none() | st.binary(max_size=70) | st.sampled_from([b"x" * 8_180, b"y" * 8_192])
 
 
@@ -55,7 +55,7 @@ def expected_scan(payload: bytes, count: int) -> object:
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
 def test_scan_equals_a_full_reading(recorded: RecordedBatch) -> None:
-    """With a wrong number of records both fail.
+    """With a wrong number of records both readers fail.
 
     The recorded batches are those of real clients.
     """
@@ -126,7 +126,7 @@ def test_numbers_are_zigzag_varints(number: int, encoded: bytes) -> None:
 def test_kafka_python_reads_what_the_lab_writes(
     records: tuple[Record, ...], compression: int
 ) -> None:
-    """kafka-python is an independent reader, as in the application of a real client."""
+    """kafka-python, a library of real clients, is a reader that does not share our code."""
     own = build_batch(
         records, base_offset=77, leader_epoch=3, compression=compression, codecs=CODECS
     )

@@ -1,7 +1,7 @@
 """Keys and values of `__consumer_offsets`: the version written, the versions read.
 
-A key or value is its version in two bytes, followed by the fields in MessagePack. Ids such as MM-62
-name tests of Kafka's GroupMetadataManagerTest: docs/kafka/BEHAVIOUR.md, 10.3.
+A key or value is its version in two bytes, followed by the fields in a MessagePack array. Ids such
+as MM-62 are cases of Kafka's GroupMetadataManagerTest, listed in docs/kafka/BEHAVIOUR.md 10.3.
 """
 
 import msgspec
@@ -126,7 +126,7 @@ def test_offset_value_with_expiry_is_written_as_version_1_without_epoch() -> Non
     ],
 )
 def test_offset_value_of_every_version_is_read(data: bytes, epoch: int, expiry: int) -> None:
-    """Fields that only a newer version has are skipped.
+    """All have offset 9, metadata "m" and commit time 77; unknown fields at the end are skipped.
 
     MM-62: commit record of version 4 is read.
     MM-63: commit record with unknown tagged fields.
@@ -175,13 +175,10 @@ def with_integer(body: tuple[object, ...], index: int, value: int) -> tuple[obje
 @pytest.mark.parametrize("index", [0, 2, 3], ids=["offset", "commit timestamp", "expire timestamp"])
 def test_integer_of_an_offset_value_is_an_int64(index: int) -> None:
     """Kafka's schema has int64: the largest is read, the next larger one is corrupt."""
-    largest = decode_offset_commit_value(versioned(1, *with_integer(OFFSET_BODY, index, INT64 - 1)))
+    with_largest = with_integer(OFFSET_BODY, index, INT64 - 1)
+    read = decode_offset_commit_value(versioned(1, *with_largest))
 
-    assert INT64 - 1 in (
-        largest.offset,
-        largest.commit_timestamp_ms,
-        largest.expire_timestamp_ms,
-    )
+    assert INT64 - 1 in (read.offset, read.commit_timestamp_ms, read.expire_timestamp_ms)
     with pytest.raises(CorruptRecord):
         decode_offset_commit_value(versioned(1, *with_integer(OFFSET_BODY, index, INT64)))
 
@@ -191,9 +188,10 @@ def test_integer_of_an_offset_value_is_an_int64(index: int) -> None:
 )
 def test_integer_of_a_group_value_has_kafkas_width(index: int, limit: int) -> None:
     """A generation is an int32, the time of the state an int64."""
-    largest = decode_group_metadata_value(versioned(2, *with_integer(GROUP_BODY, index, limit - 1)))
+    with_largest = with_integer(GROUP_BODY, index, limit - 1)
+    read = decode_group_metadata_value(versioned(2, *with_largest))
 
-    assert limit - 1 in (largest.generation, largest.current_state_timestamp_ms)
+    assert limit - 1 in (read.generation, read.current_state_timestamp_ms)
     with pytest.raises(CorruptRecord):
         decode_group_metadata_value(versioned(2, *with_integer(GROUP_BODY, index, limit)))
 
@@ -293,7 +291,7 @@ def test_group_value_of_an_empty_group_has_neither_protocol_nor_leader() -> None
 def test_group_value_of_every_version_is_read(
     data: bytes, rebalance_timeout_ms: int, timestamp_ms: int, instance_id: str | None
 ) -> None:
-    """Each version's body has fields of its own, and that of version 4 also tagged fields.
+    """Each version has other fields; version 4 also has tagged fields, a map by number.
 
     Version 3 is missing here: a test above writes and reads it.
     MM-61: group record of version 4 is read.
@@ -310,19 +308,19 @@ def test_group_value_of_every_version_is_read(
 
 
 def test_group_value_of_an_unknown_version_is_an_error_that_names_it() -> None:
-    """A value of an unknown layout cannot be read."""
+    """The fields of a later version are unknown, so the value cannot be read."""
     with pytest.raises(CorruptRecord, match="group value version 5"):
         decode_group_metadata_value(versioned(5, "x"))
 
 
 def test_offset_value_of_an_unknown_version_is_an_error_that_names_it() -> None:
-    """A value of an unknown layout cannot be read."""
+    """The fields of a later version are unknown, so the value cannot be read."""
     with pytest.raises(CorruptRecord, match="offset value version 5"):
         decode_offset_commit_value(versioned(5, 1))
 
 
 def test_values_with_a_body_of_another_kind_are_corrupt() -> None:
-    """The version is valid, the bytes behind it are not."""
+    """The version is valid, but the fields behind it have other types."""
     with pytest.raises(CorruptRecord, match="version 3"):
         decode_offset_commit_value(versioned(3, "no offset"))
     with pytest.raises(CorruptRecord, match="version 3"):

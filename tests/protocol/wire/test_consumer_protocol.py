@@ -1,7 +1,7 @@
 """The consumer protocol's bytes equal those of Kafka's own classes.
 
 A consumer sends its subscription with JoinGroup, and gets its assignment with SyncGroup; both begin
-with a version of two bytes. Rules are those of docs/kafka/BEHAVIOUR.md.
+with a version of two bytes. "BEHAVIOUR 4.7" is a section of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest
@@ -29,9 +29,9 @@ FULL = ConsumerProtocolSubscription(
 
 
 def test_subscription_of_a_recording_is_read_and_written() -> None:
-    """The bytes are from recording `fuzz-0106` of Kafka 3.9.1: version 1, no owned partitions.
+    """The bytes are from recording `fuzz-0106` of a real Kafka 3.9.1.
 
-    They are the version (2 bytes), two topics, user data "1.0", and an empty array.
+    They are version 1 in 2 bytes, two topics, user data "1.0", and no owned partitions.
     """
     data = bytes.fromhex("000100000002000274300002743100000003312e3000000000")
     subscription = decode_subscription(data)
@@ -94,7 +94,7 @@ def test_truncated_subscription_is_a_consumer_protocol_error(length: int) -> Non
 
 @pytest.mark.parametrize("data", [b"", b"x", b"\x00\x01", b"\x00\x01\x00\x00"])
 def test_subscription_that_ends_inside_a_number_is_truncated(data: bytes) -> None:
-    """Kafka's coordinator tolerates a buffer underflow: the topics are then unknown."""
+    """Kafka's coordinator tolerates truncated bytes; the topics of the member are then unknown."""
     with pytest.raises(TruncatedConsumerProtocol):
         decode_subscribed_topics(data)
 
@@ -102,8 +102,8 @@ def test_subscription_that_ends_inside_a_number_is_truncated(data: bytes) -> Non
 @pytest.mark.parametrize(
     "data",
     [
-        # The version is "me", so that the number of elements is "ta-c".
-        b"meta-c1",  # an array of 1,952,525,667 elements
+        # As a version and the length of an array: "me", and "ta-c", which is 1,952,525,667.
+        b"meta-c1",
         bytes.fromhex("0000ffffffff"),  # a null array
         bytes.fromhex("000000000001ffff"),  # a null string
         bytes.fromhex("00000000000100096162"),  # a string longer than the rest
