@@ -5,8 +5,8 @@ each must lie within the predicted range. Where a timeout decides a time (a back
 the medians may differ by a tenth. If the timeout is nearly all of the time until stable (joins with
 a back-off of 2 s), only that rule applies.
 
-A `GroupLab(members, partitions)` is a group on ZooKeeper in virtual time; `joined_us` is the time
-of the change. An attempt is one try of a member to own its share: it fails if a claim conflicts
+A `GroupLab(members, partitions)` is a group on ZooKeeper in virtual time; `change_began_us` is the
+time of the change. An attempt is one try of a member to own its share: it fails if a claim conflicts
 with another owner's. Ids such as ZK-49 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
@@ -106,7 +106,7 @@ READS_AROUND = 4
 
 async def newcomer(lab: GroupLab) -> None:
     """Let the last member join."""
-    lab.joined_us = lab.runtime.now_us()
+    lab.change_began_us = lab.runtime.now_us()
     await lab.runtime.start_node(member_name(lab.members - 1))
     await lab.runtime.sleep(SECOND)
     await lab.settled(lab.names)
@@ -116,7 +116,7 @@ async def death(lab: GroupLab, seed: int) -> None:
     """Kill the last member, at any phase of the ensemble's tick."""
     # 37 and the 2,000 ms of a tick have no common factor, so that the seeds spread over the tick.
     await lab.runtime.sleep(seed * 37 % TICK_MS * 1_000)
-    lab.joined_us = lab.runtime.now_us()
+    lab.change_began_us = lab.runtime.now_us()
     await lab.runtime.crash(member_name(lab.members - 1))
     # 9 s are longer than the 8 s in which the session ends at the latest.
     await lab.runtime.sleep(9 * SECOND)
@@ -137,7 +137,7 @@ def kill(members: int, seed: int) -> Change:
 
 def cost_of(lab: GroupLab) -> Change:
     """Return the cost since the change."""
-    since_us = lab.joined_us
+    since_us = lab.change_began_us
     owners = [row.time_us for row, _ in lab.writes_of("owners", since_us)]
     expired = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=since_us)
     requests = lab.requests(since_us)
@@ -156,7 +156,7 @@ def cost_of(lab: GroupLab) -> Change:
 def test_views_have_the_details_of_the_figures() -> None:
     """The harness computes the figures from these rows."""
     lab = GroupLab(2, 2, late_from=1).run(newcomer)
-    views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.joined_us)
+    views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_began_us)
     assert {len(detail_of(view)["members"]) for view in views} == {2}
 
 

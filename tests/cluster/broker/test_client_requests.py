@@ -36,7 +36,7 @@ CREATED = "created"
 async def offset_of(
     lab: BrokerLab, broker_id: int, timestamp: int, *, leader_epoch: int = -1
 ) -> ListOffsetsPartitionResponse:
-    """Ask a broker for the offset of a time in orders-0; -1 stands for the log's end."""
+    """Ask a broker for the first offset of a time in orders-0; timestamp -1 is the log's end."""
     answer = await lab.client.call(
         broker_id,
         ListOffsetsRequest(
@@ -112,7 +112,7 @@ def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch
         await lab.client.produce(0, b"a")
         await lab.kill(0)
         await lab.until(lambda status: status.partitions[TopicPartition(ORDERS, 0)].leader == 1)
-        # Until broker 1 has applied its leadership.
+        # Wait until broker 1 knows that it is the leader.
         while (await end_of_epoch(lab, 1, 0)).error_code is not ErrorCode.NONE:
             await lab.seconds(0.1)
         await lab.client.produce(1, b"b")

@@ -1,7 +1,7 @@
 """The coordinator is killed: detection, election, load, discovery (BEHAVIOUR 6.3, FO-01, FO-04).
 
-Citations name docs/kafka/BEHAVIOUR.md, whose section 10 has the scenarios FO-01 and FO-04. `lab` is
-a cluster of three brokers in virtual time.
+The section and the cases are those of docs/kafka/BEHAVIOUR.md. `lab` is a cluster of three brokers
+in virtual time.
 """
 
 import pytest
@@ -94,8 +94,7 @@ def test_large_log_lengthens_the_load_while_the_broker_sends_heartbeats() -> Non
     async def story(lab: BrokerLab) -> int:
         await lab.kill(OLD)
         await lab.until(moved)
-        # `publish_us` is 30 ms and the load takes more than 60 ms: 60 ms after the election is in
-        # the load.
+        # The load begins 30 ms (`publish_us`) after the election, and takes more than 60 ms.
         await lab.seconds(0.06)
         # In the middle of the load the broker answers a commit and serves a data partition.
         preloaded_group = group_ids(spec, 3)[0]

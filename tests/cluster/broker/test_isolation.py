@@ -62,9 +62,9 @@ def test_commits_wait_a_fetch_backoff_if_the_follower_learns_of_an_election_befo
         A follower has one Fetch at a time to each broker, for all partitions that this broker
         leads. It adds the offsets partition with its next Fetch, so the parked Fetch has to end.
         """
-        led_by_new = NEW  # broker n leads partition n of orders
+        partition = NEW  # broker n leads partition n of orders
         for _ in range(10):
-            await lab.client.produce(NEW, b"x", partition=led_by_new, acks=1)
+            await lab.client.produce(NEW, b"x", partition=partition, acks=1)
             await lab.seconds(0.01)
 
     async def story(lab: BrokerLab) -> int:

@@ -1,8 +1,9 @@
 """Transactions over three brokers: markers, verification, crashes of either coordinator.
 
 - `lab` is a cluster of three brokers in virtual time.
-- `tx` sends single requests of a producer: `tx.commit_offset(GC, GROUP, 41)` adds offset 41 to its
-  transaction, which `tx.end(TC)` ends.
+- TC is the broker that is the transaction coordinator, GC the group's coordinator.
+- `tx` sends single requests of a producer. `tx.commit_offset(GC, GROUP, 41)` adds offset 41 to its
+  transaction; `tx.end(TC)` commits the transaction.
 - An offset is pending (UNSTABLE_OFFSET_COMMIT) until a marker of the transaction coordinator ends
   the transaction in the group.
 - Verification: the group coordinator asks the transaction coordinator if a commit belongs to an
@@ -163,9 +164,10 @@ def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the
 
 
 def test_completion_of_a_transaction_waits_behind_a_load() -> None:
-    """Completions and loads use one queue (KAFKA-10614), so the marker is in the log long before.
+    """Completions of transactions and loads use one queue (KAFKA-10614).
 
-    The load of 300,000 records takes 3 s, at 10,000 ns for each.
+    So the marker is in the log long before the group's offset is stable. The load of 300,000
+    records takes 3 s, at 10,000 ns for each.
     """
     other = (OFFSETS + 1) % 3  # an offsets partition that moves to GC, which has to load it
     preload = (PreloadSpec(partition=other, commit_records=300_000, groups=5),)

@@ -1,11 +1,11 @@
 """Brokers that register in ZooKeeper, and the effects on consumers of Kafka 0.8 to 1.1.
 
-A broker's registration is an ephemeral node below /brokers/ids. ZK-... in brackets are rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+A broker's registration is an ephemeral node below /brokers/ids. Ids such as ZK-40 name rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 
-- `GroupLab(2, 4, brokers=2)` is two members, four partitions and two brokers in virtual time.
+- `GroupLab(...)` is a group of consumers, brokers and ZooKeeper in virtual time.
 - `run` plays a coroutine once the members have joined; the tests then read the rows of the trace.
-- The scenario sets `joined_us` and `settled_us`: a test reads the rows after these times.
+- The coroutine notes times in `change_began_us` and `change_ended_us`; tests read later rows.
 """
 
 from protocol.ids import BrokerId, broker_name
@@ -39,18 +39,18 @@ def test_death_of_a_broker_starts_no_rebalance() -> None:
     """
 
     async def scenario(lab: GroupLab) -> None:
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.runtime.crash(broker_name(BrokerId(1)))
         await lab.runtime.sleep(15 * SECOND)  # longer than a session and a rebalance
 
-    lab = GroupLab(2, 4, brokers=2, brokers_register=True).run(scenario)
+    lab = GroupLab(members=2, partitions=4, brokers=2, brokers_register=True).run(scenario)
 
     assert len(registrations(lab)) == 2  # one for each broker, at its start
-    (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.joined_us)
+    (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.change_began_us)
     # A session of 6 s whose end is rounded to ticks of 2 s, counted from the last ping.
-    assert 4 * SECOND <= expired.time_us - lab.joined_us <= 8 * SECOND
-    assert lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us) == []
-    assert lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us) == []
+    assert 4 * SECOND <= expired.time_us - lab.change_began_us <= 8 * SECOND
+    assert lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us) == []
+    assert lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us) == []
 
 
 def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> None:
@@ -63,28 +63,28 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
         await lab.runtime.crash(BROKER)
         await lab.runtime.sleep(10 * SECOND)  # the session ends, with the broker's node
 
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.runtime.start_node(member_name(0))
         await lab.runtime.sleep(5 * SECOND)
         status = (await lab.status())[member_name(0)]
         states_and_sizes.append((status.state, len(status.assigned)))
 
-        lab.settled_us = lab.runtime.now_us()
+        lab.change_ended_us = lab.runtime.now_us()
         await lab.runtime.restart(BROKER)
         await lab.runtime.sleep(15 * SECOND)
         status = (await lab.status())[member_name(0)]
         states_and_sizes.append((status.state, len(status.assigned)))
 
     states_and_sizes: list[tuple[str, int]] = []
-    lab = GroupLab(1, 4, late_from=0, brokers_register=True).run(scenario)
+    lab = GroupLab(members=1, partitions=4, late_from=0, brokers_register=True).run(scenario)
 
     assert states_and_sizes == [("STABLE", 0), ("STABLE", 4)]
-    (registered,) = registrations(lab, lab.settled_us)
-    (fired,) = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.settled_us)
+    (registered,) = registrations(lab, lab.change_ended_us)
+    (fired,) = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_ended_us)
     assert registered[1:] == ("create", "/brokers/ids/0")
     assert fired.peer == member_name(0)
     assert 0 <= fired.time_us - registered[0] < SECOND // 10
-    assert lab.processed(lab.settled_us) != []
+    assert lab.processed(lab.change_ended_us) != []
 
 
 def test_broker_that_restarts_at_once_registers_when_its_earlier_session_has_ended() -> None:
@@ -95,16 +95,16 @@ def test_broker_that_restarts_at_once_registers_when_its_earlier_session_has_end
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.sleep(3 * SECOND)
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.runtime.crash(BROKER)
         await lab.runtime.restart(BROKER)
         await lab.runtime.sleep(12 * SECOND)
 
-    lab = GroupLab(1, 4, brokers_register=True).run(scenario)
+    lab = GroupLab(members=1, partitions=4, brokers_register=True).run(scenario)
 
     # The old session ends within 8 s; the broker's next attempt to register follows within 1 s.
-    (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.joined_us)
-    (registered,) = registrations(lab, lab.joined_us)
+    (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.change_began_us)
+    (registered,) = registrations(lab, lab.change_began_us)
     assert expired.time_us < registered[0] < expired.time_us + SECOND
 
 
@@ -112,16 +112,16 @@ def test_broker_that_stops_leaves_zookeeper_at_once() -> None:
     """A clean `close` ends the broker's session at once (ZK-11), so the session never expires."""
 
     async def scenario(lab: GroupLab) -> None:
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.runtime.shut_down(broker_name(BrokerId(1)))
         await lab.runtime.sleep(10 * SECOND)  # longer than a session
 
-    lab = GroupLab(1, 4, brokers=2, brokers_register=True).run(scenario)
+    lab = GroupLab(members=1, partitions=4, brokers=2, brokers_register=True).run(scenario)
 
     ends = [
         row.time_us
-        for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=lab.joined_us)
+        for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=lab.change_began_us)
         if detail_of(row)["op"] == "closeSession"
     ]
     assert len(ends) == 1
-    assert lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.joined_us) == []
+    assert lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.change_began_us) == []

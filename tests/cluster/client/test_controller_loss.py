@@ -21,11 +21,14 @@ BROKER_EVENTS = ("broker_fenced", "broker_registered", "leader_elected", "isr_ch
 GAP_US_MAX = 600_000
 """Longer than any pause between two commits of an undisturbed member."""
 
-Act = Callable[[VirtualRuntime], Awaitable[None]]
+Action = Callable[[VirtualRuntime], Awaitable[None]]
 
 
-def play(act: Act, *, after_s: int) -> tuple[list[TraceRow], ClusterStatus]:
-    """Let a group of three become stable, act, wait; return the later rows, and the status."""
+def play(action: Action, *, after_s: int) -> tuple[list[TraceRow], ClusterStatus]:
+    """Let a group of three become stable, carry out `action`, and wait `after_s` seconds.
+
+    Return the trace rows from the beginning of the action on, and the status at the end.
+    """
     rows: list[TraceRow] = []
     runtime = VirtualRuntime(
         cluster(3), seed=3, run_id="test", observers=(rows.append,), trace_messages=False
@@ -35,7 +38,7 @@ def play(act: Act, *, after_s: int) -> tuple[list[TraceRow], ClusterStatus]:
         await runtime.start()
         await runtime.sleep(12 * SECOND)
         hit_at_us = runtime.now_us()
-        await act(runtime)
+        await action(runtime)
         await runtime.sleep(after_s * SECOND)
         status = await runtime.status()
         await runtime.stop()
@@ -85,7 +88,7 @@ def test_restarted_controller_fences_no_broker_and_moves_no_leader(
 
 
 def test_groups_continue_without_a_controller() -> None:
-    """No broker can be fenced or elected, but present leaders lead on."""
+    """No broker can be fenced or elected, but the present leaders remain leaders."""
 
     async def lose(runtime: VirtualRuntime) -> None:
         await runtime.crash(CONTROLLER)

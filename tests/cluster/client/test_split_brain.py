@@ -6,8 +6,9 @@
 3. JOIN_S seconds after the cut two more consumers, the joiners, start. Each finds the coordinator
    that its bootstrap servers name.
 4. HEAL_S seconds after the cut, the network heals.
+
 Source: docs/kafka/MEASURED_FAILOVER.md (two owners), docs/kafka/BEHAVIOUR.md 6.4. The bounds in
-seconds are what was measured there, and the broker's settings of `measured_cluster`.
+seconds come from that measurement and from the broker's settings.
 """
 
 import itertools
@@ -33,11 +34,11 @@ OTHERS = (NodeName("broker-0"), NodeName("broker-2"))
 NEW = NodeName("broker-2")
 """Coordinates the group on the new side: the next replica of its offsets partition."""
 STEADY_S = 15
-"""From the start of the cluster until the group is stable."""
+"""Time after which the group of a new cluster is stable."""
 JOIN_S = 15
 HEAL_S = 80
 AFTER_S = 8
-"""After the healing, for the old members to learn that they are no longer in the group."""
+"""Time after the healing in which the old members learn that they are no longer in the group."""
 SESSION_S = 45
 """The default session.timeout.ms, after which the new side removes the old members."""
 
@@ -133,6 +134,7 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
     offsets.commit.timeout.ms, 5 s, all are answered REBALANCE_IN_PROGRESS and the members join
     again.
     """
+    # The first joiner's bootstrap server is the old side, the second one's are on the new side.
     rows, status = play((OLD,), OTHERS)
     old = at_s(rows, "generation_started", OLD)
     assert JOIN_S < old[0] < JOIN_S + 1.5
@@ -161,7 +163,7 @@ def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
         for row in rows
         if row.kind == "log_truncated" and row.partition == "__consumer_offsets-1"
     ]
-    # Offset 0 is the assignment from before the cut. All that the old side appended is cut off.
+    # Offset 0 has the assignment from before the cut. What the old side appended is truncated.
     assert [row.offset for row in truncated] == [1]
 
 

@@ -129,7 +129,7 @@ def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
 def test_refused_reassignment_changes_nothing(
     replicas: tuple[int, ...] | None, error: ErrorCode
 ) -> None:
-    """Neither the invalid replicas nor, in the last line, the unknown partition write a record."""
+    """No record is written, also if the partition is unknown (the last line)."""
     lab = running_lab()
     before = lab.records()
     answer = lab.reassign(P0, replicas)

@@ -147,9 +147,10 @@ def test_silent_broker_is_fenced_exactly_when_its_session_ends() -> None:
 
 
 def test_brokers_that_heartbeat_are_never_fenced() -> None:
-    """The timer that looks for ended sessions fires several times, and fences no live broker.
+    """The timer of the controller is set to the end of a session.
 
-    It is set to the end of a session, and a heartbeat extends the session, but not the timer.
+    A heartbeat extends the session, but not the timer. So the timer fires several times here, and
+    must then find no ended session.
     """
     lab = running_lab()
     keep_alive(lab, 0, 1, 2, duration_ms=60_000)
@@ -220,7 +221,7 @@ def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
 
     The ISR becomes the elected replica alone.
     """
-    # Leaderships are not balanced, as in the other tests, so only elections move them.
+    # As in the other tests, there is no automatic return to preferred leaders.
     config = BrokerConfig(auto_leader_rebalance_enable=False, unclean_leader_election_enable=True)
     lab = running_lab(config=config)
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)  # broker 1 leads now

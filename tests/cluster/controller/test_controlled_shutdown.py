@@ -73,7 +73,10 @@ def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None
 
 
 def test_shutdown_waits_for_the_first_offset_not_for_later_ones() -> None:
-    """The first offset is that of the moves. Later records must not delay the shutdown for ever."""
+    """The controller waits until the others have applied the records of the moves.
+
+    Later records must not delay the shutdown.
+    """
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     heartbeat_all(lab, 1, 2)
@@ -93,7 +96,7 @@ def test_shutdown_does_not_wait_for_brokers_that_shut_down_too() -> None:
 
 
 def test_shutdown_of_a_broker_that_leads_nothing_is_granted_at_once() -> None:
-    """No leadership moves, so no broker must learn of it. The stopping broker leaves its ISRs."""
+    """No leadership moves, so the controller waits for no broker. The broker leaves its ISRs."""
     lab = running_lab()
     lab.reassign(P0, (1, 0, 2))
     lab.elect_leaders(P0)  # broker 0 led this partition only

@@ -142,7 +142,7 @@ def test_request_for_another_role_is_misuse() -> None:
 
 
 def test_image_equals_a_replay_of_the_log() -> None:
-    """Brokers, and a controller that takes over, know only the log."""
+    """Brokers, and the controller's next incarnation, know only the log."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.alter_partition(P0, (0, 1), by=0)
@@ -202,7 +202,7 @@ def test_metadata_record_without_a_value_is_no_record() -> None:
 
 
 def test_change_of_an_unknown_partition_is_misuse() -> None:
-    """Replay checks each record against the image before it: an empty image has no partition."""
+    """A replay checks each record against the image so far; here the image is empty."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.alter_partition(P0, (0, 1), by=0)

@@ -47,7 +47,7 @@ def test_check_image_names_the_damage(changes: dict[str, object], name: str) -> 
 
 
 def test_check_image_accepts_a_partition_without_a_leader() -> None:
-    """The last member of its ISR may be down."""
+    """A partition has no leader while the last member of its ISR is down."""
     controller = lab()
     damage(controller, isr=(BrokerId(0),), leader=NO_BROKER)
     controller.core.check_invariants()

@@ -62,7 +62,7 @@ def test_answered_records_of_a_controller_survive_a_power_loss() -> None:
 
 
 def test_metadata_log_is_flushed_with_every_append() -> None:
-    """The flush does not wait for a broker that fetches."""
+    """The flush is part of the append: no broker has fetched the record yet."""
     storage = MemoryLogStorage()
     lab = ControllerLab(cluster_of(), storage)
     lab.register(0)

@@ -42,7 +42,7 @@ def create(
     return response.topics
 
 
-def by_hand(*replicas: tuple[int, ...], first_index: int = 0) -> CreatableTopic:
+def with_replicas(*replicas: tuple[int, ...], first_index: int = 0) -> CreatableTopic:
     """Return a topic `t` whose replicas the request names, one tuple for each partition."""
     return CreatableTopic(
         name="t",
@@ -94,12 +94,12 @@ def test_fenced_broker_is_a_replica_only_if_needed_and_never_in_the_isr() -> Non
 def test_replicas_named_by_the_request_are_kept_in_order() -> None:
     """The first replica is the preferred leader."""
     lab = running_lab()
-    assert create(lab, by_hand((2, 0), (0, 1))) == (CreatableTopicResult(name="t"),)
+    assert create(lab, with_replicas((2, 0), (0, 1))) == (CreatableTopicResult(name="t"),)
     assert [p.replicas for p in lab.image.topics["t"]] == [(2, 0), (0, 1)]
 
 
 def test_validate_only_answers_equally_and_changes_nothing() -> None:
-    """The answers are those of a real creation: one topic is valid, the other is not."""
+    """The answers are those of a real creation: topic `t` is valid, topic `u` is not."""
     lab = running_lab()
     before = lab.image.end_offset
     answers = create(
@@ -135,11 +135,11 @@ def test_validate_only_answers_equally_and_changes_nothing() -> None:
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "only 3 broker(s) are registered",
         ),
-        (by_hand(()), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "empty replica list"),
-        (by_hand((0, 7)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "broker 7, but no such"),
-        (by_hand((0, 0)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "0 more than once"),
-        (by_hand((0, 1), (2,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "not consistent"),
-        (by_hand((0,), first_index=1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "consecutive"),
+        (with_replicas(()), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "empty replica list"),
+        (with_replicas((0, 7)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "broker 7, but no such"),
+        (with_replicas((0, 0)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "0 more than once"),
+        (with_replicas((0, 1), (2,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "not consistent"),
+        (with_replicas((0,), first_index=1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "consecutive"),
         (with_config("retention.ms", "1"), ErrorCode.INVALID_CONFIG, "retention.ms"),
         (with_config("min.insync.replicas", "x"), ErrorCode.INVALID_CONFIG, "min.insync.replicas"),
         (with_config("cleanup.policy", None), ErrorCode.INVALID_CONFIG, "Null value"),
@@ -161,7 +161,7 @@ def test_refused_topic_has_kafkas_error_and_changes_nothing(
 def test_replicas_named_beside_numbers_are_an_invalid_request() -> None:
     """Beside an assignment, partition count and replication factor must be -1, their default."""
     lab = running_lab()
-    assignments = by_hand((0,)).assignments
+    assignments = with_replicas((0,)).assignments
     for contradictory in (
         CreatableTopic(name="t", num_partitions=1, assignments=assignments),
         CreatableTopic(name="t", replication_factor=1, assignments=assignments),

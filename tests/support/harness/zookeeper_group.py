@@ -134,10 +134,10 @@ class GroupLab:
             invariants_every=50,
             build=self._build,
         )
-        self.joined_us = 0
-        """Time at which the scenario's change began; the scenario sets it."""
-        self.settled_us = 0
-        """Time at which the change was over; the scenario sets it."""
+        self.change_began_us = 0
+        """Time at which the scenario changed the cluster; the scenario sets it."""
+        self.change_ended_us = 0
+        """Time at which the scenario's change, such as a cut, ended; the scenario sets it."""
         self._started = self.names if late_from is None else self.names[:late_from]
 
     def run(self, scenario: Callable[["GroupLab"], Awaitable[None]]) -> "GroupLab":

@@ -1,8 +1,9 @@
 """Loads and unloads run one at a time and check epochs (BEHAVIOUR 5.4, 5.5).
 
-A leadership of an offsets partition adds a load to the broker's queue of tasks, its loss adds an
-unload. With `late_notices_us` each load and unload is queued three more times, when it may be
-outdated. Sections and cases such as FO-06 are those of docs/kafka/BEHAVIOUR.md.
+When a broker becomes the leader of an offsets partition, a load is added to its queue of tasks;
+when it loses the leadership, an unload. With `late_notices_us` each task is added three more times,
+later, when it may be outdated. BEHAVIOUR 5.4 and FO-06 are a section and a case of
+docs/kafka/BEHAVIOUR.md. A delta is a change of the cluster's metadata.
 """
 
 import json
@@ -149,7 +150,7 @@ class TaskLab:
         )
 
     def done(self) -> list[tuple[str, str | None, int | None]]:
-        """Return kind, partition and leader epoch of each completed task."""
+        """Return kind, partition and leader epoch of each trace row about a task."""
         return [
             (row.kind, row.partition, row.leader_epoch)
             for row in self.lab.rows
@@ -210,7 +211,7 @@ def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
 
 
 def test_load_delays_the_next_one_by_its_own_cost() -> None:
-    """Ten times the cost delays the next load ten times as long, even if that load has no record.
+    """Ten times the cost of one load delays the next ones ten times as long.
 
     1,200 ns per record is the Java coordinator's cost (docs/kafka, MEASURED_FAILOVER load-rate), so
     20,000 records take 24 ms. Partitions 2 and 0 are empty, so 0 waits no longer than 2.
@@ -270,9 +271,9 @@ def test_groups_are_loading_until_the_whole_log_is_read() -> None:
 
 
 def test_queue_runs_tasks_in_the_order_of_the_leader_epochs() -> None:
-    """Leadership changes arrive while the first load runs: lead 1, follow 2, lead 3.
+    """While the first load runs, the broker becomes a follower and the leader again.
 
-    (FO-06, KAFKA-10614)
+    The leader epochs are 1, 2 and 3 (FO-06, KAFKA-10614).
     """
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
@@ -418,7 +419,7 @@ def test_load_of_an_owned_partition_is_ignored() -> None:
 
 
 def test_data_partitions_are_not_loaded() -> None:
-    """A delta without partitions of __consumer_offsets schedules no task."""
+    """A delta that changes no offsets partition adds no task."""
     lab = TaskLab()
     lab.tasks.leadership_changed(LocalLeadership(became_leader=(), became_follower=()))
     lab.lab.run_for(10_000)
@@ -426,9 +427,9 @@ def test_data_partitions_are_not_loaded() -> None:
 
 
 def test_delayed_notices_of_older_epochs_are_refused() -> None:
-    """A late unload must not end the newest leadership, a late load not revive an older one.
+    """A late unload must not end the newest leadership, and a late load must load nothing.
 
-    Each of the three notices is repeated three times (KAFKA-10614).
+    Each of the three tasks is added three more times (KAFKA-10614).
     """
     lab = TaskLab(late_notices_us=1_000_000)
     lab.lead(0, epoch=1)

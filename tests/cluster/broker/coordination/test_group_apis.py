@@ -1,8 +1,8 @@
-"""Steps of the API layer and the append path around the coordinator.
+"""What a broker does before and after its coordinator: checks of requests, appends of records.
 
-Source: docs/kafka, BEHAVIOUR 2.0, 2.1, 5.3. A test plays a story: a coroutine that sends requests
+Source: docs/kafka/BEHAVIOUR.md 2.0, 2.1, 5.3. A test plays a story: a coroutine that sends requests
 to a cluster of three brokers in virtual time (`lab`). `lab.client.commit(2, GROUP, 7)` commits
-offset 7 of orders-0 at broker 2, without a generation; `lab.events` returns rows of the trace.
+offset 7 of orders-0 at broker 2, without a generation. `lab.events` returns rows of the trace.
 """
 
 from protocol.errors import ErrorCode
@@ -28,7 +28,10 @@ FOLLOWERS = [broker_id for broker_id in range(3) if broker_id != COORDINATOR]
 
 
 def test_commit_is_acknowledged_when_the_high_watermark_passed_it() -> None:
-    """An append traces its leader epoch at its start, and the ISR at its end (BEHAVIOUR 5.3)."""
+    """The answer follows the advance of the high watermark (BEHAVIOUR 5.3).
+
+    The trace has the leader epoch at the start of the append, and the ISR at its end.
+    """
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.commit(COORDINATOR, GROUP, 7)
@@ -125,7 +128,7 @@ def test_broker_is_not_the_controller() -> None:
 
 
 def test_commit_record_carries_the_wall_clock() -> None:
-    """Timestamps are CreateTime; retention counts from them after a failover (BEHAVIOUR 5.1)."""
+    """After a failover the retention of an offset counts from this time (BEHAVIOUR 5.1)."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, GROUP, 7)

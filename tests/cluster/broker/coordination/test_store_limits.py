@@ -107,7 +107,7 @@ def test_append_without_a_replica_fails_on_the_broker(record: Record) -> None:
 
 
 def test_periodic_expiry_traces_only_expired_offsets() -> None:
-    """Ten checks run in 100 s; only the one at which the offsets have expired writes rows.
+    """Ten checks run in 100 s; only the one that finds expired offsets writes rows.
 
     MM-01: cleanup tells only of what has expired
     """

@@ -73,7 +73,7 @@ class LossyCluster:
             and isinstance(frame.envelope.body, FetchRequest)
         )
 
-    def lose_alter_partition(self, frame: Frame) -> bool:
+    def lose_alter_partition_and_fetches(self, frame: Frame) -> bool:
         """Return True for an AlterPartition, and for a Fetch of broker 2 to broker 0."""
         return self.lose_fetches_of_broker_2(frame) or (
             isinstance(frame, RequestFrame)
@@ -165,7 +165,7 @@ def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
     """
     # The proposal does not arrive.
     cluster = LossyCluster(metrics_interval_us=1_000_000)
-    cluster.lab.lose = cluster.lose_alter_partition
+    cluster.lab.lose = cluster.lose_alter_partition_and_fetches
     cluster.produce(seconds=9)
     assert cluster.alter_partition_requests()
     assert cluster.metrics("broker-0")["IsrShrinksPerSec.Count"] == 0
@@ -200,7 +200,7 @@ def test_record_is_acknowledged_when_the_shrink_is_confirmed() -> None:
 def test_leader_that_cannot_reach_the_controller_never_shrinks_its_isr() -> None:
     """A leader that is cut off from the controller never acknowledges a record alone."""
     cluster = LossyCluster()
-    cluster.lab.lose = cluster.lose_alter_partition
+    cluster.lab.lose = cluster.lose_alter_partition_and_fetches
     assert cluster.produce(seconds=40) is None
 
     assert cluster.isr() == (0, 1, 2)
@@ -216,7 +216,7 @@ def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
     """
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
-    # Broker 2 now lags in two partitions, each of which gets a record.
+    # Two partitions that broker 0 leads get a record each, so broker 2 lags in both.
     cluster.produce(seconds=0)
     cluster.produce(seconds=9, topic=CONSUMER_OFFSETS)
     messages = [
@@ -237,9 +237,9 @@ def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
 
 @pytest.mark.parametrize("where", ["_pending", "_sent"])
 def test_invariant_finds_a_proposal_that_was_never_sent(where: str) -> None:
-    """Planted bug: a proposal is dropped, and its partition waits for the answer for ever."""
+    """Planted bug: the manager of proposals loses one, and its partition waits for ever."""
     cluster = LossyCluster()
-    cluster.lab.lose = cluster.lose_alter_partition
+    cluster.lab.lose = cluster.lose_alter_partition_and_fetches
     changes = cluster.brokers[0]._replicas._isr_changes
     cluster.produce(seconds=1)
     # For 60 s at most, in steps of 10 ms: until the proposal is in the queue (`_pending`) or in

@@ -38,7 +38,7 @@ NEXT = BrokerId((COORDINATOR + 1) % 3)
 OTHER = BrokerId((COORDINATOR + 2) % 3)
 
 
-def compacted(config: BrokerConfig | None = None, **more: object) -> ClusterSpec:
+def compacting_cluster(config: BrokerConfig | None = None, **more: object) -> ClusterSpec:
     """Return a cluster whose offsets topic is compacted, in segments of two thousand bytes."""
     settings = config or msgspec.structs.replace(
         NO_BALANCING, offsets_topic_segment_bytes=2_000, log_cleaner_backoff_ms=1_000
@@ -112,7 +112,7 @@ def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> No
         assert loaded(lab, NEXT)["records"] < 60 - counts["removed_records"] + 2
         assert await committed(lab, NEXT) == 60
 
-    BrokerLab(compacted()).run(story)
+    BrokerLab(compacting_cluster()).run(story)
 
 
 def test_log_within_one_segment_is_not_cleaned() -> None:
@@ -124,7 +124,7 @@ def test_log_within_one_segment_is_not_cleaned() -> None:
         assert lab.events(TraceKind.LOG_CLEANED) == []
 
     config = msgspec.structs.replace(NO_BALANCING, log_cleaner_backoff_ms=1_000)
-    BrokerLab(compacted(config)).run(story)
+    BrokerLab(compacting_cluster(config)).run(story)
 
 
 @pytest.mark.parametrize("off", ["cleaner", "policy"])
@@ -142,7 +142,9 @@ def test_cleaner_without_compacted_topics_or_switched_off_does_nothing(off: str)
         await lab.seconds(3)  # three intervals of the cleaner
         assert lab.events(TraceKind.LOG_CLEANED) == []
 
-    BrokerLab(compacted(config) if off == "cleaner" else broker_cluster(config=config)).run(story)
+    BrokerLab(
+        compacting_cluster(config) if off == "cleaner" else broker_cluster(config=config)
+    ).run(story)
 
 
 def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
@@ -172,7 +174,7 @@ def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
         await lab.seconds(1)
         assert await committed(lab, OTHER) == 3
 
-    BrokerLab(compacted()).run(story)
+    BrokerLab(compacting_cluster()).run(story)
 
 
 def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None:
@@ -199,7 +201,7 @@ def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None
         await lab.seconds(1)
         assert await committed(lab, OTHER) == 60
 
-    BrokerLab(compacted()).run(story)
+    BrokerLab(compacting_cluster()).run(story)
 
 
 def test_preloaded_log_is_cleaned_like_any_other() -> None:
@@ -223,7 +225,7 @@ def test_preloaded_log_is_cleaned_like_any_other() -> None:
         assert second["bytes"] < first["bytes"] / 3
         assert second["groups"] == first["groups"] == 20
 
-    BrokerLab(compacted(config, preload=(preload,))).run(story)
+    BrokerLab(compacting_cluster(config, preload=(preload,))).run(story)
 
 
 def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
@@ -237,7 +239,7 @@ def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
             TopicPartition(ORDERS, index) for index in range(3)
         )
 
-    BrokerLab(compacted()).run(story)
+    BrokerLab(compacting_cluster()).run(story)
 
 
 def test_batch_larger_than_a_segment_is_refused() -> None:
@@ -251,4 +253,4 @@ def test_batch_larger_than_a_segment_is_refused() -> None:
         errors = [p.error_code for topic in answer.topics for p in topic.partitions]
         assert errors == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE] * 3
 
-    BrokerLab(compacted()).run(story)
+    BrokerLab(compacting_cluster()).run(story)

@@ -72,13 +72,13 @@ def test_system_writes_back_data_that_is_dirty_for_30_seconds() -> None:
     assert lab.orders.storage.flushed_length == 0
     lab.seconds(10)  # at 51 s
     assert lab.orders.storage.flushed_length == 1
-    assert lab.orders.recovery_point == 0, "Kafka itself did not flush"
+    assert lab.orders.recovery_point == 0  # Kafka itself has not flushed the log
 
 
 def test_system_writes_back_the_whole_file() -> None:
-    """The age is that of the file's first dirty page; newer pages are written with it.
+    """The age is that of the file's first dirty page; newer pages are written back with it.
 
-    One record is appended each second: at 35 s the write-back takes all that exist by then.
+    One record is appended each second: at 35 s the write-back takes all records so far.
     """
     lab = FlusherLab()
     for _ in range(36):

@@ -1,8 +1,8 @@
 """Produce of real clients: stored as sent, once for each sequence, on brokers that crash.
 
-`lab` is a cluster of three brokers in virtual time; broker 0 leads orders-0. A real client's batch
-is in Kafka's own format. An idempotent producer numbers its records, so that a broker recognises a
-batch that is sent again.
+`lab` is a cluster of three brokers in virtual time; broker 0 leads orders-0. `lab.client` sends
+requests to the broker of its first argument. A real client's batch is in Kafka's own format. An
+idempotent producer numbers its records, so that a broker recognises a batch that is sent again.
 """
 
 from collections.abc import Awaitable
@@ -99,10 +99,10 @@ def test_answer_has_the_offsets_and_the_errors_of_records() -> None:
     BrokerLab(with_settings(topic_config=TopicConfig(cleanup_policy="compact"))).run(story)
 
 
-@pytest.mark.parametrize("is_topics_own", [True, False])
-def test_topic_may_override_message_size_and_timestamp_type(is_topics_own: bool) -> None:
+@pytest.mark.parametrize("is_set_by_topic", [True, False])
+def test_topic_may_override_message_size_and_timestamp_type(is_set_by_topic: bool) -> None:
     """max.message.bytes and message.timestamp.type override the defaults of the broker."""
-    if is_topics_own:
+    if is_set_by_topic:
         cluster = with_settings(
             topic_config=TopicConfig(message_timestamp_type="LogAppendTime", max_message_bytes=100)
         )
@@ -233,6 +233,7 @@ def test_expired_producer_may_continue_with_any_sequence() -> None:
 
     async def story(lab: BrokerLab) -> None:
         now_ms = lab.client.host.wall_us() // 1_000
+        # The expiry counts from the time of the producer's last record.
         first = client_batch("a", producer_id=PRODUCER, timestamp_ms=now_ms)
         assert (await lab.client.produce_batch(0, first)).error_code is ErrorCode.NONE
         gap = produced("b", sequence=9)

@@ -224,21 +224,21 @@ def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> 
         follower = rng.choice(followers)
 
         # Half of the events are Fetches; a new leader epoch or a restart is rare.
-        act = rng.random()
-        if act < 0.25:
+        draw = rng.random()
+        if draw < 0.25:
             for leader in (quiet, plain):
                 leader.append(index, now_us)
-        elif act < 0.75:
+        elif draw < 0.75:
             fetch(follower, quiet, plain, now_us)
-        elif act < 0.85:
+        elif draw < 0.85:
             fetch_again(follower, quiet, plain, now_us)
-        elif act < 0.9:
+        elif draw < 0.9:
             for leader in (quiet, plain):
                 leader.shrink(now_us)
-        elif act < 0.96:
+        elif draw < 0.96:
             for leader in (quiet, plain):
                 leader.answer_proposals(now_us)
-        elif act < 0.98:
+        elif draw < 0.98:
             for leader in (quiet, plain):
                 leader.lead(index, (A, B, C), now_us=now_us)
         else:  # the follower's broker restarts, which gives it a new broker epoch
@@ -275,7 +275,10 @@ def test_quiet_partition_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> N
 def test_whole_run_is_unchanged_without_the_skipping(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """If a broker did not report a change of a partition, the digests of the runs would differ."""
+    """A space is a file from which a seed draws an experiment; `play_seed` returns its digests.
+
+    They would differ if a broker did not report a change of a partition to QuietFetches.
+    """
     space = load_space("reference")
     with_skipping = play_seed(space, seed)
     monkeypatch.setattr(QuietFetches, "topic", NeverQuiet.topic)

@@ -1,4 +1,4 @@
-"""Brokers that lose power: the lost data, the kept data, the return.
+"""Brokers that lose power: the data that is lost, the data that is kept, and the restart.
 
 `lab` is a cluster of three brokers in virtual time; `lab.storages` has their disks. Only flushed
 data survives a power loss: flushed by Kafka, or written back by the operating system. A checkpoint
@@ -147,7 +147,10 @@ def test_preloaded_commits_are_flushed_from_the_start() -> None:
 
 
 def test_torn_tail_of_a_file_is_traced_and_logged(tmp_path: Path) -> None:
-    """On Ray a kill may interrupt a write. The next incarnation reports the bytes that are cut."""
+    """A kill of a real process may interrupt a write, which leaves a part of a batch in the file.
+
+    The next incarnation cuts this part off, and reports the number of bytes.
+    """
     FileStorage(tmp_path).log(P0).append(batch("a"))
     path = tmp_path / f"{P0}.log"
     path.write_bytes(path.read_bytes() + b"torn")

@@ -42,7 +42,6 @@ LONG_POLL_US = 500 * MS
 """replica.fetch.wait.max.ms"""
 TRIPS_US = 4 * LATENCY_US
 """Enough time to connect to the source and to send a Fetch; far less than a long poll."""
-WRONG = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def ignore_result(*_: object) -> None:
@@ -56,7 +55,7 @@ class Lab:
         self.hosts = HostLab()
         self.fetches: list[tuple[int, tuple[int, ...]]] = []
         """Time of each Fetch at the source, in us, and its partitions."""
-        self.wrong: tuple[int, ...] = ()
+        self.not_led: tuple[int, ...] = ()
         """Partitions that the source does not lead."""
         host = self.hosts.host(broker_name(FOLLOWER))
         identity = BrokerIdentity(broker_id=FOLLOWER)
@@ -105,7 +104,9 @@ class Lab:
         data = tuple(
             PartitionData(
                 partition_index=index,
-                error_code=WRONG if index in self.wrong else ErrorCode.NONE,
+                error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if index in self.not_led
+                else ErrorCode.NONE,
                 high_watermark=0,
                 log_start_offset=0,
             )
@@ -113,7 +114,7 @@ class Lab:
         )
         answer = FetchResponse(responses=(FetchableTopicResponse(topic="orders", partitions=data),))
         # An error is answered at once; without records the answer waits, as in a long poll.
-        delay_us = 0 if set(self.wrong) & set(indexes) else body.max_wait_ms * MS
+        delay_us = 0 if set(self.not_led) & set(indexes) else body.max_wait_ms * MS
         self.source.after(delay_us, self.source.reply, request.request_id, answer)
 
 
@@ -136,7 +137,7 @@ def test_partition_with_an_error_is_left_out_and_delays_no_other(
     error may have to wait for up to 500 ms longer, for the end of the other partition's long poll.
     """
     lab.start_source()
-    lab.wrong = (0,)
+    lab.not_led = (0,)
     lab.follow(0)
     lab.run_for(300 * MS)
     assert [indexes for _, indexes in lab.fetches] == [(0,)]
@@ -145,7 +146,7 @@ def test_partition_with_an_error_is_left_out_and_delays_no_other(
     lab.run_for(TRIPS_US)
     assert [indexes for _, indexes in lab.fetches] == [(0,), (1,)]
 
-    lab.wrong = ()
+    lab.not_led = ()
     lab.run_for(2_000 * MS)
     first_us = lab.fetches[0][0]
     again_us = next(time_us for time_us, indexes in lab.fetches[1:] if 0 in indexes)

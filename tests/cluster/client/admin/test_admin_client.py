@@ -1,8 +1,10 @@
 """An administrator of groups, on real brokers and consumers in virtual time.
 
 `lab` is a running cluster of one controller and brokers 0, 1 and 2; `lab.client` sends single
-requests, to the broker of its first argument. Two groups occur: `tool` without members, and, on the
-cluster of `with_members`, `readers` with two.
+requests, to the broker of its first argument. Two groups occur: `tool` has no members. `readers`,
+which is GROUP, has two members, and exists only on the cluster of `with_members`.
+
+Names such as DescribeConsumerGroupsHandler are classes of Kafka's AdminClient.
 """
 
 from collections.abc import Awaitable, Callable
@@ -37,7 +39,10 @@ def admin_of(
 
 
 def with_simple_group(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Run `ask` on a cluster on which `tool` has committed 5 for the first two partitions."""
+    """Run `ask` on a cluster on which `tool` has committed 5 for the first two partitions.
+
+    The first partition has nine records, the others have none.
+    """
 
     async def story(lab: BrokerLab) -> T:
         for _ in range(9):
@@ -113,7 +118,7 @@ def test_described_group_has_coordinator_protocol_and_assignments() -> None:
     """DescribeConsumerGroupsHandler: the assignment bytes of the members are decoded."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
-        group, gone = (await admin.describe_groups((GROUP, "nobody"))).values()
+        group, gone = (await admin.describe_groups((GROUP, "missing"))).values()
         assert isinstance(group, GroupDescription)
         assert (group.coordinator, group.state) == (partition_for(GROUP, 3), "Stable")
         assert (group.protocol_type, group.protocol_name) == ("consumer", "range")
@@ -133,9 +138,9 @@ def test_committed_offsets_and_log_ends_are_read_for_the_lag() -> None:
     """The requests are OffsetFetch of all partitions, and ListOffsets at the leaders."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
-        assert await admin.list_consumer_group_offsets((SIMPLE, "nobody")) == {
+        assert await admin.list_consumer_group_offsets((SIMPLE, "missing")) == {
             SIMPLE: {P0: 5, P1: 5},
-            "nobody": {},
+            "missing": {},
         }
         assert await admin.list_offsets((P0, P1), OffsetSpec.LATEST) == {P0: 9, P1: 0}
         assert await admin.list_offsets((P0,), OffsetSpec.EARLIEST) == {P0: 0}
@@ -146,7 +151,7 @@ def test_committed_offsets_and_log_ends_are_read_for_the_lag() -> None:
 
 
 def test_missing_topic_or_group_is_answered_at_once() -> None:
-    """UNKNOWN_TOPIC_OR_PARTITION is not retried, because a person waits."""
+    """UNKNOWN_TOPIC_OR_PARTITION is not retried: the user waits for the answer."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         began_us = lab.runtime.now_us()
@@ -162,14 +167,14 @@ def test_missing_topic_or_group_is_answered_at_once() -> None:
 
 
 def test_group_with_members_is_not_deleted_and_an_empty_one_is_with_its_offsets() -> None:
-    """DeleteGroups answers for each group; Kafka's errors are answers."""
+    """DeleteGroups has an answer for each group: Kafka's error, or None for a deleted group."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
-        outcomes = await admin.delete_groups((GROUP, SIMPLE, "nobody"))
+        outcomes = await admin.delete_groups((GROUP, SIMPLE, "missing"))
         assert {group: error and error.name for group, error in outcomes.items()} == {
             GROUP: "NON_EMPTY_GROUP",
             SIMPLE: None,
-            "nobody": "GROUP_ID_NOT_FOUND",
+            "missing": "GROUP_ID_NOT_FOUND",
         }
         assert [group.group_id for group in (await admin.list_groups()).groups] == [GROUP]
         assert await admin.list_consumer_group_offsets((SIMPLE,)) == {SIMPLE: {}}
@@ -187,7 +192,7 @@ def test_offsets_of_a_topic_that_a_group_reads_are_not_deleted() -> None:
             nowhere: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
         with pytest.raises(ClientError, match="GROUP_ID_NOT_FOUND"):
-            await admin.delete_consumer_group_offsets("nobody", (P0,))
+            await admin.delete_consumer_group_offsets("missing", (P0,))
 
     with_members(ask)
 

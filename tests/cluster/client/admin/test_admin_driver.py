@@ -72,7 +72,10 @@ def state(outcome: GroupDescription | ClientError) -> str:
 
 
 def test_loading_coordinator_is_asked_again_without_another_lookup(make_lab: LabMaker) -> None:
-    """DescribeConsumerGroupsHandler: COORDINATOR_LOAD_IN_PROGRESS keeps the key's broker."""
+    """COORDINATOR_LOAD_IN_PROGRESS keeps the group's broker.
+
+    So does DescribeConsumerGroupsHandler of Kafka's AdminClient.
+    """
     lab = make_lab(1)
     loading = answer(GROUP, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[0].answer(DescribeGroupsRequest, loading, loading, answer(GROUP))
@@ -89,8 +92,8 @@ def test_loading_coordinator_is_asked_again_without_another_lookup(make_lab: Lab
 def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCode) -> None:
     """Either error drops the group's broker, so that the next request needs another lookup."""
     lab = make_lab(2)
-    # If the first two lookups go to different brokers, both name broker 0, which then refuses
-    # twice.
+    # A lookup goes to any broker. If the first two go to different brokers, both are answered with
+    # broker 0, which then refuses twice.
     for broker in lab.brokers:
         broker.answer(FindCoordinatorRequest, coordinator_is(0), coordinator_is(1))
     lab.brokers[0].answer(DescribeGroupsRequest, *[answer(GROUP, error=error)] * 2)

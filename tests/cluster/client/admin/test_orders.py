@@ -147,7 +147,10 @@ def test_empty_group_can_be_reset_then_deleted() -> None:
 
 
 def test_unanswered_order_is_given_up() -> None:
-    """All brokers are paused: the order is given up after two seconds, and the plan continues."""
+    """All brokers are paused: the order is given up after GROUP_ORDER_TIMEOUT_MS, 2 s.
+
+    The plan of faults can then continue.
+    """
 
     async def story(lab: BrokerLab) -> None:
         for broker in lab.cluster.brokers:

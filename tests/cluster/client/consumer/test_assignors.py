@@ -104,8 +104,8 @@ def test_range_with_equal_subscriptions_is_complete_and_balanced(
         assert max(sizes) - min(sizes) <= 1
 
 
-def test_round_robin_deals_all_partitions_in_turn() -> None:
-    """Kafka: testTwoConsumersTwoTopicsSixPartitions; t2 goes on where t1 has ended."""
+def test_round_robin_assigns_all_partitions_in_turn() -> None:
+    """Kafka: testTwoConsumersTwoTopicsSixPartitions. The turns of t2 continue those of t1."""
     assigned = ROUND_ROBIN.assign(
         {"t2": 3, "t1": 3}, (member("b", "t1", "t2"), member("a", "t1", "t2"))
     )
@@ -116,7 +116,7 @@ def test_round_robin_deals_all_partitions_in_turn() -> None:
 
 
 def test_round_robin_passes_over_members_without_the_topic() -> None:
-    """Kafka: testMultipleConsumersMixedTopicSubscriptions. Nobody reads t3."""
+    """Kafka: testMultipleConsumersMixedTopicSubscriptions. No member reads t3."""
     assigned = ROUND_ROBIN.assign(
         {"t1": 3, "t2": 2, "t3": 1},
         (member("a", "t1"), member("b", "t1", "t2"), member("c", "t1")),
@@ -128,7 +128,7 @@ def test_round_robin_passes_over_members_without_the_topic() -> None:
     }
 
 
-def test_round_robin_deals_to_static_members_first() -> None:
+def test_round_robin_begins_with_static_members() -> None:
     """As with range, the order of static members is that of their instance ids."""
     assigned = ROUND_ROBIN.assign(
         {"t": 3}, (member("a", "t"), member("z", "t", group_instance_id="i1"))

@@ -28,9 +28,10 @@ from tests.support.harness.scripted_broker import (
 
 
 def ranges(lab: ClientLab) -> list[tuple[str | None, int | None, str | None]]:
-    """Return partition, first offset and detail of every RECORDS_CONSUMED row.
+    """Return partition, first offset and detail of every RECORDS_CONSUMED row of the trace.
 
-    The detail has the number of records, the last offset and, if it took any, the processing time.
+    The detail has the number of records, the last offset, and `work_us`, the time of processing,
+    which is left out if it is 0.
     """
     return [(row.partition, row.offset, row.detail) for row in lab.of_kind("records_consumed")]
 
@@ -153,9 +154,10 @@ def test_fetch_from_the_wrong_leader_refreshes_metadata_and_continues_at_the_rig
 
 
 def test_fetch_continues_at_the_next_leader_after_a_death(make_lab: LabMaker) -> None:
-    """The closed connection triggers a metadata request; no record is read twice: 2 times 4 are 8.
+    """The closed connection triggers a metadata request.
 
-    Broker 1 coordinates the group, so that only the leader dies.
+    Each of two partitions has 4 records in the end, and no record is read twice. Broker 1
+    coordinates the group, so that only the leader dies.
     """
     lab = make_lab(2)
     lab.coordinator = 1
@@ -172,9 +174,9 @@ def test_fetch_continues_at_the_next_leader_after_a_death(make_lab: LabMaker) ->
 
 
 def test_fetch_ignores_metadata_with_an_older_leader_epoch(make_lab: LabMaker) -> None:
-    """Kafka's client keeps the newest leader epoch that it has seen.
+    """Kafka's client keeps the newest leader epoch that it has seen, here 5.
 
-    The metadata then names leader 0 in epoch 4, before epoch 5: the consumer does not fetch there.
+    Later metadata names leader 0 in epoch 4, which is older: the consumer does not fetch there.
     """
     lab = make_lab(2)
     lab.leader, lab.leader_epoch = 1, 5
@@ -195,8 +197,9 @@ def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
     lab = make_lab(1, partitions=1)
     lab.committed = {0: 100}
     lab.high_watermark = 2
-    # A scripted broker does not check offsets by itself; 1 is the number of partitions.
-    lab.brokers[0].answer(FetchRequest, fetch_error(ErrorCode.OFFSET_OUT_OF_RANGE, 1))
+    # A scripted broker does not check offsets by itself.
+    out_of_range = fetch_error(ErrorCode.OFFSET_OUT_OF_RANGE, 1)  # of one partition
+    lab.brokers[0].answer(FetchRequest, out_of_range)
     lab.consumer(commit_interval_ms=None)
     lab.run_for(2 * SECOND)
     assert [(row.offset, row.cause) for row in lab.of_kind("position_reset")] == [

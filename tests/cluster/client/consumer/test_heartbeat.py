@@ -1,6 +1,6 @@
 """Heartbeats: their interval, and every error that an answer may have.
 
-The table of these errors is in docs/kafka/BEHAVIOUR.md 7.4; ids such as CL-17 are its cases.
+The table of these errors is in docs/kafka/BEHAVIOUR.md 7.4; ids such as CL-17 are cases there.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers.
 - `lab.coordinator` coordinates the group, and `lab.leader` leads all partitions: broker 0 at first.
@@ -81,7 +81,8 @@ def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator
     lab.coordinator = 1
     lab.run_for(2 * SECOND)
     assert [row.cause for row in lab.of_kind("coordinator_unknown")] == [code.name]
-    assert len(lab.brokers[1].of_type(HeartbeatRequest)) == 1, "after retry.backoff, not 3 s"
+    # The heartbeat is repeated after retry.backoff.ms, not after an interval of 3 s.
+    assert len(lab.brokers[1].of_type(HeartbeatRequest)) == 1
     assert member_ids(lab) == ["", "m-1"]
     assert member_status(node).generation == 1
 

@@ -1,6 +1,6 @@
 """JoinGroup, SyncGroup, LeaveGroup: the requests in order, and every error that an answer may have.
 
-The tables of these errors are in docs/kafka/BEHAVIOUR.md 7.3; ids such as CL-03 are its cases.
+The tables of these errors are in docs/kafka/BEHAVIOUR.md 7.3; ids such as CL-03 are cases there.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
 - `broker.answer(Request, a, b)` scripts its next answers; None leaves a request unanswered.
@@ -66,9 +66,9 @@ def last_position(requests: Iterable[object], kind: type) -> int:
 def test_second_join_sends_the_member_id_of_the_first_answer(
     make_lab: LabMaker,
 ) -> None:
-    """The first answer, MEMBER_ID_REQUIRED, has the id; the second join follows without a backoff.
+    """The first answer, MEMBER_ID_REQUIRED, has the id (CL-03, KIP-394).
 
-    (CL-03, KIP-394)
+    The second join follows without a backoff.
     """
     lab = make_lab(1)
     node = lab.consumer()
@@ -136,10 +136,10 @@ def test_join_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
 
 
 def test_join_group_times_out_later_than_other_requests(make_lab: LabMaker) -> None:
-    """A JoinGroup waits for the rebalance, so its timeout is the rebalance timeout + 5 s, here 45.
+    """A JoinGroup waits for the rebalance, so its timeout is the rebalance timeout plus 5 s.
 
-    A longer request timeout would count instead (CL-02). At the timeout the connection is closed.
-    The rebalance timeout is max.poll.interval.ms.
+    The rebalance timeout is max.poll.interval.ms, here 40 s. A longer request timeout would count
+    instead (CL-02). At the timeout the connection is closed.
     """
     lab = make_lab(1)
     config = ConsumerConfig(
@@ -183,9 +183,9 @@ def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMak
 def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
 ) -> None:
-    """Every error leads to another JoinGroup: only UNKNOWN_MEMBER_ID drops the member id.
+    """Every error leads to another JoinGroup (BEHAVIOUR 7.3, SyncGroup).
 
-    (BEHAVIOUR 7.3, SyncGroup)
+    Only UNKNOWN_MEMBER_ID drops the member id.
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
@@ -295,7 +295,8 @@ def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabM
     causes = [row.cause_text for row in lab.of_kind("member_state") if row.cause == "rebalance"]
     assert "cached metadata has changed" in causes
     lab.run_for(3 * SECOND)
-    assert len(lab.of_kind("partitions_assigned")) == 2, "and no third time"
+    # The rejoin has refreshed the number of partitions, so the member does not rejoin again.
+    assert len(lab.of_kind("partitions_assigned")) == 2
 
 
 def test_revoked_partitions_are_committed_synchronously_before_the_join(
@@ -326,10 +327,7 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
 
 
 def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMaker) -> None:
-    """A member that leaves saves the others the wait for its session timeout of 45 s.
-
-    (CL-09, CL-22)
-    """
+    """A member that leaves spares the others the wait for its session timeout (CL-09, CL-22)."""
     lab = make_lab(1)
     node = lab.consumer(commit_interval_ms=60_000)
     lab.run_for(SECOND)

@@ -1,6 +1,6 @@
 """OffsetCommit and OffsetFetch: their contents, and every error that an answer may have.
 
-The tables of these errors are in docs/kafka/BEHAVIOUR.md 7.5; ids such as CL-19 are its cases.
+The tables of these errors are in docs/kafka/BEHAVIOUR.md 7.5; ids such as CL-19 are cases there.
 
 - `make_lab(n)` makes `lab`, with `n` scripted brokers, which answer without errors by default.
 - `broker.answer(Request, a, b)` scripts its next answers; None leaves a request unanswered.
@@ -40,7 +40,10 @@ def last_join(lab: ClientLab) -> JoinGroupRequest:
 
 
 def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> None:
-    """OFFSETS_COMMITTED has a row for each partition; `peer` is the acknowledging coordinator."""
+    """Each acknowledged commit has a trace row, OFFSETS_COMMITTED, for each partition.
+
+    The row's `peer` is the coordinator that has acknowledged the commit.
+    """
     lab = make_lab(1)
     lab.high_watermark = 4
     node = lab.consumer()
@@ -56,7 +59,10 @@ def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> Non
 
 
 def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) -> None:
-    """Each commit has one text, beside every offset. A refused text ends no application."""
+    """Each commit has one text, as the metadata of every offset.
+
+    A text that the broker refuses does not end the application.
+    """
     lab = make_lab(1)
     lab.consumer(commit_metadata=("", "\U0001f989"))
     lab.run_for(SECOND)
@@ -73,9 +79,9 @@ def test_commits_carry_the_texts_of_the_application_in_turn(make_lab: LabMaker) 
 
 
 def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
-    """The application commits again only after the answer, as that of the measured cluster did.
+    """The application commits again only after the answer.
 
-    (MEASURED_FAILOVER set-up)
+    So did the application of the measured cluster (docs/kafka/MEASURED_FAILOVER.md, set-up).
     """
     lab = make_lab(1)
     broker = lab.brokers[0]
@@ -108,7 +114,7 @@ def test_commit_with_a_retriable_error_fails_once_and_the_next_one_succeeds(
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
     node = lab.consumer()
     lab.run_for(2 * SECOND)
-    # Without a peer are the commits that failed before they were sent, for want of a coordinator.
+    # Rows without a peer are commits that were not sent, because the coordinator was unknown.
     failed = [row for row in lab.of_kind("commit_failed") if row.peer is not None]
     assert [(row.error, row.partition) for row in failed] == [
         (code.name, "t-0"),
@@ -239,7 +245,10 @@ def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMak
 
 
 def test_position_is_the_committed_offset(make_lab: LabMaker) -> None:
-    """POSITION_RESET has the cause "committed"; the fetch always has requireStable."""
+    """The trace row POSITION_RESET has the cause "committed".
+
+    OffsetFetch always has requireStable, because offsets may be of an open transaction.
+    """
     lab = make_lab(1)
     lab.committed = {0: 7, 1: 9}
     lab.high_watermark = 20
@@ -252,7 +261,7 @@ def test_position_is_the_committed_offset(make_lab: LabMaker) -> None:
     (request,) = lab.brokers[0].of_type(OffsetFetchRequest)
     assert isinstance(request, OffsetFetchRequest)
     assert request.require_stable
-    assert member_status(node).records_consumed == 13 + 11  # 20 - 7 and 20 - 9
+    assert member_status(node).records_consumed == (20 - 7) + (20 - 9)
 
 
 def group_error(code: ErrorCode) -> OffsetFetchResponse:
@@ -279,7 +288,7 @@ def test_offset_fetch_with_a_retriable_error_is_repeated(
     assert len(lab.brokers[0].of_type(OffsetFetchRequest)) == 3
     assert len(lab.of_kind("position_reset")) == 2
     lookups = len(lab.brokers[0].of_type(FindCoordinatorRequest))
-    assert lookups > 1 if marks_unknown else lookups == 1
+    assert (lookups > 1) is marks_unknown
 
 
 def test_offset_fetch_of_unstable_offsets_waits_for_them(make_lab: LabMaker) -> None:

@@ -42,10 +42,11 @@ def started(lab: ClientLab) -> ConsumerNode:
 
 
 def failures(lab: ClientLab) -> list[tuple[str | None, str | None, str | None]]:
-    """Return error, reason and peer of the failed commits, by their first partition.
+    """Return error, reason and peer of each failed commit.
 
-    COMMIT_FAILED, for commits of which nothing was sent, is left out. The peer is None unless the
-    outcome is unknown.
+    Each commit has a row for each of two partitions; those of the first are taken. Commits that
+    were not sent, with the error COMMIT_FAILED, are left out. The peer is None unless the outcome
+    is unknown.
     """
     return [
         (row.error, row.cause_text, row.peer)
@@ -257,12 +258,12 @@ def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker)
 def test_closed_consumer_with_an_unanswered_end_has_an_unknown_outcome(
     make_lab: LabMaker,
 ) -> None:
-    """The coordinator has the offsets and may commit them at any time: neither yes nor no is known.
+    """The coordinator has the offsets and may commit them at any time, so the outcome is unknown.
 
-    The trace has TIMED_OUT with the coordinator as the peer.
+    The trace then has TIMED_OUT with the coordinator as the peer.
     """
     lab = make_lab(1)
-    lab.brokers[0].answer(EndTxnRequest, *[None] * 40)
+    lab.brokers[0].answer(EndTxnRequest, *[None] * 40)  # more than are sent in the test
     node = started(lab)
     lab.run_for(3 * SECOND)
     node.shut_down(lambda: None)

@@ -7,7 +7,7 @@
 - The consumer commits every 200 ms and sends a heartbeat every 3 s.
 - A lookup is a FindCoordinator request.
 
-Ids such as CL-01 and 7.4 are cases and sections of docs/kafka/BEHAVIOUR.md.
+CL-01 is a case and BEHAVIOUR 7.4 a section of docs/kafka/BEHAVIOUR.md.
 """
 
 import pytest
@@ -228,13 +228,13 @@ def test_lookup_sent_to_a_silent_broker_is_cleared(make_lab: LabMaker) -> None:
     lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
     lab.run_for(5 * SECOND)
 
-    (doubt,) = lab.of_kind("coordinator_unknown")
+    (marked_unknown,) = lab.of_kind("coordinator_unknown")
     lookup = next(
         row
         for row in lab.of_kind("request_sent")
-        if row.api == "FindCoordinator" and row.time_us >= doubt.time_us
+        if row.api == "FindCoordinator" and row.time_us >= marked_unknown.time_us
     )
     assert lookup.peer == "broker-1"
     _, found, *_ = lab.of_kind("coordinator_found")  # the first one belongs to the start
     assert found.cause == "broker-0"
-    assert found.time_us - doubt.time_us < SECOND
+    assert found.time_us - marked_unknown.time_us < SECOND

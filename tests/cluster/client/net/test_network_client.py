@@ -3,7 +3,8 @@
 - `lab` has hosts on one network, with a constant latency of 100 us each way; its times are in us.
 - An EchoServer answers heartbeats at once, but keeps those of the group `parked` waiting.
 - A host that a test does not create refuses connections.
-- GENERAL is the purpose of all connections here.
+- A connection has a purpose, because a client may have several connections to a node. Here all
+  have the purpose GENERAL.
 """
 
 from collections.abc import Callable
@@ -60,12 +61,12 @@ def test_least_loaded_node_prefers_connected_and_idle_over_busy_and_unconnected(
     network = client(lab)
     ask(network, SERVERS[0], "parked")
     ask(network, SERVERS[1])
-    lab.run_for(10_000)
+    lab.run_for(10_000)  # s1 has answered, and s0 has not
     assert picks(network) == [SERVERS[1]]
 
 
 def test_unanswered_requests_are_listed() -> None:
-    """A finding about a request that is never answered names node, request and age (10 ms)."""
+    """Each has its node, its API and its age, here 10 ms, for the message about a stuck run."""
     lab = HostLab()
     for name in SERVERS:
         EchoServer(lab.host(name), parked_groups=("parked",))

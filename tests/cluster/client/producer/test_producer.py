@@ -66,7 +66,7 @@ def test_producer_numbers_its_records_and_uses_the_partitions_in_turn(make_lab: 
 
 
 def test_producer_lingers_to_fill_a_batch(make_lab: LabMaker) -> None:
-    """At 1,000 records a second, a batch that waits 10 ms has 10 records, or 11 with its first."""
+    """At 1,000 records a second, 10 or 11 records come while a batch waits for 10 ms."""
     lab = make_lab(1, partitions=1)
     lab.producer(1_000.0, ProducerConfig(linger_ms=10))
     lab.run_for(SECOND)
@@ -114,7 +114,7 @@ def test_producer_follows_a_leader_that_moved(make_lab: LabMaker) -> None:
     lab.run_for(2 * SECOND)
     before = [numbers for _partition, numbers in sent(lab)]
     after = [numbers for _partition, numbers in sent(lab, 1)]
-    assert after[0][0] == before[-1][0], "the refused batch, first"
+    assert after[0][0] == before[-1][0]  # the refused batch comes first
     assert after[-1][-1] > 20  # 10 records a second for 3 s, less the time of the retries
 
 

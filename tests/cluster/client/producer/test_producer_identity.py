@@ -43,7 +43,10 @@ def sent(lab: ClientLab) -> list[tuple[int, int, int, int]]:
 
 
 def test_each_partition_has_its_own_sequences() -> None:
-    """A sequence counts records: after 3 records at 0 comes 3. After 2**31 - 1 comes 0 again."""
+    """A sequence counts records: after a batch of 3 records at 0 comes 3.
+
+    The sequence after 2**31 - 1 is 0.
+    """
     identity = ProducerIdentity()
     assert identity.producer_id == NO_PRODUCER_ID
     identity.begin(5, 0)
@@ -55,7 +58,7 @@ def test_each_partition_has_its_own_sequences() -> None:
 
 
 def test_new_epoch_resets_all_sequences_and_the_last_epoch_needs_a_new_id() -> None:
-    """32,767 is the last epoch of an id. Then the producer has no id until it gets another one."""
+    """32,767 is the last epoch of an id. After it the producer needs another id."""
     identity = ProducerIdentity()
     identity.begin(5, 32_766)
     identity.identify(P0, 3)
@@ -69,9 +72,9 @@ def test_new_epoch_resets_all_sequences_and_the_last_epoch_needs_a_new_id() -> N
 
 
 def test_resent_batch_keeps_its_sequence(make_lab: LabMaker) -> None:
-    """The leader recognises a resent batch as a duplicate by its sequence, 0 three times.
+    """The leader recognises a resent batch as a duplicate by its sequence.
 
-    The scripted broker gives the producer id 7.
+    The first batch fails twice, so that it is sent three times.
     """
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, *[error(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 2)

@@ -1,7 +1,8 @@
 """The assignment that a consumer computes from its view: the data of its group that it has read.
 
-A member has one thread for each stream of a topic that it consumes; here mostly one. Docstrings
-quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids, such as ZK-51.
+A member has one thread for each stream of a topic that it consumes; here mostly one. `{"t": 1}` are
+the streams of a member: one, of the topic t. Docstrings quote rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-51 name the rules.
 """
 
 from hypothesis import given

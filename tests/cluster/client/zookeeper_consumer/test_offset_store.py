@@ -1,7 +1,7 @@
 """Commits to Kafka that fail, and the number of attempts of each part of a consumer.
 
-Three parts commit: a thread at an interval, R3, which is the step of a rebalance that stops the
-fetchers, and the shutdown. ZK-65 is a rule of docs/kafka/ZOOKEEPER_CONSUMER.md.
+Three parts commit: the auto-commit thread at its interval; R3, the step of a rebalance that stops
+the fetchers; and the shutdown. ZK-65 is a rule of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 import pytest
@@ -29,18 +29,18 @@ def test_automatic_commit_is_tried_six_times_and_the_others_once(
     """
 
     async def scenario(lab: GroupLab) -> None:
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         brokers = [name for name in lab.nodes if name.startswith("broker-")]
         await lab.rule(Cut(), [member_name(0)], brokers, apis=("OffsetCommit",))
         if by_shutdown:
             await lab.runtime.shut_down(member_name(0))
         await lab.runtime.sleep(35 * SECOND)  # the interval of 20 s, and six tries
 
-    lab = GroupLab(1, 1, config=KAFKA).run(scenario)
+    lab = GroupLab(members=1, partitions=1, config=KAFKA).run(scenario)
 
     sent = [
         row
-        for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.joined_us, node=member_name(0))
+        for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.change_began_us, node=member_name(0))
         if row.api == "OffsetCommit"
     ]
     assert len(sent) == tries

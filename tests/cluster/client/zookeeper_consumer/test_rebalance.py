@@ -1,7 +1,7 @@
 """Rebalances of a group on ZooKeeper: counts, conflicts, and failures.
 
-Docstrings quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids; its sections have the
-formulas.
+Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-90 name the rules. The
+formulas are in section 13 of that page.
 
 - An attempt is one try of a member to own its share of the partitions. After a failed attempt a
   member sleeps 2 s.
@@ -9,9 +9,10 @@ formulas.
   and partitions), R8 reads offsets, R9 claims, by one znode for each partition.
 - A claim of a partition that another member still holds is a conflict.
 - In formulas C, T, B and P are the numbers of consumers, topics, brokers and partitions.
-- `GroupLab(members, partitions, late_from=n)` leaves the start of members from `n` on to the
-  scenario.
-- `lab.joined_us` and `lab.settled_us` are times that a scenario notes.
+- `GroupLab(..., late_from=n)` leaves the start of members from `n` on to the scenario.
+- `lab.change_began_us` and `lab.change_ended_us` are times that a scenario notes: its change, such
+  as a join, began and ended then.
+- A watch makes ZooKeeper send one notification when a znode changes.
 """
 
 from collections.abc import Awaitable, Callable
@@ -46,7 +47,7 @@ def newcomer_that_waits(members: int) -> Scenario:
 
     async def scenario(lab: GroupLab) -> None:
         newcomer = member_name(members - 1)
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.rule(Slow(delay_us=SECOND // 4), [newcomer], lab.servers, apis=("Create",))
         await lab.runtime.start_node(newcomer)
         await lab.runtime.sleep(SECOND)
@@ -57,15 +58,18 @@ def newcomer_that_waits(members: int) -> Scenario:
 
 
 def rows_of_fidelity() -> list[Any]:
-    """Return C, T, B, P, reads and notifications of each row of FIDELITY's table of joins."""
+    """Return C, T, B, P, reads and notifications of each row of the table in docs/FIDELITY.md.
+
+    The page shows what a join costs; the test checks the numbers.
+    """
     text = FIDELITY.read_text(encoding="utf-8")
     rows = text.split("| C | T | B | P | reads | notifications |\n")[1].split("\n\n")[0]
-    found = []
+    params = []
     for line in rows.splitlines()[1:]:
         cells = [int(cell.replace(",", "")) for cell in line.strip("| ").split("|")]
         marks = [pytest.mark.slow] if cells[0] >= LARGE else []
-        found.append(pytest.param(*cells, marks=marks, id="-".join(map(str, cells[:4]))))
-    return found
+        params.append(pytest.param(*cells, marks=marks, id="-".join(map(str, cells[:4]))))
+    return params
 
 
 @pytest.mark.parametrize(
@@ -81,21 +85,21 @@ def test_reads_of_an_undisturbed_join_equal_the_formula(
     notifications: every consumer wakes for every change (ZK-29).
     """
     lab = GroupLab(
-        members,
-        partitions // topics,
+        members=members,
+        partitions=partitions // topics,
         late_from=members - 1,
         topics=topics,
         brokers=brokers,
     ).run(newcomer_that_waits(members))
 
     c, t, b = members, topics, brokers
-    views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.joined_us)
+    views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_began_us)
     idle = sum(not detail_of(row)["partitions"] for row in views)
     assert idle == max(0, members - partitions)
     assert reads == c * (c + t + 3 * b + 9) + partitions + 1 + t - idle * (1 + b)
-    assert [attempt["done"] for attempt in lab.attempts(lab.joined_us)] == [True] * members
-    assert lab.reads(lab.joined_us) == reads
-    fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us)
+    assert [attempt["done"] for attempt in lab.attempts(lab.change_began_us)] == [True] * members
+    assert lab.reads(lab.change_began_us) == reads
+    fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us)
     assert len(fired) == notifications == members - 1
 
 
@@ -108,24 +112,26 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
     """
 
     async def scenario(lab: GroupLab) -> None:
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(SECOND)
         await lab.settled(lab.names)
-        lab.settled_us = lab.runtime.now_us()
+        lab.change_ended_us = lab.runtime.now_us()
         await lab.runtime.sleep(SECOND)
 
-    lab = GroupLab(2, 64, late_from=1, seed=seed).run(scenario)
+    lab = GroupLab(members=2, partitions=64, late_from=1, seed=seed).run(scenario)
 
-    failed = [attempt for attempt in lab.attempts(lab.joined_us) if not attempt["done"]]
+    failed = [attempt for attempt in lab.attempts(lab.change_began_us) if not attempt["done"]]
     assert failed == [{"attempt": 0, "conflicts": 32, "done": False}]
-    # C = 2, T = 1, B = 1, P = 64: the join, the start, the failed attempt of a = 32 claims, and one
-    # more read for each of its 32 conflicts.
-    undisturbed = 2 * (2 + 1 + 3 + 9) + 64
-    assert lab.reads(lab.joined_us) == undisturbed + 2 + (2 + 1 + 2 + 6 + 32) + 32
-    assert 2 * SECOND <= lab.settled_us - lab.joined_us <= 5 * SECOND // 2
+    c, t, b, p = 2, 1, 1, 64
+    claims = conflicts_of_attempt = 32
+    undisturbed = c * (c + t + 3 * b + 9) + p
+    start = 1 + t
+    failed_attempt = c + t + 2 * b + 6 + claims + conflicts_of_attempt
+    assert lab.reads(lab.change_began_us) == undisturbed + start + failed_attempt
+    assert 2 * SECOND <= lab.change_ended_us - lab.change_began_us <= 5 * SECOND // 2
     # During the sleep the loser's whole share is unowned, not only the disputed one (ZK-49).
-    conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.joined_us)
+    conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.change_began_us)
     assert {row.node for row in conflicts} == {member_name(1)}
 
 
@@ -139,7 +145,7 @@ def test_failed_attempt_adds_the_reads_of_the_formula(seed: int) -> None:
     """
 
     async def scenario(lab: GroupLab) -> None:
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         # The newcomer's share belongs to member 2, which is slow to release it.
         await lab.rule(Slow(delay_us=SECOND // 100), [member_name(2)], lab.servers)
         await lab.runtime.start_node(member_name(3))
@@ -147,23 +153,23 @@ def test_failed_attempt_adds_the_reads_of_the_formula(seed: int) -> None:
         await lab.settled(lab.names)
         await lab.runtime.sleep(SECOND)
 
-    lab = GroupLab(4, 64, late_from=3, seed=seed).run(scenario)
+    lab = GroupLab(members=4, partitions=64, late_from=3, seed=seed).run(scenario)
 
-    attempts = lab.attempts(lab.joined_us)
+    attempts = lab.attempts(lab.change_began_us)
     failed = [attempt for attempt in attempts if not attempt["done"]]
-    share = 64 // 4
-    undisturbed = 4 * (4 + 1 + 3 + 9) + 64 + 2
-    added = sum(4 + 1 + 2 + 6 + share + attempt["conflicts"] for attempt in failed)
+    c, t, b, p = 4, 1, 1, 64
+    share = p // c
+    undisturbed = c * (c + t + 3 * b + 9) + p + 1 + t
+    added = sum(c + t + 2 * b + 6 + share + attempt["conflicts"] for attempt in failed)
     assert failed != []
-    assert len(attempts) == 4 + len(failed)
-    assert lab.reads(lab.joined_us) == undisturbed + added
+    assert len(attempts) == c + len(failed)
+    assert lab.reads(lab.change_began_us) == undisturbed + added
 
-    requests = lab.requests(lab.joined_us)
+    requests = lab.requests(lab.change_began_us)
     undone = sum(share - attempt["conflicts"] for attempt in failed)
-    released = 64
-    assert requests["Delete"] == released + undone
+    assert requests["Delete"] == p + undone  # each partition is released once
     # Registration, claims of all shares, and those of the attempts that failed.
-    assert requests["Create"] >= 1 + 64 + share * len(failed)
+    assert requests["Create"] >= 1 + p + share * len(failed)
 
 
 @pytest.mark.slow
@@ -172,35 +178,36 @@ def test_dead_member_is_noticed_by_all_others_with_one_notification_each() -> No
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.sleep(4 * SECOND)
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.runtime.crash(member_name(3))
         await lab.runtime.sleep(12 * SECOND)  # the session ends within 8 s; the others rebalance
         await lab.settled(lab.names[:3])
 
     for seed in range(3):
-        lab = GroupLab(4, 16, seed=seed).run(scenario)
-        fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us)
+        lab = GroupLab(members=4, partitions=16, seed=seed).run(scenario)
+        fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us)
         assert sorted(str(row.peer) for row in fired) == list(lab.names[:3])
-        assert 4 * SECOND <= fired[0].time_us - lab.joined_us <= 8 * SECOND
+        assert 4 * SECOND <= fired[0].time_us - lab.change_began_us <= 8 * SECOND
         assert len({row.time_us for row in fired}) == 1
-        started = lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us)
+        started = lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us)
         assert min(row.time_us for row in started) > fired[0].time_us
 
 
 def test_all_partitions_are_released_before_the_view_is_read() -> None:
     """Everything is given up in R5 before anything is known of the view, in R6 (ZK-41)."""
-    lab = GroupLab(4, 16, late_from=3).run(newcomer_that_waits(4))
+    lab = GroupLab(members=4, partitions=16, late_from=3).run(newcomer_that_waits(4))
 
     for name in lab.names[:3]:
-        (view,) = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.joined_us, node=name)
-        (revoked,) = lab.of(TraceKind.PARTITIONS_REVOKED, after_us=lab.joined_us, node=name)
+        (view,) = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_began_us, node=name)
+        (revoked,) = lab.of(TraceKind.PARTITIONS_REVOKED, after_us=lab.change_began_us, node=name)
         deletes = [
             row
-            for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.joined_us, node=name)
+            for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.change_began_us, node=name)
             if row.api == "Delete"
         ]
         # Of 16 partitions, three members have 5 or 6 each.
-        assert len(deletes) == len(detail_of(revoked)["partitions"]) > 4
+        assert len(deletes) == len(detail_of(revoked)["partitions"])
+        assert len(deletes) > 4
         assert revoked.time_us < deletes[0].time_us
         assert deletes[-1].time_us < view.time_us
         assert len(detail_of(view)["members"]) == 4
@@ -208,24 +215,25 @@ def test_all_partitions_are_released_before_the_view_is_read() -> None:
 
 def test_offsets_are_read_before_the_claim() -> None:
     """Offsets are read (R8) before the claim (R9) (ZK-44)."""
-    lab = GroupLab(2, 8, late_from=1).run(newcomer_that_waits(2))
+    lab = GroupLab(members=2, partitions=8, late_from=1).run(newcomer_that_waits(2))
 
     sent = [
         row.api
-        for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.joined_us, node=member_name(1))
+        for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.change_began_us, node=member_name(1))
         if row.api in ("GetData", "Create")
     ]
-    # The last four creates are the claims of the newcomer's share: 4 of 8 partitions.
-    first_claim = len(sent) - sent[::-1].index("Create") - 4
-    assert sent[first_claim : first_claim + 4] == ["Create"] * 4
-    assert sent[first_claim - 4 : first_claim] == ["GetData"] * 4
+    share = 4  # of the newcomer: half of 8 partitions
+    # The newcomer's last creates are its claims.
+    first_claim = len(sent) - sent[::-1].index("Create") - share
+    assert sent[first_claim : first_claim + share] == ["Create"] * share
+    assert sent[first_claim - share : first_claim] == ["GetData"] * share
 
 
 def test_notifications_during_a_rebalance_cause_one_further_rebalance() -> None:
     """While a rebalance runs, any number of notifications fall into one further one (ZK-30)."""
 
     async def scenario(lab: GroupLab) -> None:
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.rule(Slow(delay_us=SECOND // 5), [member_name(0)], lab.servers)
         for index in range(1, 5):
             await lab.runtime.start_node(member_name(index))
@@ -233,36 +241,36 @@ def test_notifications_during_a_rebalance_cause_one_further_rebalance() -> None:
         await lab.heal()
         await lab.settled(lab.names)
 
-    lab = GroupLab(5, 8, late_from=1).run(scenario)
+    lab = GroupLab(members=5, partitions=8, late_from=1).run(scenario)
 
-    changes = [
+    notifications = [
         row
-        for row in lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us)
+        for row in lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us)
         if row.peer == member_name(0)
     ]
     rebalances = [
         row
         for row in lab.of(
-            TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us, node=member_name(0)
+            TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us, node=member_name(0)
         )
         if detail_of(row)["attempt"] == 0
     ]
     # Four members have joined, one a second; member 0 needs longer than that for a rebalance.
     assert 1 < len(rebalances) < 4
-    assert len(changes) >= len(rebalances)
+    assert len(notifications) >= len(rebalances)
 
 
 def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
     """The exception ends in the caller of createMessageStreams (ZK-38).
 
     The caller gets no streams, but the registration, the watches and the executor thread remain
-    until the program closes the connector (ZK-37).
-    Patience is about 4 x (2 s + attempt) (ZK-50).
+    until the program closes the connector (ZK-37). A member gives up after four attempts: patience
+    is about 4 x (2 s + attempt) (ZK-50).
     """
     gave_up: list[tuple[int, dict[str, Any]]] = []
 
     async def scenario(lab: GroupLab) -> None:
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         # The owner's deletes never arrive: it keeps the partitions that the newcomer claims.
         await lab.rule(Clog(), [member_name(0)], lab.servers, apis=("Delete", "SetData"))
         await lab.runtime.start_node(member_name(1))
@@ -274,11 +282,11 @@ def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
         await lab.runtime.sleep(10 * SECOND)  # the newcomer starts once more, and gets its share
         await lab.settled(lab.names)
 
-    lab = GroupLab(2, 8, late_from=1).run(scenario)
+    lab = GroupLab(members=2, partitions=8, late_from=1).run(scenario)
 
     ((at_us, detail),) = gave_up
     assert detail == {"attempts": 4, "during": "starting"}
-    assert 8 * SECOND <= at_us - lab.joined_us <= 9 * SECOND
+    assert 8 * SECOND <= at_us - lab.change_began_us <= 9 * SECOND
     # Two consumer ids: the program closed its connector, and started another a second later.
     started = {
         row.member for row in lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, node=member_name(1))
@@ -298,7 +306,7 @@ def test_two_strategies_in_one_group_conflict_until_members_give_up() -> None:
         await lab.runtime.sleep(30 * SECOND)  # several rounds of four attempts, of about 2 s each
 
     other = ZooKeeperConsumerConfig(partition_assignment_strategy="roundrobin")
-    lab = GroupLab(2, 8, late_from=1, configs={1: other}).run(scenario)
+    lab = GroupLab(members=2, partitions=8, late_from=1, configs={1: other}).run(scenario)
 
     during = [detail_of(row)["during"] for row in lab.of(TraceKind.ZOOKEEPER_GAVE_UP)]
     assert during.count("starting") >= 1
@@ -306,7 +314,10 @@ def test_two_strategies_in_one_group_conflict_until_members_give_up() -> None:
 
 
 def test_claim_is_exclusive_during_the_session_of_its_holder() -> None:
-    """No invariant "at most one owner znode" is ever broken by claims (ZK-45, ZK-96)."""
+    """No invariant "at most one owner znode" is ever broken by claims (ZK-45, ZK-96).
+
+    Four members join and leave within a short time.
+    """
 
     async def scenario(lab: GroupLab) -> None:
         for index in (2, 3):
@@ -316,13 +327,13 @@ def test_claim_is_exclusive_during_the_session_of_its_holder() -> None:
         await lab.runtime.sleep(20 * SECOND)  # the session ends within 8 s; the others rebalance
         await lab.settled(lab.names[1:])
 
-    lab = GroupLab(4, 16, late_from=2).run(scenario)
+    lab = GroupLab(members=4, partitions=16, late_from=2).run(scenario)
 
     owners: dict[str, str] = {}
     for _row, detail in lab.writes_of("owners"):
         path = detail["path"]
         if path.count("/") < 5:
-            continue  # the topic's node
+            continue  # /consumers/g/owners/t0, the node above the claims of a topic
         if detail["op"] == "create":
             # The claims of the crashed member end with its session, without a delete.
             assert path not in owners or member_name(0) in owners[path]
@@ -340,23 +351,23 @@ def test_shutdown_commits_and_removes_all_ephemerals_in_one_step() -> None:
     """
 
     async def scenario(lab: GroupLab) -> None:
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.runtime.shut_down(member_name(1))
         await lab.runtime.sleep(5 * SECOND)
         await lab.settled(lab.names[:1])
 
-    lab = GroupLab(2, 8).run(scenario)
+    lab = GroupLab(members=2, partitions=8).run(scenario)
 
     commits = lab.of(
-        TraceKind.ZOOKEEPER_OFFSET_COMMITTED, after_us=lab.joined_us, node=member_name(1)
+        TraceKind.ZOOKEEPER_OFFSET_COMMITTED, after_us=lab.change_began_us, node=member_name(1)
     )
-    fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us)
-    assert len(commits) == 4
+    fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us)
+    assert len(commits) == 4  # one for each partition of member 1
     assert [row.peer for row in fired if row.peer != member_name(1)] == [member_name(0)]
-    assert commits[-1].time_us < fired[0].time_us < lab.joined_us + SECOND // 2
+    assert commits[-1].time_us < fired[0].time_us < lab.change_began_us + SECOND // 2
     closing = [
         row
-        for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=lab.joined_us)
+        for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=lab.change_began_us)
         if detail_of(row)["op"] == "closeSession"
     ]
     assert len(closing) == 1
@@ -380,7 +391,7 @@ def test_member_that_vanishes_between_two_reads_fails_the_attempt_of_another() -
             await lab.runtime.shut_down(member_name(1))
             await lab.runtime.sleep(10 * SECOND)
 
-        lab = GroupLab(3, 4, late_from=2, seed=seed).run(scenario)
+        lab = GroupLab(members=3, partitions=4, late_from=2, seed=seed).run(scenario)
         ended = lab.of(TraceKind.ZOOKEEPER_ATTEMPT_ENDED)
         causes += [row.cause_text for row in ended if row.cause_text is not None]
     assert any("NoNode" in str(cause) for cause in causes)
@@ -393,7 +404,8 @@ def test_members_without_a_partition_are_settled() -> None:
         status = await lab.status()
         assert sorted(len(member.assigned) for member in status.values()) == [0, 1, 1]
 
-    GroupLab(3, 2).run(scenario)
+    # `run` returns only if each member has become STABLE.
+    GroupLab(members=3, partitions=2).run(scenario)
 
 
 def test_members_in_conflict_sleep_the_same_time() -> None:
@@ -407,7 +419,9 @@ def test_members_in_conflict_sleep_the_same_time() -> None:
 
     pauses: set[int] = set()
     for seed in range(2):
-        lab = GroupLab(2, 8, late_from=1, configs={1: other}, seed=seed).run(scenario)
+        lab = GroupLab(members=2, partitions=8, late_from=1, configs={1: other}, seed=seed).run(
+            scenario
+        )
         for name in lab.names:
             # From the end of an attempt to the next attempt of the same rebalance.
             ended_us = 0
@@ -428,20 +442,20 @@ def test_member_may_finish_before_another_has_begun() -> None:
     """
 
     async def scenario(lab: GroupLab) -> None:
-        lab.joined_us = lab.runtime.now_us()
-        # Member 2 has the last partitions, which no other's new share overlaps.
+        lab.change_began_us = lab.runtime.now_us()
+        # Member 1 gets nothing from ZooKeeper, so it does not learn that member 2 is gone.
         await lab.rule(Clog(), lab.servers, [member_name(1)])
         await lab.runtime.crash(member_name(2))
         await lab.runtime.sleep(9 * SECOND)  # the session of member 2 ends within 8 s
 
-    lab = GroupLab(3, 9).run(scenario)
+    lab = GroupLab(members=3, partitions=9).run(scenario)
 
     began = [
         row
-        for row in lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us)
+        for row in lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us)
         if row.node == member_name(1)
     ]
-    views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.joined_us, node=member_name(0))
+    views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_began_us, node=member_name(0))
     assert began == []
     assert len(views) >= 1
 
@@ -453,7 +467,7 @@ def test_each_member_claims_in_another_order() -> None:
     """
 
     async def scenario(lab: GroupLab) -> None:
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.runtime.shut_down(member_name(1))
         await lab.runtime.sleep(3 * SECOND)
         await lab.settled(lab.names[:1])
@@ -462,10 +476,10 @@ def test_each_member_claims_in_another_order() -> None:
         await lab.runtime.shut_down(member_name(0))
         await lab.runtime.sleep(5 * SECOND)
 
-    lab = GroupLab(3, 16, late_from=2).run(scenario)
+    lab = GroupLab(members=3, partitions=16, late_from=2).run(scenario)
 
     orders: dict[str, list[int]] = {}
-    for _row, detail in lab.writes_of("owners", lab.joined_us):
+    for _row, detail in lab.writes_of("owners", lab.change_began_us):
         if detail["op"] == "create" and detail["data"]:
             number = int(detail["path"].rpartition("/")[2])
             order = orders.setdefault(detail["data"], [])
@@ -489,11 +503,11 @@ def test_automatic_commit_does_not_wait_for_a_rebalance() -> None:
     )
 
     async def scenario(lab: GroupLab) -> None:
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.rule(Clog(), [member_name(0)], lab.servers, apis=("Delete",))
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(4 * SECOND)
-        lab.settled_us = lab.runtime.now_us()
+        lab.change_ended_us = lab.runtime.now_us()
         node = lab.nodes[member_name(0)]
         assert isinstance(node, ZooKeeperConsumerNode)
         assert node.connector is not None
@@ -502,17 +516,17 @@ def test_automatic_commit_does_not_wait_for_a_rebalance() -> None:
         await lab.runtime.sleep(5 * SECOND)
 
     registries: list[int] = []
-    lab = GroupLab(2, 4, late_from=1, config=config).run(scenario)
+    lab = GroupLab(members=2, partitions=4, late_from=1, config=config).run(scenario)
 
     (started, *_) = lab.of(
-        TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us, node=member_name(0)
+        TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us, node=member_name(0)
     )
     during = [
         row
         for row in lab.of(
             TraceKind.ZOOKEEPER_OFFSET_COMMITTED, after_us=started.time_us, node=member_name(0)
         )
-        if started.time_us + SECOND < row.time_us < lab.settled_us
+        if started.time_us + SECOND < row.time_us < lab.change_ended_us
     ]
     assert registries == [4]
     assert len({row.time_us for row in during}) >= 2  # commits at two times or more
@@ -522,7 +536,7 @@ def test_member_that_is_notified_late_still_holds_partitions_that_others_claim()
     """Members notified early claim partitions that late ones still hold: conflicts (ZK-70)."""
 
     async def scenario(lab: GroupLab) -> None:
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.rule(Slow(delay_us=SECOND), lab.servers, [member_name(0)])
         await lab.runtime.start_node(member_name(3))
         await lab.runtime.sleep(2 * SECOND)
@@ -530,14 +544,14 @@ def test_member_that_is_notified_late_still_holds_partitions_that_others_claim()
         await lab.runtime.sleep(10 * SECOND)
         await lab.settled(lab.names)
 
-    lab = GroupLab(4, 16, late_from=3).run(scenario)
+    lab = GroupLab(members=4, partitions=16, late_from=3).run(scenario)
 
     late = next(
         row.time_us
-        for row in lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us)
+        for row in lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us)
         if row.node == member_name(0)
     )
-    conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.joined_us)
+    conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.change_began_us)
     assert conflicts != []
     assert conflicts[0].time_us < late
     assert "consumer-g-0" in str(detail_of(conflicts[0])["owner"])
@@ -556,7 +570,7 @@ def test_sync_time_is_only_the_default_of_the_back_off() -> None:
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(5 * SECOND)
 
-    lab = GroupLab(2, 4, late_from=1, servers=3).run(scenario)
+    lab = GroupLab(members=2, partitions=4, late_from=1, servers=3).run(scenario)
     own = {
         str(row.api)
         for row in lab.of(TraceKind.REQUEST_SENT)

@@ -1,15 +1,16 @@
 """Registration of a consumer: its id, its znode, its watches, and the notification of others.
 
-Docstrings quote the rules of docs/kafka/ZOOKEEPER_CONSUMER.md with their ids.
+Docstrings quote rules of docs/kafka/ZOOKEEPER_CONSUMER.md; ids such as ZK-25 name the rules.
 
 - C is the number of consumers, T of topics.
 - A rebalance attempt has the steps R0 to R11: R3 stops the fetchers, R9 claims partitions, each by
   an ephemeral node under `owners`.
 - A *visitor* is a client of ZooKeeper that is no consumer.
-- `GroupLab(2, 4)` is a group `g` of two members and a topic `t0` of four partitions, on one
-  ZooKeeper server; `late_from=1` leaves the start of member 1 to the test.
-- `lab.joined_us` and `lab.settled_us` are times that a scenario notes.
-- Sessions end after 6 s.
+- `GroupLab(members=2, partitions=4)` is a group `g` with a topic `t0`, on one ZooKeeper server;
+  `late_from=1` leaves the start of member 1 to the test.
+- A scenario notes in `lab.change_began_us` and `lab.change_ended_us` when its change, such as a
+  cut, began and ended.
+- A session ends 6 s after its last ping, of which a member sends one every 2 s.
 """
 
 import json
@@ -31,11 +32,12 @@ from tests.support.harness.zookeeper_group import (
 )
 
 NAMED = ZooKeeperConsumerConfig(consumer_id="c{index}")
+"""Fixed consumer ids: g_c0 for member 0, g_c1 for member 1."""
 
 
 async def start_member_1(lab: GroupLab) -> None:
     """Start member 1 and wait until it is settled."""
-    lab.joined_us = lab.runtime.now_us()
+    lab.change_began_us = lab.runtime.now_us()
     await lab.runtime.start_node(member_name(1))
     await lab.runtime.sleep(SECOND)
     await lab.settled(lab.names)
@@ -49,7 +51,7 @@ def test_consumer_id_has_the_group_the_host_the_time_and_eight_hex_digits() -> N
     """
     owners: dict[str, set[str]] = {}
     for name, config in (("drawn", None), ("named", NAMED)):
-        lab = GroupLab(2, 4, late_from=1, config=config).run(start_member_1)
+        lab = GroupLab(members=2, partitions=4, late_from=1, config=config).run(start_member_1)
         owners[name] = {
             detail["data"] for _row, detail in lab.writes_of("owners") if detail.get("data")
         }
@@ -63,21 +65,22 @@ def test_consumer_id_has_the_group_the_host_the_time_and_eight_hex_digits() -> N
 def test_start_registers_then_subscribes_then_rebalances() -> None:
     """A member creates `ids/[c]`, subscribes, then begins its first rebalance (ZK-36).
 
-    It subscribes to session state, child watch on `ids`, data watch per topic.
+    Its subscriptions are the session state, a child watch on `ids`, a data watch per topic.
     """
-    lab = GroupLab(2, 4, late_from=1, topics=2).run(start_member_1)
+    lab = GroupLab(members=2, partitions=4, late_from=1, topics=2).run(start_member_1)
 
     quiet = (Api.PING.label, Api.CONNECT.label)  # requests of the session, not of the consumer
     sent = [
         (row.api, row.time_us)
-        for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.joined_us, node=member_name(1))
+        for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.change_began_us, node=member_name(1))
         if row.peer in lab.servers and row.api not in quiet
     ]
     (first_attempt, *_) = lab.of(
-        TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us, node=member_name(1)
+        TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us, node=member_name(1)
     )
     before = [api for api, time_us in sent if time_us < first_attempt.time_us]
-    # Reads: the ensemble answers, the registration, `ids` twice, one for each of two topics.
+    # 1. Does the ensemble answer? 2. The registration. 3. and 4. The watch on `ids`. 5. and 6. The
+    # watch on each of two topics.
     assert before == ["Exists", "Create", "Exists", "GetChildren", "Exists", "Exists"]
 
 
@@ -90,7 +93,7 @@ def test_registration_of_another_session_fails_the_start_and_the_program_starts_
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.sleep(3 * SECOND)
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.runtime.crash(member_name(1))
         await lab.runtime.restart(member_name(1))
         await lab.runtime.sleep(3 * SECOND)
@@ -99,18 +102,18 @@ def test_registration_of_another_session_fails_the_start_and_the_program_starts_
         await lab.settled(lab.names)
 
     early: dict[str, object] = {}
-    lab = GroupLab(2, 4, config=NAMED).run(scenario)
+    lab = GroupLab(members=2, partitions=4, config=NAMED).run(scenario)
 
-    (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.joined_us)
+    (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.change_began_us)
     registered = [
         row.time_us
-        for row, detail in lab.writes_of("ids", lab.joined_us)
+        for row, detail in lab.writes_of("ids", lab.change_began_us)
         if detail["op"] == "create" and detail["path"].endswith("/g_c1")
     ]
     assert len(registered) == 1
     assert expired.time_us < registered[0] < expired.time_us + 2 * SECOND
     attempts = lab.of(
-        TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us, node=member_name(1)
+        TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us, node=member_name(1)
     )
     assert attempts[0].time_us > registered[0]
 
@@ -127,45 +130,48 @@ def test_group_with_static_subscriptions_has_two_watches_a_member_and_one_a_topi
         standing.append(len(node.core.clients.watches))
 
     standing: list[int] = []
-    GroupLab(members, 4, topics=topics).run(scenario)
+    GroupLab(members=members, partitions=4, topics=topics).run(scenario)
     assert standing == [members * (2 + topics)]
 
 
 def test_release_of_a_claim_notifies_no_consumer() -> None:
-    """`owners` has no watch by anyone: a release or the vanishing of a claim wakes nobody (ZK-26).
+    """A release or the vanishing of a claim wakes no consumer: `owners` has no watch (ZK-26).
 
-    Waiting for a release is a sleep.
+    So a consumer that waits for a release can only sleep.
     """
 
     async def scenario(lab: GroupLab) -> None:
         visitor = lab.visitor()
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         assert await visitor.delete(f"/consumers/{GROUP}/owners/t0/0")
         await lab.runtime.sleep(5 * SECOND)
 
-    lab = GroupLab(2, 4, has_visitor=True).run(scenario)
+    lab = GroupLab(members=2, partitions=4, has_visitor=True).run(scenario)
 
-    assert [detail["op"] for _row, detail in lab.writes_of("owners", lab.joined_us)] == ["delete"]
-    assert lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us) == []
-    assert lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us) == []
+    assert [detail["op"] for _row, detail in lab.writes_of("owners", lab.change_began_us)] == [
+        "delete"
+    ]
+    assert lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.change_began_us) == []
+    assert lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us) == []
 
 
 def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
     """R9's "equal content is mine" compares the text only, not the session (ZK-46).
 
-    The node vanishes at the old session's end with no event, and its partition has an owner that
+    A consumer id is fixed here, and a claim of a dead predecessor has the same text. The claim
+    vanishes with the predecessor's session, without an event. Its partition then has an owner that
     no znode names.
     """
     claimed = f"/consumers/{GROUP}/owners/t0/3"
 
-    # The visitor's session stands for that of the dead predecessor, which had the same consumer id.
+    # The session of the visitor stands for that of the predecessor.
     async def scenario(lab: GroupLab) -> None:
         visitor = lab.visitor()
         await lab.runtime.shut_down(member_name(0))
         await lab.runtime.sleep(3 * SECOND)
         await visitor.create(claimed, "g_c1-0", ephemeral=True)
 
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(3 * SECOND)
 
@@ -177,13 +183,17 @@ def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
         assigned.extend(str(partition) for partition in status.assigned)
 
     assigned: list[str] = []
-    lab = GroupLab(2, 4, late_from=1, config=NAMED, has_visitor=True).run(scenario)
+    lab = GroupLab(members=2, partitions=4, late_from=1, config=NAMED, has_visitor=True).run(
+        scenario
+    )
 
-    assert [attempt["done"] for attempt in lab.attempts(lab.joined_us, member_name(1))] == [True]
+    assert [attempt["done"] for attempt in lab.attempts(lab.change_began_us, member_name(1))] == [
+        True
+    ]
     assert "t0-3" in assigned
     ends = [
         row
-        for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=lab.joined_us)
+        for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=lab.change_began_us)
         if detail_of(row)["op"] == "closeSession"
     ]
     assert len(ends) == 1
@@ -194,14 +204,14 @@ def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
 
 
 def test_member_that_cannot_register_continues_until_queued_events_rebalance() -> None:
-    """If step (2) throws, fetchers run on without registration (ZK-56).
+    """In a new session a member registers again, which is step (2) of `handleNewSession`.
 
-    Not for ever: the events that zkclient queues behind `handleNewSession` start a rebalance, and
-    its R3 stops the fetchers.
+    If step (2) throws, fetchers run on without registration (ZK-56), but not for ever. The events
+    that zkclient queues behind `handleNewSession` start a rebalance, whose R3 stops the fetchers.
     """
 
     async def scenario(lab: GroupLab) -> None:
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await lab.rule(Cut(), [member_name(1)], lab.servers, both_ways=True)
         await lab.runtime.sleep(10 * SECOND)  # the session ends within 8 s
         # Another session takes the id before the member is back.
@@ -210,25 +220,25 @@ def test_member_that_cannot_register_continues_until_queued_events_rebalance() -
         await visitor.create("/consumers/g/ids/g_c1", content, ephemeral=True)
 
         await lab.heal()
-        lab.settled_us = lab.runtime.now_us()
+        lab.change_ended_us = lab.runtime.now_us()
         await lab.runtime.sleep(30 * SECOND)
 
-    lab = GroupLab(2, 4, config=NAMED, has_visitor=True).run(scenario)
+    lab = GroupLab(members=2, partitions=4, config=NAMED, has_visitor=True).run(scenario)
 
     (expired,) = lab.of(
-        TraceKind.ZOOKEEPER_CLIENT_STATE, after_us=lab.settled_us, node=member_name(1)
+        TraceKind.ZOOKEEPER_CLIENT_STATE, after_us=lab.change_ended_us, node=member_name(1)
     )[:1]
     attempts = lab.of(
-        TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.settled_us, node=member_name(1)
+        TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_ended_us, node=member_name(1)
     )
     # From a second before the cut heals: the member processes without a registration.
-    processed = lab.processed(lab.settled_us - SECOND, member_name(1))
+    processed = lab.processed(lab.change_ended_us - SECOND, member_name(1))
     assert detail_of(expired)["state"] == "Expired"
     assert processed != []
     assert processed[-1].time_us <= attempts[0].time_us + SECOND // 10
     registered = [
         detail
-        for _row, detail in lab.writes_of("ids", lab.settled_us)
+        for _row, detail in lab.writes_of("ids", lab.change_ended_us)
         if detail["op"] == "create" and detail["path"].endswith("/g_c1")
     ]
     assert registered == []

@@ -1,8 +1,8 @@
 """The queue between fetchers and streams, and the offset that a commit covers.
 
-A chunk is the records of one Fetch of a partition, from a first to a last offset. A fetcher puts it
-into the queue of a stream, which the application iterates. Docstrings quote the rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md with their ids, such as ZK-34.
+A chunk is the records of one Fetch of a partition, from a first to a last offset. A fetcher puts
+the chunk into the queue of a stream, unless an Interrupt ends its wait for a free place. The
+application iterates over the stream. ZK-34 is a rule of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from cluster.client.zookeeper_consumer.streams import (
@@ -24,12 +24,14 @@ def test_queue_holds_two_chunks_beside_the_one_being_iterated() -> None:
     async def scenario(lab: EnsembleRun) -> None:
         host = lab.hosts[NodeName("client-0")]
         queue = ChunkQueue(host, ZooKeeperConsumerConfig().queued_max_message_chunks)
-        info = PartitionTopicInfo(TopicPartition("t", 0), queue, 0, 0)
+        info = PartitionTopicInfo(
+            TopicPartition("t", 0), queue, consumed_offset=0, fetched_offset=0
+        )
         queued: list[int] = []
 
         async def fetch() -> None:
             for first in range(5):
-                await queue.put(Chunk(info, first, first), Interrupt())
+                await queue.put(Chunk(info, first, last=first), Interrupt())
                 queued.append(first)
 
         host.spawn(fetch(), name="fetch")
@@ -48,20 +50,23 @@ def test_queue_holds_two_chunks_beside_the_one_being_iterated() -> None:
 def test_commit_covers_the_record_that_is_being_processed() -> None:
     """The iterator moves the consumed offset before the application handles the message (ZK-35).
 
-    A commit can cover a message still in hand: it is lost if the consumer crashes now.
+    So a commit can cover a message still in hand. If the consumer crashes during the processing,
+    the message is lost.
     """
     config = ZooKeeperConsumerConfig(auto_commit_interval_ms=1_000, auto_offset_reset="smallest")
 
     async def scenario(lab: GroupLab) -> None:
         await lab.runtime.sleep(10 * SECOND)
 
-    lab = GroupLab(1, 1, config=config, process_us=3 * SECOND, records_per_second=1).run(scenario)
+    lab = GroupLab(
+        members=1, partitions=1, config=config, process_us=3 * SECOND, records_per_second=1
+    ).run(scenario)
 
     processed: list[tuple[int, int]] = []
     for row in lab.processed():
         assert row.offset is not None
         processed.append((row.time_us, row.offset))
-    # Commits of a record, offset - 1, that was not processed by then.
+    # Commits whose last record, at offset - 1, had not been processed at the time of the commit.
     in_hand = [
         row.offset
         for row in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED)

@@ -2,10 +2,10 @@
 
 Sections, such as ZOOKEEPER_CONSUMER 2, are of docs/kafka/ZOOKEEPER_CONSUMER.md.
 
-- `GroupLab(2, 4)` is a group of two members whose topics `t0`, `t1`, ... have four partitions each;
+- In `GroupLab(members=2, partitions=4)` each of the topics `t0`, `t1`, ... has four partitions;
   `late_from=2` leaves the start of member 2 to the test.
 - A *visitor* is a client of ZooKeeper that is no member.
-- `lab.joined_us` and `lab.settled_us` are times that the scenario notes.
+- A scenario notes times in `lab.change_began_us` and `lab.change_ended_us`.
 """
 
 import json
@@ -32,8 +32,8 @@ from tests.support.harness.zookeeper_group import (
     member_name,
 )
 
-BOTH = TopicFilterSpec(pattern="white_list", regex="t[01]")
-NOT_THE_FIRST = TopicFilterSpec(pattern="black_list", regex="t0")
+T0_AND_T1 = TopicFilterSpec(pattern="white_list", regex="t[01]")
+NOT_T0 = TopicFilterSpec(pattern="black_list", regex="t0")
 
 
 def test_registration_of_a_filter_has_the_regular_expression_as_its_only_key() -> None:
@@ -60,9 +60,7 @@ def test_filter_matches_whole_names(pattern: str, expected: list[str]) -> None:
     assert allowed == sorted(expected)
 
 
-@pytest.mark.parametrize(
-    ("chosen", "topics"), [(BOTH, {"t0", "t1"}), (NOT_THE_FIRST, {"t1", "t2"})]
-)
+@pytest.mark.parametrize(("chosen", "topics"), [(T0_AND_T1, {"t0", "t1"}), (NOT_T0, {"t1", "t2"})])
 def test_members_with_a_filter_read_the_matching_topics(
     chosen: TopicFilterSpec, topics: set[str]
 ) -> None:
@@ -74,7 +72,7 @@ def test_members_with_a_filter_read_the_matching_topics(
         owned.extend(partition for member in status.values() for partition in member.assigned)
 
     owned: list[object] = []
-    lab = GroupLab(2, 4, topics=3, topic_filter=chosen).run(scenario)
+    lab = GroupLab(members=2, partitions=4, topics=3, topic_filter=chosen).run(scenario)
 
     assert sorted(map(str, owned)) == sorted(f"{topic}-{n}" for topic in topics for n in range(4))
     processed = {str(row.partition).rpartition("-")[0] for row in lab.processed()}
@@ -91,7 +89,7 @@ def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registrati
 
     async def scenario(lab: GroupLab) -> None:
         newcomer = member_name(members - 1)
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         # The newcomer's claims come late, when the others have released: every attempt succeeds.
         await lab.rule(Slow(delay_us=SECOND // 4), [newcomer], lab.servers, apis=("Create",))
         await lab.runtime.start_node(newcomer)
@@ -103,15 +101,17 @@ def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registrati
         standing.append(len(node.core.clients.watches))
 
     standing: list[int] = []
-    lab = GroupLab(members, 4, late_from=members - 1, topics=2, topic_filter=BOTH).run(scenario)
+    lab = GroupLab(
+        members=members, partitions=4, late_from=members - 1, topics=2, topic_filter=T0_AND_T1
+    ).run(scenario)
 
     # Members, topics, brokers, partitions. `static`: reads of a join without a filter.
     c, t, b, p = members, 2, 1, 8
     static = c * (c + t + 3 * b + 9) + p + 1 + t
     # The start reads the topics before the registration, and sets their watch at its end.
     of_start = 1 + 2
-    assert [attempt["done"] for attempt in lab.attempts(lab.joined_us)] == [True] * members
-    assert lab.reads(lab.joined_us) == static + c * (2 + c) + of_start
+    assert [attempt["done"] for attempt in lab.attempts(lab.change_began_us)] == [True] * members
+    assert lab.reads(lab.change_began_us) == static + c * (2 + c) + of_start
     assert standing == [c * (2 + t) + c * 2]
 
 
@@ -120,19 +120,19 @@ def test_new_topic_starts_a_rebalance_if_the_filter_matches() -> None:
 
     async def scenario(lab: GroupLab) -> None:
         visitor = lab.visitor()
-        lab.joined_us = lab.runtime.now_us()
+        lab.change_began_us = lab.runtime.now_us()
         await visitor.create("/brokers/topics/other", '{"version":1,"partitions":{"0":[0]}}')
         await lab.runtime.sleep(3 * SECOND)
-        lab.settled_us = lab.runtime.now_us()
+        lab.change_ended_us = lab.runtime.now_us()
         await visitor.create("/brokers/topics/t1", '{"version":1,"partitions":{"0":[0]}}')
         await lab.runtime.sleep(6 * SECOND)
 
-    lab = GroupLab(2, 4, topic_filter=BOTH, has_visitor=True).run(scenario)
+    lab = GroupLab(members=2, partitions=4, topic_filter=T0_AND_T1, has_visitor=True).run(scenario)
 
-    started = lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us)
+    started = lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.change_began_us)
     assert {row.node for row in started} == set(lab.names)
-    assert min(row.time_us for row in started) > lab.settled_us
-    views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.settled_us)
+    assert min(row.time_us for row in started) > lab.change_ended_us
+    views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.change_ended_us)
     planned = {partition for row in views for partition in detail_of(row)["partitions"]}
     assert "t1-0" in planned
     assert not any(partition.startswith("other") for partition in planned)
