@@ -6,8 +6,8 @@ the medians may differ by a tenth. If the timeout is nearly all of the time unti
 a back-off of 2 s), only that rule applies.
 
 A `GroupLab(members, partitions)` is a group on ZooKeeper in virtual time; `change_began_us` is the
-time of the change. An attempt is one try of a member to own its share: it fails if a claim conflicts
-with another owner's. Ids such as ZK-49 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
+time of the change. An attempt is one try of a member to own its share. It fails if a claim
+conflicts with another owner's. Ids such as ZK-49 are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Sequence

@@ -28,7 +28,7 @@ PURPOSES = ("coordinator", "fetch")
 
 @dataclass(frozen=True)
 class Send:
-    """One end sends a request (`a`, the client of every connection) or a response."""
+    """`a`, the client of every connection, sends a request, or `b` sends a response."""
 
     sender: NodeName
     connection: int
@@ -71,7 +71,7 @@ class Pair:
         self.delivered: dict[tuple[NodeName, int], list[Frame]] = {}
         """Frames that the receiver's gate delivered, by sender and connection."""
         self.closed: dict[tuple[NodeName, int], None] = {}
-        """Connections, each with the end that has closed it."""
+        """Ends that have closed their connections: a dict as a set with a fixed order."""
         self.lost: list[Frame] = []
         self.gates = {
             node: LinkGate(

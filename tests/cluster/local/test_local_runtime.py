@@ -150,7 +150,7 @@ def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
 
         size = lab.bytes_on_disk(VICTIM)
         await runtime.sleep(SECOND_US)
-        assert lab.bytes_on_disk(VICTIM) == size, "a dead broker writes nothing"
+        assert lab.bytes_on_disk(VICTIM) == size  # a dead broker writes nothing
 
         await runtime.restart(VICTIM)
         assert await lab.appended(VICTIM) >= before
@@ -168,7 +168,8 @@ def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
         if row.time_us >= killed.time_us
     )
     assert lost.error == "DISCONNECTED"
-    assert lost.time_us - killed.time_us < SECOND_US, "from its socket, before any timeout"
+    # The client learns of the death from the closed socket, before any timeout.
+    assert lost.time_us - killed.time_us < SECOND_US
 
 
 def test_a_paused_node_does_nothing_until_it_is_resumed(lab: Lab) -> None:
@@ -179,7 +180,7 @@ def test_a_paused_node_does_nothing_until_it_is_resumed(lab: Lab) -> None:
         await lab.until_appended(3, VICTIM)
         await runtime.pause(VICTIM)
         assert await lab.state_of(VICTIM) is NodeState.PAUSED
-        assert await lab.appended(VICTIM) == 0, "a paused node answers no query of its status"
+        assert await lab.appended(VICTIM) == 0  # a paused node answers no query of its status
         with pytest.raises(UnknownNode, match="broker-1 is paused and cannot be paused"):
             await runtime.pause(VICTIM)
 
@@ -300,7 +301,7 @@ def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> No
 
 
 def test_failure_of_the_tool_ends_the_run_and_is_reported(tmp_path: Path) -> None:
-    """A node that fails by our own bug must never pass for a property of Kafka."""
+    """A failure by our own bug must not be mistaken for behaviour of Kafka."""
     runtime = LocalRuntime(
         fake_spec(brokers=1, consumers=1),
         seed=1,

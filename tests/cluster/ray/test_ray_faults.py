@@ -1,7 +1,8 @@
-"""Every act that a plan of faults may have, in one run on Ray, at ten times the normal pace.
+"""Every act that a plan of faults may have, in one run on Ray, at ten times the normal speed.
 
 A fixture plays the run once. Its chapters are functions, such as `paused_broker`; each carries out
-some acts and keeps what it sees in the `Story`. The tests read the story and the trace.
+some acts and notes states and facts in the `Story`. The tests read the story and the trace. The
+driver is the process that starts the nodes and carries out the acts.
 """
 
 import time
@@ -96,7 +97,7 @@ def process_of(hit: HitNode) -> ProcessRef:
 
 @dataclass
 class Story:
-    """One run, and what its steps have seen: states of nodes, facts by a description.
+    """One run, with the states of nodes and the facts that its chapters noted, by a description.
 
     - `running_at_the_end`: the processes that run when the experiment breaks off.
     """
@@ -213,7 +214,7 @@ async def cut_broker(story: Story) -> None:
     await runtime.set_link_rules([])
     await story.until_in_sync()
     story.facts["resets"] = await runtime.reset_links(CONSUMERS, BROKERS)
-    story.facts["resets of a purpose that nobody has"] = await runtime.reset_links(
+    story.facts["resets of an unused purpose"] = await runtime.reset_links(
         CONSUMERS, BROKERS, ["gossip"]
     )
 
@@ -333,7 +334,8 @@ def test_control_plane_does_not_wait_for_a_stopped_process(story: Story) -> None
     """A run that queries every second must not hang on a paused node."""
     waited = story.facts["seconds waited for a stopped process"]
     assert isinstance(waited, float)
-    assert waited < 1.5, "status alone would have waited for 2 s, the rules for 10 s"
+    # With a wait, the status alone would take 2 s, and the rules 10 s.
+    assert waited < 1.5
 
 
 def test_resets_count_connections_once(story: Story) -> None:
@@ -343,7 +345,7 @@ def test_resets_count_connections_once(story: Story) -> None:
     assert isinstance(while_stopped, int)
     assert resets >= len(CONSUMERS)
     assert while_stopped >= len(CONSUMERS)
-    assert story.facts["resets of a purpose that nobody has"] == 0
+    assert story.facts["resets of an unused purpose"] == 0
 
 
 def test_stopped_or_killed_process_has_ended(story: Story) -> None:

@@ -51,7 +51,7 @@ class BrokenBroker(FakeBroker):
         self.host.after(100_000, self.report_and_fail)
 
 
-class SuicidalBroker(FakeBroker):
+class DyingBroker(FakeBroker):
     """A broker whose process ends by itself, as by the kernel's OOM killer."""
 
     def start(self) -> None:
@@ -72,9 +72,9 @@ def build_broken(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
     return fake_builder()(spec, cluster, host)
 
 
-def build_suicidal(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+def build_dying(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
     if isinstance(spec, BrokerSpec):
-        return SuicidalBroker(host, spec)
+        return DyingBroker(host, spec)
     return fake_builder()(spec, cluster, host)
 
 
@@ -167,9 +167,9 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 
 def test_crash_on_ray_ends_the_real_process(story: Story) -> None:
-    """The run's journal of faults names the pid; that process must have ended by crash()'s return.
+    """A run records the pid of a killed process, which must have ended when `crash` returns.
 
-    The status asks the other broker only, which reports the one group left.
+    The status then comes from the other broker only, which reports its own group.
     """
     assert story.killed.pid is not None
     assert story.pid_was_gone
@@ -225,19 +225,20 @@ def test_stop_on_ray_leaves_no_process_and_returns_the_whole_trace(story: Story)
     assert story.rows == sorted(story.rows, key=lambda r: (r.time_us, r.node, r.incarnation, r.seq))
     stopped = [r.node for r in story.rows if r.kind == TraceKind.NODE_STOPPED]
     assert sorted(stopped) == ["broker-0", "broker-1", "consumer-0", "consumer-1", "controller-100"]
-    assert set(story.runtime.clock_bounds_us.values()) == {0}, "one machine, one clock"
+    # The bounds of clock errors are 0, because all processes have the clock of one machine.
+    assert set(story.runtime.clock_bounds_us.values()) == {0}
     assert not (story.run_dir / "disks").exists()
 
 
 @pytest.mark.parametrize(
     ("build", "message"),
-    [(build_broken, "planted bug"), (build_suicidal, "died by itself")],
+    [(build_broken, "planted bug"), (build_dying, "died by itself")],
     ids=["task", "process"],
 )
 def test_failure_of_the_tool_ends_the_run_and_is_reported(
     tmp_path: Path, build: NodeBuilder, message: str
 ) -> None:
-    """A node that fails by our own bug must never pass for a property of Kafka."""
+    """A failure by our own bug must not be mistaken for behaviour of Kafka."""
     rows: list[TraceRow] = []
     runtime = RayRuntime(
         fake_spec(brokers=1, consumers=1),

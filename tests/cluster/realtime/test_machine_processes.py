@@ -86,12 +86,12 @@ def test_stop_returns_when_the_process_stands_still(child: "subprocess.Popen[byt
     assert not is_stopped(process)
     asyncio.run(stop(process, 10.0))
     assert is_stopped(process)
-    assert is_alive(process), "stopped is not gone"
+    assert is_alive(process)  # a stopped process has not ended
 
     send_signal(process, signal.SIGCONT)
     assert child.stdin is not None
     child.stdin.close()
-    assert child.wait(10) == 0, "it went on to its own end"
+    assert child.wait(10) == 0  # the process has continued to its own end
     with pytest.raises(ProcessLookupError):
         asyncio.run(stop(process, 10.0))
 

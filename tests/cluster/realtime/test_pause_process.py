@@ -78,7 +78,7 @@ def test_pause_spares_the_other_nodes_of_the_process(tmp_path: Path) -> None:
 
 
 def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path: Path) -> None:
-    """A resumed node acts on its old state first, which is dangerous in Kafka: sessions seem over.
+    """A resumed node acts on its old state first: a Kafka coordinator then expires live members.
 
     1. A request arrives during the pause.
     2. Timers come due: at 2 ms that of a task that sleeps, at 5 ms a plain one, at 10 ms one that

@@ -145,7 +145,7 @@ def test_node_restarted_in_another_process_is_reached_there(
             lab.push()
 
         successor = lab.node("p2", SERVER, incarnation=1)
-        assert old.is_closed, "moved by the directory, without waiting for the socket"
+        assert old.is_closed  # by the change of the directory; the socket is still open
         new = connect(client)
         await beat(new, 7)
         assert successor.served == [7]
@@ -187,7 +187,7 @@ def test_node_crashed_alone_resets_its_connections_and_spares_its_neighbours(
 
 
 def test_crash_of_a_node_that_is_not_alive_is_refused(tmp_path: Path) -> None:
-    """A fault that hits nothing must not pass for one that did; a node has one life at a time."""
+    """A fault without a target must not count as one; a node has one incarnation at a time."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -209,19 +209,19 @@ def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
         host = client.host
         connection = connect(client)
         await beat(connection, 1)
-        said_goodbye: list[str] = []
+        acts_after_death: list[str] = []
 
-        async def polite() -> None:
+        async def send_at_the_end() -> None:
             try:
                 await host.sleep(100 * SECOND_US)
             finally:
-                said_goodbye.append("tried")
+                acts_after_death.append("tried to send")
                 await beat(connection, 2)
 
-        host.spawn(polite(), name="polite")
+        host.spawn(send_at_the_end(), name="sleeps")
         await asyncio.sleep(0)
-        host.spawn(polite(), name="never began")
-        host.after(0, said_goodbye.append, "a timer fired")
+        host.spawn(send_at_the_end(), name="never begins")
+        host.after(0, acts_after_death.append, "a timer fired")
 
         process.crash_node(CLIENT)
         for act in (
@@ -240,7 +240,7 @@ def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
         await beat(connect(lab.node("p0", OTHER)), 3)
         assert server.served == [1, 3]
         # Only the first task's `finally` block ran. Its request was refused, which is no failure.
-        assert said_goodbye == ["tried"]
+        assert acts_after_death == ["tried to send"]
         assert process.failures == []
 
     async def beat_late(connection: Connection) -> None:
@@ -323,23 +323,23 @@ def test_row_of_a_message_is_in_the_file_before_the_message_arrives(
         await beat(connection)
         seen: list[int] = []
 
-        def look(request: IncomingRequest) -> None:
+        def count_rows(request: IncomingRequest) -> None:
             sent = [r for r in lab.rows(CLIENT) if r.kind == TraceKind.REQUEST_SENT]
             seen.append(len(sent))
             server.host.reply(request.request_id, HeartbeatResponse())
 
-        server.host.serve(look)
+        server.host.serve(count_rows)
 
         for number in range(5):
             await beat(connection, number)
-        # The first row is that of the beat before `look` served.
+        # The first row is that of the beat before `count_rows` served.
         assert seen == [2, 3, 4, 5, 6]
 
     in_lab(tmp_path, body)
 
 
 def test_refused_caller_is_logged_and_traced(tmp_path: Path) -> None:
-    """Otherwise a wrong set-up would look like a dead network."""
+    """Otherwise a wrong configuration would look like a broken network."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")

@@ -128,7 +128,7 @@ async def raw_call(address: ProcessAddress, data: bytes) -> None:
     writer.write(data)
     async with asyncio.timeout(10):
         with contextlib.suppress(ConnectionResetError):
-            assert await reader.read() == b"", "a listener sends nothing to a caller"
+            assert await reader.read() == b""  # a listener sends nothing to a caller
     writer.close()
 
 
@@ -230,7 +230,8 @@ def test_listener_refuses_a_frame_over_the_limit_and_goes_on() -> None:
     async def body(pair: Pair) -> None:
         await raw_call(pair.to_b, hello() + struct.pack(">I", 1_001))
         assert pair.b.refused == ["a frame of 1001 bytes, 1000 are allowed"]
-        assert pair.b.lost == ["raw"], "the caller had been welcome: its nodes are gone"
+        # The Hello was valid, so b reports the end of the caller's process.
+        assert pair.b.lost == ["raw"]
         await raw_call(pair.to_b, struct.pack(">I", tcp.MAX_HELLO_BYTES + 1))
         assert pair.b.refused[1:] == ["a frame of 65537 bytes, 65536 are allowed"]
         await still_serves(pair)
@@ -268,7 +269,7 @@ def test_sender_to_a_port_without_a_listener_sees_its_peer_as_lost() -> None:
     async def body(pair: Pair) -> None:
         await pair.b.transport.close()
         pair.a.transport.send(pair.to_b, frame(1))
-        assert pair.a.lost == [], "never from within send"
+        assert pair.a.lost == []  # the loss is never reported within `send`
         await pair.a.until(lambda: bool(pair.a.lost))
         assert pair.a.lost == ["b"]
 
@@ -329,10 +330,10 @@ def test_frame_sent_while_a_peer_is_reported_lost_uses_the_next_pair_of_links() 
         pair.b.transport.send(pair.to_a, frame(1))
         await pair.a.until(lambda: len(pair.a.frames) == 1)
 
-        lost = pair.b.on_lost
+        record_loss = pair.b.on_lost
 
         def on_lost(process_id: str, nodes: tuple[NodeName, ...]) -> None:
-            lost(process_id, nodes)
+            record_loss(process_id, nodes)
             pair.b.transport.send(pair.to_a, frame(2))
 
         pair.b.transport.events = replace(pair.b.transport.events, on_peer_lost=on_lost)
@@ -365,9 +366,10 @@ def test_send_of_a_frame_over_the_limit_is_our_bug_and_spares_the_link() -> None
 
 
 def test_waiting_frames_are_handled_after_due_timers() -> None:
-    """On resume after a pause, due timers fire first, then waiting messages: Kafka's danger.
+    """After a pause, due timers fire first, then waiting messages are handled, as in Kafka.
 
-    The loop is held up, as SIGSTOP does, until both a frame and a timer are waiting.
+    So a resumed broker may expire a member whose heartbeat waits in a socket. The loop is held up,
+    as by SIGSTOP, until both a frame and a timer are waiting.
     """
 
     async def body(pair: Pair) -> None:

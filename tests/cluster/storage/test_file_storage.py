@@ -124,7 +124,7 @@ class FullDisk(Files):
 
 
 def test_file_log_on_a_full_disk_keeps_its_whole_batches(tmp_path: Path) -> None:
-    """The log cuts a partly written batch off again: later appends must not stand behind it."""
+    """The log cuts a partly written batch off, so that the next append follows the last batch."""
     disk = FullDisk()
     log = FileStorage(tmp_path, disk).log(PARTITION)
     log.append(batch(base_offset=0))
@@ -181,9 +181,9 @@ def test_file_log_cannot_keep_more_batches_than_it_has(tmp_path: Path) -> None:
 def test_file_log_equals_the_log_in_memory(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str | int]
 ) -> None:
-    """Storage is one contract with two implementations: runtimes must not differ by it.
+    """The two implementations of a log must behave equally, because runtimes use either.
 
-    A text is appended as a batch; a number is the length to which the logs are truncated.
+    A step is a text, which is appended as a batch, or the length to which the logs are truncated.
     """
     directory = tmp_path_factory.mktemp("disk")
     memory = MemoryLogStorage()
@@ -205,7 +205,8 @@ def test_file_storage_checkpoint_is_replaced_and_found_again(tmp_path: Path) -> 
     """A restarted broker reads the checkpoint of its high watermarks, also after a kill."""
     storage = FileStorage(tmp_path / "disk")
     assert storage.read_checkpoint("hw") is None
-    assert not (tmp_path / "disk").exists(), "a consumer has no disk to speak of"
+    # The directory is made at the first write: a consumer, for example, writes nothing.
+    assert not (tmp_path / "disk").exists()
     storage.write_checkpoint("hw", b"1")
     storage.write_checkpoint("hw", b"22")
     assert FileStorage(tmp_path / "disk").read_checkpoint("hw") == b"22"

@@ -37,8 +37,8 @@ PURPOSES = ("coordinator", "client")
 # Timeouts of opening a connection and of a request.
 SETUP_US = 20_000
 TIMEOUT_US = 30_000
-SETTLED_US = 1_000_000
-"""Much longer than any timeout, delay or round trip here."""
+SETTLING_US = 1_000_000
+"""Time after which every request has an outcome: much longer than any timeout or delay here."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ class SetRules:
 
 
 @dataclass(frozen=True)
-class Act:
-    """A fault of one node."""
+class NodeFault:
+    """A fault of one node, or its end: pause, resume, crash or restart."""
 
     node: NodeName
-    act: str
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Wait:
     duration_us: int
 
 
-Step = Connect | Send | Close | SetRules | Act | Reset | Wait
+Step = Connect | Send | Close | SetRules | NodeFault | Reset | Wait
 
 
 @dataclass
@@ -204,7 +204,7 @@ class World:
                 self.hosts[node].resume()
             else:
                 self.start(node)
-        self.wait(SETTLED_US)
+        self.wait(SETTLING_US)
 
     def _serve(self, host: VirtualHost, request: IncomingRequest) -> None:
         assert host.alive
@@ -280,7 +280,7 @@ STEPS = st.lists(
         ),
         st.builds(Close, st.integers(0, 7)),
         st.builds(SetRules, st.sampled_from((NODES, NODES, (A,), (B,), (C,))), RULE_LISTS),
-        st.builds(Act, NODE, st.sampled_from(("pause", "resume", "crash", "restart"))),
+        st.builds(NodeFault, NODE, st.sampled_from(("pause", "resume", "crash", "restart"))),
         st.builds(
             lambda pair, purposes: Reset(pair[0], pair[1], purposes),
             PAIR,
@@ -311,8 +311,8 @@ def play(steps: list[Step]) -> World:
                     connection.close()
             case SetRules():
                 world.set_rules(step.nodes, step.rules)
-            case Act():
-                act(world, step)
+            case NodeFault():
+                apply_node_fault(world, step)
             case Reset():
                 world.reset(step.node, step.peer, step.purposes)
             case Wait():
@@ -321,19 +321,19 @@ def play(steps: list[Step]) -> World:
     return world
 
 
-def act(world: World, step: Act) -> None:
-    """Carry out a fault of one node, if the node is in a state for it."""
+def apply_node_fault(world: World, step: NodeFault) -> None:
+    """Carry out a fault of one node; nothing if the node is not in a state for it."""
     host = world.hosts.get(step.node)
-    on_live: dict[str, Callable[[VirtualHost], None]] = {
+    faults_of_live_nodes: dict[str, Callable[[VirtualHost], None]] = {
         "pause": VirtualHost.pause,
         "resume": VirtualHost.resume,
     }
-    if step.act == "restart":
+    if step.kind == "restart":
         world.start(step.node)
-    elif step.act == "crash":
+    elif step.kind == "crash":
         world.crash(step.node)
     elif host is not None:
-        on_live[step.act](host)
+        faults_of_live_nodes[step.kind](host)
 
 
 @given(STEPS)
@@ -361,7 +361,7 @@ BEHIND_A_CUT = (SetRules((B,), (rule(Cut(), sources=(A, B), destinations=(A, B))
 
 # A fixed case beside the drawn ones. Only B has the rule, and B's connections time out behind it.
 # The server learns of a connection's end late: after the death of B, the client.
-@example([*BEHIND_A_CUT, Act(B, "crash")])
+@example([*BEHIND_A_CUT, NodeFault(B, "crash")])
 @given(STEPS)
 def test_after_healing_a_connection_works_or_is_closed_at_both_ends(steps: list[Step]) -> None:
     """No connection is half open, no frame waits in a gate, no node has a backlog of a pause.
@@ -374,7 +374,7 @@ def test_after_healing_a_connection_works_or_is_closed_at_both_ends(steps: list[
         for index, (host, connection) in enumerate(world.connections)
         if host.alive and not connection.is_closed
     ]
-    world.wait(SETTLED_US)
+    world.wait(SETTLING_US)
     assert all(probe is not None and len(probe.outcomes) == 1 for probe in probes)
 
     for host, connection in world.connections:

@@ -376,9 +376,10 @@ def test_a_host_that_dies_drops_the_frames_in_its_gate(effect: LinkEffect) -> No
 
 @pytest.mark.parametrize("effect", [Cut(), Clog()])
 def test_a_death_ends_connections_whose_acceptance_is_held(effect: LinkEffect) -> None:
-    """The server accepts, its OpenedFrame is held, the server dies: the healing tells the client.
+    """The server accepts a connection, its OpenedFrame is held, and the server dies.
 
-    Otherwise the client would wait for its connection setup timeout.
+    At healing the client learns that the connection is closed. Otherwise it would wait for its
+    connection setup timeout.
     """
     world = World()
     lab, client = world.lab, world.client

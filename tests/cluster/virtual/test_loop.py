@@ -276,7 +276,10 @@ def test_a_loop_refuses_to_run_inside_another_or_after_close() -> None:
 
 
 def test_cancelled_timers_are_removed_and_the_others_keep_their_order() -> None:
-    """Cancelled timeouts would fill the heap; their removal must not change the order."""
+    """Cancelled timeouts would fill the heap, so the loop removes them.
+
+    The removal must not change the order of the others.
+    """
     loop = VirtualLoop()
     seen: list[int] = []
     count = 10 * COMPACT_ABOVE

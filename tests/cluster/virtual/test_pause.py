@@ -99,9 +99,9 @@ def test_an_open_to_a_paused_host_hangs_until_a_timeout_or_the_resume() -> None:
 
 
 def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_order() -> None:
-    """A resumed node acts on its old state before it learns of later events, as a Kafka broker.
+    """A resumed node acts on its old state before it learns of later events, as in Kafka.
 
-    So a paused coordinator may still act after the resume, before it learns that it is replaced.
+    So a resumed coordinator may still act before it learns that it was replaced.
     """
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
@@ -124,7 +124,7 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     host.spawn(sleeper(), name="sleeper")
     lab.run_for(1)
     host.after(300, seen.append, "timer 300")
-    doomed = host.after(250, seen.append, "cancelled meanwhile")
+    doomed = host.after(250, seen.append, "cancelled by the timer at 100")
     host.after(100, first)
     host.after(5_000, seen.append, "timer 5000")  # not due at the resume
     connections[1].send("g")  # gets correlation id 0 and arrives first

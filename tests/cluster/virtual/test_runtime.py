@@ -31,8 +31,12 @@ from tests.support.harness.virtual_runs import Run
 SECOND_US = 1_000_000
 BROKER = NodeName("broker-0")
 CONSUMER = NodeName("consumer-0")
-MANY = 10
-"""A node that works for a second has done more than this: it did not stand still."""
+WORK_OF_A_SECOND = 10
+"""A fake node that runs for a second writes more rows, or batches, than this."""
+BATCH = RecordBatch(
+    base_offset=0, partition_leader_epoch=0, last_offset_delta=0, max_timestamp_ms=0, records=b""
+)
+"""A batch without records, for a test that counts batches."""
 
 
 def test_nodes_start_in_order_run_in_virtual_time_and_stop() -> None:
@@ -83,7 +87,7 @@ def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
         await run.runtime.sleep(SECOND_US)
 
     run.run(main())
-    assert appended_and_found[0] == appended_and_found[1] > MANY
+    assert appended_and_found[0] == appended_and_found[1] > WORK_OF_A_SECOND
     killed_at = [row.time_us for row in run.rows_of("driver", TraceKind.NODE_KILLED)]
     assert killed_at == [SECOND_US]
     first, second = (
@@ -92,7 +96,7 @@ def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
     )
     assert max(row.time_us for row in first) <= SECOND_US
     assert min(row.time_us for row in second) == 2 * SECOND_US
-    assert len(second) > MANY
+    assert len(second) > WORK_OF_A_SECOND
     # A consumer noticed the crash.
     assert run.rows_of(CONSUMER, TraceKind.REQUEST_FAILED)
 
@@ -306,11 +310,6 @@ def test_writes_of_a_step_after_its_nodes_death_are_not_on_the_disk() -> None:
     assert runtime.failures() == ()
 
 
-BATCH = RecordBatch(
-    base_offset=0, partition_leader_epoch=0, last_offset_delta=0, max_timestamp_ms=0, records=b""
-)
-
-
 class FailingConsumer(FakeConsumer):
     """Consumer 1's task raises after a second."""
 
@@ -411,7 +410,10 @@ def test_an_experiment_that_waits_for_an_impossible_event_is_a_deadlock() -> Non
 
 
 def test_the_same_seed_gives_the_same_trace_also_through_the_codec() -> None:
-    """Messages by reference or as bytes (`copy_messages`) give the same run; another seed not."""
+    """Messages passed by reference or as bytes (`copy_messages`) give the same run.
+
+    Another seed gives another run.
+    """
 
     def digest(seed: int, *, copy_messages: bool = False) -> tuple[str, int]:
         run = Run(seed=seed, copy_messages=copy_messages)
@@ -602,7 +604,11 @@ def test_the_wall_clock_starts_at_a_fixed_epoch_and_may_jump() -> None:
 
 
 def test_random_streams_are_named_and_independent() -> None:
-    """Equal labels give equal streams. ("a", "bc"), ("ab", "c") differ, and 1 from "1"."""
+    """Equal seeds and labels give equal streams.
+
+    Labels with the same text joined, such as "a", "bc" and "ab", "c", give other streams, as do a
+    number and its text.
+    """
     assert stream(1, "link", "a", "b").random() == stream(1, "link", "a", "b").random()
     values = {
         stream(1, "a", "bc").random(),
@@ -639,7 +645,10 @@ def test_status_and_failures_of_a_run_that_never_started_are_empty() -> None:
 def test_hosts_check_their_answers_where_nodes_check_their_invariants(
     invariants_every: int | None, checks: bool
 ) -> None:
-    """`check_answer` is set on the administrator's host; one function makes all hosts."""
+    """`check_answer` checks the answers that a host gets; here it is the administrator's host.
+
+    One function makes all hosts, so one host stands for all.
+    """
     runtime = VirtualRuntime(
         fake_spec(),
         seed=1,

@@ -245,8 +245,8 @@ def test_answer_is_read_by_kafka_python_field_by_field(api: Api, version: int) -
 
     if api is Api.FETCH:
         for topic, their_topic in zip(expected["responses"], theirs.responses, strict=True):
-            for mine, their in zip(topic["partitions"], their_topic.partitions, strict=True):
-                batches = mine.pop("records")
+            for ours, their in zip(topic["partitions"], their_topic.partitions, strict=True):
+                batches = ours.pop("records")
                 assert decode_batches(bytes(their.records)) == batches
     assert read_of(theirs, expected) == expected
     theirs._header = None  # kafka-python encodes no message that it has decoded, without this

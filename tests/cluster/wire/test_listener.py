@@ -2,9 +2,9 @@
 
 Requests are bytes on a real socket.
 
-- `ask(18, 0)` sends API 18 (ApiVersions) in version 0, the shortest request. 0 is Produce, 1 Fetch,
-  3 Metadata, 19 CreateTopics, 32 DescribeConfigs.
-- Answers have Kafka's numbers of errors.
+- `ask(18, 0)` sends API 18 (ApiVersions) in version 0, the shortest request. The other APIs are
+  0 Produce, 1 Fetch, 3 Metadata, 19 CreateTopics and 32 DescribeConfigs.
+- Answers have Kafka's error numbers, such as 3, UNKNOWN_TOPIC_OR_PARTITION.
 - A refusal is a connection that the broker closes with a reason, in the trace and in the status.
 - `ListeningCluster` has one broker and a client with the id `raw`, which is the node `client:raw`
   for faults.

@@ -1,8 +1,8 @@
 """The tree and the sessions: the effects of a transaction, and refused writes.
 
-ZK-... in brackets are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. A zxid is the number of a write. A
-write is prepared, which decides whether it is refused, and applied; a test's session ids are the
-zxids of the writes that opened them, and 0 is no session.
+Ids such as ZK-01 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote. A zxid is
+the number of a write. A write is first prepared, which decides whether it is refused, and then
+applied. A session's id is here the zxid of the write that opened it; 0 is no session.
 """
 
 import pytest

@@ -1,6 +1,6 @@
 """An ensemble on its hosts: order, lag, sessions and connections, under faults.
 
-- ZK-... in brackets are rules of docs/kafka/ZOOKEEPER_CONSUMER.md.
+- Ids such as ZK-03 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 - The session timeout is 6 s and a tick 2 s.
 - `run_ensemble(scenario, 3)` has three servers, `run_ensemble(scenario)` has one.
 - A witness is a second client, whose reads show the effects of the first client's session.
@@ -376,9 +376,8 @@ def test_watches_are_registered_again_at_a_reconnection_and_missed_changes_fire_
 
 
 def test_new_leader_gives_every_session_a_full_timeout() -> None:
-    """A new leader knows no deadlines, so every session gets a full timeout.
+    """A new leader knows no deadlines, so every session gets a full timeout (section 14).
 
-    (ZOOKEEPER_CONSUMER 14)
     The client dies 3 s before the leader; its node is deleted 6 s after the next leader begins.
     """
 

@@ -1,7 +1,7 @@
 """ZkClient, the layer above a session: retries, listeners, and the session after an expiry.
 
-It imitates the library zkclient of Kafka's old consumer. ZK-... in brackets are rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+It imitates the library zkclient of Kafka's old consumer. Ids such as ZK-22 name rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 
 - An ensemble of one server answers, unless a test says otherwise; the session timeout is 6 s.
 - `lab.zk_client(0)` is a client on the host `client-0`.
@@ -193,9 +193,9 @@ def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
 
 
 def test_write_creates_the_znode_and_its_parents() -> None:
-    """A write sets the data of a znode; it creates the znode and its parents if they are missing.
+    """A write sets the data of a znode, and creates the znode and its parents if necessary.
 
-    (ZOOKEEPER_CONSUMER 7, R3)
+    Source: docs/kafka/ZOOKEEPER_CONSUMER.md 7, step R3.
     """
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -236,4 +236,4 @@ def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
         assert seen == ["3", "4"]
 
     run_ensemble(scenario)
-    assert WatcherEvent.__struct_fields__ == ("event_type", "path")
+    assert WatcherEvent.__struct_fields__ == ("event_type", "path")  # no field for the data
