@@ -35,7 +35,7 @@ ACTS: dict[str, tuple[LifeAct, Act]] = {
     "pause": (LifeAct.PAUSE, lambda lives, node: lives.pause(node)),
     "resume": (LifeAct.RESUME, lambda lives, node: lives.resume(node)),
 }
-# The acts that bring a node into a state from that at the start of the run.
+# The acts that bring a node from its state at the start of the run into another state.
 WAY_TO: dict[NodeState, tuple[str, ...]] = {
     NodeState.NOT_STARTED: (),
     NodeState.UP: (),

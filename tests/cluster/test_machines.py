@@ -20,7 +20,7 @@ def test_nodes_are_distributed_in_turn_brokers_first() -> None:
         ("broker-2", "b"),
     )
     assert layout.index_of(NodeName("a")) == 1
-    assert layout.index_of(NodeName("stranger")) is None
+    assert layout.index_of(NodeName("unknown")) is None
 
 
 def test_placed_nodes_are_on_their_machine() -> None:
@@ -31,13 +31,13 @@ def test_placed_nodes_are_on_their_machine() -> None:
 
 
 def test_no_machine_is_refused() -> None:
-    """Somewhere a node must be."""
+    """Each node needs a machine."""
     with pytest.raises(ValueError, match="expected at least 1 machine, got 0"):
         spread_nodes(NODES, 0)
 
 
 def test_every_node_of_a_cluster_is_on_one_machine() -> None:
-    """The layout of the file is that of the cluster that is built."""
+    """The layout of the experiment's file equals that of the cluster that is built."""
     two_machines = experiment(
         cluster={"brokers": 3, "machines": 2},
         producers=[{"topic": "orders", "records_per_second": 5}],

@@ -23,7 +23,7 @@ def crash() -> VirtualRun:
 
 
 def samples(node: str, name: str) -> list[tuple[int, float]]:
-    """Return node, time and value of a metric's samples, the earliest first."""
+    """Return time and value of a node's samples of a metric, the earliest first."""
     samples_of_metric = [
         (row.time_us, json.loads(row.detail or "{}"))
         for row in crash().rows

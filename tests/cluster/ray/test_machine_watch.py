@@ -1,4 +1,4 @@
-"""A machine is heard, silent, or lost, by a clock that the test moves."""
+"""A machine answers (HEARD), is SILENT, or is LOST; times are arguments, in seconds."""
 
 from cluster.ray.machine_watch import Contact, MachineChange, MachineWatch, SilenceLimits
 
@@ -11,7 +11,7 @@ def watch() -> MachineWatch:
 
 
 def test_machine_that_answers_is_never_reported() -> None:
-    """A beat that is late by less than the bound is not reported, either."""
+    """An answer that is late, but within the bound of 3 s, is not reported, either."""
     machines = watch()
 
     assert machines.find_changes(2.9) == []
@@ -52,7 +52,7 @@ def test_machine_that_is_silent_for_too_long_is_lost_for_good() -> None:
 
 
 def test_driver_that_was_stopped_reports_no_machine() -> None:
-    """A driver that did not run received no beats, although the machines sent them."""
+    """A driver that did not run received no answers, although the machines sent them."""
     machines = watch()
 
     machines.excuse_driver(60.0)

@@ -32,7 +32,7 @@ async def connect(runtime: RayRuntime) -> KafkaConnection:
 
 
 def test_listener_shares_the_fate_of_its_process_and_keeps_its_port(tmp_path: Path) -> None:
-    """Stopped: silent, requests are answered later. Killed: connections end at once."""
+    """A stopped process answers requests later; at the kill of a process its connections end."""
     runtime = RayRuntime(
         ClusterSpec(
             controllers=(ControllerSpec(node_id=100),),

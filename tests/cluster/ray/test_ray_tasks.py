@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_
 
 
 def test_each_worker_is_a_process_whose_name_has_its_number() -> None:
-    """A name ends in the pid, so that a person finds the process of a worker."""
+    """A name ends in the pid, by which a user finds the process of a worker."""
     with RayWorkers(LOCAL, work, size=2) as workers:
         wait_idle(workers, 2)
         names = workers.idle()

@@ -8,13 +8,15 @@ from protocol.ids import NodeName
 from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 from tests.support.harness.fake_cluster import fake_builder, fake_spec
 
-STORY = 'Traceback (most recent call last):\n  File "x.py", line 1\nZeroDivisionError: planted\n'
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "x.py", line 1\nZeroDivisionError: planted\n'
+)
 
 
 def write_failure(run_dir: Path, node: str) -> None:
     """Write a trace in which a task of a node failed."""
     writer = FrameTraceWriter(frames_path(run_dir / "trace", NodeName(node), 0))
-    event = TraceEvent(kind=TraceKind.TASK_FAILED, cause="fetcher", detail={"exception": STORY})
+    event = TraceEvent(kind=TraceKind.TASK_FAILED, cause="fetcher", detail={"exception": TRACEBACK})
     row = stamp(event, run="run", time_us=5, node_time_us=5, seq=0, node=node, incarnation=0)
     writer.write(row)
     writer.close()

@@ -15,7 +15,7 @@ from cluster.realtime.services import ControlState, NodeService
 from protocol.ids import NodeName, broker_name
 
 BROKER_0, BROKER_1 = broker_name(0), broker_name(1)
-NO_NEWS = ControlState(version=-1, directory={}, rules=())
+OLD_STATE = ControlState(version=-1, directory={}, rules=())
 """A state that is not newer than the one in force, so that the service does not apply it."""
 
 
@@ -61,7 +61,7 @@ def test_pause_that_comes_after_its_resume_is_ignored(
     """Otherwise the node would stay paused until the end of the run."""
 
     async def play() -> None:
-        await service.resume_node(BROKER_0, 1, NO_NEWS, ())
+        await service.resume_node(BROKER_0, 1, OLD_STATE, ())
         await service.pause_node(BROKER_0, 0)
 
     asyncio.run(play())

@@ -36,7 +36,7 @@ def test_payload_is_restored_by_every_codec_and_compressed_smaller(codec: Compre
 @pytest.mark.parametrize("codec", CODEC_IDS)
 @pytest.mark.parametrize("damage", ["nothing", "short", "garbage", "cut", "another length"])
 def test_damaged_payload_is_an_error(codec: CompressionType, damage: str) -> None:
-    """Damage must give an error and no other data; a coordinator's load ends with this error."""
+    """Damaged bytes must not be restored to other data; the error ends a coordinator's load."""
     whole = CODECS.compress(codec, PAYLOAD)
     content = {
         "nothing": b"",

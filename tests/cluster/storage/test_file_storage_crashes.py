@@ -29,7 +29,7 @@ POINTS_TO_FIND_A_MISTAKE = 1_500
 """Crash points within which each planted mistake must fail a check."""
 
 Mistake = Callable[[pytest.MonkeyPatch], None]
-"""Patches the storage with a mistake, which the function's name says. The mark: the flush mark."""
+"""A function that plants the mistake that its name says; "mark" in a name is the flush mark."""
 
 
 @pytest.mark.slow

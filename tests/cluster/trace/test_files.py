@@ -87,7 +87,7 @@ def test_frame_file_cut_anywhere_loses_only_the_torn_frame_and_counts_it(tmp_pat
 
 
 def test_frame_file_with_garbage_inside_is_refused_by_name(tmp_path: Path) -> None:
-    """A damaged file must not pass for a short one: checkers would miss its rows."""
+    """If a damaged file were read as a short one, checkers would miss rows without a word."""
     content = bytearray(written(tmp_path / "whole", [row(0), row(1, seq=1)]).read_bytes())
     content[4:10] = b"\xc1" * 6  # behind the length of the first frame; no msgpack has this byte
     (tmp_path / "bad").write_bytes(bytes(content))
@@ -142,7 +142,7 @@ def test_parquet_round_trip_keeps_every_value_and_the_declared_types(tmp_path: P
     with ParquetTraceWriter(path, rows_per_chunk=4) as writer:
         for trace_row in rows:
             writer(trace_row)
-        assert not path.exists(), "readers must never see half a file"
+        assert not path.exists()  # readers must never see half a file
 
     assert list(read_parquet(path)) == rows
     assert writer.rows_written == 11

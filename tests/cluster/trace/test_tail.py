@@ -135,7 +135,7 @@ def test_tail_yields_the_rows_of_the_finished_run_in_the_same_order(
 
 
 def test_tail_of_a_file_that_is_no_trace_is_an_error(tmp_path: Path) -> None:
-    """No rows would look like a run without events."""
+    """If the file were skipped, the run would seem to have no events."""
     (tmp_path / "broker-0-0.frames").write_bytes(b"\xff" * 64)
     with pytest.raises(TraceFileCorrupt, match="broker-0-0"):
         TraceTail(tmp_path).poll(SECOND_US)

@@ -1,7 +1,8 @@
 """Invariants between nodes in virtual time: planted bugs that no node can see alone.
 
-`played(...)` plays three brokers, one group and a producer with acks=all, with a patched method. A
-run is BROKEN if an invariant is violated; the reason names it.
+`play(small(...), seed)` plays three brokers, one group and a producer with acks=all. Each test
+plants a bug: it patches a method. A run is BROKEN if it violates an invariant; the reason, which
+`reason_of` returns, names the invariant.
 """
 
 from collections.abc import Sequence
@@ -42,17 +43,17 @@ def test_sound_run_has_no_violation() -> None:
     assert played.result is PlayResult.PASS, played.reasons
 
 
-def test_leader_that_takes_what_it_sent_for_received_is_found(
+def test_leader_that_counts_sent_records_as_received_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: a follower's log is taken to end where its leader's does."""
+    """Planted bug: after a Fetch, a leader takes the follower's log to end where its own ends."""
     update = FollowerState.update_fetch_state
 
-    def count_what_is_sent(self: FollowerState, **state: int) -> None:
+    def count_sent_records(self: FollowerState, **state: int) -> None:
         update(self, **state)  # type: ignore[arg-type]
         self.log_end_offset = Offset(state["leader_end_offset"])
 
-    monkeypatch.setattr(FollowerState, "update_fetch_state", count_what_is_sent)
+    monkeypatch.setattr(FollowerState, "update_fetch_state", count_sent_records)
     assert "a follower has what its leader knows it to have" in reason_of()
 
 
@@ -86,7 +87,7 @@ def test_stored_isr_with_a_replica_that_its_leader_does_not_count_is_found(
 
 
 def test_broker_with_other_metadata_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: brokers know of settings that no record has."""
+    """Planted bug: brokers have topic settings that are in no record of the metadata log."""
     apply = MetadataCache.apply
 
     def apply_more(self: MetadataCache, records: object) -> object:
@@ -100,7 +101,7 @@ def test_broker_with_other_metadata_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_replicas_with_other_batches_are_found_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: followers change the timestamps of data. Only the last check reads the logs."""
+    """Planted bug: followers change timestamps. Only the check at a run's end reads the logs."""
     append = PartitionLog.append_as_follower
 
     def append_later(self: PartitionLog, batches: Sequence[RecordBatch]) -> ErrorCode:
@@ -116,7 +117,10 @@ def test_replicas_with_other_batches_are_found_at_the_end(monkeypatch: pytest.Mo
 
 
 def test_check_soon_checks_before_the_next_callback() -> None:
-    """Between two checks of every n-th callback; without a check it does nothing."""
+    """`check_soon` adds a check to those after every n-th callback.
+
+    It does nothing on a loop without checks, and the next n callbacks count from the added check.
+    """
     loop = VirtualLoop()
     loop.check_soon()
     seen: list[int] = []

@@ -73,15 +73,15 @@ def run_with(source: Callable[[], list[str]], observer: Callable[[TraceRow], Non
     runtime.run(main())
 
 
-@pytest.mark.parametrize("what", CALLS)
-def test_node_that_reads_the_machine_fails_and_is_named(what: str) -> None:
+@pytest.mark.parametrize("function", CALLS)
+def test_node_that_reads_the_machine_fails_and_is_named(function: str) -> None:
     """The read is direct or through a library: the error has the place and the replacement."""
     with pytest.raises(NodeTaskFailed) as caught:
-        run_with(in_module(NODE_MODULE, CALLS[what]), lambda _row: None)
+        run_with(in_module(NODE_MODULE, CALLS[function]), lambda _row: None)
 
     error = caught.value.__cause__
     assert isinstance(error, Tripped)
-    assert f"{NODE_MODULE}.planted (<string>:2) called {what.strip()}()" in str(error)
+    assert f"{NODE_MODULE}.planted (<string>:2) called {function.strip()}()" in str(error)
     assert "Host's now_us" in str(error)
 
 
@@ -95,7 +95,7 @@ def test_library_through_which_a_node_reads_the_machine_is_named() -> None:
     "module", ["chaos.checkers.planted", "coordlab.views.live", "tests.planted"]
 )
 def test_tool_beside_the_nodes_may_read_the_machine(module: str) -> None:
-    """A checker runs inside the node's step that writes a row, and is no node; so are displays.
+    """Checkers and displays run inside the node's step that writes a row, but are no nodes.
 
     Their modules may read clocks and draw ids.
     """

@@ -1,7 +1,7 @@
 """Deadlines of sessions at the leader.
 
-Each packet of a client moves the deadline of its session. ZK-... in brackets are rules of
-docs/kafka/ZOOKEEPER_CONSUMER.md.
+Each packet of a client moves the deadline of its session. Ids such as ZK-10 name rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote.
 """
 
 import pytest
@@ -35,7 +35,7 @@ def test_session_ends_at_a_tick_six_to_eight_seconds_after_its_last_packet(
 
 @given(st.lists(st.integers(0, 20_000_000), min_size=1))
 def test_deadline_never_decreases_and_is_always_a_whole_tick(heard_us: list[int]) -> None:
-    """A touch with an earlier time (a follower sends them late) must not shorten a session."""
+    """A follower may report a packet late: its earlier time must not shorten the session."""
     tracker = SessionTracker(TICK_US)
     tracker.add(SESSION, TIMEOUT_US, 0)
     last = 0

@@ -1,8 +1,8 @@
 """Watches of one server: which fire, for which connection, and their registration again.
 
-ZK-... in brackets are rules of docs/kafka/ZOOKEEPER_CONSUMER.md. A and B are connections of two
-sessions. `fire` returns the events that connections get, and `len` of a table counts its watches. A
-zxid is the number of a write.
+Ids such as ZK-16 name rules of docs/kafka/ZOOKEEPER_CONSUMER.md, which docstrings quote. A and B
+are connections of two sessions. `fire` returns the events that connections get, and `len` of a
+table counts its watches. A zxid is the number of a write.
 """
 
 from cluster.host.incoming_request import AcceptedConnection

@@ -43,16 +43,16 @@ def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
     assert isinstance(joined, JoinGroupResponse)
     assert (joined.error_code, joined.member_id, joined.generation_id) == (error, "", -1)
 
-    synced = static_member_refusal(envelope(sync_group("m", 1, instance="i")))
+    synced = static_member_refusal(envelope(sync_group("m", generation_id=1, instance="i")))
     assert isinstance(synced, SyncGroupResponse)
     assert synced.error_code is error
 
-    alive = static_member_refusal(envelope(heartbeat("m", 1, instance="i")))
+    alive = static_member_refusal(envelope(heartbeat("m", generation_id=1, instance="i")))
     assert isinstance(alive, HeartbeatResponse)
     assert alive.error_code is error
 
     committed = static_member_refusal(
-        envelope(offset_commit({("t", 0): 1, ("u", 2): 3}, "m", 1, instance="i"))
+        envelope(offset_commit({("t", 0): 1, ("u", 2): 3}, "m", generation_id=1, instance="i"))
     )
     assert isinstance(committed, OffsetCommitResponse)
     assert [
@@ -67,7 +67,12 @@ def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
 
 def test_member_without_instance_id_is_accepted_by_an_old_broker() -> None:
     """Only static members need version 2.3."""
-    for body in (join_group(), sync_group("m", 1), heartbeat("m", 1), offset_commit({("t", 0): 1})):
+    for body in (
+        join_group(),
+        sync_group("m", generation_id=1),
+        heartbeat("m", generation_id=1),
+        offset_commit({("t", 0): 1}),
+    ):
         assert static_member_refusal(envelope(body)) is None
 
 
@@ -88,10 +93,10 @@ def test_old_broker_refuses_static_members_before_the_coordinator(
     """
 
     async def story(lab: BrokerLab) -> None:
-        answer = await lab.client.call(COORDINATOR, heartbeat("m", 1, instance="i"))
+        answer = await lab.client.call(COORDINATOR, heartbeat("m", generation_id=1, instance="i"))
         assert isinstance(answer, HeartbeatResponse)
         assert answer.error_code is error
-        plain = await lab.client.call(COORDINATOR, heartbeat("m", 1))
+        plain = await lab.client.call(COORDINATOR, heartbeat("m", generation_id=1))
         assert isinstance(plain, HeartbeatResponse)
         assert plain.error_code is ErrorCode.UNKNOWN_MEMBER_ID
 

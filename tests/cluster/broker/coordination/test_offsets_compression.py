@@ -66,7 +66,9 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
         assert isinstance(first, JoinGroupResponse)
         joined = await lab.client.call(COORDINATOR, join_group(first.member_id))
         assert isinstance(joined, JoinGroupResponse)
-        assignment = sync_group(first.member_id, 1, {first.member_id: b"mine"})
+        assignment = sync_group(
+            first.member_id, generation_id=1, assignments={first.member_id: b"mine"}
+        )
         assert isinstance(await lab.client.call(COORDINATOR, assignment), SyncGroupResponse)
 
         for offset in range(1, 60):
@@ -83,7 +85,7 @@ def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: Compression
         fetched = await lab.client.call(NEXT, offset_fetch((ORDERS, 1), group_id=OTHER))
         assert isinstance(fetched, OffsetFetchResponse)
         assert fetched.groups[0].topics[0].partitions[0].committed_offset == 59
-        synced = await lab.client.call(NEXT, sync_group(first.member_id, 1))
+        synced = await lab.client.call(NEXT, sync_group(first.member_id, generation_id=1))
         assert isinstance(synced, SyncGroupResponse)
         assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"mine")
 

@@ -83,10 +83,10 @@ def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     lab.brokers[0].answer(HeartbeatRequest, not_coordinator)
     lab.run_for(5 * SECOND)
 
-    doubt = lab.of_kind("coordinator_unknown")[0]
+    marked_unknown = lab.of_kind("coordinator_unknown")[0]
     found = lab.of_kind("coordinator_found")[1]
     assert found.cause == idle
-    assert found.time_us - doubt.time_us < MS
+    assert found.time_us - marked_unknown.time_us < MS
 
 
 def test_client_whose_bootstrap_server_is_down_joins_when_it_returns(make_lab: LabMaker) -> None:
