@@ -65,7 +65,7 @@ def test_consumer_id_has_the_group_the_host_the_time_and_eight_hex_digits() -> N
 def test_start_registers_then_subscribes_then_rebalances() -> None:
     """A member creates `ids/[c]`, subscribes, then begins its first rebalance (ZK-36).
 
-    Its subscriptions are the session state, a child watch on `ids`, a data watch per topic.
+    It subscribes to session state, child watch on `ids`, data watch per topic.
     """
     lab = GroupLab(members=2, partitions=4, late_from=1, topics=2).run(start_member_1)
 
