@@ -88,7 +88,7 @@ def others(session: Path) -> Iterator[list["subprocess.Popen[str]"]]:
 def test_processes_of_a_session_are_its_agents(
     session: Path, agent: "subprocess.Popen[str]", others: list["subprocess.Popen[str]"]
 ) -> None:
-    """A user's process with the same file open is none, nor is an agent of another session."""
+    """A user's process with the same file open, or an agent of another session, is no agent."""
     assert processes_of(session) == [agent.pid]
 
 

@@ -207,7 +207,7 @@ def test_lookup_sent_to_a_silent_broker_is_cleared(make_lab: LabMaker) -> None:
 
     The broker is stopped, not killed, so its connections stay open and no error ends the lookup.
 
-    1. The member has fetched from broker 1, which leads no more: its connection is open and idle,
+    1. The member has fetched from broker 1, which no longer leads. Its connection is open and idle,
        so broker 1 is the least loaded node.
     2. Broker 1 is stopped.
     3. The coordinator becomes unknown, and broker 1 gets the lookup.
