@@ -1,11 +1,13 @@
 """docs/PLANTED_BUGS.md: the result of each planted bug, as a table.
 
-A space is a file from which each seed draws a schedule: a cluster, its groups and its faults.
-The page has three parts, in this order:
+A space is a file of which a random generator draws schedules: a cluster, its groups and its faults.
+The seed of the generator determines the schedule. A rollout is a fault that restarts nodes one
+after the other; it closes each consumer in order first. The page has three parts, in this order:
 1. The table and a section for each of BUGS.
-2. OPERATIONS: the same for OPERATION_BUGS, which only the rollouts of the space `operations` show.
-3. ABSENT: how many seeds of another space, without rollouts, were played with OPERATION_BUGS
-   planted, and which of them show one of these bugs. None should.
+2. OPERATIONS: the same for OPERATION_BUGS. Only rollouts show these bugs, and only the space
+   `operations` has rollouts.
+3. ABSENT: seeds of another space, which has no rollouts, played with OPERATION_BUGS planted. No
+   seed should show one of these bugs.
 """
 
 from collections.abc import Sequence
@@ -28,8 +30,10 @@ from benchmarks.recorded_page import replace_section
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "PLANTED_BUGS.md"
 SHRINK_CPU_MAX_S = 30.0
-"""Limit for a bug that counts as found. Above SHRINK_CPU_S, because the shrinker ends only after
-the run that it has begun."""
+"""Limit of the CPU that shrinking used, for a bug that counts as found.
+
+Higher than SHRINK_CPU_S, at which the shrinker begins no further run but ends the present one.
+"""
 OPERATIONS = "Bugs that only rollouts show"
 ABSENT = "The same bugs in another space"
 _KNOWN = {**BUGS, **OPERATION_BUGS}
@@ -109,6 +113,7 @@ def write_operations(hunts: Sequence[Hunted]) -> None:
     for hunted in hunts:
         lines += [line.replace("## ", "### ", 1) for line in _bug_section(hunted)]
     section = "\n".join(lines).rstrip() + "\n"
+    # Fails without a page: `write_page` makes the page, with the part about BUGS first.
     written = replace_section(PAGE.read_text(encoding="utf-8"), OPERATIONS, section)
     PAGE.write_text(written, encoding="utf-8")
 
@@ -121,7 +126,7 @@ def write_absence(absence: Absence) -> None:
 
 
 def absence_lines(absence: Absence) -> list[str]:
-    """Return the lines of the section about an Absence."""
+    """Return the lines of the section about an Absence, which has the commit of its measurement."""
     verdict = (
         "**No seed shows one of them.**"
         if not absence.shown

@@ -1,11 +1,14 @@
-"""The switch and the probes of a tree that has every mutant in it.
+"""Functions called by a copy of the source tree that contains every mutant, switched off.
 
 A mutant is a small change of the code; its number also names its place. Sound code runs with every
-mutant off. `rewriting` puts calls of these functions into the sources. Each changed place calls
-`on` or `on_value` with its number, and runs its mutated form if the call returns True. Two things
-are noted about each place: that it was reached; and, in a sound run and for an expression without
-effects, whether the mutated form would have had another value. Must not import anything of the
-packages.
+mutant off. The module `rewriting` makes the copy: a statement of mutant 7 becomes
+`if on(7): mutated` with the sound statement under `else`. An expression without effects becomes
+`mutated if on_value(7) else value(7, lambda: mutated, sound)`.
+
+Two things are noted about each place: that it was reached; and, in a sound run and for an
+expression without effects, whether the mutated form would have had another value.
+
+This module must not import anything of the packages: they import it from each of their modules.
 """
 
 from collections.abc import Callable
@@ -27,16 +30,17 @@ class _State:
 
 
 _state = _State()
+# The dicts without values are ordered sets.
 reached: dict[int, None] = {}
 """Numbers of the places that were evaluated, at import or later."""
 compared: dict[int, None] = {}
-"""Places of `reached` whose expression has no effects, so that only its value can change a run."""
+"""Places of `reached` whose expression has no effects: a mutant there acts only by its value."""
 _differing: dict[int, None] = {}
 """Places of `compared` whose mutated form had another value."""
 _open: dict[int, int] = {}
-"""By place, the evaluations that `on_value` began and `value` did not end.
+"""By place, the number of evaluations that `on_value` began and `value` did not end.
 
-An evaluation does not end if the sound expression raises an exception.
+If the sound expression raises an exception, `value` is not called, and the number stays above 0.
 """
 
 
@@ -64,7 +68,7 @@ def on(number: int) -> bool:
 
 
 def on_value(number: int) -> bool:
-    """Do as `on`, for an expression without effects, after which `value` is called."""
+    """Do as `on`, for an expression without effects. If False, the caller calls `value` next."""
     reached[number] = None
     compared[number] = None
     if _state.is_recording:
@@ -75,7 +79,7 @@ def on_value(number: int) -> bool:
 def value(number: int, mutated: Callable[[], object], sound: T) -> T:
     """Return the value of the sound expression; note if the mutated one has another value.
 
-    `sound` is that value: Python evaluated the expression before this call.
+    `sound` is the value of the sound expression, which Python has evaluated as an argument.
     """
     if _state.is_recording:
         _open[number] -= 1
@@ -90,7 +94,10 @@ def differing() -> set[int]:
 
 
 def _is_equal(mutated: Callable[[], object], sound: object) -> bool:
-    """Return True if the mutated form surely has the value `sound`; False if it raises."""
+    """Return True if the mutated form has the value `sound`, as far as _PLAIN can be compared.
+
+    False if it raises, and for values of other types.
+    """
     try:
         other = mutated()
     except Exception:

@@ -30,8 +30,9 @@ def reach_verdict(
 
     A violation is a proof, whatever else happened in the run. Without a violation the verdict is
     PASS only if nothing weakens it: each reason makes it UNKNOWN, such as a fault that hit nothing.
-    `unknown_because` are reasons that the run itself has, such as an interruption. They explain the
-    faults that were not injected and the inconclusive checks, so these add no reason then.
+    `unknown_because` are reasons that the run itself has, such as an interruption. If there are
+    any, they also explain why faults were not injected and why checks are inconclusive. Such faults
+    and checks then add no reason of their own.
     """
     reasons = list(unknown_because)
     for entry in entries:
@@ -51,6 +52,7 @@ def reach_verdict(
     ):
         reasons.append("no check saw anything to judge")
     if any(report.outcome is CheckOutcome.VIOLATED for report in reports):
+        # The reports explain the violation. The reasons say what else was doubtful in the run.
         return Verdict.VIOLATED, tuple(reasons)
     return (Verdict.UNKNOWN if reasons else Verdict.PASS), tuple(reasons)
 
@@ -61,22 +63,24 @@ def without_lost_evidence(
     nodes_without_trace: Sequence[NodeName],
     kinds_read: Mapping[str, frozenset[TraceKind]],
 ) -> tuple[CheckReport, ...]:
-    """Return the reports without conclusions that the loss of a machine makes doubtful.
+    """Return the reports, without the conclusions that the loss of a machine makes doubtful.
 
     A check that depends on lost rows becomes inconclusive. Any other check keeps its findings from
-    before the first loss.
-    Shape: `events` are silences of machines that no fault of the plan caused; a machine may be
-    lost. `nodes_without_trace` are the nodes whose rows were lost with a machine. `kinds_read` has,
-    by the name of a check, the kinds of rows on which it depends.
+    before the first event.
+
+    - `events`: times in which a machine was silent, or was lost, by no fault of the plan.
+    - `nodes_without_trace`: the nodes whose rows were lost with a machine.
+    - `kinds_read`: by the name of a check, the kinds of rows on which the check depends.
     """
     if not events:
         return reports
     first = min(events, key=lambda event: event.from_us)
     judged = []
     for report in reports:
-        lost = needs_rows_of(nodes_without_trace, kinds_read[report.check])
-        if lost:
-            note = f"the rows of {nodes_shown(lost)} were lost with their machine"
+        # Of these nodes, those that write rows of a kind that the check reads.
+        needed_nodes = needs_rows_of(nodes_without_trace, kinds_read[report.check])
+        if needed_nodes:
+            note = f"the rows of {nodes_shown(needed_nodes)} were lost with their machine"
             judged.append(_inconclusive(report, note))
         else:
             judged.append(_without_later_findings(report, first))

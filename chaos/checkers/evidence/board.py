@@ -10,7 +10,8 @@ Each row of the trace is processed in this order:
 Evidence consists of parts, one per fact. The first read of an attribute makes its part, which
 collects rows from then on. So each checker reads the attributes that it needs in its constructor,
 before the first row; and a part that no checker reads costs nothing. A fact that only one checker
-needs is kept by that checker (`commit_registers` by `durable_commits`).
+needs is no part of Evidence: the checker keeps it. So the checker of durable commits keeps its
+registers of commits.
 """
 
 from collections.abc import Callable
@@ -54,9 +55,13 @@ class Evidence:
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
-        self._observers: dict[str, list[Callable[[TraceRow], None]]] = {}  # kind -> parts
+        # kind of row -> `observe` of each part that takes rows of the kind; a TraceKind is a str
+        self._observers: dict[str, list[Callable[[TraceRow], None]]] = {}
         self.kinds_read: frozenset[TraceKind] = frozenset()
-        """Kinds of rows that the parts made so far depend on, without those of `turning_points`."""
+        """Kinds of rows that a verdict depends on through the parts made so far.
+
+        CheckSuite reads them, to see which verdicts suffer if rows of a node are lost.
+        """
 
     def observe(self, row: TraceRow) -> None:
         """Take the next row of the trace."""
@@ -75,7 +80,7 @@ class Evidence:
 
     @cached_property
     def fenced_members(self) -> FencedMembers:
-        """Consumers whose application has ended because a failover lost their member ids."""
+        """Consumers that another with their instance id fenced, after a failover lost their ids."""
         members = FencedMembers(self._context, self.coordinators, self.lost_data)
         return self._follow(members, FENCING_KINDS)
 
@@ -96,12 +101,12 @@ class Evidence:
 
     @cached_property
     def expiry(self) -> Expiry:
-        """Times since which groups have no members, by which offsets expire."""
+        """Times at which groups lost their last member. Offsets expire some time after that."""
         return self._follow(Expiry(self._context), EXPIRY_KINDS)
 
     @cached_property
     def half_loads(self) -> HalfLoads:
-        """Coordinators that lost their log while they loaded it."""
+        """Coordinators whose load ended halfway, because they were leader no longer."""
         return self._follow(HalfLoads(), HALF_LOAD_KINDS)
 
     @cached_property
@@ -122,7 +127,7 @@ class Evidence:
     @cached_property
     def turning_points(self) -> TurningPoints:
         """Events that may have led to a finding."""
-        # Not among `kinds_read`: turning points illustrate findings; no verdict depends on them.
+        # Their kinds are not added to `kinds_read`: they only illustrate findings.
         return self._feed(TurningPoints(), TURNING_KINDS)
 
     @cached_property
@@ -143,6 +148,6 @@ class Evidence:
 
     def _feed(self, part: P, kinds: frozenset[TraceKind]) -> P:
         """Register a part for its kinds of rows, from the next row on."""
-        for kind in sorted(kinds):
+        for kind in sorted(kinds):  # in a fixed order, as wherever a set is iterated
             self._observers.setdefault(kind, []).append(part.observe)
         return part

@@ -3,7 +3,8 @@
 A chart is a Vega-Lite specification, built with Altair. `chart_specs` compiles it to Vega; `page`
 embeds the result and the chart's data; `assets/report.js` draws the chart when the reader scrolls
 near it. Colours are CSS custom properties and fills may be patterns (`url(#hatch-1)`), so that one
-chart works in the light theme, in the dark theme and in print.
+chart works in the light theme, in the dark theme and in print. A fault in force is a hatched band
+behind the charts whose x is the time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,19 +16,20 @@ import altair as alt
 
 FROM_S = "from_s"
 TO_S = "to_s"
-"""Vega parameters for the visible part of the time axis, in seconds; the page sets them."""
+"""FROM_S and TO_S: Vega parameters, the ends of the visible part of the time axis in seconds."""
 
 SERIES = tuple(f"var(--c{index})" for index in range(1, 9))
 """Plain fills; they also differ in lightness, for black-and-white printers."""
 HATCHES = tuple(f"url(#hatch-{index})" for index in range(1, 9))
 """The same colours with a pattern over each."""
 SOFT_HATCHES = tuple(f"url(#soft-{index})" for index in range(1, 9))
-"""HATCHES, each half mixed with the colour of the page's background (PAPER): text on them is
+"""HATCHES in paler colours: half of each is the page's background (PAPER), so that text on them is
 legible."""
 INK, MUTED, LINE, PAPER = "var(--ink)", "var(--muted)", "var(--line)", "var(--paper)"
 GOOD, BAD, WARN, ACCENT = "var(--good)", "var(--bad)", "var(--warn)", "var(--accent)"
 BAD_HATCH, FAULT_HATCH = "url(#hatch-bad)", "url(#hatch-fault)"
-"""Two owners or two coordinators at once; a fault in force."""
+"""BAD_HATCH: a partition has two owners, or a group two coordinators. FAULT_HATCH: a fault is in
+force."""
 
 Cell = str | int | float | None
 
@@ -37,8 +39,8 @@ class TextTable:
     """A table of text. `numeric` names the headings of columns that are aligned right.
 
     `blocks`: the number of rows of each block. The rows of a block, one or two, have the same first
-    cell. A phone shows each block as a table of its own, with a line for each heading and a column
-    for each row. Empty: a phone shows the table as a desktop does.
+    cell. A phone turns each block into a small table: a heading begins each line, and the block's
+    rows are the columns. Without blocks a phone shows the table as a desktop does.
     """
 
     headings: tuple[str, ...]
@@ -78,8 +80,8 @@ class Chart:
     - `more`: explanation of how to read the picture, folded under it.
     - `picks`: the choices above the picture.
     - `spec`: refers to its data by `alt.NamedData(name)`, with the names in `data`.
-    - `on_time_axis`: the chart has the parameters FROM_S and TO_S (`time_params`), and its x is
-      `time_x`.
+    - `on_time_axis`: the chart's x is the time (`time_x`), between FROM_S and TO_S
+      (`time_params`).
     - `table`: the contents as text, for readers who do not see the picture.
     """
 
@@ -124,8 +126,9 @@ class Section:
 def soft(fill: str) -> str:
     """Return a fill of SERIES or HATCHES, or a colour, mixed half with the paper's colour.
 
-    The result is opaque. A fill with an opacity of one half would look different over the band of a
-    fault and in the legend. Other patterns, the paper's colour and "transparent" are not changed.
+    The result is opaque. A fill with an opacity of one half would look different in the legend and
+    where a fault's band lies behind. Other patterns, the paper's colour and "transparent" are not
+    changed.
     """
     if fill in HATCHES:
         return SOFT_HATCHES[HATCHES.index(fill)]
@@ -147,5 +150,5 @@ def time_x(field_name: str, *, title: str | None = None) -> alt.X:
 
 
 def axis_seconds(time_us: int | None) -> float | None:
-    """Return a time in seconds, the unit of charts."""
+    """Return microseconds as seconds, the unit of charts; None (no such time) stays None."""
     return None if time_us is None else time_us / 1_000_000
