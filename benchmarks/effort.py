@@ -37,7 +37,7 @@ SPACE = "standard"
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """The record. Shape: `counts` has, for each name of a count, one number for each seed."""
+    """The record. `counts` has, for each name of a count, one number for each seed."""
 
     commit: str
     counts: dict[str, list[int]]

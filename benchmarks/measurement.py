@@ -12,9 +12,9 @@ from pathlib import Path
 class Measurement:
     """One figure and its baseline.
 
-    Shape: `value` and `baseline` are medians of several rounds. `ratio` is the median of the
-    rounds' ratios (`median_ratio`), mostly near value / baseline. `goal` is a phrase such as "at
-    least 0.6"; without a goal, `goal` is empty and `met` is None.
+    `value` and `baseline` are medians of several rounds. `ratio` is the median of the rounds'
+    ratios (`median_ratio`), mostly near value / baseline. `goal` is a phrase such as "at least
+    0.6"; without a goal, `goal` is empty and `met` is None.
     """
 
     name: str

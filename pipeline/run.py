@@ -80,7 +80,7 @@ def analyze(
     and ended. Workers of another machine must see the run directories under the same path.
     A run of up to `whole_run_rows` rows, and of MAX_ROWS at most, is read whole by one task; 0
     leaves all runs to the transforms.
-    Shape: one summary per distinct directory, in the order given.
+    Returns one summary per distinct directory, in the order given.
     Raises: FileNotFoundError if a run directory does not exist; RunNameClash; JavaMissing and
     SparkStartError if no session was given; OSError if tables cannot be written.
     """

@@ -52,7 +52,7 @@ class ShownBy(msgspec.Struct, frozen=True, kw_only=True):
 class Absence(msgspec.Struct, frozen=True, kw_only=True):
     """The seeds of a space that were played with all `bugs` planted.
 
-    Shape: seeds 0 to `seeds` - 1 were played. `shown` are those that fail only with the bugs;
+    Seeds 0 to `seeds` - 1 were played. `shown` are those that fail only with the bugs;
     `fails_without_bugs` those that also fail without them; `undecided` counts those without a
     verdict. `code` is the fingerprint of the code that played them.
     """

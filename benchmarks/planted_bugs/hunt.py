@@ -61,10 +61,11 @@ OTHER_SEEDS = 100
 class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
     """The shrunk schedule that shows a bug.
 
-    Shape: `end` is the reason why the shrinking ended; `robust_fails` of `robust_tried` other
-    network seeds also show the bug. `faults` has a line of text for each fault.
-    `passes_without_bug` is True if the same plan and seed have no finding without the bug.
-    Units: `cpu_s` is seconds of CPU, without those for the robustness.
+    - `faults`: a line of text for each fault.
+    - `cpu_s`: seconds of CPU, without those for the robustness.
+    - `end`: the reason why the shrinking ended.
+    - `robust_fails`: how many of `robust_tried` other network seeds also show the bug.
+    - `passes_without_bug`: True if the same plan and seed have no finding without the bug.
     """
 
     before: Sizes
@@ -81,11 +82,13 @@ class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
 class Hunted(msgspec.Struct, frozen=True, kw_only=True):
     """The result of the search for one bug.
 
-    Shape: `seed` is the first that fails only with the bug; None if none of `seeds_tried` does.
-    `checks` and `summary` describe its findings. `shrunk` is made from the schedule of
-    `shrunk_seed`, the last of `tries` schedules that were shrunk. `fails_without_bug` counts seeds
-    before `seed` that also failed without the bug, and so prove nothing.
-    Units: `cpu_s` is seconds of CPU until `seed` had failed.
+    - `seed`: the first that fails only with the bug; None if none of `seeds_tried` does.
+    - `cpu_s`: seconds of CPU until `seed` had failed.
+    - `fails_without_bug`: the number of seeds before `seed` that also failed without the bug, and
+      so prove nothing.
+    - `checks`, `summary`: those of the findings of `seed`.
+    - `shrunk`: made from the schedule of `shrunk_seed`, the last of `tries` schedules that were
+      shrunk.
     """
 
     bug: str

@@ -1,4 +1,4 @@
-"""A planted bug."""
+"""PlantedBug: a bug that is put into the code on purpose, to see whether the checks find it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,10 +9,12 @@ from dataclasses import dataclass
 class PlantedBug:
     """One bug.
 
-    Shape: `where` is the part of the code with the bug, `what` the changed behaviour. `rule` is the
-    broken rule; it begins with a section of docs/kafka/BEHAVIOUR.md or an id of
-    docs/kafka/ZOOKEEPER_CONSUMER.md. `plant` enters patches on the given stack. `space` is the
-    space whose seeds must show the bug.
+    - `where`: the part of the code with the bug.
+    - `what`: the changed behaviour.
+    - `rule`: the broken rule, after its section of docs/kafka/BEHAVIOUR.md or its id in
+      docs/kafka/ZOOKEEPER_CONSUMER.md.
+    - `plant`: enters patches of the code on the given stack.
+    - `space`: the file of drawn schedules some of which must show the bug.
     """
 
     name: str

@@ -60,9 +60,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 class SoundPlay(msgspec.Struct, frozen=True, kw_only=True):
     """The run of a seed without a mutant.
 
-    Shape: places are numbers of mutants. `reached` are places that the run evaluated, `at_import`
-    those that the import of the packages evaluated. `unchanged` are places of `reached` at which
-    the mutated expression always had the same value as the sound one.
+    Places are numbers of mutants. `reached` are places that the run evaluated, `at_import` those
+    that the import of the packages evaluated. `unchanged` are places of `reached` at which the
+    mutated expression always had the same value as the sound one.
     """
 
     result: str
@@ -78,8 +78,8 @@ class SoundPlay(msgspec.Struct, frozen=True, kw_only=True):
 class MutantPlay(msgspec.Struct, frozen=True, kw_only=True):
     """The run of a seed with one mutant on.
 
-    Shape: `differs` is True if the trace has another digest than the sound run's. `found_by` are
-    the checkers with findings that had none in the sound run, and LAB if only this run is BROKEN.
+    `differs` is True if the trace has another digest than the sound run's. `found_by` are the
+    checkers with findings that had none in the sound run, and LAB if only this run is BROKEN.
     `what` is the summary of the earliest of those findings, or the reasons of the result.
     `is_stopped` is True if the run exceeded its bound of CPU or memory.
     """
@@ -104,8 +104,8 @@ class PlayedOrder(msgspec.Struct, frozen=True, kw_only=True):
 class PlayedChild(msgspec.Struct, frozen=True, kw_only=True):
     """Data of a run that a child sends to its parent.
 
-    Shape: `checks` and `summaries` are those of the findings, earliest first. `reached` and
-    `differing` are places; `differing` are those that may have changed the run.
+    `checks` and `summaries` are those of the findings, earliest first. `reached` and `differing`
+    are places; `differing` are those that may have changed the run.
     """
 
     result: str
@@ -320,7 +320,7 @@ def mutant_play(
     """Return the results of a mutated run, as a user without the sound run would see them.
 
     The sound run only excludes checkers that have a finding without the mutant, too.
-    Shape: `played` is None if the child was stopped after `child_cpu_s`.
+    `played` is None if the child was stopped after `child_cpu_s`.
     """
     if played is None:
         return MutantPlay(

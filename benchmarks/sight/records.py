@@ -34,12 +34,15 @@ class Sight(StrEnum):
 class Fate(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one mutant.
 
-    Shape: `reached`, `differs` and `unknown` count seeds: those that reached the mutant's place,
-    whose trace differed, and whose run was UNKNOWN. Seeds after `found_seed`, or after too many
-    `stopped_seeds`, do not count, because the mutant is not played any more. If `at_import`, every
-    seed reaches the place. `found_by` are the checkers with a finding at `found_seed`.
-    Units: `cpu_s` is the CPU time of all seeds up to the first finding, with the mutant on;
-    `spent_s` is the same time so far, also without a finding.
+    - `reached`: the number of seeds that reached the mutant's place.
+    - `differs`: the number of seeds whose trace differed from that without the mutant.
+    - `unknown`: the number of seeds whose run was UNKNOWN.
+    - `at_import`: True if the import of the packages reaches the place, so that every seed does.
+    - `found_by`: the checkers with a finding at `found_seed`.
+    - `spent_s`: the CPU time of all seeds so far, with the mutant on.
+    - `cpu_s`: the same time up to the first finding; None without a finding.
+
+    After `found_seed`, or after too many `stopped_seeds`, the mutant is not played any more.
     """
 
     id: str
@@ -66,9 +69,10 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
 class RecordHead(msgspec.Struct, frozen=True, kw_only=True):
     """First line of a record's file.
 
-    Units: `cpu_s` is the CPU time of all runs.
-    Shape: `sound_not_pass` are seeds whose run without a mutant did not pass. `origin` has the
-    digests of code, sample and space; a sitting with other digests cannot continue the record.
+    - `cpu_s`: the CPU time of all runs.
+    - `sound_not_pass`: seeds whose run without a mutant did not pass.
+    - `origin`: the digests of code, sample and space. A sitting with other digests cannot continue
+      the record.
     """
 
     name: str

@@ -44,12 +44,15 @@ class SampleHead(msgspec.Struct, frozen=True, kw_only=True):
 class SampledMutant(msgspec.Struct, frozen=True, kw_only=True):
     """One mutant of a sample.
 
-    Shape: `file` is relative to `package`, as of the draw. `scope` is the qualified name of the
-    function or class. `before` and `after` are the line without and with the change; `segment` and
-    `mutation` are the smallest expression or statement that differs, without and with the change.
-    `nth` is the mutant's number, from 0, among the package's mutants with the same scope, before
-    and after. `segment_nth` is its number among the `segment_count` mutants with the same scope,
-    segment and mutation.
+    - `file`: the path in `package` when the sample was drawn.
+    - `scope`: the qualified name of the function or class.
+    - `before`, `after`: the line without and with the change.
+    - `segment`, `mutation`: the smallest expression or statement that differs, without and with the
+      change.
+    - `nth`: the mutant's number, from 0, among the package's mutants with equal `scope`, `before`
+      and `after`.
+    - `segment_nth`: its number among the `segment_count` mutants with equal `scope`, `segment` and
+      `mutation`.
     """
 
     id: str
@@ -79,7 +82,7 @@ class SampledMutant(msgspec.Struct, frozen=True, kw_only=True):
 class FoundMutant:
     """A mutant of a sample in the present code.
 
-    Shape: `path` is its file, relative to the root; `source` is the whole changed source.
+    `path` is its file, relative to the root; `source` is the whole changed source.
     """
 
     mutant: SampledMutant

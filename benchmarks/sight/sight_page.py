@@ -84,8 +84,8 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Score:
     """Counts of the mutants of a record, or of one package of it.
 
-    Shape: `killed_reached` counts mutants that unit tests kill and seeds reach, `killed_found`
-    those of them that are found; both are None until the unit tests were run with each mutant.
+    `killed_reached` counts mutants that unit tests kill and seeds reach, `killed_found` those of
+    them that are found; both are None until the unit tests were run with each mutant.
     Units: `cpu_s` is the median CPU time to the first finding; None if nothing is found.
     """
 

@@ -40,7 +40,7 @@ _MACHINERY = ("rewriting.py", "probes.py", "player.py")
 class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
     """First line of a journal.
 
-    Shape: `code`, `machinery`, `sample` and `space` are digests: of the packages without sentences
+    `code`, `machinery`, `sample` and `space` are digests: of the packages without sentences
     (`code_digest`), of the modules that rewrite and play the packages, of the sample, and of the
     space's file. `commit` and `machine` are for people. `gone` and `not_switchable` are mutants
     that are not in the tree. `base` is the record that the journal continues: the journal's first

@@ -27,9 +27,9 @@ COPIED = (
 class SwitchedTree:
     """The copy.
 
-    Shape: a mutant's number in the copy is its index in `mutants`. `gone` are mutants without a
-    place in the present code. `not_switchable` maps the id of each mutant that cannot become a
-    switch to the reason.
+    A mutant's number in the copy is its index in `mutants`. `gone` are mutants without a place in
+    the present code. `not_switchable` maps the id of each mutant that cannot become a switch to the
+    reason.
     """
 
     folder: Path

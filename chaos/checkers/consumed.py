@@ -7,7 +7,7 @@ import msgspec
 
 
 class Consumed(msgspec.Struct):
-    """The detail of RECORDS_CONSUMED. Shape: `last` is the offset of the range's last record."""
+    """The detail of RECORDS_CONSUMED. `last` is the offset of the range's last record."""
 
     last: int
 

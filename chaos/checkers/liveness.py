@@ -118,8 +118,8 @@ class _Excuse:
 class _Judgement:
     """The result at the end of the watch.
 
-    Shape: `notes` has the excuses of groups, `absent` those of consumers that are not expected.
-    `excused` counts both by name. `seen` has the numbers of the report.
+    `notes` has the excuses of groups, `absent` those of consumers that are not expected. `excused`
+    counts both by name. `seen` has the numbers of the report.
     """
 
     not_live: tuple[_NotLive, ...]

@@ -22,7 +22,7 @@ def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
     """Return the YAML text from which `load_experiment` reads an equal experiment.
 
     Values equal to their default are left out. `comment` becomes comment lines at the top.
-    Shape: where an argument of a fault is a tuple, the experiment that is read back has a list.
+    Where an argument of a fault is a tuple, the experiment that is read back has a list.
     """
     document = without_defaults(experiment)
     for name, group in experiment.groups.items():

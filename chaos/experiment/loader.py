@@ -59,7 +59,7 @@ class ListedExperiment:
 def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedExperiment:
     """Return the experiment of this name, or in this file, changed by `overrides`.
 
-    Shape: each override is `key=value` with a dotted path into the file.
+    Each override is `key=value` with a dotted path into the file.
     Raises: ExperimentError with all problems.
     """
     path = find_experiment(name_or_path)

@@ -27,7 +27,8 @@ def shape_problems(
 ) -> list[Problem]:
     """Return a problem for each place of `item` that `struct` does not allow, in order of lines.
 
-    Shape: none if and only if msgspec.convert accepts the document; `path` is the place of `item`.
+    The list is empty if and only if msgspec.convert accepts the document. `path` is the place of
+    `item` in the file.
     """
     document = item.plain()
     try:

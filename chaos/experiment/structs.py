@@ -333,7 +333,7 @@ class FaultDefinition(
 ):
     """One line of the plan: a fault and its undoing.
 
-    Shape: faults of links have `from` and `to`, all others `target`.
+    Faults of links have `from` and `to`, all others `target`.
     """
 
     at: Duration

@@ -24,7 +24,7 @@ Scalar = str | int | float | bool | None | object
 class Item:
     """One value of the file: a mapping, a list or a scalar.
 
-    Shape: `line` counts from 1; None for a value from the command line.
+    `line` counts from 1; None for a value from the command line.
     """
 
     value: "dict[str, Item] | list[Item] | Scalar"

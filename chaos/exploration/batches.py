@@ -50,7 +50,7 @@ def check_code(expected: str) -> None:
 def play_seeds(space: Space, items: Items) -> bytes:
     """Play every item and return the encoded runs, in order.
 
-    Shape: an item is a seed to draw, or a lineage, whose last seed is played.
+    An item is a seed to draw, or a lineage, whose last seed is played.
     Raises: no exception of a run or a draw. Such an exception makes its run BROKEN.
     """
     runs = []

@@ -58,15 +58,17 @@ class PlayedFinding(msgspec.Struct, frozen=True, kw_only=True):
 class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     """Data kept of an explored run.
 
-    Shape: `findings` has the earliest finding of each signature. `marks` are names of coverage
-    marks (`marks`), sorted. `requests` counts requests that reached a live node, by API. `events`
-    counts callbacks of the loop (frames, timers, steps of tasks). `excused` counts cases in which a
-    promise legally did not hold, by check and excuse ("liveness: all members are dead"). `effort`
-    has the counts of `effort.Effort`. `lineage` has the seeds from a drawn plan to this mutated
-    one; it is empty if this plan was drawn. `digest` and `trail` stand for the trace's rows without
-    messages (`TraceDigest`).
-    Units: `virtual_us` is the run's duration on its own clock; `steady_us` is the time of its
-    steady state, None if it had none.
+    - `findings`: the earliest finding of each signature.
+    - `marks`: sorted names of coverage marks, the rare situations that occurred.
+    - `requests`: the numbers of requests that reached a live node, by API.
+    - `events`: the number of callbacks of the loop (frames, timers, steps of tasks).
+    - `excused`: numbers of cases in which a promise legally did not hold, by check and excuse
+      ("liveness: all members are dead").
+    - `effort`: the counts of `effort.Effort`.
+    - `lineage`: the seeds from a drawn plan to this mutated one; empty if this plan was drawn.
+    - `digest`, `trail`: stand for the trace's rows without messages (`TraceDigest`).
+    - `virtual_us`: the run's duration on its own clock.
+    - `steady_us`: the time of the steady state on this clock, None if there was none.
     """
 
     seed: int

@@ -29,7 +29,7 @@ def stamp_of(
 ) -> ReplayStamp:
     """Return the stamp of `played`, a complete run by this code and Python.
 
-    Shape: `finding` is the subject of the file; None means the first finding.
+    `finding` is the subject of the file; None means the first finding.
     """
     subject = finding or next(iter(played.findings), None)
     return ReplayStamp(

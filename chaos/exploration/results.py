@@ -28,10 +28,11 @@ COMMAND = "python -m coordlab"
 class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):
     """One finding, with every run that showed it.
 
-    Units: `time_us` is the time of the finding in the example run, on that run's clock. Shape:
-    `claim` is `summary` without names and numbers; `story` has the kinds of its evidence's rows;
-    `file` is the example's replay file, relative to the exploration's directory; `seeds` are in the
-    order in which they were found.
+    - `claim`: `summary` without names and numbers.
+    - `story`: the kinds of rows of its evidence.
+    - `seeds`: in the order in which they were found.
+    - `time_us`: when the example run shows the finding, on that run's clock.
+    - `file`: the example's replay file, relative to the exploration's directory.
     """
 
     name: str
@@ -75,8 +76,8 @@ class NotDeterministic(msgspec.Struct, frozen=True, kw_only=True):
 class Rechecks(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of seeds that were played twice.
 
-    Shape: `equal` counts those with equal results; `in_another_process` those whose second play was
-    in another process than the first; `still_to_do` counts seeds that were not played again yet.
+    `equal` counts those with equal results; `in_another_process` those whose second play was in
+    another process than the first; `still_to_do` counts seeds that were not played again yet.
     """
 
     runs: int
@@ -108,9 +109,9 @@ class ExplorationResults(msgspec.Struct, frozen=True, kw_only=True):
 
     Units: `virtual_us` is the sum over the runs' own clocks; `busy_s` is processor time over all
     sessions; `elapsed_s` and `runs_per_minute` are of the last session alone.
-    Shape: `runs` counts runs by result, `excused` runs by check and excuse, `effort` is by the name
-    of the count. `lost` are seeds that ended every worker which played them, with the reason.
-    `lineages` has each mutated seed that occurs in these results, in the form that `replay` takes.
+    `runs` counts runs by result, `excused` runs by check and excuse, `effort` is by the name of the
+    count. `lost` are seeds that ended every worker which played them, with the reason. `lineages`
+    has each mutated seed that occurs in these results, in the form that `replay` takes.
     """
 
     outcome: RunOutcome
@@ -154,8 +155,8 @@ def results_of(
 ) -> ExplorationResults:
     """Return the results of an exploration in `path`.
 
-    Shape: `may_be_unknown` are beginnings of reasons, see SpaceDefinition; `guidance` is the
-    search's, None if no seed could be mutated.
+    `may_be_unknown` are beginnings of reasons, see SpaceDefinition; `guidance` is the search's,
+    None if no seed could be mutated.
     """
     unknown = _reasons(tally.unknown, may_be_unknown)
     verdict = _verdict(tally, unknown)

@@ -20,9 +20,9 @@ from chaos.exploration.store import ExplorationRecord, Lost, PlayedAgain, Played
 class FindingGroup:
     """Every run with a finding of one signature.
 
-    Shape: `number` counts the groups of one checker from 1, in the order in which they were found;
-    `seeds` are in the order in which they were played. `example` is the run with the fewest faults,
-    and among runs with equally many faults the one with the earliest finding; `finding` is the
+    `number` counts the groups of one checker from 1, in the order in which they were found; `seeds`
+    are in the order in which they were played. `example` is the run with the fewest faults, and
+    among runs with equally many faults the one with the earliest finding; `finding` is the
     example's finding.
     """
 
@@ -48,8 +48,8 @@ class FindingGroup:
 class RecheckDifference:
     """A seed with two results: the tool is not deterministic.
 
-    Shape: `digest` and `digest_again` are of the two traces; `fields` are the fields in which the
-    two runs differ.
+    `digest` and `digest_again` are of the two traces; `fields` are the fields in which the two runs
+    differ.
     """
 
     seed: int
@@ -71,7 +71,6 @@ class _Chosen:
 class Tally:
     """Totals over explored runs.
 
-    Shape:
     - `done` has the seeds that were played or lost, as keys in this order.
     - `results` counts played runs by result.
     - `unknown` and `broken` map reasons, with N for each number, to seeds.

@@ -44,8 +44,8 @@ class Stop(StrEnum):
 class Limits:
     """Limits of a search.
 
-    Shape: the search plays `count` seeds from `first_seed` on (None: no end). `stop_after` is a
-    number of different findings. `batch` is the size of a batch (None: seeds for about BATCH_S).
+    The search plays `count` seeds from `first_seed` on (None: no end). `stop_after` is a number of
+    different findings. `batch` is the size of a batch (None: seeds for about BATCH_S).
     Units: `time_limit_s` is on the search's clock, from the search's beginning in this process.
     """
 

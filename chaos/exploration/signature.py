@@ -31,8 +31,8 @@ _PLURAL = (
 class Signature(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """The kind of a finding.
 
-    Shape: `claim` is the summary with placeholders for names and numbers; `story` has the kinds of
-    the evidence's rows with their error or cause, in time order, without repetitions.
+    `claim` is the summary with placeholders for names and numbers; `story` has the kinds of the
+    evidence's rows with their error or cause, in time order, without repetitions.
     """
 
     check: str

@@ -64,7 +64,7 @@ class Space:
 def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
     """Return the space with this name in `explorations/`, or in this file, with `overrides`.
 
-    Shape: each override is `key=value` with a dotted path into the space's experiment.
+    Each override is `key=value` with a dotted path into the space's experiment.
     Raises: ExperimentError with all problems.
     """
     path = find_file(name_or_path, EXPLORATIONS, "exploration")
@@ -190,7 +190,7 @@ def _is_always_kept(choice: Choice, place: Steps, steps: Steps, base: Item) -> b
 def _base_problems(base: Item, root: Item, file: str) -> list[Problem]:
     """Return the problems of the space's experiment.
 
-    Shape: `base` is the experiment of the file `root`, with placeholders and overrides.
+    `base` is the experiment of the file `root`, with placeholders and overrides.
     """
     # The file's own mapping: the placeholders in `base` would be reported as forbidden keys.
     in_file = root.child("experiment").value

@@ -81,7 +81,7 @@ class Minimum(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class SpaceDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The file of a space.
 
-    Shape: the keys of `counts`, of `settings` and of the sets in `together` are dotted paths into
+    The keys of `counts`, of `settings` and of the sets in `together` are dotted paths into
     `experiment`. A `*` in a path stands for every group, topic or list element at its place, and
     each of them draws its own value. A value that is listed twice is drawn twice as often. An empty
     value leaves the path's key out.

@@ -37,7 +37,7 @@ MAX_PAIRS = 20
 def space_errors(
     definition: SpaceDefinition, base: Item, choices: tuple[Choice, ...]
 ) -> Iterator[Problem]:
-    """Yield the problems of a well-formed space. Shape: problems have paths of the space's file."""
+    """Yield the problems of a well-formed space. Problems have paths of the space's file."""
     yield from _fault_errors(definition.faults)
     malformed = [
         option_problem

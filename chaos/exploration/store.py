@@ -201,7 +201,7 @@ def create_exploration(
 ) -> ExplorationStore:
     """Create the directory of a new exploration and point `latest` to it.
 
-    Shape: `overrides` are those with which `space` was loaded.
+    `overrides` are those with which `space` was loaded.
     Raises: NotAnExploration if the directory or the copy of the space cannot be created.
     """
     started = datetime.now(UTC)

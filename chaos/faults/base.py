@@ -148,7 +148,7 @@ class FaultKind(ABC):
         """Yield the problems that only this kind of fault can have.
 
         Called when the targets exist and the arguments have the shape of `args_type`.
-        Shape: paths are relative to the fault, e.g. `args.disk`.
+        Paths are relative to the fault, e.g. `args.disk`.
         """
         del fault, experiment
         yield from ()

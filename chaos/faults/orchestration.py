@@ -37,7 +37,7 @@ class Replacement(msgspec.Struct, kw_only=True):
     """A member that leaves a place, or a successor that takes one.
 
     Units: times of the run's clock. None: it has not happened.
-    Shape: `of` is the leaving member, None for a successor. A leaving member has `stopped_at_us`,
+    `of` is the leaving member, None for a successor. A leaving member has `stopped_at_us`,
     `down_at_us` and `was_killed`; a successor has the other times and `is_of_old_version`.
     """
 
@@ -56,7 +56,7 @@ class Replacement(msgspec.Struct, kw_only=True):
 class Orders:
     """The rules of a rollout. Units: microseconds.
 
-    Shape: `start_ups_us` and `ready_after_us` have one entry for each successor, in their order.
+    `start_ups_us` and `ready_after_us` have one entry for each successor, in their order.
     `broken_from`: successors of the new version with this number (from 0) or a higher one never
     start; None if all start.
     """

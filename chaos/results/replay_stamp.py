@@ -57,7 +57,7 @@ class ReplayStamp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 def code_version() -> str:
     """Return a digest of the source text of `NODE_PACKAGES`, in a checkout or an installed copy.
 
-    Shape: 16 hexadecimal digits, equal for equal files at any location.
+    It has 16 hexadecimal digits, and is equal for equal files at any location.
     """
     digest = blake2b(digest_size=_DIGEST_BYTES)
     for package in NODE_PACKAGES:

@@ -72,7 +72,7 @@ _Step = tuple[object, ...]
 class NodeParting:
     """The first row of one node in which two traces differ.
 
-    Shape: `one` or `other` is None if the node has no more rows in that trace.
+    `one` or `other` is None if the node has no more rows in that trace.
     """
 
     node: str
@@ -89,9 +89,9 @@ class NodeParting:
 class Parting:
     """The place where two traces begin to differ.
 
-    Shape: `rows_alike` is the number of equal rows at the beginning, `before` the last of them.
-    `one` and `other` are the rows that follow in each trace, empty where a trace has ended. `nodes`
-    are in the order in which they begin to differ.
+    `rows_alike` is the number of equal rows at the beginning, `before` the last of them. `one` and
+    `other` are the rows that follow in each trace, empty where a trace has ended. `nodes` are in
+    the order in which they begin to differ.
     """
 
     rows_alike: int
@@ -105,8 +105,8 @@ class Parting:
 class StoryParting:
     """The place where the stories of two traces begin to differ.
 
-    Shape: `before` are the last earlier steps of the first trace, of any node. `nodes` are in the
-    order in which their stories begin to differ, empty if all stories are equal.
+    `before` are the last earlier steps of the first trace, of any node. `nodes` are in the order in
+    which their stories begin to differ, empty if all stories are equal.
     """
 
     before: Rows

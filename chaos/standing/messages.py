@@ -32,7 +32,7 @@ class InjectRequest(
 ):
     """Orders a fault; the fields are those of a fault in an experiment file.
 
-    Shape: with `waits` the answer comes only when the fault is over.
+    With `waits` the answer comes only when the fault is over.
     """
 
     fault: str
@@ -47,7 +47,7 @@ class InjectRequest(
 class HealRequest(msgspec.Struct, frozen=True, kw_only=True, tag="heal"):
     """Orders that one fault, or every fault in force, is healed.
 
-    Shape: without `fault_id` and `everything` the request means the only fault in force.
+    Without `fault_id` and `everything` the request means the only fault in force.
     """
 
     fault_id: str | None = None
@@ -142,7 +142,7 @@ class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
 class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One member of a group, as its coordinator has it.
 
-    Shape: `node` is the lab's consumer that has this member id; None for a client from outside.
+    `node` is the lab's consumer that has this member id; None for a client from outside.
     """
 
     member_id: str
@@ -153,8 +153,8 @@ class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
 class GroupAtBroker(msgspec.Struct, frozen=True, kw_only=True):
     """One group at one broker that acts as its coordinator. Two brokers can do so at a time.
 
-    Shape: `is_of_the_file` is True if the experiment file defines the group. Only these groups
-    must be live at the end of the run.
+    `is_of_the_file` is True if the experiment file defines the group. Only these groups must be
+    live at the end of the run.
     """
 
     group: str
@@ -169,8 +169,7 @@ class GroupAtBroker(msgspec.Struct, frozen=True, kw_only=True):
 class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="status_answer"):
     """The state of a cluster.
 
-    Units: `time_us` is on the run's clock.
-    Shape:
+    - `time_us`: the time on the run's clock.
     - `topics`: the number of partitions of each topic.
     - `partitions`: empty unless the request asks for partitions.
     - `not_up`: states of the controllers and clients that do not run.

@@ -85,8 +85,8 @@ def order_fault(
 ) -> OrderedFault | OrderRefusal:
     """Return the ordered fault, or a refusal with all problems of the order.
 
+    `experiment` is the file's, extended by the cluster's current topics and groups.
     Units: `at_us` is the time of the injection, since the brokers began to serve.
-    Shape: `experiment` is the file's, extended by the cluster's current topics and groups.
     """
     document = item_of(_as_in_a_file(request))
     problems = shape_problems(document, FaultDefinition, FILE)

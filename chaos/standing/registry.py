@@ -30,7 +30,7 @@ _PRESENCE_TIMEOUT_S = 5.0
 class StandingCluster(msgspec.Struct, frozen=True, kw_only=True):
     """The registry's record of a cluster, which may have died since.
 
-    Shape: orders go to `port` of the loopback address, with `token`.
+    Orders go to `port` of the loopback address, with `token`.
     """
 
     name: str

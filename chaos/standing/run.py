@@ -87,11 +87,11 @@ class StandingRun(ExperimentRun):
     ) -> None:
         """Prepare a run, as ExperimentRun does.
 
-        Shape: `identity` has the fields of each StatusAnswer that name the run. `on_serving` is
-        called once, with the run's clock, when the brokers serve. `while_serving` is entered at
-        the same moment, in the run's loop, and left when the healing begins. `judge_again` is
-        called with the whole trace on disk; it returns a suite that has judged the trace anew, or
-        None if the verdict of `suite` stands.
+        `identity` has the fields of each StatusAnswer that name the run. `on_serving` is called
+        once, with the run's clock, when the brokers serve. `while_serving` is entered at the same
+        moment, in the run's loop, and left when the healing begins. `judge_again` is called with
+        the whole trace on disk; it returns a suite that has judged the trace anew, or None if the
+        verdict of `suite` stands.
         Units: `duration_us` is how long the run accepts orders, on the run's clock.
         """
         super().__init__(

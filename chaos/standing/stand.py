@@ -36,8 +36,8 @@ RuntimeFactory = Callable[[Sequence[RowObserver]], Runtime]
 class Stood:
     """A standing run that has ended.
 
-    Shape: `unseen_groups` are the groups that clients from outside have joined. Such members trace
-    no rows, so the checks of members judge none of these groups.
+    `unseen_groups` are the groups that clients from outside have joined. Such members trace no
+    rows, so the checks of members judge none of these groups.
     """
 
     results: Results
@@ -58,8 +58,8 @@ def stand(
 ) -> Stood:
     """Run a cluster until it is ended, write its directory, and return the results.
 
-    Shape: the plan comes from the directory's manifest. The keyword arguments are those of
-    StandingRun, except that `on_serving` gets two arguments, the runtime and the time.
+    The plan comes from the directory's manifest. The keyword arguments are those of StandingRun,
+    except that `on_serving` gets two arguments, the runtime and the time.
     Raises: NotRecorded if a file of the directory could not be written. The cluster is healed and
     stopped by then.
     """

@@ -64,7 +64,7 @@ def spark_path(path: Path) -> str:
 def run_of_file(depth: int) -> Column:
     """Return the run of the file that a row comes from: `<experiment>/<run>`, URL-decoded.
 
-    Shape: `depth` is the number of parts of the file's path below the run directory.
+    `depth` is the number of parts of the file's path below the run directory.
     """
     # The path is split at its slashes: a regular expression would take half of the reading time.
     end = F.substring_index(F.col("_metadata.file_path"), "/", -(depth + 2))

@@ -19,8 +19,8 @@ StepResult = Literal["table", "shared", "view", "rows"]
 class Step:
     """A DataFrame that is computed from others.
 
-    Shape: `transform` takes the DataFrames named by `inputs`, by position. `filtered_by` is the
-    column that most readers of a shared result filter by; None if most read all rows.
+    `transform` takes the DataFrames named by `inputs`, by position. `filtered_by` is the column
+    that most readers of a shared result filter by; None if most read all rows.
     """
 
     name: str

@@ -27,8 +27,8 @@ def compute(
 ) -> dict[str, DataFrame]:
     """Compute each step from `sources` and other steps; return all DataFrames by name.
 
-    Shape: every input is the name of a source or of a step. `carry_out` runs in up to `threads`
-    threads at once; if the inputs of several steps are ready, the one listed first starts first.
+    Every input is the name of a source or of a step. `carry_out` runs in up to `threads` threads at
+    once; if the inputs of several steps are ready, the one listed first starts first.
     Raises: ValueError if an input is missing or steps need each other; the first exception of a
     step, and KeyboardInterrupt. Before either is raised, the Spark jobs of the other steps are
     cancelled and all threads have ended.

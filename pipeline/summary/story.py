@@ -297,7 +297,7 @@ def errors_text(errors: Sequence[CommitErrors]) -> str:
 def felt_rows(group: FeltGroup) -> list[tuple[str, dict[str, str]]]:
     """Return each felt measure that is not 0 for all partitions, with its cells by heading.
 
-    Shape: headings are `partitions`, `p50`, `p90`, `max`, `sum`; a cell may be empty.
+    Headings are `partitions`, `p50`, `p90`, `max`, `sum`; a cell may be empty.
     """
     rows = []
     for measure in FELT_MEASURES:

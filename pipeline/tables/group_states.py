@@ -82,8 +82,8 @@ def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataF
 def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
     """One row per step of a group or of its offsets partition on a broker.
 
-    Shape: `state`: the state that a GROUP_LOADED or GROUP_STATE enters; `counted`: the number of
-    members that a GROUP_LOADED or GENERATION_STARTED lists.
+    `state`: the state that a GROUP_LOADED or GROUP_STATE enters; `counted`: the number of members
+    that a GROUP_LOADED or GENERATION_STARTED lists.
     """
     details = detail("state", "to", "members", of=(GroupLoadedDetail, TransitionDetail))
     homes = F.broadcast(groups.select("run", "group", F.col("partition").alias("home")))

@@ -40,8 +40,8 @@ def analyze_by_run(
 ) -> tuple[RunSummary | None, ...]:
     """Write tables and summary of each run (`write.analyze_whole`), several runs at once.
 
+    Returns one summary per run, in the order of `runs`; None for a run that a task cannot read.
     `report_done` receives the number of runs that are done, again and again.
-    Shape: one summary per run, in the order of `runs`; None for a run that a task cannot read.
     Raises: OSError of a task; Py4JError if a task fails otherwise. All jobs are cancelled before
     either is raised, and before a KeyboardInterrupt is.
     """

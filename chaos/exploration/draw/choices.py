@@ -27,8 +27,8 @@ Steps = tuple[str | int, ...]
 class Spot:
     """A path of the space, resolved to steps through a document.
 
-    Shape: `star` is the index in `steps` of the step that stands for every key or element; None if
-    the path has no `*`.
+    `star` is the index in `steps` of the step that stands for every key or element; None if the
+    path has no `*`.
     """
 
     path: str
@@ -57,8 +57,8 @@ class FirstOf:
 class Choice:
     """One choice of a seed. If its spots have a star, the seed chooses once for each key there.
 
-    Shape: an option is a tuple with one value for each spot, in their order; None leaves the key
-    out. `where` is the place of an option in the space's file, with `{}` for the option's index.
+    An option is a tuple with one value for each spot, in their order; None leaves the key out.
+    `where` is the place of an option in the space's file, with `{}` for the option's index.
     """
 
     where: str
@@ -73,7 +73,7 @@ class Choice:
 def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, ...], list[Problem]]:
     """Return all choices of a space, in the order of their application, and the space's problems.
 
-    Shape: the paths of problems are those of the space's file.
+    The paths of problems are those of the space's file.
     """
     choices: list[Choice] = []
     problems: list[Problem] = []

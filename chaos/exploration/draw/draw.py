@@ -61,9 +61,9 @@ def draw_cluster(
     """Return the experiment of a seed without its faults, and the origin of each drawn value.
 
     The experiment is not checked.
-    Shape: `options` has the index of the option for some choices, which replaces the drawn index.
-    The experiment's name contains `name_seed`, or `seed` if that is None. The origins map paths of
-    the experiment to places in the space's file.
+    `options` has the index of the option for some choices, which replaces the drawn index. The
+    experiment's name contains `name_seed`, or `seed` if that is None. The origins map paths of the
+    experiment to places in the space's file.
     """
     document = copy_of(space.base)
     taken = _choose(space, document, seed, options)

@@ -29,8 +29,8 @@ RAREST_PAIRS = 100
 class RunSeen:
     """Data of a run that the corpus needs.
 
-    Shape: `lineage` ends with the run's own seed; `marks` are sorted; `faults` is the number of
-    faults in the run's plan.
+    `lineage` ends with the run's own seed; `marks` are sorted; `faults` is the number of faults in
+    the run's plan.
     """
 
     lineage: Lineage
@@ -87,7 +87,7 @@ class Corpus:
     def parent_for(self, seed: int, rare: tuple[list[str], list[Pair]]) -> Lineage | None:
         """Draw the plan that `seed` mutates; None if no rare mark or pair was reached yet.
 
-        Shape: `rare` is the result of `rare()`, which the caller computes once for many seeds.
+        `rare` is the result of `rare()`, which the caller computes once for many seeds.
         """
         marks, pairs = rare
         if not marks and not pairs:

@@ -33,7 +33,7 @@ class Coverage:
         self.mutated_pairs: Counter[Pair] = Counter()
 
     def take(self, marks: tuple[str, ...], *, mutated: bool) -> None:
-        """Count a run. Shape: `marks` are sorted."""
+        """Count a run. `marks` are sorted."""
         pairs = tuple(combinations(marks, 2))  # each in the order of names, since marks are sorted
         self.runs += 1
         self.marks.update(marks)

@@ -23,7 +23,7 @@ LAG = 2
 class Guidance:
     """Chooses the seeds to mutate in one exploration, which begins with `first_seed`.
 
-    Shape: `share` is the share of mutated runs, 0 to 1, once there are plans to mutate.
+    `share` is the share of mutated runs, 0 to 1, once there are plans to mutate.
     """
 
     def __init__(self, share: float, first_seed: int = 0, *, block: int = BLOCK) -> None:

@@ -17,7 +17,7 @@ Condition = Callable[[SeenCluster, TraceRow], bool]
 class Mark:
     """One situation.
 
-    Shape: `meaning` is a sentence for people; `condition` is only checked for rows of `kinds`.
+    `meaning` is a sentence for people; `condition` is only checked for rows of `kinds`.
     """
 
     name: str

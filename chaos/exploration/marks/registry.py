@@ -56,8 +56,8 @@ def expected_marks(reached: Collection[str]) -> dict[str, str]:
 class CoverageMarks:
     """Detects the situations of `MARKS` in one run.
 
-    Shape: `evidence` is shared with a suite, which must update it with each row after the marks
-    have checked the row. With None the marks keep evidence of their own.
+    `evidence` is shared with a suite, which must update it with each row after the marks have
+    checked the row. With None the marks keep evidence of their own.
     """
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:

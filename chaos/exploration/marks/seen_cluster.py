@@ -76,7 +76,7 @@ def detail_of(row: TraceRow) -> _Detail:
 class SeenCluster:
     """The state of the cluster so far, in one run.
 
-    Shape: a place is (node, offsets partition). Read-only attributes:
+    A place is (node, offsets partition). Read-only attributes:
     - nodes: `killed`, `paused` (node -> time of the row), `pauses` (node -> begin and end of its
       last finished pause), `fenced`;
     - leadership: `elections` (partition -> the newest, at most MAX_KEPT_ELECTIONS), `believes`

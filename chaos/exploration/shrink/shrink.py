@@ -63,8 +63,8 @@ class ShrinkEnd(StrEnum):
 class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
     """A shrunk schedule.
 
-    Shape: `experiment` with network seed `seed` fails with `finding`, whose claim is that of
-    `signature`. `runs` counts all runs of the shrinking.
+    `experiment` with network seed `seed` fails with `finding`, whose claim is that of `signature`.
+    `runs` counts all runs of the shrinking.
     """
 
     experiment: Experiment

@@ -56,9 +56,9 @@ def fewer(
 def least(current: Experiment, values: Sequence[int], edit: Edit[int]) -> Reduction:
     """Find the least of `values` with which the experiment still fails.
 
-    Shape: `values` rise, and all are below the present value.
-    The first value is tried first. Then a binary search follows, because an experiment that fails
-    with one value mostly fails with larger values, too.
+    `values` rise, and all are below the present value. The first value is tried first. Then a
+    binary search follows, because an experiment that fails with one value mostly fails with larger
+    values, too.
     """
     # Values before `low` do not fail; the value at `high` does, or is the present one.
     low, high = 0, len(values)

@@ -184,7 +184,7 @@ def number_rows(
 def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
     """Count the partitions with one owner, with none, and with several, from 0 to the run's end.
 
-    Shape: the counts of a step are in this order. A partition counts from its first owner on.
+    The counts of a step are in this order. A partition counts from its first owner on.
     """
     # Changes of the number of owners at each time, as pairs: a partition's index, and 1 or -1.
     changes: dict[int, list[tuple[int, int]]] = {0: [], run.end_us: []}

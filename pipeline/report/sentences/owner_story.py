@@ -57,7 +57,7 @@ class OverlapTables:
 class Episode:
     """Two sets of members that owned partitions of a group at once.
 
-    Shape: `rows` are those of `ownership_overlaps` with the same group, fault and coordinators.
+    `rows` are those of `ownership_overlaps` with the same group, fault and coordinators.
     """
 
     group: str

@@ -48,7 +48,7 @@ _CARRIED_OUT = ("CompleteCommit", "CompleteAbort")
 class WrongEnd:
     """A group acted against the decision, or a producer id does not identify the transaction.
 
-    Shape: `evidence` has the decisions and the end.
+    `evidence` has the decisions and the end.
     """
 
     summary: str
