@@ -1,8 +1,8 @@
 """`make cluster`: coordlab on three machines, some of which are killed or cut off.
 
 The machines are Linux namespaces on this machine (scripts/machines). A case runs a command on
-machine 1, perhaps kills a machine meanwhile, and compares the result with the expected one, within
-a time limit. After a case that kills a machine, all machines are made anew. At the end the machines
+machine 1 within a time limit, may kill a machine meanwhile, and compares the result with the
+expected one. After a case that kills a machine, all machines are made anew. At the end the machines
 are removed, also after an error.
 Data flow: scripts/machines -> Ray on each machine -> `coordlab` on machine 1 -> exit codes and
 results.json -> table, and with `--record` a section of docs/SOAK.md.
@@ -57,7 +57,7 @@ CASE_S = 400.0
 GONE_S = 60.0
 """Time within which the node processes of an ended run must have ended."""
 SLOW_START = ("--var", "run.steady_state_timeout=120s")
-"""A longer timeout: three machines share the processors of one."""
+"""Words of a command that lengthen a timeout, because three machines share the processors of one."""
 
 
 class CaseFailed(Exception):

@@ -183,12 +183,12 @@ def cpu_time(times: list[float]) -> Iterator[None]:
 def requests_per_second() -> list[Measurement]:
     """Measure the four requests of a group of 1,000 members."""
     rates: dict[str, list[float]] = {}
-    empty: dict[str, list[float]] = {}
+    baseline_rates: dict[str, list[float]] = {}
     for _ in range(ROUNDS):
         core = Core()
         ids = core.stable_group(MEMBERS)
 
-        def measured(
+        def measure(
             name: str,
             requests: list[RequestEnvelope],
             core: Core = core,  # the one of this round
@@ -199,14 +199,14 @@ def requests_per_second() -> list[Measurement]:
             with cpu_time(times):
                 core.send(requests, do_nothing)
             rates.setdefault(name, []).append(len(requests) / times[0])
-            empty.setdefault(name, []).append(len(requests) / times[1])
+            baseline_rates.setdefault(name, []).append(len(requests) / times[1])
 
-        measured("join", [joining(member) for member in ids])
+        measure("join", [joining(member) for member in ids])
         generation = core.generation()
-        measured("sync", syncing(ids, generation))
+        measure("sync", syncing(ids, generation))
         beats = [_request(heartbeat(member, generation)) for member in ids] * HEARTBEATS
-        measured("heartbeat", beats)
-        measured(
+        measure("heartbeat", beats)
+        measure(
             "commit",
             [
                 _request(
@@ -221,10 +221,10 @@ def requests_per_second() -> list[Measurement]:
         Measurement(
             name=f"{name}, group of {MEMBERS:,} members",
             value=statistics.median(rates[name]),
-            baseline=statistics.median(empty[name]),
+            baseline=statistics.median(baseline_rates[name]),
             unit="requests/s",
             baseline_name="a handler that does nothing",
-            ratio=median_ratio(rates[name], empty[name]),
+            ratio=median_ratio(rates[name], baseline_rates[name]),
             note={
                 "join": "of members of the group; the last request completes the join phase",
                 "commit": "of one offset, its append acknowledged at once",
@@ -363,7 +363,7 @@ def memory() -> list[Measurement]:
     """Measure the memory of an offset, a group and a member, beside their records in the log.
 
     Each figure is the difference between a large and a small state, divided by the difference of
-    their sizes, so that what does not grow does not count.
+    their sizes, so that memory of fixed size does not count.
     """
     many, few = 50_000, 1_000
 

@@ -83,9 +83,9 @@ def compare(
 def run() -> tuple[Measurement, ...]:
     """Play the seeds, compare with the record, and print every change."""
     recorded = msgspec.json.decode(RECORD.read_bytes(), type=Recorded)
-    changes = compare(counts_of(_played()), recorded.counts)
+    changes = compare(counts_of(_play_all()), recorded.counts)
     grown = [change.name for change in changes if change.has_grown]
-    # max(..., 1): a count that was never recorded has no ratio.
+    # A count that was 0 in the record has no ratio; it is divided by 1 instead.
     worst = max(changes, key=lambda change: change.now / max(change.recorded, 1))
     for change in changes:
         ratio = change.now / change.recorded if change.recorded else math.nan
@@ -125,7 +125,7 @@ def _change(name: str, now: Sequence[int], recorded: Sequence[int]) -> Change:
     return Change(name=name, now=sum(now), recorded=sum(recorded), errors=errors)
 
 
-def _played() -> list[PlayedRun]:
+def _play_all() -> list[PlayedRun]:
     """Play all seeds. Raises: RuntimeError if a run does not pass: a failure changes the effort."""
     space = load_space(SPACE)
     runs = [play_seed(space, seed) for seed in range(SEEDS)]
@@ -140,7 +140,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Records the effort of explored runs.")
     parser.add_argument("--record", action="store_true", required=True, help="write a new record")
     parser.parse_args()
-    record = Recorded(commit=commit(), counts=counts_of(_played()))
+    record = Recorded(commit=commit(), counts=counts_of(_play_all()))
     RECORD.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=0) + b"\n")
     print(f"recorded {len(record.counts)} counts of {SEEDS} runs")
 

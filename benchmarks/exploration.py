@@ -2,9 +2,9 @@
 
 The runs are seeds of explorations/reference.yaml, a space: a file from which each seed draws a
 cluster and its faults. They are drawn and played as by `coordlab explore`: with every checker on
-and without messages in the trace. Each run must do the least work that the file
-requires (`minimum`). Events a second are compared with those of a bare heapq loop, the smallest
-program that can run events at all.
+and without messages in the trace. Each run must do the work that the file requires at least
+(`minimum`): a run in which little happens would be measured as too fast. Events a second are
+compared with those of a bare heapq loop, the smallest program that can run events at all.
 """
 
 import cProfile

@@ -65,14 +65,14 @@ def copy_runs(played: Path, folder: Path, count: int) -> list[Path]:
 
     A run's name is `<experiment>/<run>`, the last two parts of its directory.
     """
-    parts = {path.name: pq.read_table(path) for path in (played / "events").glob("*.parquet")}
+    events = {path.name: pq.read_table(path) for path in (played / "events").glob("*.parquet")}
     copies = []
     for number in range(count):
         copy = folder / played.parent.name / f"run-{number:04d}"
         (copy / "events").mkdir(parents=True)
         for document in played.glob("*.json"):
             shutil.copy(document, copy)
-        for name, rows in parts.items():
+        for name, rows in events.items():
             column = rows.schema.get_field_index("run")
             named = pa.array([f"{copy.parent.name}/{copy.name}"] * rows.num_rows)
             pq.write_table(rows.set_column(column, "run", named), copy / "events" / name)

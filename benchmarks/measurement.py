@@ -12,9 +12,10 @@ from pathlib import Path
 class Measurement:
     """One figure and its baseline.
 
-    `value` and `baseline` are medians of several rounds. `ratio` is the median of the rounds'
-    ratios (`median_ratio`), mostly near value / baseline. `goal` is a phrase such as "at least
-    0.6"; without a goal, `goal` is empty and `met` is None.
+    - `value`, `baseline`: medians of several rounds.
+    - `ratio`: the median of the rounds' ratios (`median_ratio`), mostly near value / baseline.
+    - `goal`: a phrase such as "at least 0.6"; empty without a goal.
+    - `met`: True if the goal is reached; None without a goal.
     """
 
     name: str

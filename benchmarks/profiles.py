@@ -39,10 +39,10 @@ def profile_text(profile: cProfile.Profile, title: str, *, functions: int = 20) 
         else:
             file, line, function = code.co_filename, code.co_firstlineno, code.co_qualname
         path = str(Path(file).relative_to(ROOT)) if file.startswith(f"{ROOT}/") else ""
-        in_ours = path and not path.startswith(".venv")
-        layer = next((name for name in LAYERS if in_ours and path.startswith(name)), None)
+        is_project_code = path and not path.startswith(".venv")
+        layer = next((name for name in LAYERS if is_project_code and path.startswith(name)), None)
         own_by_layer[layer or OTHERS] += own
-        where = f"{path}:{line}" if in_ours else Path(file).name
+        where = f"{path}:{line}" if is_project_code else Path(file).name
         entries.append((own, total, calls, f"{where} {function}"))
     whole = sum(own_by_layer.values())
     lines = [f"profile of {title} (it slows Python code down about 3 times)"]

@@ -23,7 +23,7 @@ def run() -> tuple[Measurement, ...]:
     if base is None:
         print("COORDLAB_BASE names no other checkout: nothing to compare with")
         return ()
-    is_guided = (base / "chaos" / "exploration" / "guided").is_dir()
+    is_guided = (base / "chaos" / "exploration" / "guided").is_dir()  # older code has no mutation
     this_player = player(ROOT, SPACE, compiled=False)
     other_player = player(base, SPACE, compiled=False)
     this_took_s, other_took_s = [], []

@@ -35,7 +35,7 @@ from protocol.records.kafka_format import encode_batch
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRDKAFKA = ROOT / "clients" / "librdkafka.py"
-# Goals.
+# Goals: largest times, memory and CPU, least rates.
 FIRST_COMMIT_S = {"local": 1.5, "ray": 10.0}
 MEMORY_MB = 256.0
 ECHO_SHARE = 0.2  # of the bare server's requests a second
@@ -232,7 +232,7 @@ def _cpu_s(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     # `fields` begins behind the name of the process, with field 3 of proc(5).
     utime, stime = int(fields[14 - 3]), int(fields[15 - 3])
-    ticks_per_second = 100
+    ticks_per_second = 100  # Linux's clock tick on all common processors
     return (utime + stime) / ticks_per_second
 
 

@@ -52,9 +52,11 @@ class ShownBy(msgspec.Struct, frozen=True, kw_only=True):
 class Absence(msgspec.Struct, frozen=True, kw_only=True):
     """The seeds of a space that were played with all `bugs` planted.
 
-    Seeds 0 to `seeds` - 1 were played. `shown` are those that fail only with the bugs;
-    `fails_without_bugs` those that also fail without them; `undecided` counts those without a
-    verdict. `code` is the fingerprint of the code that played them.
+    - `code`: the fingerprint of the code that played the seeds.
+    - `seeds`: the number of seeds that were played, which are 0 to `seeds` - 1.
+    - `shown`: the seeds that fail only with the bugs.
+    - `fails_without_bugs`: the seeds that also fail without the bugs.
+    - `undecided`: the number of seeds without a verdict.
     """
 
     space: str
@@ -110,7 +112,8 @@ def search_absent(
     """Play the first `seeds` seeds of `space` with all bugs planted; skip those of kept results."""
     absence = _kept(progress, bugs, space)
     while absence.seeds < seeds:
-        with collecting_afterwards():  # half of the time was Python's collection of cycles
+        # Without this, Python's collection of cycles took half of the time.
+        with collecting_afterwards():
             absence = _with_next_seed(absence, bugs, space)
         if absence.seeds % _KEEP_EVERY == 0 or absence.seeds == seeds:
             _keep(progress, absence)

@@ -105,9 +105,10 @@ class Hunted(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Caught:
-    """A schedule that fails only with the bug; other fields as in Hunted.
+    """A schedule that fails only with the bug.
 
-    `faults_before` is the number of faults that were injected before its first finding.
+    `faults_before` is the number of faults that were injected before its first finding. The other
+    fields are those of Hunted.
     """
 
     seed: int
@@ -135,7 +136,8 @@ def hunt(
     """Search the first `seeds` seeds of `space` for `bug`, and shrink the schedule.
 
     `play_without_bug` plays a schedule without the bug. `other_seeds` is the number of other
-    network seeds with which the shrunk schedule is tried.
+    network seeds with which the shrunk schedule is tried. A network seed draws only the delays of
+    messages.
     """
     began_s = time.process_time()
     caught = _catch(bug, space, seeds, play_without_bug, began_s)

@@ -46,7 +46,7 @@ def _closing_commit_covers_what_was_fetched(stack: ExitStack) -> None:
 
 def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
     close, failed = GroupConsumer.close, OffsetCommits._fail
-    # The value keeps the object alive, so that no other object gets its id.
+    # id of an object -> the object, which stays alive here, so that no other object gets its id.
     closing: dict[int, object] = {}
 
     async def close_noted(self: GroupConsumer, ended_by: ClientError | None = None) -> None:
@@ -78,24 +78,24 @@ def _successor_goes_on_where_its_predecessor_was(stack: ExitStack) -> None:
     close, set_position = GroupConsumer.close, Positions._set
     # For each run, by its loop: the positions after the records that closed members had fetched. A
     # successor has the node name of its predecessor, and so finds the predecessor's positions.
-    left: WeakKeyDictionary[VirtualLoop, dict[tuple[NodeName, object], Position]] = (
+    positions: WeakKeyDictionary[VirtualLoop, dict[tuple[NodeName, object], Position]] = (
         WeakKeyDictionary()
     )
 
-    def left_in_run(host: Host) -> dict[tuple[NodeName, object], Position]:
+    def positions_in_run(host: Host) -> dict[tuple[NodeName, object], Position]:
         loop = cast(VirtualHost, host)._loop  # one for each run
-        return left.setdefault(loop, {})
+        return positions.setdefault(loop, {})
 
     async def close_noted(self: GroupConsumer, ended_by: ClientError | None = None) -> None:
         if ended_by is None:
             for partition, fetched in self._fetcher._completed.items():
-                left_in_run(self._host)[self._host.name, partition] = fetched.next_position
+                positions_in_run(self._host)[self._host.name, partition] = fetched.next_position
         await close(self, ended_by)
 
     def set_later(
         self: Positions, state: AssignedPartition, position: Position, cause: PositionCause
     ) -> None:
-        former = left_in_run(self._host).pop((self._host.name, state.partition), position)
+        former = positions_in_run(self._host).pop((self._host.name, state.partition), position)
         later = max(position, former, key=lambda candidate: candidate.offset)
         set_position(self, state, later, cause)
 

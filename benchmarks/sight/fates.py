@@ -2,7 +2,7 @@
 
 A fate is the result of one mutant (a small change of the code). An order is one seed, played sound
 (without a mutant) and then with each mutant that the seed reaches. Mutants are numbered by their
-place in the sample. A journal that continues a record begins with that record's results, and adds
+place in the sample. A journal may continue a record: it begins with the record's results, and adds
 the results of its own seeds. Data flow: Journal -> SightRecord.
 """
 
@@ -85,8 +85,8 @@ def _after_one(number: int, fate: Fate, order: PlayedOrder) -> Fate:
             at_import=fate.at_import or at_import,
         )
     played = next((play for play in order.mutants if play.mutant == number), None)
-    # A seed whose run the mutant does not change was not played with it. It counts with the cost of
-    # the sound run, because a user of the mutated code would have to play that seed, too.
+    # A seed was not played with a mutant that does not change its run. Such a seed counts with the
+    # cost of the sound run, because a user of the mutated code would have to play it, too.
     spent_s = fate.spent_s + (order.sound.cpu_s if played is None else played.cpu_s)
     if played is None:
         return replace(fate, spent_s=spent_s)

@@ -60,9 +60,11 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 class SoundPlay(msgspec.Struct, frozen=True, kw_only=True):
     """The run of a seed without a mutant.
 
-    Places are numbers of mutants. `reached` are places that the run evaluated, `at_import` those
-    that the import of the packages evaluated. `unchanged` are places of `reached` at which the
-    mutated expression always had the same value as the sound one.
+    A place is named by the number of its mutant.
+
+    - `reached`: places that the run evaluated.
+    - `at_import`: places that the import of the packages evaluated.
+    - `unchanged`: places of `reached` whose mutated expression always had the value of the sound one.
     """
 
     result: str
@@ -78,10 +80,11 @@ class SoundPlay(msgspec.Struct, frozen=True, kw_only=True):
 class MutantPlay(msgspec.Struct, frozen=True, kw_only=True):
     """The run of a seed with one mutant on.
 
-    `differs` is True if the trace has another digest than the sound run's. `found_by` are the
-    checkers with findings that had none in the sound run, and LAB if only this run is BROKEN.
-    `what` is the summary of the earliest of those findings, or the reasons of the result.
-    `is_stopped` is True if the run exceeded its bound of CPU or memory.
+    - `differs`: True if the trace has another digest than that of the sound run.
+    - `found_by`: checkers with findings here and none in the sound run; also LAB, if only this run
+      is BROKEN.
+    - `what`: the summary of the earliest finding of these checkers, or the reasons of the result.
+    - `is_stopped`: True if the run exceeded its bound of CPU or memory.
     """
 
     mutant: int
@@ -104,8 +107,9 @@ class PlayedOrder(msgspec.Struct, frozen=True, kw_only=True):
 class PlayedChild(msgspec.Struct, frozen=True, kw_only=True):
     """Data of a run that a child sends to its parent.
 
-    `checks` and `summaries` are those of the findings, earliest first. `reached` and `differing`
-    are places; `differing` are those that may have changed the run.
+    - `checks`, `summaries`: those of the findings, earliest first.
+    - `reached`: places that the run evaluated.
+    - `differing`: those of the reached places that may have changed the run.
     """
 
     result: str

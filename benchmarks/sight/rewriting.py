@@ -212,7 +212,7 @@ def _choice(
 ) -> ast.IfExp:
     """Return the choice between two expressions, with a comparison of their values if possible.
 
-    The mutated expression must be without effects then, because a sound run evaluates it, too.
+    Only a mutated expression without effects can be compared, because a sound run evaluates it.
     """
     number = change.number
     # Outside a function there is no comparison: a lambda does not see the names of a class body,

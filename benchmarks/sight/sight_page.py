@@ -1,8 +1,8 @@
 """docs/SIGHT.md: the score of each package, and the lists of mutants by their results.
 
-A fate is the result of one mutant in one record; `sight` is the stage that it reached (found, only
-different ...). `killed` says, by mutant id, whether a unit test fails with the mutant; a mutant
-without an entry was not tried. A record is the results of one version of the code.
+A record has the results of one version of the code. A fate is the result of one mutant in one
+record; its `sight` is the stage that the mutant reached (found, only different ...). `killed` says,
+by mutant id, whether a unit test fails with the mutant; a mutant without an entry was not tried.
 Data flow: records, samples, killed, sentences.toml -> page.
 """
 
@@ -84,9 +84,10 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Score:
     """Counts of the mutants of a record, or of one package of it.
 
-    `killed_reached` counts mutants that unit tests kill and seeds reach, `killed_found` those of
-    them that are found; both are None until the unit tests were run with each mutant.
-    Units: `cpu_s` is the median CPU time to the first finding; None if nothing is found.
+    - `killed_reached`: mutants that unit tests kill and seeds reach.
+    - `killed_found`: those of them that are found. Both are None until the unit tests were run with
+      each mutant.
+    - `cpu_s`: the median CPU time to the first finding; None if nothing is found.
     """
 
     mutants: int
@@ -111,7 +112,7 @@ def score_of(fates: Sequence[Fate], killed: Killed, sentences: Mapping[str, Sent
     reached = [fate for fate in fates if fate.sight not in _NOT_REACHED]
     found = [fate for fate in fates if fate.sight is Sight.FOUND]
     # A mutant whose place is gone cannot be tried; it is neither in `reached` nor in `found`.
-    all_known = all(fate.id in killed or fate.sight is Sight.GONE for fate in fates)
+    all_tried = all(fate.id in killed or fate.sight is Sight.GONE for fate in fates)
     times = [fate.cpu_s for fate in found if fate.cpu_s is not None]
     return Score(
         mutants=len(fates),
@@ -119,8 +120,8 @@ def score_of(fates: Sequence[Fate], killed: Killed, sentences: Mapping[str, Sent
         differs=sum(fate.differs > 0 for fate in fates),
         found=len(found),
         equivalent=sum(fate.id in sentences and sentences[fate.id].equivalent for fate in fates),
-        killed_reached=sum(killed[fate.id] for fate in reached) if all_known else None,
-        killed_found=sum(killed[fate.id] for fate in found) if all_known else None,
+        killed_reached=sum(killed[fate.id] for fate in reached) if all_tried else None,
+        killed_found=sum(killed[fate.id] for fate in found) if all_tried else None,
         cpu_s=statistics.median(times) if times else None,
     )
 

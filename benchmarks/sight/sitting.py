@@ -40,11 +40,12 @@ _MACHINERY = ("rewriting.py", "probes.py", "player.py")
 class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
     """First line of a journal.
 
-    `code`, `machinery`, `sample` and `space` are digests: of the packages without sentences
-    (`code_digest`), of the modules that rewrite and play the packages, of the sample, and of the
-    space's file. `commit` and `machine` are for people. `gone` and `not_switchable` are mutants
-    that are not in the tree. `base` is the record that the journal continues: the journal's first
-    seed comes after the record's seeds.
+    - `code`: the digest of the packages without docstrings and comments (`code_digest`).
+    - `machinery`: the digest of the modules that rewrite and play the packages.
+    - `sample`, `space`: digests of the sample and of the files of the spaces.
+    - `commit`, `machine`: for people.
+    - `gone`, `not_switchable`: mutants that are not in the tree.
+    - `base`: the record that the journal continues, after the last seed of the record.
     """
 
     code: str

@@ -27,9 +27,9 @@ COPIED = (
 class SwitchedTree:
     """The copy.
 
-    A mutant's number in the copy is its index in `mutants`. `gone` are mutants without a place in
-    the present code. `not_switchable` maps the id of each mutant that cannot become a switch to the
-    reason.
+    - `mutants`: a mutant's number in the copy is its index here.
+    - `gone`: mutants without a place in the present code.
+    - `not_switchable`: why a mutant, by its id, cannot become a switch.
     """
 
     folder: Path
@@ -40,7 +40,7 @@ class SwitchedTree:
 
 def build_tree(folder: Path, mutants: Sequence[SampledMutant]) -> SwitchedTree:
     """Copy the packages of the checkout into `folder`, with `mutants` in them."""
-    JobFolder(folder, copied=COPIED)  # only to copy
+    JobFolder(folder, copied=COPIED)  # copies the files; the object itself is not needed
     found, gone = find_mutants(mutants)
     numbers = {mutant.id: number for number, mutant in enumerate(mutants)}
     by_path: dict[str, list[FoundMutant]] = {}
