@@ -57,7 +57,7 @@ CASE_S = 400.0
 GONE_S = 60.0
 """Time within which the node processes of an ended run must have ended."""
 SLOW_START = ("--var", "run.steady_state_timeout=120s")
-"""Words of a command that lengthen a timeout, because three machines share the processors of one."""
+"""Words that lengthen a timeout, because three machines share the processors of one."""
 
 
 class CaseFailed(Exception):

@@ -64,7 +64,7 @@ class SoundPlay(msgspec.Struct, frozen=True, kw_only=True):
 
     - `reached`: places that the run evaluated.
     - `at_import`: places that the import of the packages evaluated.
-    - `unchanged`: places of `reached` whose mutated expression always had the value of the sound one.
+    - `unchanged`: places of `reached` whose mutated expression always had the sound value.
     """
 
     result: str

@@ -231,6 +231,7 @@ class DurableCommits(Checker):
             case TraceKind.BECAME_LEADER | TraceKind.LOAD_COMPLETED:
                 if row.partition is not None and row.partition.startswith(CONSUMER_OFFSETS):
                     self._leaders.setdefault(row.partition, []).append(row)
+            # Rows of LOSS_KINDS and REPLICAS_KINDS, which were judged above.
             case TraceKind.FAULT_INJECTED | TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED:
                 pass
             case TraceKind.APPEND_COMPLETED:
@@ -343,10 +344,11 @@ class DurableCommits(Checker):
            has only one commit in flight;
         2. before the partition was assigned to the member.
 
-        The commit counts as unacknowledged if its transaction may have been open when data was lost
-        or deleted: then its offset may be missing although the transaction was committed. So does a
-        commit that may have been sent before a loss, and that another broker acknowledges than the
-        leader that was elected with the loss.
+        An acknowledged commit counts as unacknowledged in two cases:
+        1. Its transaction may have been open when data was lost or deleted. Its offset may then be
+           missing although the transaction was committed.
+        2. It may have been sent before a loss, and another broker acknowledges it than the leader
+           that was elected with the loss.
         """
         earliest = max(
             register.answered_us.get(row.node, 0), self._assigned_us.get((row.node, group), 0)
@@ -356,7 +358,7 @@ class DurableCommits(Checker):
             register.take_answer(row, offset)
         acknowledged = acknowledged and earliest > self._lost_us.get(group, -1)
         loss = self._lost_at.get(group)
-        # A replaced leader that was paused may acknowledge what the lost replica had.
+        # Case 2: a replaced leader that was paused may acknowledge what the lost replica had.
         if loss is not None and earliest <= loss.time_us and row.peer != loss.peer:
             acknowledged = False
         commit = Commit(

@@ -91,7 +91,8 @@ class _Group:
     committed: dict[str, TraceRow] = field(default_factory=dict)
     assigned: dict[str, tuple[str, ...]] = field(default_factory=dict)  # consumer -> partitions
     last_death_us: int = 0  # last kill or stop of one of its consumers
-    last_expiry_us: int = 0  # last session end since healing of an id that no living consumer has
+    # time of the last session end since healing, of an id that no living consumer has
+    last_expiry_us: int = 0
     live_us: int | None = None  # time at which it was first live after healing
     waiting: list[TraceRow] = field(default_factory=list)  # unanswered requests of its members
 
@@ -118,8 +119,10 @@ class _Excuse:
 class _Judgement:
     """The result at the end of the watch.
 
-    `notes` has the excuses of groups, `absent` those of consumers that are not expected. `excused`
-    counts both by name. `seen` has the numbers of the report.
+    - `notes`: the excuses of groups.
+    - `absent`: the excuses of consumers that are not expected.
+    - `excused`: the numbers of both by name.
+    - `seen`: the numbers of the report.
     """
 
     not_live: tuple[_NotLive, ...]
@@ -172,7 +175,7 @@ class Liveness(Checker):
         self._healed: TraceRow | None = None
         self._waited_until_us: int | None = None
         self._judgement: _Judgement | None = None  # set when the watch ends
-        self._over = False
+        self._over = False  # from the stage "stopping" on, the driver stops every node
         self._last_us = 0
         # members reported because their stored commits restarted no session
         self._without_restart: dict[str, None] = {}

@@ -7,8 +7,8 @@ of docs/kafka/BEHAVIOUR.md.
 
 Judged are faults that hit only servers, while a group and its members are Stable and nothing has
 happened to a member in this generation. The group is watched from the fault to the next rebalance
-that its coordinator begins, or until a fault hits a member. The rebalance is needed if a row before
-it shows that something happened to a member; otherwise it is a finding. These rows show it:
+that its coordinator begins, or until a fault hits a member. If no row before the rebalance shows a
+reason, the rebalance is a finding. These rows show that it is needed:
 
 1. A session that ended. An expiry is right if and only if, for a session timeout, the broker
    neither restarted the member's session (SESSION_RESTARTED) nor loaded the group. Any other expiry
@@ -63,7 +63,7 @@ class _Group:
     """
 
     expected: GroupExpectation
-    watched_since: TraceRow | None = None  # the fault
+    watched_since: TraceRow | None = None  # the row of the fault
     stable_before: TraceRow | None = None  # the row that made it Stable before the fault
     happened: list[TraceRow] = field(default_factory=list)  # rows that make a rebalance needed
     trail: list[TraceRow] = field(default_factory=list)  # evidence: rows since the fault

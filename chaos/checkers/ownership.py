@@ -159,7 +159,7 @@ class Ownership(Checker):
         self._owners = self.evidence.owners
         self._faults = self.evidence.faults
         self._lost_data = self.evidence.lost_data
-        self._over = False
+        self._over = False  # from the stage "stopping" on
         self._last_us = 0
         self._assignments = 0
         self._overlaps: list[MeasuredOverlap] = []

@@ -80,7 +80,7 @@ class _Read:
     # acknowledgement of the first record that waits, or the reader's last progress.
     unread: TraceRow | None = None
     read_since_healing: bool = False
-    # Whether its reader knows where to read: it has got a committed offset, or needs none.
+    # True if its reader knows where to read: it has got a committed offset, or needs none.
     has_position: bool = False
     reported: bool = False
 
@@ -116,10 +116,10 @@ class Readers(Checker):
         self._began = False
         self._healed = False
         self._over = False
-        self._gaps = 0
+        self._gaps = 0  # number of times without a reader that have ended
         self._excused: Counter[str] = Counter()
-        self._notes: dict[str, None] = {}
-        self._longest_us = 0
+        self._notes: dict[str, None] = {}  # sentences, each once
+        self._longest_us = 0  # the longest of these times, without its disturbed part
 
     def judge(self, row: TraceRow) -> None:
         """Judge changes of owners, progress of readers, and disturbances."""

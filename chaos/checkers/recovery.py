@@ -18,12 +18,15 @@ hold. Each wait begins with the last row that restarts it, and has a bound:
 5. A producer has a record acknowledged, if every partition of its topic has all replicas in sync.
    Bound: its time between two records, two of its request timeouts, and SLACK_US.
 
-A partition is whole if condition 1 holds for it. 3, 4 and 5 are judged only while every partition
-is whole. They are not judged for a partition that lost data with its last replica (`lost_data`),
-because the end of a transaction may be lost, too. 3 and 4 are not judged while replicas that stay
-away leave a partition that needs a record without a leader, or with too few replicas in sync: the
-transaction's own, or the one that gets its markers. A wait that the end of the run cuts short is
-not judged; a run with a `recovery_timeout` continues until no wait is left.
+A partition is whole if condition 1 holds for it. Three exceptions:
+- 3, 4 and 5 are judged only while every partition is whole.
+- They are not judged for a partition that lost data with its last replica (`lost_data`), because
+  the end of a transaction may be lost, too.
+- 3 and 4 need a record in two partitions: the transaction's own, and the one that gets its markers.
+  They are not judged while one of these lacks a leader, or replicas in sync, because replicas stay
+  away.
+A wait that the end of the run cuts short is not judged. A run with a `recovery_timeout` continues
+until no wait is left.
 """
 
 from collections.abc import Iterator
@@ -46,7 +49,7 @@ SLACK_US = 10_000_000
 
 @dataclass(slots=True)
 class _Wait:
-    """A wait of a partition: the row that began it, and the partition's leader at that row."""
+    """A wait of a partition: the row that began or restarted it, and the leader at that row."""
 
     row: TraceRow
     leader: str
@@ -121,7 +124,7 @@ class Recovery(Checker):
                 for partition in self._replicas.partitions:
                     self._update_waits(partition, row)
             elif stage == "stopping":
-                self._end(row.time_us)
+                self._report_overdue(row.time_us)
         elif row.kind == TraceKind.RECORDS_PRODUCED:
             if self._healed is not None:
                 self._silent.pop(row.node, None)
@@ -229,10 +232,10 @@ class Recovery(Checker):
         if self._healed is None or self._over:
             return ()
         return tuple(
-            wait.name for wait in self._open() if now_us <= wait.until_us and not wait.is_new
+            wait.name for wait in self._open_waits() if now_us <= wait.until_us and not wait.is_new
         )
 
-    def _open(self) -> Iterator[_Open]:
+    def _open_waits(self) -> Iterator[_Open]:
         """Yield each unfinished wait."""
         for partition, wait in self._lacking.items():
             known = self._replicas.partitions[partition]
@@ -366,12 +369,12 @@ class Recovery(Checker):
 
     # -- the end ------------------------------------------------------------------------------
 
-    def _end(self, now_us: int) -> None:
+    def _report_overdue(self, now_us: int) -> None:
         """Report all waits beyond their bound. Now, because the driver stops all nodes next."""
         self._over = True
         if self._healed is None:
             return
-        for wait in list(self._open()):
+        for wait in list(self._open_waits()):
             if now_us <= wait.until_us + self.context.clock_error_us:
                 self._not_watched += not wait.is_new
                 continue
@@ -386,7 +389,7 @@ class Recovery(Checker):
     def finish(self) -> CheckReport:
         """Report the waits that ended, the slowest one, and those that the run's end cut short."""
         if not self._over:
-            self._end(self._last_us)
+            self._report_overdue(self._last_us)
         note = ""
         if self._healed is None:
             note = "the run was over before it could be judged after healing"

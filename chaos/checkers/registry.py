@@ -1,8 +1,10 @@
 """All checkers by name; CheckSuite, which feeds them one trace; and their CheckContext.
 
-A new checker is one module and one line in `CHECKERS`. Coverage marks note rare situations; they
-read the same Evidence (facts computed from the rows). The lower half of this module computes the
-CheckContext of an experiment, above all the bounds of times that the checkers allow.
+A new checker is one module and one line in `CHECKERS`. Most check a promise of Kafka's. Those of
+`unpromised` check a property that no design promises, in groups that demand it (`must_hold`).
+Coverage marks note rare situations; they read the same Evidence (facts computed from the rows). The
+lower half of this module computes the CheckContext of an experiment, above all the bounds of times
+that the checkers allow.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +53,10 @@ from results_schema.results import CheckReport
 MS = 1_000
 """Microseconds of a millisecond."""
 START_US = 20_000_000
-"""Time from the start to the steady state without latency and loads. Measured: below 8 s."""
+"""Bound of the time from the start to the steady state, without latency and loads.
+
+At most 8 s were measured; the rest is a margin.
+"""
 SETTLING_US = 10_000_000
 """Time for elections, lookups, retries and new connections in a cluster without faults."""
 ROUND_TRIPS = 50
@@ -97,7 +102,8 @@ class CheckSuite:
         *,
         on_finding: FindingSink | None = None,
     ) -> None:
-        # A check that the file names runs in any case: its report then says that it saw nothing.
+        # A check that the experiment's file names also runs if it does not concern the experiment:
+        # its report then says that it saw nothing.
         chosen = names or tuple(
             name for name, checker in CHECKERS.items() if checker.concerns(context)
         )
@@ -119,7 +125,7 @@ class CheckSuite:
 
     def allow_clock_error(self, clock_error_us: int) -> None:
         """Set the clock error of every checker: it is measured only after the cluster's start."""
-        # The evidence keeps the context that it was made with.
+        # Evidence exists already, and keeps the clock error of the context that it was made with.
         for checker in self.checkers:
             checker.context = replace(checker.context, clock_error_us=clock_error_us)
 
@@ -138,8 +144,8 @@ class CheckSuite:
     def kinds_read(self) -> dict[str, frozenset[TraceKind]]:
         """Return, by checker name, the kinds of rows that the checker's verdict depends on.
 
-        The suite's evidence is shared. So each checker is made once more, with evidence of its own,
-        to see which facts this checker alone reads.
+        The suite's evidence has the facts of all checkers. So a second checker of each class is
+        made, with an Evidence of its own, which then has the facts of this checker only.
         """
         return {
             checker.name: checker.kinds
@@ -226,7 +232,7 @@ def context_of(
             ProducerExpectation(
                 name=producer.name,
                 topic=producer.topic,
-                # A second is 1_000 * MS microseconds.
+                # The time between two records: a second, 1_000 * MS, by the rate.
                 period_us=round((1_000 * MS) / producer.records_per_second)
                 + producer.config.linger_ms * MS,
                 request_timeout_us=producer.config.request_timeout_ms * MS,
@@ -236,7 +242,7 @@ def context_of(
         ),
         isr_recovery_us=isr_recovery_us(config),
         group_max_size=config.group_max_size,
-        offsets_retention_us=config.offsets_retention_minutes * 60_000_000,
+        offsets_retention_us=config.offsets_retention_minutes * 60_000_000,  # microseconds a minute
         leader_balance_us=config.leader_imbalance_check_interval_seconds * 1_000_000
         if config.auto_leader_rebalance_enable
         else None,
@@ -276,8 +282,9 @@ def start_bound_us(experiment: Experiment) -> int | None:
     None if a partition of `__consumer_offsets` cannot be loaded, so that the steady state may never
     come. Otherwise the sum of:
 
-    1. registration, elections, lookups and appends, with failed first attempts: START_US, and the
-       longest latency of a message for each of ROUND_TRIPS;
+    1. registration, elections, lookups and appends, with failed first attempts: START_US, and for
+       each of ROUND_TRIPS the longest latency of a message, which is the sum of the fixed, the
+       drawn and the rare large part (base, jitter, tail);
     2. the loads of all partitions and of every record in the log, as if one broker loaded them all;
     3. `group.initial.rebalance.delay.ms`, and three rebalances, because members that start at
        different times each cause one. A member learns of a rebalance by a heartbeat, and joins at
@@ -288,7 +295,7 @@ def start_bound_us(experiment: Experiment) -> int | None:
     cluster = experiment.cluster
     costs, config = cluster.costs, cluster.config
     partitions = config.offsets_topic_num_partitions + config.transaction_state_log_num_partitions
-    record_ns = costs.load_ns_per_record + RECORD_BYTES * costs.load_ns_per_byte  # of each record
+    record_ns = costs.load_ns_per_record + RECORD_BYTES * costs.load_ns_per_byte
     records = sum(log.commit_records for log in experiment.offsets_log)
     consumers = to_cluster_spec(experiment).consumers
     return (
@@ -311,13 +318,13 @@ def settling_us(spec: ClusterSpec) -> int:
        - the timeout of a request of a follower, a member or a producer, because its connection may
          have died unnoticed.
     2. The other nodes learn of it: metadata is published, partitions are loaded, a member sends its
-       next heartbeat; SETTLING_US allows for the rest.
+       next heartbeat. SETTLING_US allows for elections, lookups and retries.
     """
     config, costs = spec.broker_config, spec.costs
     consumer_timeouts = [consumer.config.request_timeout_ms for consumer in spec.consumers]
     producer_timeouts = [producer.config.request_timeout_ms for producer in spec.producers]
     partitions = config.offsets_topic_num_partitions + config.transaction_state_log_num_partitions
-    # Part 1 of the sum; the rest of it, below, is part 2.
+    # Part 1 of the sum; the returned sum adds part 2.
     noticed_ms = max(
         config.broker_session_timeout_ms + 2 * config.controller_quorum_fetch_timeout_ms,
         config.replica_lag_time_max_ms * 3 // 2,
@@ -378,6 +385,9 @@ def _expectation(
     if not consumers:
         return expected
     configs = tuple(consumer.config for consumer in consumers)
+    # Of settings that differ among members, a checker needs the one that allows most: the longest
+    # for a limit that must have passed before it reports, the shortest for the time from which a
+    # coordinator or a member may act. GroupExpectation describes each.
     return replace(
         expected,
         session_timeout_us=max(config.session_timeout_ms for config in configs) * MS,

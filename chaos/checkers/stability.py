@@ -7,11 +7,11 @@ end of the last fault and the last change of a leader. In these periods
 1. no broker is fenced, and no partition gets another leader, except its preferred one;
 2. no replica leaves an ISR, and no log is truncated;
 3. after the steady state, no client loses its coordinator or fails to find it, no request ends with
-   DISCONNECTED, and no record or commit fails, except a commit by a rebalance, and one with more
-   metadata than `offset.metadata.max.bytes`. Clients are members, producers and brokers. A member
-   that has left its group ends its connections by itself, as do consumers that ZooKeeper
-   coordinates. This is not judged while a partition has no leader and none that could lead: the
-   broker with its last in-sync replica stays away.
+   DISCONNECTED, and no record or commit fails. Two commits may fail: one that a rebalance refuses,
+   and one with more metadata than `offset.metadata.max.bytes`. Clients are members, producers and
+   brokers. A member that has left its group ends its connections by itself, as do consumers that
+   ZooKeeper coordinates. This is not judged while a partition has no leader and none that could
+   lead: the broker with its last in-sync replica stays away.
 
 One rule is judged also while something is broken: a replica that was in the ISR at its leader's
 election must stay there for half of `replica.lag.time.max.ms`, unless its broker is fenced or

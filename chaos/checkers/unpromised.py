@@ -72,7 +72,7 @@ class _Overlap:
     newer: TraceRow  # PARTITIONS_ASSIGNED of the second one
     first_of: dict[Owner, TraceRow]  # each owner's first RECORDS_CONSUMED during the overlap
     records: int = 0  # processed by both owners during the overlap
-    both_us: int | None = None  # time since which both owners have processed records
+    both_us: int | None = None  # time at which the second of the owners first processed a record
 
 
 class OneOwnerProcesses(_Unpromised):
@@ -88,8 +88,8 @@ class OneOwnerProcesses(_Unpromised):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._owners = self.evidence.owners
-        # An Owner is a node and its incarnation. (group, partition) -> (older, newer owner) ->
-        # overlap
+        # (group, partition) -> (older owner, newer owner) -> overlap. An owner is a process: a node
+        # and its incarnation.
         self._open: dict[tuple[str, str], dict[tuple[Owner, Owner], _Overlap]] = {}
         self._assignments = 0
         self._overlaps = 0
@@ -108,15 +108,15 @@ class OneOwnerProcesses(_Unpromised):
                 self._close_all(row.time_us)
             return
         if row.kind == TraceKind.RECORDS_CONSUMED:
-            self._consumed(row)
+            self._count_records(row)
             return
         # `ended` has the ownerships that the last row has ended; overlaps with them end, too.
         for group, partition, owner in self._owners.ended:
             self._close(group, partition, owner, row.time_us)
         if row.kind == TraceKind.PARTITIONS_ASSIGNED and row.group in self._groups:
-            self._assigned(row.group, (row.node, row.incarnation), row)
+            self._open_overlaps(row.group, (row.node, row.incarnation), row)
 
-    def _assigned(self, group: str, owner: Owner, row: TraceRow) -> None:
+    def _open_overlaps(self, group: str, owner: Owner, row: TraceRow) -> None:
         """Open an overlap with each other owner of a partition that a member was assigned."""
         for partition in self._owners.owned_by(owner):
             self._assignments += 1
@@ -126,7 +126,7 @@ class OneOwnerProcesses(_Unpromised):
                     pairs[other, owner] = _Overlap(older, row, {})
                     self._overlaps += 1
 
-    def _consumed(self, row: TraceRow) -> None:
+    def _count_records(self, row: TraceRow) -> None:
         """Count processed records for each overlap that the member is part of."""
         pairs = self._open.get((row.group or "", row.partition or ""))
         if not pairs or row.detail is None:
@@ -230,7 +230,7 @@ class PositionsNeverGoBack(_Unpromised):
         """Judge a committed offset, in ZooKeeper or in Kafka."""
         match row.kind:
             case TraceKind.ZOOKEEPER_TXN_APPLIED:
-                self._applied(row)
+                self._judge_transaction(row)
             case TraceKind.COMMIT_STORED if row.group in self._groups and row.offset is not None:
                 # Members on ZooKeeper that commit to Kafka have no member id there.
                 by_administrator = not row.member and row.group not in self.context.zookeeper_groups
@@ -243,7 +243,7 @@ class PositionsNeverGoBack(_Unpromised):
             case _:
                 pass
 
-    def _applied(self, row: TraceRow) -> None:
+    def _judge_transaction(self, row: TraceRow) -> None:
         """Judge a transaction of ZooKeeper that writes a committed offset."""
         if not self._tree.is_news:  # another server has applied the transaction before
             return

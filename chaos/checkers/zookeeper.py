@@ -34,8 +34,8 @@ class _Server:
     applied: int = 0  # newest zxid
     place: int = 0  # number of applied transactions: an index into the ensemble's sequence
     died: bool = False
-    # Accepted sessions whose clients had seen a newer zxid than `applied`. They are judged with the
-    # server's next transaction, because the two rows may be in the wrong order.
+    # Accepted sessions whose clients had seen a newer zxid than `applied`. Each is judged with the
+    # server's next transaction: by the clocks, its row may come before that of the transaction.
     awaited: list[TraceRow] = field(default_factory=list)
 
 

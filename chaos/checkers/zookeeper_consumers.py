@@ -38,7 +38,7 @@ class _Consumer:
     """State of the present incarnation of a consumer."""
 
     group: str
-    session: str | None = None  # of the last connection; None after an expiry
+    session: str | None = None  # id of the session of the last connection; None after an expiry
     since: TraceRow | None = None  # the row of the first connection in `session`
     attempt: TraceRow | None = None  # ZOOKEEPER_ATTEMPT_STARTED of the last attempt
     view: TraceRow | None = None  # the last ZOOKEEPER_VIEW

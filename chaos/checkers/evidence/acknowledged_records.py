@@ -36,7 +36,10 @@ MAX_DOUBTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """Rows that contradict each other, unless the partition lost data as Kafka allows."""
+    """Rows that contradict each other, unless the partition lost data as Kafka allows.
+
+    `claim` is the contradiction as a sentence.
+    """
 
     partition: str
     claim: str
@@ -69,7 +72,8 @@ class AcknowledgedRecords:
         self._ends: dict[str, deque[tuple[int, TraceRow]]] = {}
         self._newest_epochs: dict[str, int] = {}  # by partition, of the leaders so far
         self._offsets: dict[str, IntervalSet] = {}  # by partition, acknowledged so far
-        self._deleted_topics: dict[str, None] = {}  # a row may be of the topic before or after
+        # Names of deleted topics. They get no doubts: a row may be of a new topic with the name.
+        self._deleted_topics: dict[str, None] = {}
         self.doubts: list[Doubt] = []
 
     def observe(self, row: TraceRow) -> MissingRecords | None:
@@ -78,8 +82,8 @@ class AcknowledgedRecords:
             return None
         match row.kind:
             case TraceKind.RECORDS_PRODUCED if row.node in self._producers:
-                self._doubt_second(row)
-                self._note(row)
+                self._doubt_if_repeated(row)
+                self._note_end(row)
             case TraceKind.BECAME_LEADER:
                 return self._compare(row)
             case TraceKind.TOPIC_DELETED:
@@ -98,7 +102,7 @@ class AcknowledgedRecords:
         if len(self.doubts) < MAX_DOUBTS and _topic_of(partition) not in self._deleted_topics:
             self.doubts.append(Doubt(partition=partition, claim=claim, rows=rows))
 
-    def _doubt_second(self, row: TraceRow) -> None:
+    def _doubt_if_repeated(self, row: TraceRow) -> None:
         """Note the acknowledged offsets; doubt those that were acknowledged before."""
         partition, start, end = row.partition or "", row.offset or 0, _end_of(row)
         known = self._offsets.get(partition)
@@ -118,7 +122,7 @@ class AcknowledgedRecords:
             )
         known.add(start, end)
 
-    def _note(self, row: TraceRow) -> None:
+    def _note_end(self, row: TraceRow) -> None:
         ends = self._ends.setdefault(row.partition or "", deque(maxlen=MAX_KEPT))
         end = _end_of(row)
         if not ends or end > ends[-1][0]:

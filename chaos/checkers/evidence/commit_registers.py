@@ -38,7 +38,7 @@ class Register:
 
     commits: deque[Commit] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS))
     forgotten_until_us: int = -1  # commits acknowledged up to here may have been forgotten
-    # node -> time of the answer to its previous commit
+    # node -> time of the answer to its last commit
     answered_us: dict[str, int] = field(default_factory=dict)
     # rows of brokers about commits that were answered
     stored: deque[TraceRow] = field(default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS))
@@ -77,9 +77,9 @@ class Register:
         return before
 
     def forgive_unstored(self) -> None:
-        """Mark the acknowledged commits that no coordinator is known to have stored.
+        """Mark as not promised each acknowledged commit that no coordinator is seen to have stored.
 
-        In a group that commits in transactions these wait for their markers.
+        In a group that commits in transactions, such commits wait for their markers.
         """
         stored = {(row.offset, row.member, row.generation) for row in self.stored}
         for index, known in enumerate(self.commits):

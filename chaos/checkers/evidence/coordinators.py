@@ -78,6 +78,7 @@ class CoordinatorView:
         self._coordinator_since_us: dict[str, int] = {}  # group -> time of that node's takeover
         self._states: dict[tuple[str, str], SeenState] = {}  # (node, group)
         self._members: dict[tuple[str, str], dict[str, None]] = {}  # (node, group) -> member ids
+        # A dict without values is an ordered set.
         self._held: dict[str, dict[str, None]] = {}  # group -> brokers with its members in memory
         self._known: dict[str, dict[str, None]] = {}  # group -> brokers with its state in memory
         self._loaded: dict[tuple[str, str], TraceRow] = {}  # (node, group) -> its last GROUP_LOADED
@@ -260,11 +261,11 @@ class CoordinatorView:
 class Expiry:
     """Follows the time since which each broker has each group without members.
 
-    A coordinator removes a group's offsets when the group was Empty for the retention time, counted
-    from the moment at which it became Empty, also at a coordinator that loads the group later: its
-    record has the moment. Whatever is removed earlier is a loss. A group that never had members
-    (only an administrator committed for it) has no such moment, and is not judged: each of its
-    offsets ages by itself.
+    A coordinator removes a group's offsets when the group was Empty for the retention time. The
+    time counts from the moment at which the group became Empty, also at a coordinator that loads
+    the group later: the group's record has the moment. An offset that is removed earlier is a loss.
+    A group that never had members (only an administrator committed for it) has no such moment, and
+    is not judged: each of its offsets ages by itself.
     Source: Kafka `GroupMetadata.removeExpiredOffsets`; docs/kafka/BEHAVIOUR.md 4.11.
     """
 

@@ -102,15 +102,15 @@ class _Reached:
 class _Process:
     """One life of a member: its present assignment, and the positions of its last generations.
 
-    A generation is known by member id and number; a group that lost its log may begin a number
-    again, and then both count as one.
+    A generation is identified by member id and number. A group that lost its log may begin a number
+    again; then the two generations count as one.
     """
 
     assigned: TraceRow | None = None
     places: dict[str, _Place] = field(default_factory=dict)  # by partition
     reached: dict[tuple[str, int], dict[str, _Reached]] = field(default_factory=dict)
     worked_us: int = 0  # when it was assigned, or last processed a record
-    # The kept generations in which the process lost its coordinator.
+    # The kept generations in which the process lost its coordinator and searched for it.
     searched: dict[tuple[str, int], None] = field(default_factory=dict)
 
     @property
@@ -144,7 +144,7 @@ class Deliveries:
             case TraceKind.PARTITIONS_ASSIGNED:
                 self._assign(process, row)
             case TraceKind.PARTITIONS_REVOKED:
-                yield from self._revoked(process, row)
+                yield from self._judge_revocation(process, row)
                 process.places = {}
             case TraceKind.PARTITIONS_LOST:
                 process.places = {}
@@ -156,11 +156,11 @@ class Deliveries:
                 if process.places:
                     process.searched[process.generation] = None
             case TraceKind.POSITION_RESET:
-                yield from self._position_reset(process, row)
+                yield from self._judge_reset(process, row)
             case TraceKind.RECORDS_CONSUMED:
-                yield from self._consumed(process, row)
+                yield from self._judge_delivery(process, row)
             case _:
-                yield from self._committed(process, row)
+                yield from self._judge_commit(process, row)
 
     # -- the assignment -----------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class Deliveries:
             del process.reached[oldest]
             process.searched.pop(oldest, None)
 
-    def _revoked(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
+    def _judge_revocation(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
         """Report places whose last position the member has not tried to commit."""
         expected = self._context.groups[row.group or ""]
         waited_us = row.time_us - process.worked_us
@@ -199,7 +199,7 @@ class Deliveries:
 
     # -- positions ----------------------------------------------------------------------------
 
-    def _position_reset(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
+    def _judge_reset(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
         """Judge where a place begins, or is reset to."""
         partition = row.partition or ""
         place = process.places.get(partition)
@@ -227,7 +227,7 @@ class Deliveries:
         place.reset = row
         self._note_position(process, partition, row.offset or 0)
 
-    def _consumed(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
+    def _judge_delivery(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
         """Judge the first of the delivered records, and move the position past the last one."""
         partition, first = row.partition or "", row.offset or 0
         last = decode_consumed(row.detail or b"").last
@@ -260,7 +260,7 @@ class Deliveries:
 
     # -- commits ------------------------------------------------------------------------------
 
-    def _committed(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
+    def _judge_commit(self, process: _Process, row: TraceRow) -> Iterator[WrongDelivery]:
         """Judge the offset of a commit by the positions of its generation."""
         partition, offset = row.partition or "", row.offset or 0
         place = process.places.get(partition)

@@ -57,7 +57,9 @@ class FaultsInForce:
         self._brokers: dict[str, None] = {}  # nodes known as brokers: they were unfenced once
         self._unregistered: dict[str, None] = {}  # brokers whose new life has not registered yet
         self._changed_us = 0  # time of the last beginning or end of a fault
-        self._settled: dict[tuple[str, str], None] = {}  # active faults that disturb no server
+        self._settled: dict[
+            tuple[str, str], None
+        ] = {}  # keys of active faults that disturb no server
         # time of the last beginning, end or settling of a fault that disturbs servers
         self._cluster_changed_us = 0
         self.was_quiet_since_us: int | None = 0

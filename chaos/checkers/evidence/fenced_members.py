@@ -41,7 +41,7 @@ _STABLE = "STABLE"
 class _Group:
     """Member ids of one group, and the brokers that lack them."""
 
-    added: dict[str, None] = field(default_factory=dict)  # all ids
+    added: dict[str, None] = field(default_factory=dict)  # all ids that a coordinator gave
     stable: dict[str, None] = field(default_factory=dict)  # ids with which a member was Stable
     # id -> broker that lacks it -> True if the id was in `stable` when the broker's load lacked it
     lacking: dict[str, dict[str, bool]] = field(default_factory=dict)
@@ -69,9 +69,9 @@ class FencedMembers:
                 self._fenced.pop(row.node, None)
             case _:
                 if row.group in self._groups:
-                    self._group_step(self._groups[row.group], row)
+                    self._follow_group(self._groups[row.group], row)
 
-    def _group_step(self, group: _Group, row: TraceRow) -> None:
+    def _follow_group(self, group: _Group, row: TraceRow) -> None:
         """Note the ids that are given, loaded or Stable, and members that are fenced."""
         member = row.member or ""
         match row.kind:
@@ -84,7 +84,7 @@ class FencedMembers:
             case TraceKind.GROUP_LOADED:
                 members = detail_of(row).get("members")
                 if isinstance(members, list):
-                    self._loaded(group, row.node, members)
+                    self._compare_with_load(group, row.node, members)
             case TraceKind.MEMBER_STATE if row.error == ErrorCode.FENCED_INSTANCE_ID.name:
                 if self._was_lost_legally(group, row.group or "", member):
                     self._fenced[row.node] = None
@@ -93,7 +93,7 @@ class FencedMembers:
             case _:
                 pass
 
-    def _loaded(self, group: _Group, broker: str, members: list[str]) -> None:
+    def _compare_with_load(self, group: _Group, broker: str, members: list[str]) -> None:
         """Compare the ids that a broker has loaded with all ids that were given."""
         for member in group.added:
             if member in members:

@@ -35,10 +35,10 @@ class LateNotices:
         """Take a row of NOTICE_KINDS; return the violation if the row shows one."""
         if row.leader_epoch is None or row.partition is None:
             return None
-        life = (row.node, row.incarnation, row.partition)
-        newest = self._newest.get(life)
+        key = (row.node, row.incarnation, row.partition)
+        newest = self._newest.get(key)
         if newest is None or newest.leader_epoch is None or row.leader_epoch >= newest.leader_epoch:
-            self._newest[life] = row
+            self._newest[key] = row
             return None
         if row.kind == newest.kind == TraceKind.UNLOAD_COMPLETED:
             return None

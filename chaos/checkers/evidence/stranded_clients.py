@@ -51,7 +51,7 @@ class StrandedClients:
 
     def __init__(self) -> None:
         self._unfenced: frozenset[str] = frozenset()
-        # Each set of brokers that has been the set of all unfenced brokers at some time.
+        # An ordered set. Each element has been the set of all unfenced brokers at some time.
         self._listed: dict[frozenset[str], None] = {}
         self._down: set[str] = set()  # nodes that ended and did not start again
         self._failures: dict[str, _Failures] = {}  # by consumer
@@ -100,8 +100,8 @@ class StrandedClients:
 
     def _note_failure(self, row: TraceRow) -> None:
         """Continue the consumer's series of failures, or end it if a living broker was asked."""
-        asks_nobody = row.error == NO_BROKER_AVAILABLE
-        if not asks_nobody and row.peer not in self._down:
+        has_asked = row.error != NO_BROKER_AVAILABLE
+        if has_asked and row.peer not in self._down:
             self._failures.pop(row.node, None)
             return
         failures = self._failures.setdefault(row.node, _Failures(first_us=row.time_us))

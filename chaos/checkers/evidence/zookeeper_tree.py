@@ -18,7 +18,7 @@ CONSUMERS = "/consumers/"
 
 
 def owner_path(group: str, partition: str) -> str:
-    """Return the path of a partition's owner node. `partition` is `orders-0`."""
+    """Return the path of the owner node of a partition, such as `orders-0`."""
     topic, _, number = partition.rpartition("-")
     return f"{CONSUMERS}{group}/owners/{topic}/{number}"
 
@@ -36,7 +36,7 @@ class Znode:
 class _Path:
     """Versions of the znode at one path.
 
-    `znodes[i]` is there from `zxids[i]` on; None if there is no znode from then on.
+    From the transaction `zxids[i]` on, `znodes[i]` is at the path; None means that no znode is.
     """
 
     zxids: list[int] = field(default_factory=list)

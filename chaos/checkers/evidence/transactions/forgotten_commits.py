@@ -51,7 +51,8 @@ class ForgottenCommits:
         self._context = context
         self._producers: dict[int, _Producer] = {}
         self._pending: dict[tuple[str, int], TraceRow] = {}  # (group, producer id)
-        self._failed: dict[tuple[str, str], int] = {}  # (broker, partition): last failed append
+        # (broker, partition) -> time of the last failed append
+        self._failed: dict[tuple[str, str], int] = {}
         # (group, member) -> times in which its commits were forgotten
         self._times: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
 

@@ -29,7 +29,7 @@ OPEN_STATES = frozenset({ONGOING, "PrepareCommit", "PrepareAbort"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction without an end. `since` is the row of its state change or load."""
+    """A transaction without an end. `since` is the row that shows its state: a change or a load."""
 
     transactional_id: str
     partition: str

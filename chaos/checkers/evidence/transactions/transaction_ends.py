@@ -48,7 +48,7 @@ _CARRIED_OUT = ("CompleteCommit", "CompleteAbort")
 class WrongEnd:
     """A group acted against the decision, or a producer id does not identify the transaction.
 
-    `evidence` has the decisions and the end.
+    `evidence` has the rows of the decisions and of the end.
     """
 
     summary: str
@@ -85,7 +85,8 @@ class TransactionEnds:
         self._margin_us = clock_error_us
         self._lost_data = lost_data
         self._decisions: dict[int, deque[TraceRow]] = {}  # by producer id
-        self._carried_out_us: dict[int, int] = {}  # by producer id: time of the last carrying out
+        # producer id -> time at which its last decision had been carried out in all partitions
+        self._carried_out_us: dict[int, int] = {}
         # (group, producer id) -> the row of the transaction's first offset, until its end
         self._since: dict[tuple[str, int], TraceRow] = {}
         self._ends: deque[_End] = deque()  # not judged yet
