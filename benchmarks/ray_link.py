@@ -1,10 +1,10 @@
 """The TCP link between node processes on Ray, against one raw actor call per message.
 
 Two actors, each a process, run on one machine. In one actor a server node answers heartbeats. The
-other actor sends the same request in two ways: over the link to the node, as nodes do (with a
-Host's connections), and by a call of the server's actor. A Host is all that a node may touch:
-connections, timers, storage, trace. Two figures are measured of both ways in turn: the round trip
-of one request after the other, and requests per second with many in flight.
+other actor sends the same request in two ways: over the link to the node, and by a call of the
+server's actor. The link is that of nodes, the connections of a Host. A Host is all that a node may
+touch: connections, timers, storage, trace. Two figures are measured of both ways in turn: the round
+trip of one request after the other, and requests per second with many in flight.
 """
 
 import asyncio

@@ -1,9 +1,10 @@
 """Times to open, to draw and to write a report, and its size.
 
-1. The report of a run with 1,000 members (ten groups of 100, a coordinator killed, every message
-   traced), in a browser: the time until its first screen is drawn and the keyboard works, the time
-   until every chart is drawn, and the time of one zoom of all lanes (rows of intervals over time).
-   The baseline is a page that has only Vega's JavaScript, in the same browser.
+1. The report of a run with 1,000 members, in a browser: the time until its first screen is drawn
+   and the keyboard works, the time until every chart is drawn, and the time of one zoom of all
+   lanes (rows of intervals over time). The run has ten groups of 100 members, a killed coordinator,
+   and every message in its trace. The baseline is a page that has only Vega's JavaScript, in the
+   same browser.
 2. The size of this report, and the time to write it.
 3. The commands `analyze` and `report` of `coordinator_crash`, each in a process as a user starts
    it. The baseline is a process that starts Spark, counts to ten and ends.

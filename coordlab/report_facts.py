@@ -1,8 +1,8 @@
 """`facts_of`: the facts of a run for its report that are not in the tables.
 
 They come from the JSON files of the run, and from the package `chaos`: promises, defaults, the
-experiment as a file. Facts of a missing or damaged JSON file are left out, and the report is
-written without them, because runs that failed or were killed need a report most.
+experiment as a file. The report is written without the facts of a missing or damaged JSON file,
+because runs that failed or were killed need a report most.
 
 - Manifest: the file of a run that says what it is. `manifest.config` is the whole experiment as
   plain data.

@@ -204,7 +204,7 @@ def _transform(
             clock_errors_us = {run.run: clock_error_us(run.directory) for run in runs}
             aggregates = {name: [row.asDict() for row in rows] for name, rows in store.rows.items()}
             summaries = summarize_runs(aggregates, runs, clock_errors_us)
-            # The old summary is removed first and the new one is written last: if writing breaks
+            # The old summary is removed first and the new one is written last. So if writing breaks
             # off between the two, no summary claims that the tables are current.
             for run in runs:
                 drop_summary(run.directory)

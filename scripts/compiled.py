@@ -61,7 +61,7 @@ def build(target: Path = BUILD) -> None:
     missing = missing_for_build()
     if missing is not None:
         raise CannotCompile(missing)
-    # The digest of the sources is taken before the build, which takes a minute: if a module is
+    # The digest of the sources is taken before the build, which takes a minute. If a module is
     # edited meanwhile, the record does not fit the sources, and the library is not used.
     compiled_sources = fingerprint()
     (target / RECORD).unlink(missing_ok=True)

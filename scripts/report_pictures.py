@@ -40,9 +40,9 @@ NARROW = Screen(width=920, height=780)
 PHONE = Screen(width=360, height=740, touch=True, scale=2.0)
 MARGIN_PX = 12
 
-# Names of the runs: a killed coordinator (CRASH, with three members THREE), partitions with two
-# owners (OVERLAP), lost commits (LOST), 1,000 members (THOUSAND), members on ZooKeeper with
-# different views of their group (SPLIT).
+# Names of the runs. CRASH: a killed coordinator; THREE: the same with three members; OVERLAP:
+# partitions with two owners; LOST: lost commits; THOUSAND: 1,000 members; SPLIT: members on
+# ZooKeeper with different views of their group.
 CRASH, THREE, OVERLAP, LOST, THOUSAND = "crash", "three", "overlap", "lost", "thousand"
 SPLIT = "split"
 RUNS: Mapping[str, Recipe] = {

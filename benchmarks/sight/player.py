@@ -1,11 +1,10 @@
 """The process that plays seeds in a switched tree: first sound (no mutant on), then each mutant.
 
 Each run is in a child process (fork), so that it leaves no module state, cache or memory for the
-next run. The parent imports the packages, and plays nothing itself. If the import of the packages
-already evaluates a mutant's place (a constant, a default, a class), the mutant's child imports the
-packages again after it has turned the mutant on. So this module must not import the packages at its
-top.
-A switched tree is a copy of the sources that has every mutant in it; `probes` turns one on. A
+next run. The parent imports the packages, and plays nothing itself. The import may already evaluate
+a mutant's place (a constant, a default, a class). The child of such a mutant turns the mutant on,
+and then imports the packages again. So this module must not import the packages at its top. A
+switched tree is a copy of the sources that has every mutant in it; `probes` turns one on. A
 mutant's number also names its place, the changed statement or expression.
 Data flow: Order lines on stdin -> PlayedOrder lines on stdout.
 """

@@ -8,7 +8,7 @@ the code that runs the mutated form if mutant `n` is on, and the sound form othe
 - A mutated expression without effects becomes
   `mutated if on_value(n) else value(n, lambda: mutated, sound)`, where `value` compares the two
   values in a sound run. Before that, the place is widened to the largest expression around it
-  without effects, because a part may have another value while the whole has the same value.
+  without effects: the whole may have the same value although a part has another one.
 Data flow: source, mutated sources -> source with all choices.
 """
 

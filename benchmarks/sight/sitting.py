@@ -1,11 +1,11 @@
 """A sitting: a part of the search, which appends the results of each seed to a journal.
 
-The search plays seeds with the mutants (small changes of the code) of a sample, in a copy of the
-sources that has every mutant in it: the switched tree. Its player process takes an Order (a seed
-and numbers of mutants) and answers with a PlayedOrder. A mutant's number is its place in the
-sample, from 0. A record is the summary of a journal.
-The next sitting continues the journal. A journal belongs to the code, the sample and the space with
-which it began. If one of them has changed, the journal's file is renamed, and a new journal begins.
+The search plays seeds with the mutants (small changes of the code) of a sample. It does so in the
+switched tree, a copy of the sources that has every mutant in it. Its player process takes an Order
+(a seed and numbers of mutants) and answers with a PlayedOrder. A mutant's number is its place in
+the sample, from 0. A record is the summary of a journal. The next sitting continues the journal. A
+journal belongs to the code, the sample and the space with which it began. If one of them has
+changed, the journal's file is renamed, and a new journal begins.
 Data flow: sample, SwitchedTree -> player -> journal.
 """
 

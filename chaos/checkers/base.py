@@ -2,8 +2,8 @@
 
 A checker keeps its own model of the cluster, far simpler than the code that it judges. It reads
 nothing but the trace. Rows come in the order of their times. The clocks of two machines may differ
-by `clock_error_us`, so a checker compares rows of two nodes by epochs and offsets, and by time only
-if the times differ by more than that.
+by `clock_error_us`. So a checker compares rows of two nodes by epochs and offsets. It compares
+their times only if these differ by more than the clock error.
 """
 
 from abc import ABC, abstractmethod

@@ -15,8 +15,8 @@ replaces no other. How late the commit can still take effect depends on what end
   never will. The record may be replicated much later. But all later appends are behind it in the
   log, and the log of a new leader either has it or never will. So the commit took effect before the
   answer, or never.
-* The client stopped waiting (TIMED_OUT, or DISCONNECTED from a living process): the request may
-  wait in the socket of a paused or slow broker, and be handled after newer commits. So the commit
+* The client stopped waiting (TIMED_OUT, or DISCONNECTED from a living process). The request may
+  wait in the socket of a paused or slow broker, which handles it after newer commits. So the commit
   may take effect at any time.
 * DISCONNECTED from a process that was killed: the request ended with the process.
 
@@ -489,8 +489,9 @@ class DurableCommits(Checker):
     def _latest_start_us(self, row: TraceRow, group: str) -> int | None:
         """Return the latest known time before which the fetch cannot have begun, or None.
 
-        The times are those of the node's last OffsetFetch request (in traces with messages only),
-        of its last assignment, and, for a verification, of the beginning of this stage.
+        The times are those of the node's last OffsetFetch request and of its last assignment; for a
+        fetch of the stage "verifying", also the beginning of this stage. Only traces with messages
+        have the request.
         """
         known = [
             time_us

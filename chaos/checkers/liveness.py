@@ -28,19 +28,19 @@ started again is not expected: its group must be Stable without it. A static mem
 if its application ended because a failover had lost its member id (`fenced_members`).
 
 At any time, even during faults, the coordinator of a Stable group must remove a member that it has
-not heard for a session (`session_ends`): a dead member that stays keeps its partitions from others.
+not heard for a session (`session_ends`). A dead member that stays keeps its partitions from others.
 
 In virtual time, a cluster in which nothing was broken must also reach its steady state within a
 bound (`start_bound_us`). After a group is live again, an administrator must be able to read its
 offsets.
 
 If an error ends a consumer's application, this is a finding of its own, even before the steady
-state: in Kafka such an error stops a program for good. Four errors are no finding: the lost member
-id above, and three that follow from settings. In these the group has more consumers than
-`group.max.size`, or a consumer with `auto.offset.reset=none` has no committed offset, or a consumer
-is refused (INCONSISTENT_GROUP_PROTOCOL) in a group whose consumers support different assignors. One
-assignor in common is not enough: a coordinator that loads a group knows of each member only the
-assignor that the group had chosen, as in Kafka (`GroupMetadataManager.readGroupMessageValue`).
+state. In Kafka such an error stops a program for good. Four errors are no finding: the lost member
+id above, and three that follow from settings. The group has more consumers than `group.max.size`;
+or a consumer with `auto.offset.reset=none` has no committed offset; or a consumer is refused
+(INCONSISTENT_GROUP_PROTOCOL) in a group whose consumers support different assignors. One assignor
+in common is not enough. As in Kafka, a coordinator that loads a group knows of each member only the
+assignor that the group had chosen (`GroupMetadataManager.readGroupMessageValue`).
 """
 
 from collections import Counter

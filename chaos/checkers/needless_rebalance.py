@@ -20,9 +20,9 @@ reason, the rebalance is a finding. These rows show that it is needed:
    that id. A member that did not rejoin may be removed after a rebalance of the shortest
    `max.poll.interval.ms` of the group; an earlier removal is always a finding.
 3. A member that is not Stable any more: by itself (it missed its poll), or because a broker refused
-   it. A refusal counts if the member had been removed before, or is of another generation. Two
-   kinds of refusals always count: those of a coordinator that does not know yet that it was
-   replaced (BEHAVIOUR 6.6 i), and those of one that lost its log during its load (`half_loads`).
+   it. A refusal counts if the member had been removed before, or is of another generation. Refusals
+   of two coordinators always count: of one that does not know yet that it was replaced (BEHAVIOUR
+   6.6 i), and of one that lost its log during its load (`half_loads`).
 4. A rebalance that a replaced coordinator began, or that a failover cut short. Members had already
    been asked to rejoin, but the log does not have this, so the new coordinator cannot know it.
 5. The end or start of a member's process, or a fault that is an order to the groups.

@@ -368,9 +368,9 @@ class Ownership(Checker):
     ) -> None:
         """Measure the overlap's overstay up to now.
 
-        The overstay begins with the last of these: the overlap, the end of the last fault
-        (`quiet_since_us`, None while a fault is in force), the last election or load. There is no
-        overstay while the group's partition has no leader.
+        The overstay begins with the last of these: the overlap, the last election or load, the end
+        of the last fault (`quiet_since_us`). While a fault is in force, `quiet_since_us` is None,
+        and there is no overstay. Nor is there one while the group's partition has no leader.
         """
         if quiet_since_us is None or not group.has_leader:
             return

@@ -6,9 +6,10 @@ records were processed. A gap is a range of records that no member processed. It
 end of the run, because until then a member may come back to it. Duplicates are counted but are no
 violation: delivery is at least once.
 
-A record that was acknowledged to a producer with acks=all is lost if the log of a later leader
-lacks it, or if another record is acknowledged at its offset (`acknowledged_records`). That is a
-violation, too, unless the partition lost data with its last in-sync replica.
+Another violation is the loss of a record that was acknowledged to a producer with acks=all: the log
+of a later leader lacks the record, or another record is acknowledged at its offset
+(`acknowledged_records`). The loss is allowed if the partition lost data with its last in-sync
+replica.
 
 A gap is no violation if
 1. a member found no committed offset and began at the latest one, as `auto.offset.reset` says, and

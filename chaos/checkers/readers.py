@@ -1,8 +1,8 @@
 """Readers: while members live, every partition of their group has a reader, and is read.
 
-A partition has a reader while a member with a running process owns it. Partitions are judged after
-the steady state (the stage of the run that begins when every group is Stable with all its members),
-in the time in which nothing disturbs the group (`undisturbed`). Healing is the beginning of the
+A partition has a reader while a member with a running process owns it. Partitions are judged in the
+time in which nothing disturbs the group (`undisturbed`), from the steady state on. This stage of
+the run begins when every group is Stable with all its members. Healing is the beginning of the
 stage `liveness`: every fault has been undone. A dead member that stays dead does not disturb its
 group: the others must take over its partitions.
 

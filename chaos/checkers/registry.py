@@ -91,8 +91,8 @@ class CheckSuite:
     """The checkers of one run: `observe` takes its rows in order, `finish` returns the reports.
 
     `observe` is a RowObserver. The virtual runtime calls it during the run; in real time it gets
-    the merged trace afterwards. `on_finding` receives each finding at the row that proves it, and
-    may trace a VIOLATION row: no checker reads this kind, so the row has no effect on verdicts.
+    the merged trace afterwards. `on_finding` receives each finding at the row that proves it. It
+    may trace a VIOLATION row, which has no effect on verdicts, because no checker reads this kind.
     """
 
     def __init__(
@@ -283,8 +283,8 @@ def start_bound_us(experiment: Experiment) -> int | None:
     come. Otherwise the sum of:
 
     1. registration, elections, lookups and appends, with failed first attempts: START_US, and for
-       each of ROUND_TRIPS the longest latency of a message, which is the sum of the fixed, the
-       drawn and the rare large part (base, jitter, tail);
+       each of ROUND_TRIPS the longest latency of a message (its fixed part, its drawn part, and the
+       tail of a rare slow message);
     2. the loads of all partitions and of every record in the log, as if one broker loaded them all;
     3. `group.initial.rebalance.delay.ms`, and three rebalances, because members that start at
        different times each cause one. A member learns of a rebalance by a heartbeat, and joins at
@@ -385,9 +385,9 @@ def _expectation(
     if not consumers:
         return expected
     configs = tuple(consumer.config for consumer in consumers)
-    # Of settings that differ among members, a checker needs the one that allows most: the longest
-    # for a limit that must have passed before it reports, the shortest for the time from which a
-    # coordinator or a member may act. GroupExpectation describes each.
+    # If members differ in a setting, a checker needs the value that allows most. A limit that must
+    # pass before a report is the longest of any member. The time from which a coordinator may
+    # remove a member, or a member may give up a commit, is the shortest.
     return replace(
         expected,
         session_timeout_us=max(config.session_timeout_ms for config in configs) * MS,

@@ -5,13 +5,13 @@ is one try to own a share of the partitions: release, read a view of the members
 ephemeral owner node for each partition). A zxid is the number of a transaction of ZooKeeper; it is
 the `offset` of a row. Rule ids (ZK-...) are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
 
-1. An attempt computes from a view that the consumer has read in this attempt (ZK-43): the children
-   of `ids` at one zxid, which is no older than the newest zxid that the consumer had seen when the
-   attempt began.
+1. An attempt computes from a view that the consumer has read in this attempt (ZK-43). A view has
+   the children of `ids` at one zxid. This zxid is no older than the newest one that the consumer
+   had seen when the attempt began.
 2. An attempt releases the partitions of the last assignment before it computes (ZK-41).
-3. No change of the members is missed forever (ZK-18, ZK-20). If the members of a group have not
-   changed for NOTICE_US and a session timeout, each consumer has begun an attempt since the last
-   change, or its last view has the same members.
+3. No change of the members is missed forever (ZK-18, ZK-20). The rule is judged if the members of a
+   group have not changed for NOTICE_US and a session timeout. Then each consumer has begun an
+   attempt since the last change, or its last view has the same members.
 4. After its session has expired, a consumer commits no partition that it lost with the session
    (ZK-55). A commit that began before the loss may end after it (ZK-66).
 """

@@ -116,8 +116,8 @@ class Bindings:
         """Bind `symbol` to an id of ours, unless the symbol is bound.
 
         An id keeps its first symbol. Suppose Kafka gave two ids where our broker gave one. Then
-        requests have our id in place of both symbols, but only the first symbol is equal to our id:
-        the second symbol differs in each answer, which shows the error.
+        requests have our id in place of both symbols, but only the first symbol is equal to our id.
+        The second symbol differs in each answer, which shows the error.
         """
         if symbol not in self._ours:
             self._ours[symbol] = ours
@@ -248,7 +248,7 @@ class AnswerComparison:
         unmatched_ours = list(came)
         unmatched: list[tuple[int, PlainValue]] = []  # with their indexes
         has_unbound = self._bindings.has_unbound
-        # Items with unbound symbols come last: an unbound symbol equals any id without a symbol, so
+        # Items with unbound symbols come last. An unbound symbol equals any id without a symbol. So
         # such an item could take an item of ours that is the only match of another item.
         for index, item in sorted(enumerate(expected), key=lambda entry: has_unbound(entry[1])):
             match = self._position_of_equal(item, unmatched_ours, list_path)

@@ -93,7 +93,7 @@ def judge_transcript(transcript: Transcript, rules: ComparisonRules) -> FileConf
     """Play a transcript and return its differences.
 
     When the leader of a group leaves, Kafka chooses the next leader by the hash order of random
-    member ids, so the choice differs from run to run. A run with another leader than the recorded
+    member ids. So the choice differs from run to run. A run with another leader than the recorded
     one is therefore repeated with other ids. The first run with the recorded leaders counts; if no
     run has them, the run with the fewest differences.
     Raises: TranscriptError for settings that Kafka would refuse.

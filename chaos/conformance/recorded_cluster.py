@@ -153,9 +153,9 @@ def first_coordinator(transcript: Transcript) -> int:
     """Return the broker that coordinates the recorded groups at the start.
 
     Recordings do not contain the initial replicas of a partition, only later moves. So the broker
-    is derived from the answers before the first action: it is the one that an answer to
-    FindCoordinator names, or the one that first answers without NOT_COORDINATOR, whichever comes
-    first. Broker 0 if no answer shows it.
+    is derived from the answers before the first action. The first of these two decides: an answer
+    to FindCoordinator, which names the broker; an answer without NOT_COORDINATOR, which is the
+    broker's own. Broker 0 if no answer shows it.
     """
     for step in transcript.steps:
         if isinstance(step, ActionStep):

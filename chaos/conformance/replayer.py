@@ -201,7 +201,7 @@ class _Replay:
         if step.action == "wait_new_coordinator":
             # Later steps are timed from here: the recorded end of this action becomes now. So
             # `_start_us` moves. For instance, a session that the new coordinator has loaded ends a
-            # session timeout after the coordinator serves, and our failover may take longer or
+            # session timeout after the coordinator begins to serve. Our failover may take longer or
             # shorter than Kafka's.
             self._start_us = self._runtime.now_us() - round(step.done_ms * US_PER_MS)
 

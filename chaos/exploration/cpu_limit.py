@@ -29,9 +29,9 @@ class RunNeverEnds(BaseException):
 def limited_cpu(limit_s: float = CPU_LIMIT_S) -> Iterator[None]:
     """Raise RunNeverEnds in the enclosed code once the process has used `limit_s` more of CPU.
 
-    The exception is raised again every second after that, because the first one may be raised
-    inside an asyncio task, which stores it instead of passing it on to the enclosed code. Outside
-    the main thread there is no limit, because Python runs signal handlers in the main thread only.
+    The exception is raised again every second after that. The first one may be raised inside an
+    asyncio task, which stores it instead of passing it on to the enclosed code. Outside the main
+    thread there is no limit, because Python runs signal handlers in the main thread only.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

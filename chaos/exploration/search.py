@@ -2,8 +2,8 @@
 
 A seed is drawn, or mutates the plan of an earlier run, as `guidance` decides. A seed that mutates a
 plan must wait until the results of earlier seeds are known. The tally has the totals of the search.
-The search gives batches of seeds to workers, stores the results, has some seeds played again by
-another worker (a recheck), and stops at a limit or on request. It must know neither Ray nor the
+The search gives batches of seeds to workers, and stores the results. It has some seeds played again
+by another worker (a recheck). It stops at a limit or on request. It must know neither Ray nor the
 terminal nor a clock: its workers, observer and clock are arguments.
 Data flow: seeds -> Workers -> ExplorationRecord -> store, Tally.
 """

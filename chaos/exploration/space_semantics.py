@@ -2,9 +2,9 @@
 
 A space is a base experiment, and choices: places in it, each with options, of which a seed draws
 one. An option is called a value where it is written into the experiment. The checks put each value
-alone into the experiment, and then each pair of values of two settings, because nearly all errors
-of a broker's or consumer's configuration are two settings that do not fit. Three values that do not
-fit are found when a seed draws them: `draw` checks its experiment.
+alone into the experiment, and then each pair of values of two settings. Pairs are enough, because
+in nearly all errors of a broker's or consumer's configuration two settings do not fit. Three values
+that do not fit are found when a seed draws them: `draw` checks its experiment.
 """
 
 from collections.abc import Iterator

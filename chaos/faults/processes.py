@@ -1,9 +1,9 @@
 """Faults of processes: kill, loss of power, shutdown, and pause.
 
-A planned fault is first aimed: its target (a role such as `coordinator-of(readers)`) is resolved to
-the node that has the role in a situation, which is the cluster's state at that moment. The aim goes
-to `inject` and later to `heal`. A Miss says why there is nothing to hit. A node may be up, paused,
-stopping (in a controlled shutdown), or down.
+A planned fault is first aimed: its target, a role such as `coordinator-of(readers)`, is resolved to
+the node that has the role. This depends on the situation, the cluster's state at that moment. The
+aim goes to `inject` and later to `heal`. A Miss says why there is nothing to hit. A node may be up,
+paused, stopping (in a controlled shutdown), or down.
 """
 
 from collections.abc import Iterator

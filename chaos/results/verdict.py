@@ -4,8 +4,8 @@ A check reads the trace and reports an outcome, its findings (violations with th
 note. The journal has one entry for each fault of the plan.
 
 If a real machine is lost by accident, a run may still have a verdict. Two kinds of checks become
-inconclusive: checks that depend on rows which were lost with the machine, and checks that found a
-violation only after the loss, because the loss may be its cause. All other checks count.
+inconclusive. One depends on rows that were lost with the machine. The other found a violation only
+after the loss, because the loss may be its cause. All other checks count.
 """
 
 from collections.abc import Mapping, Sequence

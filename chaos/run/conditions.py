@@ -3,8 +3,8 @@
 Each function returns one sentence for each part of its condition that does not hold, and none when
 the condition holds. A wait displays these sentences as its progress, and fails with them.
 
-`status` is the cluster's answer to one query: the controller's partitions, the groups that each
-broker has loaded, the servers of ZooKeeper, and the members (the lab's own consumers) that
+`status` is the cluster's answer to one query. It has the controller's partitions, the groups that
+each broker has loaded, the servers of ZooKeeper, and the members (the lab's own consumers) that
 answered. `experiment` says what should be there. A late member starts during the run.
 """
 

@@ -1,6 +1,6 @@
 """LiveChecks: checkers over the part of a trace that can be read during a run in real time.
 
-Their findings are shown and logged at once, but do not count for the verdict, because rows may be
+Their findings are shown and logged at once. They do not count for the verdict, because rows may be
 missing: the driver cannot read the files of other machines, and a node may write rows late. After
 the run another suite checks the whole trace. In virtual time there are no live checks: the one
 suite sees every row at once.

@@ -462,8 +462,8 @@ class ExperimentRun:
     def _journal_machine_events(self) -> str:
         """Enter machines that do not answer into journal and log; return why the run ends, or "".
 
-        The entry of a machine that came back is in force from the machine's last answer before the
-        silence to its first answer after it, so that the report's timeline shows a band.
+        The report's timeline shows an entry as a band while it is in force. For a machine that came
+        back, this is the time from its last answer before the silence to its first answer after it.
         """
         for index, event in enumerate(self._runtime.machine_events):
             if self._journaled_machine_events.get(index) == event:  # an event changes at its end

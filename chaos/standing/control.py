@@ -126,8 +126,8 @@ class _Connection(socketserver.BaseRequestHandler):
         # `compare_digest` takes equally long for each wrong token, so that timing reveals nothing.
         if not hmac.compare_digest(envelope.token.encode(), self.server.token.encode()):
             return
-        # Presence is answered before the version is compared, and not by the run: a cluster of
-        # another version, or one that is busy, must not be taken for a dead one.
+        # Presence is answered before the version is compared, and not by the run. So a cluster of
+        # another version, or one that is busy, is not taken for a dead one.
         if isinstance(envelope.request, PresenceRequest):
             answer: Answer = PresenceAnswer()
         elif envelope.version != CONTROL_VERSION:

@@ -214,8 +214,8 @@ class StandingRun(ExperimentRun):
         """Note the groups in which a client from outside is a member.
 
         A group of the experiment counts only when two queries in a row show the same unknown member
-        id. One query is no proof: the coordinator has added a member of the lab, but the answer
-        with its id may still be on its way to the consumer.
+        id. One query is no proof. The coordinator may have added a member of the lab, while the
+        answer with its id is still on its way to the consumer.
         """
         # Ids of former lives stay known: a restarted consumer has a new id, and its group keeps the
         # old one until the session timeout.

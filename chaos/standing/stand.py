@@ -73,8 +73,8 @@ def stand(
     def judge_again() -> CheckSuite | None:
         """Judge the trace anew if clients from outside have joined groups of the experiment.
 
-        The first suite judged these groups while it did not know of the clients: it took, for
-        example, partitions of an unseen member as partitions without an owner.
+        The first suite judged these groups while it did not know of the clients. For example, it
+        took partitions of an unseen member for partitions without an owner.
         """
         mixed = [group for group in guests.groups() if group in experiment.groups]
         if not mixed:

@@ -147,7 +147,7 @@ class AnyBroker(TargetKind):
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return a broker that is up, drawn at random."""
-        # Draw even if no broker is up: the number of draws must not depend on the cluster's state,
+        # Draw even if no broker is up. The number of draws must not depend on the cluster's state,
         # because another target of the same fault draws from the same stream.
         drawn = situation.rng.random()
         up = [name for name in _brokers(situation.experiment) if situation.is_up(name)]

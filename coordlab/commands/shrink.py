@@ -233,8 +233,8 @@ def finding_to_keep(
 ) -> PlayedFinding | None:
     """Return the finding to keep; None if there is none. `check`: only findings of this check.
 
-    First comes the finding of the stamp: the one with the stamp's line, or at least with its check,
-    since another version of coordlab may describe the same violation in other words. Otherwise the
+    First comes the finding of the stamp: the one with the stamp's line, or at least with its check.
+    Another version of coordlab may describe the same violation in other words. Otherwise the
     earliest finding is kept.
     """
     stamped_line = "" if stamp is None else stamp.finding or ""

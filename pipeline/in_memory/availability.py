@@ -231,7 +231,8 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
         ends = sorted(began_by_end)
         gaps = [_Gap(before_us=ends[-1], after_us=None, missed_us=min(unread, default=None))]
         # From the last batch backwards. If two members work on the partition at once, the batch
-        # that ends later may have begun before the other one ended: no gap is between the two.
+        # that ends later may have begun before the other one ended. Then there is no gap between
+        # the two.
         next_began_us = began_by_end[ends[-1]]
         for end_us in reversed(ends[:-1]):
             gaps.append(_Gap(before_us=end_us, after_us=max(end_us, next_began_us)))

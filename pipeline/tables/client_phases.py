@@ -219,7 +219,7 @@ def _names_coordinator() -> Column:
 
     If the old leader was elected again, only answers after its election count, because earlier
     answers meant its old epoch. If another broker was elected, the moment of the answer is not
-    compared: no answer could name this broker before, and the clocks of two machines may differ.
+    compared. No answer could name this broker before, and the clocks of two machines may differ.
     """
     same = F.col("coordinator").eqNullSafe(F.col("old_leader"))
     in_term = ~same | F.col("decided_us").isNull() | (F.col("at_us") >= F.col("decided_us"))

@@ -221,8 +221,8 @@ def _waited(levels: DataFrame) -> DataFrame:
         F.min(F.when(F.col("lag") > 0, F.col("at_us"))).alias("from_us"),
         F.min("begun_us").alias("begun_us"),
     )
-    # If two members own the partition at once, the one that finishes later may have begun earlier:
-    # the wait ends with the earliest beginning among all later batches.
+    # If two members own the partition at once, the one that finishes later may have begun earlier.
+    # So the wait ends with the earliest beginning among all later batches.
     later = Window.partitionBy(*_PLACE).orderBy("nth").rowsBetween(1, Window.unboundedFollowing)
     to_us = F.coalesce(F.min("begun_us").over(later), F.col("end_us"))
     length_us = F.least(to_us, F.col("end_us")) - F.greatest("from_us", "start_us")

@@ -30,7 +30,7 @@ def _analyze(files: RunFiles) -> RunSummary | None:
     tables |= {"bad_rows": list(run_rows.bad), "verdicts": verdicts_of(files.directory)}
     summary = summary_of(files, run_rows, trace)
 
-    # The old summary is removed first and the new one is written last: if writing breaks off
+    # The old summary is removed first and the new one is written last. So if writing breaks off
     # between the two, no summary claims that the tables are current.
     drop_summary(files.directory)
     for name, rows in tables.items():

@@ -1,9 +1,9 @@
 """The reference page of traces, from the table of kinds in `protocol.trace_schema`.
 
-The page has the columns of a row, its kinds, the fields of each kind's detail, and the causes: the
-enums with the values of the column `cause`, which says why something happened.
-The detail of a row is a small JSON object, described by a subclass of Detail; a row of metrics has
-a plain dict of numbers instead. STAMP are the columns that every row has.
+The page has the columns of a row, its kinds, the fields of each kind's detail, and the causes.
+Causes are the enums with the values of the column `cause`, which says why something happened. The
+detail of a row is a small JSON object, described by a subclass of Detail; a row of metrics has a
+plain dict of numbers instead. STAMP are the columns that every row has.
 """
 
 import inspect

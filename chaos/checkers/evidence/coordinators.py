@@ -7,9 +7,9 @@ its replacement becomes coordinator without a load (BEHAVIOUR 5.4, in docs/kafka
 LOAD_IGNORED. A tenure is the time in which a broker serves an offsets partition, from a load to the
 next unload or to its death.
 
-Other questions are about one broker alone: whether it serves a partition of `__consumer_offsets` or
-`__transaction_state`, which groups it has in memory, and since when a group is Empty there
-(`Expiry`).
+Other questions are about one broker alone. Does it serve a partition of `__consumer_offsets` or
+`__transaction_state`? Which groups does it have in memory, and since when is a group Empty there
+(`Expiry`)?
 """
 
 from collections.abc import Mapping

@@ -10,8 +10,8 @@ contradict these rules:
 2. Records are delivered in order from there: none twice, none left out. Nothing is delivered, and
    no position is set, for a partition outside the assignment.
 3. A commit in the assignment's generation names a position that the place had, and no other
-   partition. Excused as "stale commit": one that waits for a lookup of the coordinator, as in
-   Kafka, names its generation only when it is sent, perhaps after a rebalance
+   partition. Excused as "stale commit": a commit that waits for a lookup of the coordinator names
+   its generation only when it is sent, perhaps after a rebalance
    (`ConsumerCoordinator.commitOffsetsAsync`). Evidence: the process had this position in an earlier
    generation, and lost its coordinator in it.
 4. A member of a group that commits does so before it revokes a partition: with the place's last

@@ -3,8 +3,8 @@
 1. The planned faults count from FAULT_INJECTED to FAULT_HEALED.
 2. A node that is down or paused counts as a fault, also without a planned fault.
 3. A broker counts as down until the controller unfences it, not only until its process starts. It
-   may have to wait for the end of its own old session before it can register, and a client that
-   knows only this broker waits as long.
+   can register only when its own old session has ended, and a client that knows only this broker
+   waits as long.
 4. A momentary fault (a leadership move, a reset of connections) is over at once.
 """
 
@@ -74,8 +74,8 @@ class FaultsInForce:
     def cluster_quiet_since_us(self) -> int | None:
         """Time since which no fault has disturbed the servers; None while a fault does.
 
-        Two kinds of faults do not disturb servers: faults that only end or stop consumers, and the
-        death of a broker once the broker is fenced (the fault is settled then).
+        Two kinds of faults do not disturb servers. One only ends or stops consumers. The other is
+        the death of a broker that has been fenced; the fault is settled from then on.
         """
         has_others = len(self._active) > len(self._settled)
         return None if has_others else self._cluster_changed_us

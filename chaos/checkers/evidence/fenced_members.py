@@ -11,10 +11,10 @@ The same can happen in a split brain: the replaced coordinator has the old id, a
 that asks it again. Schedules of the corpus (files that the tests play) show both cases
 (`static_member_whose_new_id_was_never_stored`, `static_member_fenced_by_a_replaced_coordinator`).
 
-An id with which the member was Stable is stored: by the generation's assignment, or by the append
-that Kafka awaits before it gives a static member of a Stable group its new id. A coordinator that
-loads the group without such an id has lost it. Then the fencing is an error, unless the partition
-lost data (`lost_data`) or the coordinator had been replaced itself.
+An id with which the member was Stable is stored: by the generation's assignment, or by an append.
+Kafka awaits this append before it gives a static member of a Stable group its new id. A coordinator
+that loads the group without such an id has lost it. Then the fencing is an error, unless the
+partition lost data (`lost_data`) or the coordinator had been replaced itself.
 """
 
 from dataclasses import dataclass, field

@@ -1,10 +1,10 @@
 """Sessions of members at their coordinators: finds sessions that should have ended.
 
-A coordinator gives a member `session.timeout.ms` from each of its requests (SESSION_RESTARTED),
-from the load of its group (GROUP_LOADED), and from each answer that the group's next state gives to
-waiting members. If the time passes without another request, the coordinator removes the member
-(MEMBER_REMOVED): the member died, was cut off or hangs (section 5.4 of docs/kafka/BEHAVIOUR.md;
-Kafka `completeAndScheduleNextHeartbeatExpiration`).
+A coordinator restarts a member's session, of `session.timeout.ms`, with each request of the member
+(SESSION_RESTARTED), with the load of the group (GROUP_LOADED), and with each answer that waiting
+members get because the group enters its next state. If the time passes without another request, the
+coordinator removes the member (MEMBER_REMOVED): the member died, was cut off or hangs (section 5.4
+of docs/kafka/BEHAVIOUR.md; Kafka `completeAndScheduleNextHeartbeatExpiration`).
 
 Sessions are judged only while the group is Stable. In other states a member may be parked: it waits
 for the answer to its JoinGroup or SyncGroup, and does not expire before that answer; and the

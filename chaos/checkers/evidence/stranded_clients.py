@@ -9,8 +9,9 @@ steps:
 Kafka 3.8 added a way back, which is the default since 4.0: the setting
 `metadata.recovery.strategy` (KIP-899).
 
-The trace has no row of what a client knows. Its lookups of the coordinator show it: none finds one,
-and each fails because no known broker can be reached or because it asked a broker that is down.
+The trace has no row of what a client knows. The client's lookups of the coordinator show it, if all
+of them fail. Each fails either because no known broker can be reached, or because the broker that
+the client asked is down.
 """
 
 from dataclasses import dataclass, field

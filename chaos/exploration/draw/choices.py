@@ -1,9 +1,9 @@
 """The choices of a seed: places in an experiment's document, and the values to choose from.
 
-A space is a file from which each seed draws an experiment: a base experiment (its document), and in
-`counts`, `settings` and `together` the options of each choice, by dotted paths into the base. A
-path has at most one `*`, which stands for every key or element at its step. The place of each path
-in the document is found once, when the space is read, so that a draw only writes values.
+A space is a file from which each seed draws an experiment. It has a base experiment (its document).
+In `counts`, `settings` and `together` it has the options of each choice, by dotted paths into the
+base. A path has at most one `*`, which stands for every key or element at its step. The place of
+each path in the document is found once, when the space is read, so that a draw only writes values.
 Data flow: SpaceDefinition -> `Choice`s -> changed document.
 """
 

@@ -98,8 +98,8 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
     group = rng.choice(static or several or list(groups))
     coordinator, total = f"coordinator-of({group})", groups[group].members
     delay_ms = rng.choice((500, 1_500, 4_000))
-    # Until the join phase ends: a heartbeat interval until the last member learns of its removal,
-    # and the delay with which a coordinator begins the rebalance of an empty group.
+    # Time until the join phase ends: a heartbeat interval, in which the last member learns of its
+    # removal, and the delay with which a coordinator begins the rebalance of an empty group.
     joined_ms = (
         draw.around_ms("heartbeat.interval.ms", 1.0, group)
         + draw.experiment.cluster.config.group_initial_rebalance_delay_ms
@@ -188,9 +188,9 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
 def fenced_while_it_serves(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Lose a broker's heartbeats for about its session; every other connection of it works.
 
-    The controller fences it and later unfences it, and so its partitions elect other leaders and
-    their ISRs shrink, while it goes on to fetch and to answer. In half of the draws, the broker
-    hears late of these decisions.
+    The controller fences the broker and later unfences it. So its partitions elect other leaders
+    and their ISRs shrink, while the broker still fetches and answers. In half of the draws, the
+    broker learns late of these decisions.
     """
     rng = draw.rng("fenced")
     broker = rng.choice((draw.coordinator(), draw.broker()))

@@ -1,7 +1,7 @@
 """Losses: nodes that die and never restart.
 
-A loss must not make every run fail. So a seed loses a broker only if every partition has more
-replicas than it needs in sync, and each group keeps one of the members that start with the cluster.
+A loss must not make every run fail. So each group keeps one of the members that start with the
+cluster. A seed loses a broker only if every partition has more replicas than it needs in sync.
 """
 
 from chaos.experiment.structs import Experiment, FaultDefinition, internal_topics, microseconds

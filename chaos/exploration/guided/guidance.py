@@ -3,8 +3,8 @@
 A mutated seed changes the plan (the faults) of an earlier run, its parent, which reached a rare
 situation. A lineage is the seeds that made a plan: the first drew it, each later one mutated it.
 The corpus keeps the plans worth mutating. Seeds come in blocks. The parents for block N come from
-the corpus of the blocks up to N - 2, so that block N can be given to workers while they still play
-block N - 1. The choice depends on whole blocks only, never on which runs happen to be finished.
+the corpus of the blocks up to N - 2. So block N can be given to workers while they still play block
+N - 1. The choice depends on whole blocks only, never on which runs happen to be finished.
 """
 
 from chaos.exploration.guided.corpus import Corpus, RunSeen

@@ -1,11 +1,11 @@
 """Coverage marks of coordinators: moves, loads, unloads, and two coordinators at once.
 
 A mark is a rare situation of a run. `@mark(name, meaning, *kinds)` registers the function below it
-(which needs no name) as the condition: it gets the state seen before a row of these kinds, and the
-row, and returns True if the row shows the situation. A function that decides by the row alone
-begins with `del seen`. The keys of `in_flight` and `believes` are (node, offsets partition), with
-"" for a missing name. A deposed leader, or zombie, does not know yet that another leader was
-elected.
+(which needs no name) as the mark's condition. A condition gets the state seen before a row of these
+kinds, and the row. It returns True if the row shows the situation. A function that decides by the
+row alone begins with `del seen`. The keys of `in_flight` and `believes` are (node, offsets
+partition), with "" for a missing name. A deposed leader, or zombie, does not know yet that another
+leader was elected.
 """
 
 from itertools import pairwise

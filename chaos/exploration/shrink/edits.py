@@ -83,7 +83,7 @@ def is_sound(candidate: Experiment, original: Experiment) -> bool:
     """Return True if `candidate` is valid and has no warning that `original` lacks.
 
     A smaller experiment in which Kafka may lose acknowledged data (one replica, acks=1) would show
-    no bug, so warnings about the cluster and its clients must not increase.
+    no bug. So warnings about the cluster and its clients must not increase.
     """
     return (
         _has_shape(candidate)

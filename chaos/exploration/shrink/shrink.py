@@ -210,7 +210,7 @@ class Shrinker:
     def _run_rounds(self) -> None:
         """Leave out parts, then simplify, until a round changes nothing.
 
-        The first round tries each candidate with the present seed only: most bugs do not depend on
+        The first round tries each candidate with the present seed only. Most bugs do not depend on
         a race, and more seeds for each of its many candidates would cost more than they find. Only
         the faults that remain are tried with a few more seeds.
         """

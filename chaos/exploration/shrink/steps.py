@@ -25,7 +25,7 @@ LADDER_US = tuple(
 )
 """Durations and times tried, all of them easy to remember.
 
-The shortest is 0.1 s: on a real cluster, the injection of a fault takes some ten milliseconds, so
+The shortest is 0.1 s. On a real cluster, the injection of a fault takes some ten milliseconds, so
 that a shorter time would be no different from none.
 """
 

@@ -3,9 +3,9 @@
 Each run is drawn from a number, its seed. Worker processes play the runs. A finding is a broken
 promise. Runs whose findings show the same problem form one group, and count as one finding.
 
-Without a terminal, the view prints a line for each new finding, a line when coordlab (the tool
-itself, "the lab") has failed in further runs, and a line with the progress every `LINE_EVERY_S`
-seconds.
+Without a terminal, the view prints a line for each new finding, and a line with the progress every
+`LINE_EVERY_S` seconds. It also prints a line when coordlab (the tool itself, "the lab") has failed
+in further runs.
 
 The tally has the totals over the runs:
 - `groups`: the findings, each with the seeds of its runs.

@@ -1,10 +1,10 @@
 """SeedRuns: the results of several seeds of one experiment, with exit code, figures and documents.
 
 `seeds` plays the seeds, `seeds_view` prints the results. A figure is a number that each run prints
-at its end; over several seeds it has a median and a range. A measure is a time after a fault:
-"detect" ends with the controller's decision, a "commit gap" is a member's time without an
-acknowledged commit, a "processing gap" a partition's time in which no member processes records. A
-caveat is a remark on a run that passed.
+at its end; over several seeds it has a median and a range. A measure is a time after a fault.
+"Detect" ends with the controller's decision. A "commit gap" is a member's time without an
+acknowledged commit. A "processing gap" is a partition's time in which no member processes records.
+A caveat is a remark on a run that passed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -158,8 +158,8 @@ class SeedRuns:
     def chosen(self, summaries: Mapping[int, RunSummary]) -> Chosen | None:
         """Return the run whose report is most useful; None if no seed is finished.
 
-        That is the first violated seed, else the median run: by the longest value of a measure in
-        each run, or by the runs' lengths if no run has a measure. `summaries` are by seed.
+        That is the first violated seed, else the median run. Runs are compared by the longest value
+        of a measure in each, or by their lengths if no run has a measure. `summaries` are by seed.
         """
         violated = self.of(SeedState.VIOLATED)
         if violated:

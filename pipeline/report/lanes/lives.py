@@ -2,8 +2,8 @@
 
 A life lasts from the start of a member's process to its end. The successor of a process takes over
 the name of its member: this name is a *place*, which is empty while no process has it. The journal
-is the run's list of injected faults. The lane is drawn from the journal: a rollout or a scaling
-counts as a fault, and its entry has the members that it stopped and started, with the times.
+is the run's list of injected faults. The lane is drawn from the journal, in which a rollout or a
+scaling counts as a fault. Its entry has the members that it stopped and started, with the times.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

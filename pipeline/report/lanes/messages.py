@@ -361,8 +361,8 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
 def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
     """Return the texts that have room at the present zoom, above their nodes' lines.
 
-    A text needs a zoom of `datum.z` pixels per second if all texts of its line reach to the right,
-    and of `datum.y` if some reach to the left.
+    A text needs a zoom of `datum.z` pixels per second if all texts of its line reach to the right.
+    If some reach to the left, it needs `datum.y`.
     """
     x_px = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
     # Texts behind the middle of the picture may reach to the left (`at_edge`), and then come near

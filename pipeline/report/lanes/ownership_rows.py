@@ -97,7 +97,7 @@ def gantt(
 
     A partition has as many rows as it had owners at once. `owners` are its intervals, the `limit`
     longest of all; `twice` are the overlaps. A datum of `owners` has `v` if the stripes of an
-    overlap lie on its bar: the label of the bar then leaves room for the label of the stripes.
+    overlap lie on its bar. The label of the bar then leaves room for the label of the stripes.
     """
     names: list[str] = []
     data: dict[str, list[Datum]] = {"owners": [], "twice": []}

@@ -55,8 +55,8 @@ CostPair = tuple[Cost, Cost]
 def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
     """Return pairs of corresponding changes, if a plan was computed after at least one of the two.
 
-    Two changes correspond if they have the same kind and the same place among the changes of this
-    kind in their group: for example, both are the second join. If several changes correspond to
+    Two changes correspond if they have the same kind, and the same place among the changes of this
+    kind in their group. For example, both are the second join. If several changes correspond to
     one, a change in the same run is preferred, then a change of a group of the same size.
     """
     on_zookeeper = [cost for cost in costs if cost.side.design == "zookeeper"]
