@@ -27,9 +27,10 @@ class RunStatus(StrEnum):
 class PlannedFault(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """One fault of a plan.
 
-    `at_us`: time after the steady state. `duration_us`: time from the injection to the healing;
-    None: until the end of the run, when all faults are healed. `target`: "" for a fault of links,
-    which has `from` and `to`.
+    - `at_us`: time of the injection, after the steady state.
+    - `duration_us`: time from the injection to the healing. None: until the end of the run, when
+      all faults are healed.
+    - `target`: "" for a fault of links, which has `from` and `to`.
     """
 
     fault_id: str

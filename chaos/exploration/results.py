@@ -76,8 +76,9 @@ class NotDeterministic(msgspec.Struct, frozen=True, kw_only=True):
 class Rechecks(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers of seeds that were played twice.
 
-    `equal` counts those with equal results; `in_another_process` those whose second play was in
-    another process than the first; `still_to_do` counts seeds that were not played again yet.
+    - `equal`: those with equal results.
+    - `in_another_process`: those whose second play was in another process than the first.
+    - `still_to_do`: the number of seeds that were not played again yet.
     """
 
     runs: int
@@ -107,11 +108,14 @@ class EffortOfRuns(msgspec.Struct, frozen=True, kw_only=True):
 class ExplorationResults(msgspec.Struct, frozen=True, kw_only=True):
     """results.json of an exploration.
 
-    Units: `virtual_us` is the sum over the runs' own clocks; `busy_s` is processor time over all
-    sessions; `elapsed_s` and `runs_per_minute` are of the last session alone.
-    `runs` counts runs by result, `excused` runs by check and excuse, `effort` is by the name of the
-    count. `lost` are seeds that ended every worker which played them, with the reason. `lineages`
-    has each mutated seed that occurs in these results, in the form that `replay` takes.
+    - `runs`: numbers of runs by result.
+    - `excused`: numbers of runs by check and excuse.
+    - `effort`: counts of work, by the name of the count.
+    - `lost`: seeds that ended every worker which played them, with the reason.
+    - `lineages`: each mutated seed that occurs in these results, in the form that `replay` takes.
+    - `virtual_us`: the sum over the runs' own clocks.
+    - `busy_s`: processor time over all sessions.
+    - `elapsed_s`, `runs_per_minute`: those of the last session alone.
     """
 
     outcome: RunOutcome

@@ -20,10 +20,10 @@ from chaos.exploration.store import ExplorationRecord, Lost, PlayedAgain, Played
 class FindingGroup:
     """Every run with a finding of one signature.
 
-    `number` counts the groups of one checker from 1, in the order in which they were found; `seeds`
-    are in the order in which they were played. `example` is the run with the fewest faults, and
-    among runs with equally many faults the one with the earliest finding; `finding` is the
-    example's finding.
+    - `number`: counts the groups of one checker from 1, in the order in which they were found.
+    - `seeds`: in the order in which they were played.
+    - `example`: the run with the fewest faults; among equals, the one with the earliest finding.
+    - `finding`: the example's finding.
     """
 
     signature: Signature
@@ -48,8 +48,8 @@ class FindingGroup:
 class RecheckDifference:
     """A seed with two results: the tool is not deterministic.
 
-    `digest` and `digest_again` are of the two traces; `fields` are the fields in which the two runs
-    differ.
+    - `digest`, `digest_again`: the digests of the two traces.
+    - `fields`: names of the fields in which the two runs differ.
     """
 
     seed: int

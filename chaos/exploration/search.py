@@ -44,9 +44,10 @@ class Stop(StrEnum):
 class Limits:
     """Limits of a search.
 
-    The search plays `count` seeds from `first_seed` on (None: no end). `stop_after` is a number of
-    different findings. `batch` is the size of a batch (None: seeds for about BATCH_S).
-    Units: `time_limit_s` is on the search's clock, from the search's beginning in this process.
+    - `first_seed`, `count`: the search plays `count` seeds from `first_seed` on; None: no end.
+    - `stop_after`: the number of different findings with which the search ends.
+    - `time_limit_s`: on the search's clock, from the search's beginning in this process.
+    - `batch`: the number of seeds in a batch; None: seeds for about BATCH_S.
     """
 
     first_seed: int = 0

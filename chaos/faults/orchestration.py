@@ -36,9 +36,11 @@ _GONE = frozenset({NodeState.DOWN, NodeState.NOT_STARTED})  # states of a node w
 class Replacement(msgspec.Struct, kw_only=True):
     """A member that leaves a place, or a successor that takes one.
 
-    Units: times of the run's clock. None: it has not happened.
-    `of` is the leaving member, None for a successor. A leaving member has `stopped_at_us`,
-    `down_at_us` and `was_killed`; a successor has the other times and `is_of_old_version`.
+    - `of`: the leaving member, None for a successor.
+    - `stopped_at_us`, `down_at_us`, `was_killed`: of a leaving member.
+    - the other times, `is_of_old_version`: of a successor.
+
+    Times are on the run's clock; None: the event has not happened.
     """
 
     place: str
@@ -56,9 +58,9 @@ class Replacement(msgspec.Struct, kw_only=True):
 class Orders:
     """The rules of a rollout. Units: microseconds.
 
-    `start_ups_us` and `ready_after_us` have one entry for each successor, in their order.
-    `broken_from`: successors of the new version with this number (from 0) or a higher one never
-    start; None if all start.
+    - `start_ups_us`, `ready_after_us`: one entry for each successor, in their order.
+    - `broken_from`: the number (from 0) of the first successor of the new version that never
+      starts; the later ones do not start either. None: all start.
     """
 
     max_unavailable: int

@@ -89,9 +89,10 @@ class NodeParting:
 class Parting:
     """The place where two traces begin to differ.
 
-    `rows_alike` is the number of equal rows at the beginning, `before` the last of them. `one` and
-    `other` are the rows that follow in each trace, empty where a trace has ended. `nodes` are in
-    the order in which they begin to differ.
+    - `rows_alike`: the number of equal rows at the beginning.
+    - `before`: the last of these rows.
+    - `one`, `other`: the rows that follow in each trace; empty where a trace has ended.
+    - `nodes`: in the order in which they begin to differ.
     """
 
     rows_alike: int

@@ -84,8 +84,9 @@ class Unknown:
 class TargetKind(ABC):
     """A kind of target: one role, with any argument.
 
-    `name` is the role's name, `syntax` the form of its targets in a file, `doc` their text in the
-    reference pages.
+    - `name`: the role's name.
+    - `syntax`: the form of its targets in a file.
+    - `doc`: the text about its targets in the reference pages.
     """
 
     name: str

@@ -20,8 +20,8 @@ GIVEN_UP_BY_THE_CLIENT = frozenset({"TIMED_OUT", "DISCONNECTED"})
 class Commit:
     """One commit of one partition. It took effect between `earliest_us` and `latest_us`, or never.
 
-    `row` is the client's row of the answer or the failure, or the broker's row if the client has
-    written none. `node` is the node of `row`.
+    - `row`: the client's row of the answer or the failure; the broker's row if there is none.
+    - `node`: the node that wrote `row`.
     """
 
     offset: int

@@ -90,10 +90,11 @@ Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Session:
-    """A member's session at one broker. Units: `until_us` is the time at which it should end.
+    """A member's session at one broker.
 
-    `since` is the row that began or last restarted the session; `may_be_parked` is True if this row
-    is of a JoinGroup or SyncGroup.
+    - `since`: the row that began or last restarted the session.
+    - `until_us`: the time at which the session should end.
+    - `may_be_parked`: True if `since` is a row of a JoinGroup or SyncGroup.
     """
 
     since: TraceRow

@@ -29,8 +29,9 @@ RAREST_PAIRS = 100
 class RunSeen:
     """Data of a run that the corpus needs.
 
-    `lineage` ends with the run's own seed; `marks` are sorted; `faults` is the number of faults in
-    the run's plan.
+    - `lineage`: ends with the run's own seed.
+    - `marks`: the reached marks, sorted.
+    - `faults`: the number of faults in the run's plan.
     """
 
     lineage: Lineage

@@ -94,8 +94,9 @@ class AskedCluster(ABC):
 class Where:
     """The options of every question: the cluster and broker to ask, and the form of the answer.
 
-    Units: `at_us` and `timeout_us` are on the run's clock. `broker` None: the coordinator of each
-    group, as the brokers name it. `force`: replay a schedule although other code wrote it.
+    - `at_us`, `timeout_us`: on the run's clock.
+    - `broker`: the broker to ask; None: the coordinator of each group, as the brokers name it.
+    - `force`: True to replay a schedule although other code wrote it.
     """
 
     run: Path | None

@@ -33,8 +33,9 @@ LAST_ROWS = 1_000
 class Moment:
     """The run at a time of its clock, before any event of that time.
 
-    `rows`: the last LAST_ROWS rows of the trace. `faults`: the journal so far. `stage`: name of the
-    stage of the run, "" before the first stage.
+    - `rows`: the last LAST_ROWS rows of the trace.
+    - `faults`: the journal so far.
+    - `stage`: the name of the run's stage, "" before the first stage.
     """
 
     runtime: VirtualRuntime

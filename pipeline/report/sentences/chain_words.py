@@ -111,8 +111,9 @@ def with_groups(broker_rows: Sequence[Row]) -> Sequence[Row]:
 class BrokerChain:
     """The broker chain of a fault: the median partition's path; None if no chain was completed.
 
-    `rows`: number of partitions; `late`: those without a coordinator at the end of the run.
-    `silence_settings`: the settings that decide when the controller notices a silent broker.
+    - `rows`: the number of partitions.
+    - `late`: the number of those without a coordinator at the end of the run.
+    - `silence_settings`: the settings that decide when the controller notices a silent broker.
     """
 
     fault: FaultSummary
