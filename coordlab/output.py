@@ -67,7 +67,7 @@ class Output:
         os.close(sink)
         main = threading.main_thread().ident
         if main is not None:
-            # The signal goes to the main thread, whichever thread printed: the command waits there,
+            # The signal goes to the main thread, whichever thread printed. The command waits there,
             # and only a signal to that thread ends the waiting call.
             signal.pthread_kill(main, signal.SIGINT)
 

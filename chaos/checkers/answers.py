@@ -12,8 +12,8 @@ and `cause` the purpose of the connection. A request that timed out is a violati
 been in force for more than twice its timeout. The reason:
 1. After one timeout, every request that a fault has hit has timed out, and its connection has been
    closed.
-2. So a request that was sent after that, and timed out after the second timeout, was sent while
-   nothing was broken, over an intact connection.
+2. So a request that times out after a second timeout was sent after that: while nothing was broken,
+   over an intact connection.
 If the answer waits for an append (APPENDING), the replicas also need time to rejoin the ISR
 (`isr_recovery_us`). A server holds a Fetch back while there are no new records. A Fetch of a broker
 is not judged if its timeout is less than twice that wait: it may time out for this reason alone.

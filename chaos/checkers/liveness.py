@@ -1,8 +1,8 @@
 """Liveness: after healing, every group is Stable and commits within a bound.
 
-Healing ends all faults. A group is live if it is Stable with every member that is expected, and
-each of them that commits has a commit acknowledged since healing. Names in brackets are modules of
-`chaos/checkers/evidence`, or definitions in this folder.
+Healing ends all faults. A group is live if it is Stable with every expected member, and each of
+these members that commits has had a commit acknowledged since healing. Names in brackets are
+modules of `chaos/checkers/evidence`, or definitions in this folder.
 
 A group that is not live may have an excuse; then the outcome is inconclusive. The excuses:
 - the group's partition of `__consumer_offsets` has no leader, and no in-sync replica that may lead;

@@ -19,10 +19,10 @@ group: the others must take over its partitions.
    one poll and SLACK_US. The time counts from the last of three rows: the acknowledgement of the
    first record that waits, the reader's last progress, the reader's assignment. A group that
    commits in transactions may also wait for the end of a dead member's transaction. Only partitions
-   with all replicas in sync are judged; in others new records may be invisible to readers.
-   Excused as "lost transaction": a reader that waits for its committed offset, in a group that
-   commits in transactions, if a partition of the group's coordinators lost data (`lost_data`). The
-   transaction may never end, and the offset stays unstable.
+   with all replicas in sync are judged; in others new records may be invisible to readers. Excused
+   as "lost transaction": in a group that commits in transactions, a reader waits for its committed
+   offset, and a partition of the group's coordinators lost data (`lost_data`). The transaction may
+   never end, and the offset stays unstable.
 
 A wait is excused by name if the group's running members know only brokers that are lost for good
 (`stranded_clients`). If the partition has readers, only the readers must be stranded. Each excuse

@@ -3,9 +3,9 @@
 `runs/<experiment>/<timestamp>/` contains manifest.json, journal.json, results.json, log.txt,
 events/*.parquet and, after the analysis, tables/ and report.html. Names contain no colons, because
 Hadoop refuses them. Beside the runs is a link `latest`; readers of many runs skip the link, so that
-no run counts twice. The JSON files are replaced atomically, and the trace gets its final name
-when it is complete, so that a reader sees no partial file; only the log is appended to.
-The driver is the process that conducts a run. The journal lists the run's faults.
+no run counts twice. So that a reader sees no partial file, the JSON files are replaced atomically,
+and the trace gets its final name when it is complete; only the log is appended to. The driver is
+the process that conducts a run. The journal lists the run's faults.
 """
 
 import os

@@ -1,10 +1,10 @@
 """The plan of faults and the times at which they begin and end, as explicit data.
 
-A fault and its healing are one record. The runner does not know who made the plan: a file, the seed
-of an exploration (which draws plans), or a shrinker (which makes failing plans smaller). Late
-members, which start during the run, belong to the experiment, not to the plan; but the schedule has
-their starts among the acts of the plan. Times of the plan count from the steady state, in which
-every group is stable.
+A fault and its healing are one record. The runner does not know whether the plan is from a file,
+from an exploration (which draws plans by seeds), or from a shrinker (which makes failing plans
+smaller). Late members, which start during the run, belong to the experiment, not to the plan; but
+the schedule has their starts among the acts of the plan. Times of the plan count from the steady
+state, in which every group is stable.
 """
 
 from dataclasses import dataclass

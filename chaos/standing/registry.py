@@ -88,7 +88,7 @@ def claim(runs: Path, cluster: StandingCluster) -> tuple[DeadCluster, ...]:
     try:
         for _ in range(_CLAIM_ATTEMPTS):
             try:
-                # A link, not a write: it fails if the name is taken, and no other process ever
+                # A link, not a write. It fails if the name is taken, and no other process ever
                 # reads a file that is only partly written.
                 os.link(unfinished, _path(runs, cluster.name))
             except FileExistsError:

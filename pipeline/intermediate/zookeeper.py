@@ -16,9 +16,10 @@ def zookeeper_txns(events: DataFrame) -> DataFrame:
     """List the transactions that any server of the ensemble has applied, each once.
 
     Input grain: one row per event. Output grain: one row per run and zxid.
-    Columns: `run`, `zxid`, `applied_us` (microseconds on the run's clock: the first server applied
-    it), `session`, `op`, `path`, `data`, `ephemeral` as in the trace. Nulls: `path`, `data`,
-    `ephemeral` as in the trace.
+    A zxid is the number of a transaction.
+    Columns: `run`, `zxid`; `applied_us`: when the first server applied the transaction, in
+    microseconds on the run's clock; `session`, `op`, `path`, `data`, `ephemeral` as in the trace.
+    Nulls: `path`, `data`, `ephemeral` as in the trace.
     """
     txn = detail("session", "op", "path", "data", "ephemeral", of=ZooKeeperTxnDetail)
     return (

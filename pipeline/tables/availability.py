@@ -49,9 +49,13 @@ def availability(
     4. If several gaps have the same length, the earliest counts.
     Input grain: one row per event; `runs`; `coordinator_tenures`; one row per fault and group.
     Output grain: one row per run, fault, subject kind, group and subject.
-    Columns: `run`, `fault`, `subject_kind`, `group`, `subject` (the consumer's node, the data
-    partition, or the group), `gap_us`; `before_us`, `after_us`: last before and first after (of a
-    partition: a batch was done, work on the next began), in microseconds on the run's clock.
+    Columns:
+    - `run`, `fault`, `subject_kind`, `group`;
+    - `subject`: the consumer's node, the data partition, or the group;
+    - `before_us`, `after_us`: the ends of the gap in microseconds on the run's clock (of a
+      partition: a batch was done, work on the next began);
+    - `gap_us`: the gap's length in microseconds.
+
     Nulls: `after_us` and `gap_us` if service did not come back before the run ended. A subject
     without any activity around the fault has no row, nor has a group that had no coordinator before
     the fault.

@@ -25,12 +25,17 @@ def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> Da
     leader counts. That may be the old leader: it loads the partition again in the new epoch.
     Input grain: one row per event; `faults`; `groups`. Output grain: one row per run, fault and
     offsets partition whose leadership moved because of it.
-    Columns: `run`, `fault`, `partition`, `old_leader`, `new_leader`, `leader_epoch` (the new one),
-    `groups` (consumer groups on it); moments in microseconds on the run's clock: `fault_us`,
-    `decided_us` (the controller elected the new leader), `applied_us` (the new leader applied its
-    election), `load_started_us`, `active_us` (the load was complete); phases in microseconds:
-    `detect_us`, `publish_us`, `load_wait_us`, `load_us`, each from one of these moments to the
-    next; `records`, `bytes`: read by the load.
+    Columns:
+    - `run`, `fault`, `partition`, `old_leader`, `new_leader`;
+    - `leader_epoch`: that of the new leader;
+    - `groups`: the consumer groups whose offsets partition this is;
+    - moments in microseconds on the run's clock: `fault_us`, `decided_us` (the controller elected
+      the new leader), `applied_us` (the new leader applied its election), `load_started_us`,
+      `active_us` (the load was complete);
+    - phases in microseconds, each from one of these moments to the next: `detect_us`, `publish_us`,
+      `load_wait_us`, `load_us`;
+    - `records`, `bytes`: read by the load.
+
     Nulls: a moment that the trace does not hold, and the phases that it bounds; `old_leader` if no
     earlier leader is known.
     """

@@ -16,11 +16,16 @@ def commits(events: DataFrame, faults: DataFrame) -> DataFrame:
 
     Input grain: one row per event; `faults`. Output grain: one row per run, fault, group, member,
     coordinator and error.
-    Columns: `run`, `fault`: the latest before the outcome; `group`, `consumer` (the member's node),
-    `coordinator`: the broker to which the commit was sent; `error`: Kafka's name, NONE for an
-    acknowledged commit, DISCONNECTED or TIMED_OUT if no answer came; `commits`: commits with this
-    outcome, where all partitions of a commit count once; `first_us`, `last_us`: microseconds on the
-    run's clock.
+    Columns:
+    - `run`, `group`;
+    - `fault`: the latest fault before the outcome;
+    - `consumer`: the member's node;
+    - `coordinator`: the broker to which the commit was sent;
+    - `error`: Kafka's name; NONE for an acknowledged commit, DISCONNECTED or TIMED_OUT if no answer
+      came;
+    - `commits`: the number of commits with this outcome; all partitions of a commit count once;
+    - `first_us`, `last_us`: the first and last of them, in microseconds on the run's clock.
+
     Nulls: `fault` before the first fault; `coordinator` if the commit never left the member.
     """
     outcomes = (

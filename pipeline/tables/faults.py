@@ -19,13 +19,16 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
     """List the faults, except those that hit no node.
 
     Input grain: one row per event; `runs`. Output grain: one row per run and fault (id).
-    Columns: `run`, `fault` (id in the plan), `kind` (crash ...), `target` (the role that was
-    resolved), `node` (what it hit, or the first of several);
-    `injected_us`, `in_force_us` (every node concerned has the fault), `in_force_until_us` (its
-    healing began), `healed_us` (its healing was complete) and `until_us` (the next fault, or the
-    run's end; faults of one moment are in the order of their ids) in microseconds on the run's
-    clock; `groups`, `partitions`: the blast radius as the run recorded it; `nodes`: all nodes that
-    it hit; `from_nodes`, `to_nodes`: the ends of the links that it hit.
+    Columns:
+    - `run`, `fault` (its id in the plan), `kind` (crash ...), `target` (the resolved role);
+    - `node`: the node that it hit, or the first of several; `nodes`: all of them;
+    - `from_nodes`, `to_nodes`: the ends of the links that it hit;
+    - `groups`, `partitions`: the blast radius as the run recorded it;
+    - moments in microseconds on the run's clock: `injected_us`, `in_force_us` (every node concerned
+      has the fault), `in_force_until_us` (its healing began), `healed_us` (its healing was
+      complete), `until_us` (the next fault, or the run's end). Faults of one moment are in the
+      order of their ids.
+
     Nulls: `in_force_us`, `in_force_until_us`, `healed_us` if the run broke off before that, or did
     not record it; `node`, `target` if the fault has none. Lists are empty if nothing was recorded;
     `nodes` then holds `node`.

@@ -40,14 +40,18 @@ def felt_partitions(
 
     Input grain: one row per event; `runs`; `faults`; `ownership`; `processing`. Output grain: one
     row per run, group and data partition that a member owned or processed a record of.
-    Columns: `run`, `group`, `partition`; `from_us`, `to_us`: the measured time, on the run's clock;
-    `unowned_us`: microseconds in it without an owner, after the first owner's beginning;
-    `waited_us`: microseconds in which acknowledged records waited and no member worked on any, in
-    waits of a second or longer; `repeated`: processings of records that the group had processed
-    before, in the whole run; `lag_usual`: the most records that waited before the first fault,
-    `lag_peak`: the most after it; `lag_peak_us`: the moment of the peak; `lag_over_us`:
-    microseconds from the peak until no more than `lag_usual` records waited, 0 if the lag never
-    exceeded `lag_usual`.
+    Columns:
+    - `run`, `group`, `partition`;
+    - `from_us`, `to_us`: the measured time, on the run's clock;
+    - `unowned_us`: microseconds in it without an owner, after the first owner's beginning;
+    - `waited_us`: microseconds in which acknowledged records waited and no member worked on any, in
+      waits of a second or longer;
+    - `repeated`: processings of records that the group had processed before, in the whole run;
+    - `lag_usual`: the most records that waited before the first fault;
+    - `lag_peak`: the most after it; `lag_peak_us`: the moment of the peak;
+    - `lag_over_us`: microseconds from the peak until no more than `lag_usual` records waited; 0 if
+      the lag never exceeded `lag_usual`.
+
     Nulls: `unowned_us` of a partition that no member ever owned; `lag_peak_us` if the lag never
     exceeded `lag_usual`; `lag_over_us` if the lag did not come down to `lag_usual` before the end.
     """
@@ -97,10 +101,14 @@ def felt_groups(
 
     Input grain: one row per event; the tables; one row per time in which a node was paused or cut
     off. Output grain: one row per run and group.
-    Columns: `run`, `group`; numbers of: `partitions` of the group in `felt_partitions`;
-    `rebalances` that began in the measured time; `moved`: partitions with more than one owner, one
-    after the other, `came_back`: of these, partitions that returned to a former owner; `sent_away`:
-    removals by the coordinator of members whose process ran and was not cut off. Nulls: none.
+    Columns: `run`, `group`, and these numbers:
+    - `partitions` of the group in `felt_partitions`;
+    - `rebalances` that began in the measured time;
+    - `moved`: partitions with more than one owner, one after the other;
+    - `came_back`: of these, partitions that returned to a former owner;
+    - `sent_away`: removals by the coordinator of members whose process ran and was not cut off.
+
+    Nulls: none.
     """
     measured = F.broadcast(_measured(runs, faults))
     started = rebalances.join(measured, "run").where(
@@ -172,10 +180,12 @@ def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
 def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
     """One row per partition and batch that was produced or processed: the lag after the batch.
 
-    Columns: those of `places`; `at_us`; `processed`: true for a processed batch, false for a
-    produced one; `begun_us`: when work on a processed batch began (null for a produced batch);
-    `lag`: acknowledged records above the last one that the group processed; `nth`: the number of
-    batches processed so far.
+    Columns:
+    - those of `places`; `at_us`;
+    - `processed`: true for a processed batch, false for a produced one;
+    - `begun_us`: when work on a processed batch began; null for a produced one;
+    - `lag`: acknowledged records above the last one that the group processed;
+    - `nth`: the number of batches processed so far.
     """
     count = detail("count", of=CountDetail).getField("count")
     produced = of_kind(events, TraceKind.RECORDS_PRODUCED).select(

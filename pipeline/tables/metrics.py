@@ -15,10 +15,13 @@ def metrics(events: DataFrame) -> DataFrame:
 
     Input grain: one row per event. Output grain: one row per run, node, incarnation, sample and
     metric that the sample has; a sample that cannot be read has none.
-    Columns: `run`, `node`, `incarnation`; `sampled_us`: microseconds on the run's clock; `metric`:
-    Kafka's name. A meter's attribute follows its name (`IsrShrinksPerSec.Count`); a purgatory's
-    operation precedes its name (`Heartbeat.PurgatorySize`). `value`: in the unit of the metric
-    (docs/TABLES.md).
+    Columns:
+    - `run`, `node`, `incarnation`;
+    - `sampled_us`: microseconds on the run's clock;
+    - `metric`: Kafka's name. A meter's attribute follows its name (`IsrShrinksPerSec.Count`); a
+      purgatory's operation precedes its name (`Heartbeat.PurgatorySize`);
+    - `value`: in the unit of the metric (docs/TABLES.md).
+
     Nulls: `value` where Kafka's is NaN, as before the first load.
     """
     return (

@@ -85,11 +85,14 @@ def ownership(
 def ownership_spans(events: DataFrame, intervals: DataFrame, runs: DataFrame) -> DataFrame:
     """Close the intervals of `ownership_intervals`, and leave out those after the run's end.
 
-    Output grain: one row per run, group, data partition, member and interval. Columns: those of
-    `ownership_intervals`, with `node` renamed to `consumer`; `to_us`, the end of the interval, at
-    the latest the run's; `ends_us`, its end before the run's end, null if there was none (the table
-    `ownership` has it as `to_us`); both in microseconds on the run's clock; `ended_by`. Other
-    nulls: as in `ownership`.
+    Output grain: one row per run, group, data partition, member and interval. Columns:
+    - those of `ownership_intervals`, with `node` renamed to `consumer`;
+    - `to_us`: the end of the interval, at the latest the run's end;
+    - `ends_us`: its end before the run's end, null if there was none. The table `ownership` has
+      this column as `to_us`. Both are in microseconds on the run's clock;
+    - `ended_by`.
+
+    Other nulls: as in `ownership`.
     """
     spans = _with_end(intervals, deaths(events), runs)
     lasting = F.coalesce("to_us", "run_end_us")

@@ -12,14 +12,19 @@ def ownership_overlaps(both: DataFrame, faults: DataFrame) -> DataFrame:
     Input grain: one row per pair of overlapping intervals and offset that both processed
     (`repeats.processed_by_both`); `faults`. Output grain: one row per run, group, data
     partition and pair of overlapping intervals of two different members.
-    Columns: `run`, `group`, `partition`; `from_us`, `to_us` in microseconds on the run's clock,
-    `length_us` (up to the run's end if both still owned then); `first_consumer`, `first_member`,
-    `first_generation`, `first_coordinator`, `first_epoch`: who owned it already, and who had
-    assigned it; `second_consumer`, `second_member`, `second_generation`, `second_coordinator`,
-    `second_epoch`: who came to own it, too; `records_both`: processed by both between `from_us`
-    and `to_us`; `fault`: the latest fault before the overlap began; `healed_us`: the last healing
-    of a fault before the overlap ended, or else the first healing after that, in microseconds on
-    the run's clock.
+    Columns:
+    - `run`, `group`, `partition`;
+    - `from_us`, `to_us` in microseconds on the run's clock;
+    - `length_us`: the length up to the run's end if both still owned then;
+    - `first_consumer`, `first_member`, `first_generation`, `first_coordinator`, `first_epoch`: the
+      member that owned the partition already, and the coordinator that had assigned it;
+    - `second_consumer`, `second_member`, `second_generation`, `second_coordinator`, `second_epoch`:
+      the same of the member that came to own it, too;
+    - `records_both`: records processed by both between `from_us` and `to_us`;
+    - `fault`: the latest fault before the overlap began;
+    - `healed_us`: the last healing of a fault before the overlap ended, or else the first healing
+      after that, in microseconds on the run's clock.
+
     Nulls: `to_us` if both still owned when the run ended; coordinators and epochs as in
     `ownership`; `fault`, `healed_us` if there is none.
     """

@@ -17,11 +17,16 @@ def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFr
     (`repeats.repeated_records`); one row per pair of overlapping owners and offset that both
     processed (`repeats.processed_by_both`). Output grain: one row per run, group, data partition
     and member that processed a record of it.
-    Columns: `run`, `group`, `partition`, `consumer` (the member's node); `records`: processed,
-    counted each time; `first_offset`, `last_offset`: the lowest and the highest; `first_us`,
-    `last_us`: its first and last batch, in microseconds on the run's clock; `repeated`: of
-    `records`, those that a member of the group had processed before; `shared`: distinct records
-    that both this member and another processed while both owned the partition. Nulls: none.
+    Columns:
+    - `run`, `group`, `partition`, `consumer` (the member's node);
+    - `records`: the number of processed records, counted each time;
+    - `first_offset`, `last_offset`: their lowest and highest offset;
+    - `first_us`, `last_us`: the member's first and last batch, in microseconds on the run's clock;
+    - `repeated`: of `records`, those that a member of the group had processed before;
+    - `shared`: distinct records that both this member and another processed while both owned the
+      partition.
+
+    Nulls: none.
     """
     processed = (
         batches(events)

@@ -9,7 +9,7 @@ are kept as doubts, to be judged at the end, when all elections are known.
 
 With unclean elections acknowledged records may be lost, so nothing is judged.
 
-A broker that was paused may take over late, in an epoch that another leader has ended already: it
+A broker that was paused may take over late, in an epoch that another leader has ended already. It
 need not have what that leader acknowledged.
 """
 

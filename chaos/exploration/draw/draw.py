@@ -1,7 +1,8 @@
 """`draw`: makes the experiment of a seed, with an explicit plan of faults.
 
-A space is a file with a base experiment (its document), and choices: places in the document with
-the options that a seed draws from. If the place has a star, the seed draws once for each key there.
+A space is a file with a base experiment (its document), and choices. A choice is a place in the
+document, with options from which a seed draws one. If the place has a star, the seed draws once for
+each key there.
 Data flow: (Space, seed) -> document -> Experiment. The experiment passes the same checks as one
 that is read from a file.
 """

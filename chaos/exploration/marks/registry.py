@@ -45,8 +45,8 @@ _OPTIONAL_SETS = (frozenset(mark.name for mark in OPERATIONS.marks), frozenset(Z
 def expected_marks(reached: Collection[str]) -> dict[str, str]:
     """Return the marks that a search can reach, with their meanings.
 
-    The marks of an optional set are expected once one of them is in `reached`, because that shows
-    that the space has operations, or groups on ZooKeeper.
+    The marks of an optional set are expected once one of them is in `reached`. It shows that the
+    space has operations, or groups on ZooKeeper.
     """
     # The names of all optional sets of which no mark was reached.
     not_in_space = {name for names in _OPTIONAL_SETS if names.isdisjoint(reached) for name in names}

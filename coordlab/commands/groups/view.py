@@ -1,8 +1,8 @@
 """Answers of `groups` as columns with the headings of Kafka's own tool.
 
 Lines are never broken at the console's width, because a broken member id cannot be copied. In the
-answers, an `error` of None means success, and other fields of None mean that a value is unknown or
-that there is none.
+answers, an `error` of None means success. Any other None means that a value is unknown, or that
+there is none.
 """
 
 from collections.abc import Mapping, Sequence

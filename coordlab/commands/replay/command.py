@@ -304,8 +304,8 @@ def _print_compared(console: Console, compared: Compared, changed: tuple[str, ..
 def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Recording) -> None:
     """Print whether the trace up to the requested time equals the stamp's trace."""
     # The recording ends early, so its trail usually has fewer marks than the stamp's. `interval` is
-    # None if the trails are equal. Its second time is None if all marks of the recording are equal
-    # to the stamp's, and otherwise the time of the first mark that differs.
+    # None if the trails are equal. Its second time is that of the first mark of the recording that
+    # differs from the stamp's; None if all marks are equal.
     interval = parted_between(stamp.trail, recording.trail)
     if interval is None:
         return

@@ -1,9 +1,9 @@
 """Vega specifications and data of charts, as the page embeds them.
 
 Python compiles Vega-Lite to Vega, so the page needs only Vega. This module also has the default
-configuration of all charts: fonts, colours, and one width for the labels beside a lane, so that all
-time axes are aligned. A chart's own configuration takes precedence over the default. A lane is a
-chart on the time axis that all lanes of a page share.
+configuration of all charts: fonts, colours, and the width of the labels beside a lane. This width
+is the same for all lanes, so that their time axes are aligned. A chart's own configuration takes
+precedence over the default. A lane is a chart on the time axis that all lanes of a page share.
 """
 
 import json

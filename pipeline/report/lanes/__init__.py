@@ -10,6 +10,6 @@ replaces), `availability`, `coordinators`, `groups`, `rebalances`, `ownership` (
 `ownership_rows`); `messages` (with `message_rows` and `message_words`), which has lines between
 nodes instead of intervals.
 
-A lane with more rows than fit on a screen instead shows the number of intervals of each kind over
-time, and beneath it the rows that the reader picks.
+If a lane has more rows than fit on a screen, it shows the number of intervals of each kind over
+time instead, and beneath it the rows that the reader picks.
 """

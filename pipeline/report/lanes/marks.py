@@ -129,8 +129,8 @@ def time_lane(
 def fault_bands(run: ReportInput) -> list[Datum]:
     """Return the spans of the first MAX_FAULTS faults, from injection to healing.
 
-    Further keys: `n` is the fault's id, `h` describes what it hit, and `x` is 1 for an accident: a
-    machine that was lost or disturbed without a plan.
+    Further keys: `n` is the fault's id; `h` describes what it hit; `x` is 1 for an accident, the
+    unplanned loss or disturbance of a machine.
     """
     injected = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
     bands = []

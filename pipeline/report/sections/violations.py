@@ -1,8 +1,8 @@
 """The section `violations`: the findings of each violated promise, with linked trace rows.
 
-A finding is one violation that a check reports, with the rows of the trace that prove it (its
-evidence) and rows that led to it. A guard is a check of Kafka's that the experiment can switch off.
-A lane is a chart of the report on its time axis.
+A finding is one violation that a check reports. It has the rows of the trace that prove the
+violation (its evidence), and rows that led to it. A guard is a check of Kafka's that the experiment
+can switch off. A lane is a chart of the report on its time axis.
 """
 
 import re

@@ -19,10 +19,14 @@ def offset_rewinds(
     The two stores are not compared, because a group on ZooKeeper may commit to both.
     Input grain: one row per event; one row per transaction of ZooKeeper; one row per member id.
     Output grain: one row per run, group, partition, store and commit that set the offset back.
-    Columns: `run`, `group`, `partition`; `store`: `kafka` or `zookeeper`; `at_us`: time at which
-    the store took the commit, microseconds of the run's clock; `consumer`: the node that committed;
-    `offset_before`, `offset_after`; `records`: number of records between the two offsets, which a
-    new owner would read again.
+    Columns:
+    - `run`, `group`, `partition`;
+    - `store`: `kafka` or `zookeeper`;
+    - `at_us`: time at which the store took the commit, in microseconds on the run's clock;
+    - `consumer`: the node that committed;
+    - `offset_before`, `offset_after`;
+    - `records`: the number of records between the two offsets, which a new owner would read again.
+
     Nulls: `consumer` if the commit names no member: an administrator's, or one of a group on
     ZooKeeper to Kafka.
     """

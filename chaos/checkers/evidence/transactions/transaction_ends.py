@@ -6,8 +6,8 @@ Sometimes the marker arrives after the next decision for the same producer. So a
 the transaction's first offset in the group may match its end.
 
 An end is not judged
-- if no decision is known: a transaction coordinator that died may have decided without a row, and
-  a coordinator that loads this decision traces none;
+- if no decision is known: a transaction coordinator may have died after its decision and before its
+  row, and a coordinator that loads this decision traces none;
 - if the marker may belong to another transaction, because the decision was carried out everywhere
   before (a group that was loaded with its marker has no row of it);
 - if the log of transactions lost its last in-sync replica with its data (`lost_data`) and is back
