@@ -188,14 +188,14 @@ def results_of(
             still_to_do=len(tally.to_recheck),
             different=tuple(
                 NotDeterministic(
-                    seed=each.seed,
-                    digest=each.digest,
-                    digest_again=each.digest_again,
-                    worker=each.worker,
-                    worker_again=each.worker_again,
-                    fields=each.fields,
+                    seed=difference.seed,
+                    digest=difference.digest,
+                    digest_again=difference.digest_again,
+                    worker=difference.worker,
+                    worker_again=difference.worker_again,
+                    fields=difference.fields,
                 )
-                for each in tally.differences
+                for difference in tally.differences
             ),
         ),
         marks=tuple(
@@ -260,7 +260,7 @@ def _verdict(tally: Tally, unknown: tuple[ReasonGroup, ...]) -> Verdict:
     """Return the verdict; an UNKNOWN run prevents PASS unless the space allows its reason."""
     if tally.results[PlayResult.VIOLATED]:
         return Verdict.VIOLATED
-    if not all(each.allowed for each in unknown):
+    if not all(group.allowed for group in unknown):
         return Verdict.UNKNOWN
     return Verdict.PASS if tally.results[PlayResult.PASS] else Verdict.UNKNOWN
 
@@ -305,7 +305,7 @@ def _reasons(
         )
         for reason, seeds in reasons.items()
     ]
-    return tuple(sorted(groups, key=lambda each: (each.allowed, -each.runs, each.reason)))
+    return tuple(sorted(groups, key=lambda group: (group.allowed, -group.runs, group.reason)))
 
 
 def _effort_of(runs: Counter[int]) -> EffortOfRuns:

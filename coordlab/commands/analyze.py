@@ -47,13 +47,13 @@ def analyze_command(
     notice = java_notice(past[0].path)
     if notice is not None:
         raise NoJava(notice)
-    for each in past:
-        salvage(each, console)  # a killed driver leaves rows that Spark cannot read yet
-    summaries = analyze_runs(console, [each.path for each in past], master=master)
+    for past_run in past:
+        salvage(past_run, console)  # a killed driver leaves rows that Spark cannot read yet
+    summaries = analyze_runs(console, [past_run.path for past_run in past], master=master)
     if json:
         print_document(Console(), {"runs": summaries})
         return EXIT_PASS
-    facts = [facts_of(each) for each in past]
+    facts = [facts_of(past_run) for past_run in past]
     for run, summary in zip(facts, summaries, strict=True):
         heading = f"\n{summary.run}: {summary.events:,} events"
         if run.status != "completed":

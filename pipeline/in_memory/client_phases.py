@@ -147,7 +147,7 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
     ]
 
     # Without a coordinator marked unknown, the consumer had no reason to look one up.
-    looked = unknown_us is not None
+    has_lost_coordinator = unknown_us is not None
     return {
         "member_id": _last_known(step.row.member or None for step in before),
         "member_id_after": _last_known(step.row.member or None for step in after),
@@ -164,9 +164,9 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
         "sync_us": _request_to_success_us("SyncGroup", sent, after, fault_us),
         "longest_wait_us": max(waits, default=None),
         "noticed_by": None if unknown is None else after[unknown].row.cause,
-        "attempts": len(lookups) if looked else None,
-        "stale_answers": len(stale) if looked else None,
-        "self_answers": len(named_itself) if looked else None,
+        "attempts": len(lookups) if has_lost_coordinator else None,
+        "stale_answers": len(stale) if has_lost_coordinator else None,
+        "self_answers": len(named_itself) if has_lost_coordinator else None,
         "commit_timeouts": len(timeouts),
         "late_heartbeats": _late_heartbeats(failover, from_old),
     }

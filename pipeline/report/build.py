@@ -67,11 +67,13 @@ def message_diagrams(run: ReportInput) -> Section | None:
     if not drawn:
         return None
     more = messages.left_out(run)
-    rest = f" {more:,} later faults have no diagram; tables/messages has theirs." if more else ""
+    more_text = (
+        f" {more:,} later faults have no diagram; tables/messages has theirs." if more else ""
+    )
     return Section(
         id="messages",
         title="Messages around each fault",
-        lead=f"Requests and answers around a fault. The links lead to its turns.{rest}",
+        lead=f"Requests and answers around a fault. The links lead to its turns.{more_text}",
         parts=drawn,
     )
 

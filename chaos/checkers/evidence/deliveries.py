@@ -240,8 +240,8 @@ class Deliveries:
         if place.reset is not None and first == place.reset.offset:
             place.reset = None
         elif place.position is None or first != place.position:
-            at = place.position if place.reset is None else place.reset.offset
-            what = f"got records {first} to {last} while its position was {at}"
+            expected = place.position if place.reset is None else place.reset.offset
+            what = f"got records {first} to {last} while its position was {expected}"
             yield _wrong(2, row, partition, what, [*place.rows(), row])
             place.reset = None
         place.position, place.moved_by, place.outcome = last + 1, row, None

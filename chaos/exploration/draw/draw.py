@@ -111,5 +111,5 @@ def _name(document: Item, space: Space, seed: int) -> None:
         "question": space.question,
         "expect": "No promise is broken.",
     }
-    rest = {key: value for key, value in document.value.items() if key not in head}
-    document.value = {**{key: item_of(value) for key, value in head.items()}, **rest}
+    other_keys = {key: value for key, value in document.value.items() if key not in head}
+    document.value = {**{key: item_of(value) for key, value in head.items()}, **other_keys}

@@ -125,9 +125,9 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
     config = experiment.cluster.config
     groups = {name: _group_of(group, experiment) for name, group in experiment.groups.items()}
     producers = tuple(
-        _producer_of(each, brokers)
-        for each in experiment.producers
-        if each.topic in experiment.topics
+        _producer_of(producer, brokers)
+        for producer in experiment.producers
+        if producer.topic in experiment.topics
     )
     used_topics = topics_with_clients(replace(experiment, groups=groups, producers=producers))
     used_topics |= {
@@ -152,7 +152,7 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
         topics=topics,
         groups=groups,
         producers=producers,
-        offsets_log=tuple(each for each in experiment.offsets_log if each.group in groups),
+        offsets_log=tuple(log for log in experiment.offsets_log if log.group in groups),
     )
     # The faults come last: whether their targets exist depends on the smaller experiment.
     return replace(smaller, faults=tuple(_present(smaller.faults, smaller)))
@@ -209,7 +209,7 @@ def _present(
 
 def _ends(end: OneOrMany | None, experiment: Experiment) -> OneOrMany | None:
     """Return an end of links with the targets that exist; None if there are none."""
-    remaining = tuple(each for each in ends_of(end) if check_target(each, experiment) is None)
+    remaining = tuple(target for target in ends_of(end) if check_target(target, experiment) is None)
     return written_end(remaining)
 
 

@@ -105,13 +105,13 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
     coordinators = {tenure["broker"] for tenure in tenures}
     fills = {broker: fill for broker, fill in broker_fills(run).items() if broker in coordinators}
     more = len(partitions) - len(shown)
-    rest = f" {more} more partitions, which moved least, are in the tables only."
+    more_text = f" {more} more partitions, which moved least, are in the tables only."
     return LANE.draw(
         run,
         _layers(rows_y(names), fills | ({_LOADING: WARN} if data["loads"] else {})),
         data,
         ROW_PX * len(names),
-        about=LANE.about + (rest if more > 0 else ""),
+        about=LANE.about + (more_text if more > 0 else ""),
         table=LANE.text(tenures),
     )
 

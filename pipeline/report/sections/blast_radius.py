@@ -278,8 +278,8 @@ def _lines(
         Column(errors_met, "commits met"),
     )
     more = len(faults) - MAX_LINES
-    rest = f" {more:,} more faults stand in the tables." if more > 0 else ""
-    caption = f"Groups and partitions that each concerned.{rest}"
+    more_text = f" {more:,} more faults stand in the tables." if more > 0 else ""
+    caption = f"Groups and partitions that each concerned.{more_text}"
     return text_table(columns, faults[:MAX_LINES], caption=caption)
 
 

@@ -144,9 +144,11 @@ def _notices(run: ReportInput) -> Iterator[str]:
         case "running":
             yield "This run has not ended yet: the page shows what was written so far."
         case "completed" if facts.verdict is Verdict.UNKNOWN:
-            rest = f"; and {len(reasons) - MAX_REASONS} more" if len(reasons) > MAX_REASONS else ""
+            more_text = (
+                f"; and {len(reasons) - MAX_REASONS} more" if len(reasons) > MAX_REASONS else ""
+            )
             first = "; ".join(reasons[:MAX_REASONS]) or "not known"
-            yield f"This run proves nothing. Reason: {first}{rest}."
+            yield f"This run proves nothing. Reason: {first}{more_text}."
         case "completed" if not summary.completed and summary.events:
             yield f"The trace ends early, at {end} of the run's clock."
         case "completed" if facts.verdict is Verdict.PASS and (caveats := caveats_of(summary)):

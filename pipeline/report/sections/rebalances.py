@@ -110,12 +110,12 @@ def _strip(reason: str, rows: Sequence[Row]) -> Strip:
 
 def _table(rows: Sequence[Row]) -> TextTable:
     more = len(rows) - MAX_LISTED
-    rest = f" {more:,} more stand in the table rebalances." if more > 0 else ""
+    more_text = f" {more:,} more stand in the table rebalances." if more > 0 else ""
     return text_table(
         _COLUMNS,
         rows[:MAX_LISTED],
         caption="Joining: until the next generation began. Until stable: until its assignment was "
-        f"stored.{rest}",
+        f"stored.{more_text}",
         folded=f"All {len(rows):,} rebalances" if len(rows) > MAX_ONE_BY_ONE else None,
     )
 

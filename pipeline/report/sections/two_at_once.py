@@ -94,7 +94,7 @@ def _partitions(episode: Episode, tables: OverlapTables) -> TextTable:
     rows = sorted(episode.rows, key=lambda row: (order[row["partition"]], row["from_us"]))
     prefix = common_prefix((*episode.members("first"), *episode.members("second")))
     more = len(rows) - MAX_PARTITIONS
-    rest = f" {counted(more, 'more row')}: table ownership_overlaps." if more > 0 else ""
+    more_text = f" {counted(more, 'more row')}: table ownership_overlaps." if more > 0 else ""
     columns = (
         Column("partition", "partition"),
         Column(lambda row: row["first_consumer"].removeprefix(prefix), "first owner"),
@@ -105,7 +105,7 @@ def _partitions(episode: Episode, tables: OverlapTables) -> TextTable:
         Column(lambda row: _owned_text(row, tables, "first"), "the first owned it"),
         Column(lambda row: _owned_text(row, tables, "second"), "the second owned it"),
     )
-    caption = f"{_CAPTION}{prefix_note(prefix)}{rest}"
+    caption = f"{_CAPTION}{prefix_note(prefix)}{more_text}"
     return text_table(columns, rows[:MAX_PARTITIONS], caption=caption)
 
 
