@@ -17,12 +17,12 @@ from itertools import pairwise
 
 from partition_log.batches import check_batch
 from partition_log.log import PartitionLog
-from partition_log.producer_states import ProducerStates
+from partition_log.producer_states import BATCHES_TO_RETAIN
 from partition_log.replica import Partition
 from partition_log.transaction_index import TransactionIndex
 from protocol.compression import NO_CODECS, Codecs
 from protocol.errors import ErrorCode, InvariantViolation
-from protocol.ids import NO_LEADER_EPOCH, NO_PRODUCER_ID
+from protocol.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from protocol.records.batch import Record, records_of
 from protocol.records.control import decode_marker
 
@@ -42,7 +42,7 @@ def check_log(log: PartitionLog) -> None:
     _check_batches(log)
     _check_epochs(log)
     _check_open_transactions(log)
-    _check_producers(log)
+    check_producers(log)
 
 
 def check_partition(partition: Partition) -> None:
@@ -224,23 +224,81 @@ def _check_epochs(log: PartitionLog) -> None:
             )
 
 
-def _check_producers(log: PartitionLog) -> None:
-    """The log's state of each producer is the one that its batches give."""
-    # For a compacted log this cannot be checked: a cleaning removes batches that the state still
-    # remembers. Producers that are in the batches only are legal: they have expired.
-    if log.is_compacted or not log.producers:
+def check_producers(log: PartitionLog) -> None:
+    """A log's state of each producer follows from its batches.
+
+    - The producer's epoch is that of its last batch.
+    - The remembered batches are the last ones with records in this epoch, oldest first.
+
+    Producers that only the batches have are legal: they have expired. A cleaning removes batches
+    that the state remembers, and markers whose epoch it remembers. Of a compacted log the check
+    therefore asks only that the state remembers those of the last batches that are left, and
+    nothing beyond the log's end.
+
+    The check reads every batch. Raises: InvariantViolation.
+    Source: Kafka ProducerStateManager, ProducerStateEntry.
+    """
+    if not log.producers:
         return
-    read = ProducerStates()
-    for index in range(len(log.storage)):
-        read.appended(log.storage.batch(index))
-    in_batches = read.last_batches()
-    for producer_id, known in log.producers.last_batches().items():
-        if in_batches.get(producer_id) != known:
+    in_log = _last_batches_of_producers(log)
+    for producer_id, (epoch, remembered) in log.producers.last_batches().items():
+        known = [(batch.first_offset, batch.last_offset) for batch in remembered]
+        log_epoch, log_batches = in_log.get(producer_id, (NO_PRODUCER_EPOCH, []))
+        if log.is_compacted:
+            holds = all(last < log.log_end_offset for _, last in known) and log_epoch <= epoch
+            if holds and log_epoch == epoch:
+                left = [span for span, *_ in log_batches[-BATCHES_TO_RETAIN:]]
+                # A batch older than the remembered ones is left if younger ones were removed.
+                oldest = min((first for first, _ in known), default=-1)
+                holds = [span for span in left if span[0] >= oldest] == [
+                    span for span in known if span in left
+                ] and (bool(known) or not left)
+        else:
+            holds = (epoch, [tuple(batch) for batch in remembered]) == (
+                log_epoch,
+                [
+                    (first_sequence, last_sequence, *span, timestamp_ms)
+                    for span, first_sequence, last_sequence, timestamp_ms in log_batches
+                ][-BATCHES_TO_RETAIN:],
+            )
+        if not holds:
             raise InvariantViolation(
                 "the state of a producer follows from the log",
-                f"{log.topic_partition}: producer {producer_id} has epoch and batches {known}, "
-                f"the log says {in_batches.get(producer_id)}",
+                f"{log.topic_partition}: producer {producer_id} has epoch {epoch} and batches "
+                f"{remembered}; the log, which ends at {log.log_end_offset}, has epoch "
+                f"{log_epoch} and batches {log_batches[-BATCHES_TO_RETAIN:]}",
             )
+
+
+_BatchOfProducer = tuple[tuple[int, int], int, int, int]
+"""Offsets (first, last), first sequence, last sequence and timestamp of a producer's batch."""
+
+
+def _last_batches_of_producers(log: PartitionLog) -> dict[int, tuple[int, list[_BatchOfProducer]]]:
+    """Return, by producer id, the epoch of its last batch and its data batches of that epoch."""
+    found: dict[int, tuple[int, list[_BatchOfProducer]]] = {}
+    for index in range(len(log.storage)):
+        batch = log.storage.batch(index)
+        if batch.producer_id == NO_PRODUCER_ID:
+            continue
+        epoch, batches = found.get(batch.producer_id, (NO_PRODUCER_EPOCH, []))
+        if epoch != batch.producer_epoch:
+            batches = []
+        found[batch.producer_id] = (batch.producer_epoch, batches)
+        if not batch.is_control:
+            last_sequence = batch.base_sequence
+            if last_sequence != NO_SEQUENCE:
+                # After the largest int32 a producer counts on from 0.
+                last_sequence = (last_sequence + batch.last_offset_delta) % 2**31
+            batches.append(
+                (
+                    (batch.base_offset, batch.last_offset),
+                    batch.base_sequence,
+                    last_sequence,
+                    batch.max_timestamp_ms,
+                )
+            )
+    return found
 
 
 def _check_open_transactions(log: PartitionLog) -> None:

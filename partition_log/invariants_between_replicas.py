@@ -9,6 +9,7 @@ these need to see several brokers, as a run in virtual time does.
 from partition_log.log import PartitionLog
 from partition_log.replica import Partition
 from protocol.errors import InvariantViolation
+from protocol.messages.log import PartitionData
 from protocol.records.batch import RecordBatch
 
 
@@ -84,6 +85,39 @@ def check_acknowledged(
             "an acknowledgement of all replicas waits for the high watermark",
             f"{log.topic_partition}: a batch was acknowledged up to {end_offset - 1}, and the high "
             f"watermark of leader {partition.broker_id} is {log.high_watermark}",
+        )
+
+
+def check_consumed(partition: Partition, data: PartitionData, *, read_committed: bool) -> None:
+    """A consumer gets no record above the high watermark, and the answer names that offset.
+
+    With isolation.level=read_committed no record is above the last stable offset: the high
+    watermark, or the first offset of the oldest open transaction if that is lower.
+
+    Shape: `data` has no error. Called when the answer leaves, in the callback that read it.
+    Source: Kafka Partition.readRecords, UnifiedLog.fetchLastStableOffsetMetadata.
+    """
+    log = partition.log
+    if data.diverging_epoch is not None or data.leader_epoch != partition.leader_epoch:
+        return
+    stable_offset: int = log.high_watermark
+    if read_committed:
+        unstable = log.producers.first_unstable_offset
+        stable_offset = stable_offset if unstable is None else min(stable_offset, unstable)
+    if data.records and data.records[-1].next_offset > stable_offset:
+        raise InvariantViolation(
+            "a consumer reads what is committed",
+            f"{log.topic_partition}: records up to {data.records[-1].last_offset} go to a "
+            f"consumer, the {'last stable offset' if read_committed else 'high watermark'} of "
+            f"leader {partition.broker_id} is {stable_offset}",
+        )
+    if data.high_watermark != log.high_watermark or (
+        read_committed and data.last_stable_offset != stable_offset
+    ):
+        raise InvariantViolation(
+            "a consumer is told the high watermark and the last stable offset",
+            f"{log.topic_partition}: {data.high_watermark} and {data.last_stable_offset} are told, "
+            f"leader {partition.broker_id} has {log.high_watermark} and {stable_offset}",
         )
 
 

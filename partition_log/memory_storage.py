@@ -6,7 +6,8 @@ incarnation gets the same object, or a copy if the dead incarnation might still 
 machine would lose its page cache. The flush mark of a log is the number of its flushed batches.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from partition_log.storage import LogRecovery, LogStorage, Storage
 from protocol.causes import RecoveryCause
@@ -14,15 +15,24 @@ from protocol.errors import SimulationError
 from protocol.ids import Offset, TopicPartition
 from protocol.records.batch import RecordBatch
 
+OnReplace = Callable[[TopicPartition, Sequence[RecordBatch], int, Sequence[RecordBatch]], None]
+"""Observer of `replace_prefix`: gets the partition, all batches before it, and its arguments."""
+
 
 class MemoryLogStorage(LogStorage):
-    """The batches of one partition in a list; the first `_flushed_length` of them are flushed."""
+    """The batches of one partition in a list; the first `_flushed_length` of them are flushed.
 
-    __slots__ = ("_batches", "_flushed_length")
+    `on_replace` is called at the end of each `replace_prefix`; None: no call.
+    """
+
+    __slots__ = ("_batches", "_flushed_length", "on_replace")
 
     def __init__(self) -> None:
         self._batches: list[RecordBatch] = []
         self._flushed_length = 0
+        self.on_replace: (
+            Callable[[Sequence[RecordBatch], int, Sequence[RecordBatch]], None] | None
+        ) = None
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -56,9 +66,12 @@ class MemoryLogStorage(LogStorage):
         """
         if not 0 <= length <= len(self._batches):
             raise SimulationError(f"cannot replace {length} batches of {len(self._batches)}")
+        before = () if self.on_replace is None else tuple(self._batches)
         self._batches[:length] = batches
         # `batches` count as flushed, and so do the flushed ones among the batches after them.
         self._flushed_length = len(batches) + max(0, self._flushed_length - length)
+        if self.on_replace is not None:
+            self.on_replace(before, length, batches)
 
     @property
     def flushed_length(self) -> int:
@@ -94,9 +107,11 @@ class MemoryStorage(Storage):
     """A broker's disk in memory.
 
     Checkpoints survive a power loss, because Kafka syncs these files when it writes them.
+    Attribute that the owner may set: `on_replace`, for the logs that are opened from then on.
     """
 
     def __init__(self) -> None:
+        self.on_replace: OnReplace | None = None
         self._logs: dict[TopicPartition, MemoryLogStorage] = {}
         self._checkpoints: dict[str, bytes] = {}
         self._recoveries: list[LogRecovery] = []
@@ -106,6 +121,7 @@ class MemoryStorage(Storage):
         found = self._logs.get(partition)
         if found is None:
             found = self._logs[partition] = MemoryLogStorage()
+        found.on_replace = None if self.on_replace is None else partial(self.on_replace, partition)
         return found
 
     def partitions(self) -> tuple[TopicPartition, ...]:

@@ -67,6 +67,31 @@ class Segments:
         self._update()
 
     @property
+    def log(self) -> PartitionLog:
+        """The log that has these segments."""
+        return self._log
+
+    @property
+    def segment_bytes(self) -> int:
+        """Largest size of a segment of more than one batch."""
+        return self._segment_bytes
+
+    @property
+    def roll_ms(self) -> int:
+        """Longest time between the first and the last record of a segment, in milliseconds."""
+        return self._roll_ms
+
+    @property
+    def base_offsets(self) -> tuple[int, ...]:
+        """The offsets at which the segments begin."""
+        return tuple(segment.base_offset for segment in self._segments)
+
+    @property
+    def read_length(self) -> int:
+        """Number of the log's batches that are in segments so far, or are clean."""
+        return self._next_index
+
+    @property
     def is_outdated(self) -> bool:
         """True if the log was truncated since this object was made; then it must be replaced."""
         return self._truncations != self._log.truncations

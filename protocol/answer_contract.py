@@ -192,21 +192,36 @@ def _produced(request: ProduceRequest, response: ProduceResponse) -> Iterator[st
 
 
 def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
-    """Yield the problems of each fetched partition."""
+    """Yield the problems of each fetched partition.
+
+    The limits of bytes hold for every batch but the first one of the answer, without which a
+    fetcher would never get past a large batch (KIP-74).
+    """
     requested = {
         (topic.topic, partition.partition): partition
         for topic in request.topics
         for partition in topic.partitions
     }
+    bytes_before = 0
     for answered in response.responses:
         for data in answered.partitions:
             partition = requested.get((answered.topic, data.partition_index))
             place = f"{answered.topic}-{data.partition_index}"
             if partition is None:
                 yield f"{place} was not requested"
-            elif data.error_code is ErrorCode.NONE:
+                continue
+            if data.error_code is ErrorCode.NONE:
                 for problem in _read(partition, data, is_consumer=request.replica_id == _CONSUMER):
                     yield f"{place}: {problem}"
+            if data.records:
+                size_in_bytes = sum([batch.size_in_bytes for batch in data.records])
+                limit = min(partition.partition_max_bytes, request.max_bytes - bytes_before)
+                if size_in_bytes > limit and (bytes_before or len(data.records) > 1):
+                    yield (
+                        f"{place}: expected at most {limit} bytes, got {size_in_bytes} in "
+                        f"{len(data.records)} batches"
+                    )
+                bytes_before += size_in_bytes
 
 
 def _read(asked: FetchPartition, data: PartitionData, *, is_consumer: bool) -> Iterator[str]:

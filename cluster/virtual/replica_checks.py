@@ -17,10 +17,16 @@ from cluster.broker.node import BrokerNode
 from cluster.broker.replication.fetch_reader import PartitionKey
 from cluster.controller.metadata_image import MetadataImage
 from cluster.controller.node import ControllerNode
+from cluster.spec import ClusterSpec
+from cluster.virtual.cleaning_checks import CleaningChecks
+from cluster.virtual.coordinator_checks import CoordinatorChecks
+from cluster.virtual.created_topics import check_created, check_topic
 from cluster.virtual.lives import VirtualLife
 from cluster.virtual.sent_batches import SentBatches
+from partition_log.invariants import check_producers
 from partition_log.invariants_between_replicas import (
     check_acknowledged,
+    check_consumed,
     check_in_sync_follower,
     check_known_end,
     check_same_batches,
@@ -30,10 +36,39 @@ from protocol.api import AnyRequest, AnyResponse
 from protocol.effects import ACKS_ALL, ACKS_NONE
 from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import BrokerId, NodeName, broker_name
-from protocol.messages.log import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from protocol.messages.admin import CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.log import (
+    READ_COMMITTED,
+    FetchRequest,
+    FetchResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from protocol.messages.offset import OffsetCommitRequest, OffsetCommitResponse
+from protocol.messages.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from protocol.trace import TraceKind, TraceRow
 
 _CONSUMER = -1
 """`replica_id` in a consumer's Fetch."""
+_CHECKED_REQUESTS = frozenset(
+    {
+        FetchRequest,
+        ProduceRequest,
+        OffsetCommitRequest,
+        TxnOffsetCommitRequest,
+        CreateTopicsRequest,
+    }
+)
+"""Types of the requests whose answers `ReplicaChecks.answered` checks."""
+CHECKED_ROWS = frozenset(
+    {
+        TraceKind.APPEND_STARTED,
+        TraceKind.APPEND_COMPLETED,
+        TraceKind.LOG_TRUNCATED,
+        TraceKind.LOG_CLEANED,
+    }
+)
+"""Kinds of the rows that `ReplicaChecks.traced` checks."""
 
 
 class ReplicaChecks:
@@ -42,12 +77,17 @@ class ReplicaChecks:
     Raises: InvariantViolation, from each method.
     """
 
-    def __init__(self, lives: Mapping[NodeName, VirtualLife]) -> None:
+    def __init__(self, lives: Mapping[NodeName, VirtualLife], spec: ClusterSpec) -> None:
         self._lives = lives
+        self.cleanings = CleaningChecks(spec)
+        self._coordinators = CoordinatorChecks(spec)
         self._controller: ControllerNode | None = None
         """The live controller at the last check."""
+        self._topics = spec.topics
         self._deleted_topics: dict[str, None] = {}
         self._sent = SentBatches()
+        self._checked_topics_at: tuple[ControllerNode, int] | None = None
+        """The controller, and the end of its metadata, at the last check of the spec's topics."""
         self._compared: dict[BrokerId, tuple[BrokerNode, int]] = {}
         """By broker: the node and the end of its metadata when they were compared last."""
 
@@ -57,6 +97,7 @@ class ReplicaChecks:
         - The invariants of `partition_log.invariants_between_replicas`.
         - At most one broker leads a partition in an epoch.
         - The ISR that the controller has stored is within its leader's maximal ISR.
+        - The topics of the cluster's spec have the spec's partitions and settings.
         - A broker that has read the whole metadata log has the controller's metadata.
         """
         brokers = self._find_nodes()
@@ -77,26 +118,55 @@ class ReplicaChecks:
                     follower = self._follower(broker, key, partition, member)
                     if follower is not None:
                         _check_follower(partition, *follower, thoroughly=thoroughly)
+        self._check_created()
         self._check_metadata(brokers)
 
     def answered(self, name: NodeName, request: AnyRequest, response: AnyResponse) -> None:
-        """Check a broker's answer to a follower or a producer, just before it leaves."""
+        """Check a broker's answer to a follower or a client, just before it leaves."""
         # By type first: this sees every answer of every node.
-        kind = type(request)
-        if kind is not FetchRequest and kind is not ProduceRequest:
+        if type(request) not in _CHECKED_REQUESTS:
             return
         node = self._lives[name].node
+        if isinstance(node, ControllerNode):
+            if isinstance(request, CreateTopicsRequest) and isinstance(
+                response, CreateTopicsResponse
+            ):
+                check_created(node.image, request, response)
+            return
         if not isinstance(node, BrokerNode):
             return
         match request, response:
             case FetchRequest(), FetchResponse() if request.replica_id != _CONSUMER:
                 self._follower_answered(node, request, response)
+            case FetchRequest(), FetchResponse():
+                _consumer_answered(node, request, response)
             case ProduceRequest(), ProduceResponse():
                 self._sent.check(request)
                 if request.acks != ACKS_NONE:
                     _producer_answered(node, request, response)
+            case OffsetCommitRequest(), OffsetCommitResponse():
+                self._coordinators.commit_answered(node, request, response)
+            case TxnOffsetCommitRequest(), TxnOffsetCommitResponse():
+                self._coordinators.commit_answered(node, request, response)
             case _:
                 pass
+
+    def traced(self, row: TraceRow) -> None:
+        """Check a log that a broker has just changed; `row` is of one of `CHECKED_ROWS`."""
+        life = self._lives.get(NodeName(row.node))
+        broker = None if life is None else life.node
+        if not isinstance(broker, BrokerNode) or row.partition is None:
+            return
+        topic, _, index = row.partition.rpartition("-")
+        partition = broker.partitions.get((topic, int(index)))
+        if row.kind in (TraceKind.APPEND_STARTED, TraceKind.APPEND_COMPLETED):
+            self._coordinators.appended(broker, partition, row)
+        elif partition is None:
+            return
+        elif row.kind == TraceKind.LOG_TRUNCATED:
+            check_producers(partition.log)
+        elif life is not None and life.host is not None and row.offset is not None:
+            self.cleanings.cleaned(life.host, partition.log, row.offset)
 
     # -- leader and follower ------------------------------------------------------------------
 
@@ -164,6 +234,22 @@ class ReplicaChecks:
                 f"{maximal}",
             )
 
+    def _check_created(self) -> None:
+        """Check the topics of the spec in the controller's metadata, once they are created.
+
+        No API of the lab changes the number of a topic's partitions, or its settings.
+        """
+        controller = self._controller
+        if controller is None:
+            return
+        image = controller.image
+        if self._checked_topics_at == (controller, image.end_offset):
+            return
+        self._checked_topics_at = (controller, image.end_offset)
+        for topic in self._topics:
+            if topic.name in image.topics and topic.name not in self._deleted_topics:
+                check_topic(image, topic.name, topic.partitions, topic.config)
+
     def _check_metadata(self, brokers: Mapping[BrokerId, BrokerNode]) -> None:
         """Check that a broker's metadata is what the controller's log adds up to."""
         if self._controller is None:
@@ -209,6 +295,17 @@ def _check_follower(
         if thoroughly:
             up_to = min(leader.high_watermark, follower.log_end_offset)
             check_same_batches(leader.log, follower.log, up_to)
+
+
+def _consumer_answered(leader: BrokerNode, request: FetchRequest, response: FetchResponse) -> None:
+    """Check that a consumer reads what is committed, and is told how far that is."""
+    for topic in response.responses:
+        for data in topic.partitions:
+            partition = leader.partitions.get((topic.topic, data.partition_index))
+            if data.error_code is ErrorCode.NONE and partition is not None:
+                check_consumed(
+                    partition, data, read_committed=request.isolation_level == READ_COMMITTED
+                )
 
 
 def _producer_answered(

@@ -34,7 +34,7 @@ from cluster.virtual.host import LogSink, VirtualHost
 from cluster.virtual.lives import VirtualLife, VirtualLives
 from cluster.virtual.loop import Deadlock, VirtualLoop
 from cluster.virtual.network import VirtualNetwork
-from cluster.virtual.replica_checks import ReplicaChecks
+from cluster.virtual.replica_checks import CHECKED_ROWS, ReplicaChecks
 from cluster.virtual.starts import draw_starts, draw_wait_us
 from cluster.virtual.tripwires import tripwires
 from partition_log.memory_storage import MemoryStorage
@@ -94,7 +94,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         self._checks_invariants = invariants_every is not None
         """True until the first violation: further checks would only repeat it."""
         self._checks_answers = invariants_every is not None
-        self._replica_checks = ReplicaChecks(self._lives)
+        self._replica_checks = ReplicaChecks(self._lives, spec)
         self._invariants_every = invariants_every or 0
         self._nodes_due_at = self._invariants_every
         """Value of `events_run` at which the nodes check themselves next."""
@@ -235,9 +235,14 @@ class VirtualRuntime(VirtualLives, Runtime):
             self._checks_invariants = True
 
     def _check_at_changes(self, row: TraceRow) -> None:
-        """Have the nodes compared right after a change of a leader or an ISR."""
+        """Have the nodes compared right after a change of a leader or an ISR.
+
+        Raises: InvariantViolation if the change itself breaks one.
+        """
         if row.kind in _CHECKED_CHANGES:
             self._loop.check_soon()
+        elif row.kind in CHECKED_ROWS:
+            self._replica_checks.traced(row)
 
     def _check_answer(self, node: NodeName, request: AnyRequest, response: AnyResponse) -> None:
         """Check an answer of a node before it leaves. Raises: InvariantViolation."""
@@ -275,6 +280,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         self._network.attach(host)
         if self._checks_answers:
             host.endpoint.check_answer = partial(self._check_answer, name)
+            self._replica_checks.cleanings.watch(host, storage)
         return host
 
     def _node_failed(self, host: VirtualHost, what: str, error: BaseException) -> None:

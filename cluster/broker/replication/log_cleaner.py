@@ -16,6 +16,7 @@ from cluster.host.host import Host
 from cluster.storage.compression import CODECS
 from partition_log.checkpoints import decode_offset_checkpoint, encode_offset_checkpoint
 from partition_log.compaction import Compaction, CompactionResult
+from partition_log.invariants_of_cleaning import check_segments
 from partition_log.log import PartitionLog
 from partition_log.segments import Cleanable, Segments
 from partition_log.transaction_index import TransactionIndex
@@ -67,6 +68,11 @@ class LogCleaner:
         """Drop the cleaner's state of a deleted partition."""
         self._first_dirty.pop(partition, None)
         self._segments.pop(partition, None)
+
+    def check_invariants(self) -> None:
+        """Check the segments of each log. Raises: InvariantViolation."""
+        for segments in self._segments.values():
+            check_segments(segments)
 
     def _look_later(self) -> None:
         """Schedule the next check."""

@@ -192,6 +192,8 @@ class ReplicaManager:
             self._isr_changes.check_invariants(partition)
             if thoroughly:
                 check_log(partition.log)
+        if thoroughly:
+            self._cleaner.check_invariants()
         self._check_flushed()
         self._appends.check_invariants()
         self._fetches.check_invariants()

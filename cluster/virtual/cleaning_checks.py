@@ -1,0 +1,74 @@
+"""Checks of each log cleaning in virtual time, which compare the log before and after it.
+
+The simulated disk has both states for a moment: when it replaces the cleaned part of a log. A
+cleaning that changes nothing replaces nothing; its trace row shows that it has ended.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from cluster.broker.replication.log_cleaner import CLEAN_TURN_BYTES
+from cluster.host.host import Host
+from cluster.spec import ClusterSpec
+from cluster.storage.compression import CODECS
+from partition_log.invariants_of_cleaning import check_cleaning
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryStorage
+from protocol.ids import NodeName, TopicPartition
+from protocol.records.batch import RecordBatch
+
+
+class CleaningChecks:
+    """The checks of a run's cleanings. Raises: InvariantViolation, where a node cleans a log."""
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self._delete_retention_ms = spec.broker_config.log_cleaner_delete_retention_ms
+        self._replaced: dict[tuple[NodeName, TopicPartition], None] = {}
+        """Logs whose cleaning has replaced batches, and has not traced its end yet."""
+
+    def watch(self, host: Host, storage: MemoryStorage) -> None:
+        """Check the cleanings of the node on `host`, whose disk is `storage`."""
+        storage.on_replace = partial(self._check_replaced, host)
+
+    def cleaned(self, host: Host, log: PartitionLog, end_offset: int) -> None:
+        """Check a cleaning below `end_offset` that has just ended, unless it replaced batches."""
+        if (host.name, log.topic_partition) in self._replaced:
+            del self._replaced[host.name, log.topic_partition]
+            return
+        storage = log.storage
+        batches = [storage.batch(index) for index in range(len(storage))]
+        length = sum(batch.next_offset <= end_offset for batch in batches)
+        self._check(host, log.topic_partition, batches, length, batches[:length])
+
+    def _check_replaced(
+        self,
+        host: Host,
+        name: TopicPartition,
+        before: Sequence[RecordBatch],
+        length: int,
+        after: Sequence[RecordBatch],
+    ) -> None:
+        self._replaced[host.name, name] = None
+        self._check(host, name, before, length, after)
+
+    def _check(
+        self,
+        host: Host,
+        name: TopicPartition,
+        before: Sequence[RecordBatch],
+        length: int,
+        after: Sequence[RecordBatch],
+    ) -> None:
+        # A cleaning reads each batch twice. One of several turns takes no virtual time, either,
+        # unless its node is paused between two of them: then its time is not known here.
+        read_bytes = 2 * sum(batch.size_in_bytes for batch in before[:length])
+        check_cleaning(
+            name,
+            before,
+            length,
+            after,
+            now_ms=host.wall_us() // 1_000,
+            delete_retention_ms=self._delete_retention_ms,
+            is_time_exact=read_bytes < CLEAN_TURN_BYTES,
+            codecs=CODECS,
+        )

@@ -1,0 +1,146 @@
+"""Checks of what a group coordinator's log holds when the coordinator acknowledges an append.
+
+Kafka writes groups and offsets with acks=all: a leader refuses such an append while its ISR is
+below min.insync.replicas, and acknowledges it once the high watermark has passed it. The checks
+read logs and ISRs of the broker that appends or answers; they use nothing of the coordinator.
+They are silent where an experiment switches Kafka's own protection off (`Guards`), and about
+brokers that have lost the leadership meanwhile.
+Source: Kafka GroupMetadataManager.appendForGroup, storeOffsets; Partition.appendRecordsToLeader.
+"""
+
+from cluster.broker.node import BrokerNode
+from cluster.spec import ClusterSpec
+from cluster.storage.compression import CODECS
+from partition_log.log import PartitionLog
+from partition_log.replica import Partition
+from protocol.errors import ErrorCode, InvariantViolation
+from protocol.ids import CONSUMER_OFFSETS, TopicPartition
+from protocol.messages.offset import OffsetCommitRequest, OffsetCommitResponse
+from protocol.messages.transaction import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from protocol.partitioner import partition_for
+from protocol.records.batch import fields_of
+from protocol.records.offsets import decode_offset_commit_value, encode_offset_commit_key
+from protocol.trace import TraceKind, TraceRow
+
+
+class CoordinatorChecks:
+    """The checks of one run's appends to `__consumer_offsets`, and of answers to commits.
+
+    Raises: InvariantViolation, from each method.
+    """
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self._config = spec.broker_config
+        self._gates_answers = spec.guards.high_watermark_gate
+        self._refuses_small_isr = (
+            # With the Java switch commits are appended with acks=1, which no ISR is too small for.
+            spec.guards.min_insync_check and not spec.java.commits_apply_on_append
+        )
+        self._under_min: dict[tuple[str, int, int | None], str] = {}
+        """Evidence of appends below min.insync.replicas, by node, incarnation and append id."""
+
+    def appended(self, broker: BrokerNode, partition: Partition | None, row: TraceRow) -> None:
+        """Check an append when it starts and when it completes.
+
+        `row` is the broker's, `partition` its replica of the row's partition, None without one.
+        - An append that somebody waits for (acks not 0) started with a large enough ISR.
+        - An acknowledged append is below the high watermark.
+        """
+        append = (row.node, row.incarnation, row.correlation_id)
+        if row.kind == TraceKind.APPEND_STARTED:
+            if partition is not None and self._refuses_small_isr:
+                least = min(self._min_insync_replicas(broker), len(partition.replicas))
+                if len(partition.isr) < least:
+                    # Whether somebody waits is known at the end: an append with acks=0 has none.
+                    self._under_min[append] = (
+                        f"{partition.topic_partition}: leader {partition.broker_id} appended at "
+                        f"{row.offset} with ISR {partition.isr}, and min.insync.replicas is {least}"
+                    )
+            return
+        evidence = self._under_min.pop(append, None)
+        if evidence is not None:
+            raise InvariantViolation(
+                "an append with acks=all needs min.insync.replicas in sync", evidence
+            )
+        if (
+            row.error == ErrorCode.NONE.name
+            and self._gates_answers
+            and partition is not None
+            and partition.is_leader
+            and row.offset is not None
+            and partition.high_watermark <= row.offset
+        ):
+            raise InvariantViolation(
+                "an acknowledged append is below the high watermark",
+                f"{partition.topic_partition}: the coordinator's append at {row.offset} is "
+                f"acknowledged, the high watermark of leader {partition.broker_id} is "
+                f"{partition.high_watermark}",
+            )
+
+    def commit_answered(
+        self,
+        broker: BrokerNode,
+        request: OffsetCommitRequest | TxnOffsetCommitRequest,
+        response: OffsetCommitResponse | TxnOffsetCommitResponse,
+    ) -> None:
+        """Check that each offset that is acknowledged is in the log below the high watermark.
+
+        An equal commit that is older satisfies the check, too: records of a commit do not name
+        their request.
+        """
+        accepted = {
+            (topic.name, answer.partition_index)
+            for topic in response.topics
+            for answer in topic.partitions
+            if answer.error_code is ErrorCode.NONE
+        }
+        if not accepted or not self._gates_answers:
+            return
+        offsets_partitions = broker.metadata.image.topics.get(CONSUMER_OFFSETS)
+        if not offsets_partitions:
+            return
+        index = partition_for(request.group_id, len(offsets_partitions))
+        partition = broker.partitions.get((CONSUMER_OFFSETS, index))
+        if partition is None or not partition.is_leader:
+            return
+        wanted: dict[bytes, int] = {}
+        for topic in request.topics:
+            for entry in topic.partitions:
+                if (topic.name, entry.partition_index) in accepted:
+                    name = TopicPartition(topic.name, entry.partition_index)
+                    key = encode_offset_commit_key(request.group_id, name)
+                    wanted[key] = entry.committed_offset  # the last entry of a partition counts
+        _remove_found(wanted, partition.log)
+        if wanted:
+            raise InvariantViolation(
+                "an acknowledged commit is below the high watermark",
+                f"{partition.topic_partition}: {partition.broker_id} acknowledges a commit of "
+                f"{request.group_id}, and its log has below the high watermark "
+                f"{partition.high_watermark} no record of {wanted}",
+            )
+
+    def _min_insync_replicas(self, broker: BrokerNode) -> int:
+        """Return min.insync.replicas of `__consumer_offsets`: the topic's own, or the broker's."""
+        own = broker.metadata.image.topic_config(CONSUMER_OFFSETS).min_insync_replicas
+        return self._config.min_insync_replicas if own is None else own
+
+
+def _remove_found(wanted: dict[bytes, int], log: PartitionLog) -> None:
+    """Remove from `wanted` (key -> offset) what a record below the high watermark has.
+
+    The batches are read backwards, from the high watermark: it has just passed the wanted ones.
+    """
+    storage, end = log.storage, log.high_watermark
+    for index in range(len(storage) - 1, -1, -1):
+        batch = storage.batch(index)
+        if batch.next_offset > end or batch.is_control:
+            continue
+        for key, value, _ in fields_of(batch, CODECS):
+            if (
+                key in wanted
+                and value is not None
+                and decode_offset_commit_value(value).offset == wanted[key]
+            ):
+                del wanted[key]
+        if not wanted:
+            return
