@@ -13,6 +13,7 @@ from cluster.storage.compression import CODECS
 from partition_log.batches import build_batch, check_batch
 from partition_log.compaction import Compaction, CompactionResult
 from partition_log.invariants import check_agreement, check_log, last_records
+from partition_log.invariants_of_cleaning import check_cleaning
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.transaction_index import TransactionIndex
@@ -74,7 +75,8 @@ class CleanedLog:
         self.log.update_high_watermark(self.log.log_end_offset)
 
     def clean(self, end: int | None = None, *, step_bytes: int = 2**40) -> CompactionResult:
-        """Clean up to the last stable offset, or to `end`; check that no last value is lost."""
+        """Clean up to the last stable offset, or to `end`; check what is left and what is gone."""
+        batches = [self.log.storage.batch(index) for index in range(len(self.log.storage))]
         before = last_records(self.log, self.log.log_end_offset, self.codecs)
         transactions = TransactionIndex(self.log)
         compaction = Compaction(
@@ -92,6 +94,17 @@ class CleanedLog:
         assert result is not None
         self.first_dirty = result.end_offset
         check_log(self.log)
+        length = sum(batch.next_offset <= result.end_offset for batch in batches)
+        left = [self.log.storage.batch(index) for index in range(len(self.log.storage))]
+        check_cleaning(
+            PARTITION,
+            batches,
+            length,
+            [batch for batch in left if batch.next_offset <= result.end_offset],
+            now_ms=self.now_ms,
+            delete_retention_ms=DAY_MS,
+            codecs=self.codecs,
+        )
         assert last_records(self.log, self.log.log_end_offset, self.codecs) == before
         return result
 

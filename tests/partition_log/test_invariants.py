@@ -11,7 +11,12 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from partition_log.invariants import check_agreement, check_log, check_partition
+from partition_log.invariants import (
+    check_agreement,
+    check_log,
+    check_partition,
+    check_producers,
+)
 from partition_log.log import PartitionLog
 from partition_log.producer_states import ProducerStates
 from partition_log.replica import Partition
@@ -198,3 +203,67 @@ def test_check_log_compares_producer_states_with_the_batches() -> None:
     written.producers = states_of_both_batches
     with pytest.raises(InvariantViolation, match="the state of a producer follows from the log"):
         check_log(written)
+
+
+def compacted(count: int) -> PartitionLog:
+    """Return a compacted log with the first `count` batches of producer 7, one record each."""
+    written = log()
+    written.is_compacted = True
+    for sequence in range(count):
+        written.append_batch_as_leader(
+            client_batch("v", producer_id=7, base_sequence=sequence), leader_epoch=0
+        )
+    return written
+
+
+def without_batches(written: PartitionLog, *removed: int) -> PartitionLog:
+    """Return a log whose cleaning has removed these batches, with the producers' states before."""
+    rest = [written.storage.batch(i) for i in range(len(written.storage)) if i not in removed]
+    written.replace_prefix(len(written.storage), rest)
+    return written
+
+
+def test_producer_states_of_a_compacted_log_may_remember_more() -> None:
+    """Batches that a cleaning removed, whether the state still remembers them or not."""
+    check_producers(without_batches(compacted(4), 1, 2))
+    check_producers(without_batches(compacted(9), 1, 2, 5, 7))
+
+
+def test_producer_state_beyond_the_end_of_a_compacted_log_is_found() -> None:
+    written = compacted(3)
+    states_before = written.producers
+    written.truncate_to(2)
+    check_producers(written)
+    written.producers = states_before
+    with pytest.raises(InvariantViolation, match="the log, which ends at 2"):
+        check_producers(written)
+
+
+def test_producer_state_that_lacks_a_batch_of_a_compacted_log_is_found() -> None:
+    written = compacted(3)
+    written.producers = ProducerStates()
+    for index in (0, 2):
+        written.producers.appended(written.storage.batch(index))
+    with pytest.raises(InvariantViolation, match="the state of a producer follows from the log"):
+        check_producers(written)
+
+
+def test_producer_epoch_below_that_of_the_log_is_found() -> None:
+    written = compacted(2)
+    states_before = compacted(2).producers
+    written.append_batch_as_leader(
+        client_batch("v", producer_id=7, producer_epoch=1, base_sequence=0), leader_epoch=0
+    )
+    check_producers(written)
+    written.producers = states_before
+    with pytest.raises(InvariantViolation, match=r"has epoch 0 .* has epoch 1"):
+        check_producers(written)
+
+
+def test_sequences_of_a_producer_begin_again_after_the_largest_one() -> None:
+    """Sequence numbers are int32 without a sign: 0 follows 2,147,483,647."""
+    written = log()
+    written.append_batch_as_leader(
+        client_batch("v", "w", producer_id=7, base_sequence=2**31 - 1), leader_epoch=0
+    )
+    check_producers(written)

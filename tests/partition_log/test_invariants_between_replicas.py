@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from partition_log.invariants_between_replicas import (
     check_acknowledged,
+    check_consumed,
     check_in_sync_follower,
     check_known_end,
     check_same_batches,
@@ -18,6 +19,7 @@ from partition_log.replica import Partition
 from protocol.effects import ACKS_ALL
 from protocol.errors import InvariantViolation
 from protocol.ids import Offset
+from protocol.messages.log import PartitionData
 from protocol.records.batch import RecordBatch
 from tests.support.builders.client_batches import client_batch
 from tests.support.builders.partition_logs import (
@@ -154,3 +156,35 @@ def test_compacted_logs_may_lack_batches_and_records_but_not_change_epochs() -> 
     third.is_compacted = True
     with pytest.raises(InvariantViolation, match="have the same batches"):
         check_same_batches(first, third, 3)
+
+
+def read(*batches: RecordBatch, high_watermark: int = 2) -> PartitionData:
+    """Return an answer of A to a consumer, whose high watermark is 2."""
+    return PartitionData(
+        partition_index=0, high_watermark=high_watermark, leader_epoch=1, records=batches
+    )
+
+
+def test_consumer_must_get_no_record_above_the_high_watermark() -> None:
+    leading, _ = led()
+    leading.append_records(records("2"), required_acks=ACKS_ALL, now_us=0)
+    batches = leading.log.read(0, 2**62, up_to=3)
+    check_consumed(leading, read(*batches[:2]), read_committed=False)
+    with pytest.raises(InvariantViolation, match=r"records up to 2 .* high watermark .* is 2"):
+        check_consumed(leading, read(*batches), read_committed=False)
+
+
+def test_consumer_that_reads_committed_must_get_no_record_of_an_open_transaction() -> None:
+    """The transaction of producer 7 has begun at 0."""
+    leading, _ = led()
+    batches = leading.log.read(0, 2**62, up_to=2)
+    leading.log.producers.appended(replace(batches[0], producer_id=7, is_transactional=True))
+    check_consumed(leading, read(*batches), read_committed=False)
+    with pytest.raises(InvariantViolation, match=r"last stable offset of leader 0 is 0"):
+        check_consumed(leading, read(*batches), read_committed=True)
+
+
+def test_consumer_must_be_told_the_high_watermark() -> None:
+    leading, _ = led()
+    with pytest.raises(InvariantViolation, match="1 and 1 are told, leader 0 has 2 and 2"):
+        check_consumed(leading, read(high_watermark=1), read_committed=False)

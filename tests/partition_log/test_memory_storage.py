@@ -19,3 +19,15 @@ def test_copy_is_unaffected_by_later_writes() -> None:
     assert twin.read_checkpoint("c") == b"1"
     twin.power_loss()
     assert len(twin.log(PARTITION)) == 1
+
+
+def test_observer_gets_the_batches_before_and_after_a_replacement() -> None:
+    """Each log that is opened after the observer was set has it, also one that existed."""
+    storage = MemoryStorage()
+    batches = [batch("a"), batch("b", base_offset=1), batch("c", base_offset=2)]
+    for each in batches:
+        storage.log(PARTITION).append(each)
+    seen: list[tuple[object, ...]] = []
+    storage.on_replace = lambda *replaced: seen.append(replaced)
+    storage.log(PARTITION).replace_prefix(2, batches[1:2])
+    assert seen == [(PARTITION, tuple(batches), 2, batches[1:2])]

@@ -182,6 +182,32 @@ def _fetched(
     return FetchResponse(responses=(FetchableTopicResponse(topic="orders", partitions=(data,)),))
 
 
+def _fetch_of_two(max_bytes: int, partition_max_bytes: int = 1_000) -> FetchRequest:
+    """Return a consumer's Fetch of orders-0 and orders-1 from offset 10, with limits of bytes."""
+    positions = tuple(
+        FetchPartition(partition=index, fetch_offset=10, partition_max_bytes=partition_max_bytes)
+        for index in (0, 1)
+    )
+    return FetchRequest(
+        max_wait_ms=500,
+        max_bytes=max_bytes,
+        topics=(FetchTopic(topic="orders", partitions=positions),),
+    )
+
+
+def _fetched_two(first: int, second: int) -> FetchResponse:
+    """Return an answer with this many batches of one record each for orders-0 and orders-1."""
+    partitions = tuple(
+        PartitionData(
+            partition_index=index,
+            high_watermark=20,
+            records=tuple(_batch(10 + number) for number in range(count)),
+        )
+        for index, count in enumerate((first, second))
+    )
+    return FetchResponse(responses=(FetchableTopicResponse(topic="orders", partitions=partitions),))
+
+
 _PRODUCE = ProduceRequest(
     acks=-1,
     timeout_ms=1000,
@@ -506,3 +532,39 @@ def test_answer_that_does_not_fit_is_named(
     """The error has the part of the answer that does not fit."""
     with pytest.raises(InvariantViolation, match=problem):
         check_answer(request_, response)
+
+
+_SIZE = _batch(0).size_in_bytes
+
+
+@pytest.mark.parametrize(
+    ("request_", "first", "second"),
+    [
+        (_fetch_of_two(3 * _SIZE), 2, 1),
+        (_fetch_of_two(1), 1, 0),
+        (_fetch_of_two(1), 0, 1),
+        (_fetch_of_two(3 * _SIZE, partition_max_bytes=_SIZE), 1, 1),
+    ],
+)
+def test_fetch_within_its_limits_is_no_violation(
+    request_: FetchRequest, first: int, second: int
+) -> None:
+    """The first batch of an answer comes whatever its size is (KIP-74)."""
+    check_answer(request_, _fetched_two(first, second))
+
+
+@pytest.mark.parametrize(
+    ("request_", "first", "second"),
+    [
+        (_fetch_of_two(3 * _SIZE - 1), 2, 1),
+        (_fetch_of_two(1), 2, 0),
+        (_fetch_of_two(1), 1, 1),
+        (_fetch_of_two(3 * _SIZE, partition_max_bytes=_SIZE), 2, 0),
+        (_fetch_of_two(4 * _SIZE, partition_max_bytes=_SIZE - 1), 1, 1),
+    ],
+)
+def test_fetch_beyond_its_limits_is_a_violation(
+    request_: FetchRequest, first: int, second: int
+) -> None:
+    with pytest.raises(InvariantViolation, match="expected at most"):
+        check_answer(request_, _fetched_two(first, second))

@@ -1,0 +1,224 @@
+"""The checks of segments and cleanings find each kind of damage, and nothing in sound results.
+
+`test_compaction` makes the check of each of its cleanings, which are sound.
+
+- `written("a=1", ...)` are batches of one record each from offset 0; `a=` is a tombstone, `a!1` a
+  record of producer 7's transaction, `commit` and `abort` are its markers.
+- `check(before, after, ...)` checks a cleaning of all of `before` at 1,000 ms, with a retention of
+  10 ms.
+- `left(batch, horizon)` is a batch after a cleaning that has set this delete horizon.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from partition_log.batches import cleaned_batch
+from partition_log.invariants_of_cleaning import check_cleaning, check_segments
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
+from partition_log.segments import Segments
+from protocol.errors import InvariantViolation
+from protocol.records.batch import Cleaned, Record, RecordBatch, records_of
+from protocol.records.control import EndTransactionMarker, encode_marker
+from tests.support.builders.partition_logs import PARTITION
+
+PRODUCER = 7
+NEXT_MS = 1_010
+"""The horizon that a cleaning at 1,000 ms sets."""
+
+
+def log_of(*written_: str) -> PartitionLog:
+    log = PartitionLog(PARTITION, MemoryLogStorage())
+    for text in written_:
+        is_marker = text in ("commit", "abort")
+        key, separator, value = text.partition("!" if "!" in text else "=")
+        marker = EndTransactionMarker(is_commit=text == "commit", coordinator_epoch=0)
+        is_transactional = is_marker or separator == "!"
+        log.append_as_leader(
+            (
+                encode_marker(marker, 1)
+                if is_marker
+                else Record(key.encode() or None, value.encode() or None, 1),
+            ),
+            leader_epoch=0,
+            producer_id=PRODUCER if is_transactional else -1,
+            producer_epoch=0 if is_transactional else -1,
+            is_transactional=is_transactional,
+            is_control=is_marker,
+        )
+    return log
+
+
+def written(*written_: str) -> list[RecordBatch]:
+    log = log_of(*written_)
+    return [log.storage.batch(index) for index in range(len(log.storage))]
+
+
+def left(batch: RecordBatch, horizon_ms: int = -1, *, is_empty: bool = False) -> RecordBatch:
+    records = [] if is_empty else [record for _, record in records_of(batch)]
+    return cleaned_batch(batch, Cleaned(tuple(range(len(records))), horizon_ms), records)
+
+
+def check(
+    before: Sequence[RecordBatch], after: Sequence[RecordBatch], *, is_time_exact: bool = True
+) -> None:
+    check_cleaning(
+        PARTITION,
+        before,
+        len(before),
+        after,
+        now_ms=1_000,
+        delete_retention_ms=10,
+        is_time_exact=is_time_exact,
+    )
+
+
+def test_last_record_of_a_key_must_stay() -> None:
+    first, second, other = before = written("a=1", "a=2", "b=1")
+    check(before, [second, other])
+    with pytest.raises(InvariantViolation, match="the record at 1 is gone"):
+        check(before, [other])
+    with pytest.raises(InvariantViolation, match="the record at 0 is left"):
+        check(before, [first, second, other])
+    with pytest.raises(InvariantViolation, match="the record at 1 is gone"):
+        check(before, [first, other])
+
+
+def test_records_must_keep_offset_order_and_header() -> None:
+    before = written("a=1", "b=1")
+    with pytest.raises(InvariantViolation, match="the order is"):
+        check(before, before[::-1])
+    with pytest.raises(InvariantViolation, match="expected the header None"):
+        check(before, [before[0], replace(before[1], base_offset=5)])
+    with pytest.raises(InvariantViolation, match="expected the header"):
+        check(before, [before[0], replace(before[1], partition_leader_epoch=3)])
+
+
+def test_record_without_key_must_go() -> None:
+    before = written("=1", "b=1")
+    check(before, before[1:])
+    with pytest.raises(InvariantViolation, match="the record at 0 is left"):
+        check(before, before)
+
+
+def test_tombstone_must_get_a_horizon_and_go_after_it() -> None:
+    """The first cleaning sets the horizon, one before the horizon keeps it."""
+    (tombstone,) = before = written("a=")
+    check(before, [left(tombstone, NEXT_MS)])
+    with pytest.raises(InvariantViolation, match="the record at 0 is gone"):
+        check(before, [])
+    with pytest.raises(InvariantViolation, match=r"horizon -1, expected 1010"):
+        check(before, before)
+    future, past = left(tombstone, 1_001), left(tombstone, 1_000)
+    check([future], [future])
+    with pytest.raises(InvariantViolation, match="the record at 0 is gone"):
+        check([future], [])
+    with pytest.raises(InvariantViolation, match=r"horizon 1010, expected 1001"):
+        check([future], [left(tombstone, NEXT_MS)])
+    check([past], [])
+    with pytest.raises(InvariantViolation, match="the record at 0 is left"):
+        check([past], [past])
+
+
+def test_tombstones_are_not_judged_by_an_inexact_time() -> None:
+    """The cleaning may have begun before the horizon."""
+    past = left(written("a=")[0], 1_000)
+    check([past], [past], is_time_exact=False)
+    check([past], [], is_time_exact=False)
+
+
+def test_records_of_an_aborted_transaction_must_go_and_replace_none() -> None:
+    plain, aborted, marker, new = before = written("a=1", "a!2", "abort", "b!1")
+    check(before, [plain, marker, new])
+    with pytest.raises(InvariantViolation, match="the record at 1 is left"):
+        check(before, before)
+    with pytest.raises(InvariantViolation, match="the record at 0 is gone"):
+        check(before, [aborted, marker, new])
+
+
+def test_records_of_a_committed_transaction_must_stay() -> None:
+    before = written("a=1", "a!2", "commit")
+    check(before, before[1:])
+    with pytest.raises(InvariantViolation, match="the record at 1 is gone"):
+        check(before, [before[0], before[2]])
+
+
+def test_marker_must_stay_while_its_transaction_has_batches() -> None:
+    """Also with a horizon of the past, which it cannot have."""
+    data, marker = before = written("a!1", "commit")
+    check(before, before)
+    with pytest.raises(InvariantViolation, match="the record at 1 is gone"):
+        check(before, [data])
+    with pytest.raises(InvariantViolation, match="the record at 1 is gone"):
+        check([data, left(marker, 1)], [data])
+
+
+def test_marker_without_data_must_get_a_horizon_and_go_after_it() -> None:
+    """The data of the first transaction is gone; the second one has its own."""
+    first, _, _ = written("commit", "a!1", "commit")
+    rest = written("commit", "a!1", "commit")[1:]
+    check([first, *rest], [left(first, NEXT_MS), *rest])
+    with pytest.raises(InvariantViolation, match=r"horizon -1, expected 1010"):
+        check([first, *rest], [first, *rest])
+    with pytest.raises(InvariantViolation, match="the record at 0 is gone"):
+        check([first, *rest], rest)
+    past = left(first, 1_000)
+    check([past, *rest], rest)
+    with pytest.raises(InvariantViolation, match="the record at 0 is left"):
+        check([past, *rest], [past, *rest])
+
+
+def test_last_batch_of_a_producer_must_stay_without_records() -> None:
+    data, marker, plain = before = written("a!1", "commit", "a=2")
+    check(before, [left(data, is_empty=True), marker, plain])
+    with pytest.raises(InvariantViolation, match="the last batch of producer 7, at 0, is gone"):
+        check(before, [marker, plain])
+
+
+class MovedSegments(Segments):
+    """Segments whose first border is elsewhere."""
+
+    moved_by = 1
+
+    @property
+    def base_offsets(self) -> tuple[int, ...]:
+        first, second, *rest = super().base_offsets
+        return (first, second + self.moved_by, *rest)
+
+
+def segments_of(log: PartitionLog, kind: type[Segments], *, roll_ms: int = 100) -> Segments:
+    """Return segments of three batches each."""
+    size = log.storage.batch(0).size_in_bytes
+    return kind(log, first_dirty_offset=0, segment_bytes=3 * size, roll_ms=roll_ms)
+
+
+def test_segments_must_end_when_they_are_full() -> None:
+    log = log_of(*["a=1"] * 8)
+    check_segments(segments_of(log, Segments))
+    for moved_by in (1, -1):
+        damaged = segments_of(log, MovedSegments)
+        damaged.moved_by = moved_by  # type: ignore[attr-defined]
+        with pytest.raises(InvariantViolation, match="a segment ends at segment"):
+            check_segments(damaged)
+
+
+def test_segments_must_end_after_their_time() -> None:
+    """The batches are 60 ms apart: a segment of 100 ms has two of them."""
+    log = PartitionLog(PARTITION, MemoryLogStorage())
+    for number in range(6):
+        log.append_as_leader((Record(b"a", b"1", 1 + 60 * number),), leader_epoch=0)
+    found = segments_of(log, Segments)
+    assert found.base_offsets == (0, 2, 4)
+    check_segments(found)
+    with pytest.raises(InvariantViolation, match="is in it"):
+        check_segments(segments_of(log, MovedSegments))
+
+
+def test_segments_of_a_truncated_log_are_not_checked() -> None:
+    """They are replaced before their next use."""
+    log = log_of(*["a=1"] * 8)
+    damaged = segments_of(log, MovedSegments)
+    log.truncate_to(1)
+    check_segments(damaged)
