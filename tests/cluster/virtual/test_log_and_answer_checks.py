@@ -1,0 +1,233 @@
+"""Planted bugs that the checks of answers, appends, cleanings and created topics find at once.
+
+`reason_of(...)` plays three brokers, one group and a producer, and returns the reason why the run
+is BROKEN: the violated invariant.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec import structs
+
+from chaos.experiment.structs import Experiment
+from chaos.exploration.play import PlayResult, play
+from cluster.broker.coordination.appends import CoordinatorAppends
+from cluster.controller.metadata_image import MetadataImage
+from cluster.host.host import Host
+from cluster.virtual.created_topics import check_created
+from coordinator.apis import offset_commit
+from coordinator.storage.commit_values import partitions_of
+from coordinator.turn import Turn
+from partition_log.compaction import Compaction
+from partition_log.log import PartitionLog
+from partition_log.outcomes import FetchResult
+from partition_log.replica import CONSUMER, Partition
+from protocol.effects import ACKS_LEADER
+from protocol.errors import ErrorCode, InvariantViolation
+from protocol.ids import RequestId
+from protocol.messages.admin import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.log import FetchPartition
+from protocol.messages.offset import OffsetCommitRequest
+from protocol.records.batch import Record, RecordBatch
+from protocol.records.metadata import ConfigRecord, PartitionRecord, TopicRecord
+from tests.support.worlds.planted import CUT, small
+
+OFTEN_CLEANED: dict[str, object] = {
+    "log.cleaner.backoff.ms": 1_000,
+    "offsets.topic.segment.bytes": 2_000,
+    "log.cleaner.min.cleanable.ratio": 0.1,
+}
+
+
+def crash(broker: int) -> dict[str, object]:
+    """Return a fault that ends a broker until the end of the faults."""
+    return {"at": "2s", "fault": "crash", "target": f"broker({broker})", "duration": "20s"}
+
+
+def idempotent(experiment: Experiment) -> Experiment:
+    """Return the experiment with producers that number their batches."""
+    return structs.replace(
+        experiment,
+        producers=tuple(
+            structs.replace(
+                producer, config=structs.replace(producer.config, enable_idempotence=True)
+            )
+            for producer in experiment.producers
+        ),
+    )
+
+
+def reason_of(experiment: Experiment) -> str:
+    played = play(experiment, 1, invariants_every=500)
+    assert played.result is PlayResult.BROKEN, played.reasons
+    return played.reasons[0]
+
+
+@pytest.mark.parametrize(
+    "experiment",
+    [
+        small(config=OFTEN_CLEANED),
+        small(crash(1), crash(2)),
+        idempotent(small(CUT)),
+    ],
+    ids=["cleaned", "below-min-isr", "truncated"],
+)
+def test_sound_run_has_no_violation(experiment: Experiment) -> None:
+    played = play(experiment, 1, invariants_every=500)
+    assert played.result is PlayResult.PASS, played.reasons
+
+
+def test_wrong_high_watermark_in_an_answer_to_a_consumer_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: a consumer is told of one more record than there is."""
+    fetch = Partition.fetch
+
+    def tell_more(
+        self: Partition, request: FetchPartition, *, replica_id: int, **how: int
+    ) -> FetchResult:
+        result = fetch(self, request, replica_id=replica_id, **how)  # type: ignore[arg-type]
+        data = result.data
+        if replica_id != CONSUMER or data.error_code is not ErrorCode.NONE:
+            return result
+        more = structs.replace(data, high_watermark=data.high_watermark + 1)
+        return structs.replace(result, data=more)
+
+    monkeypatch.setattr(Partition, "fetch", tell_more)
+    assert "a consumer is told the high watermark" in reason_of(small())
+
+
+def test_append_that_is_acknowledged_by_the_leader_alone_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: no append waits for the high watermark."""
+    create = CoordinatorAppends.__init__
+
+    def create_hasty(self: CoordinatorAppends, host: Host, *rest: object, **topic: str) -> None:
+        create(self, host, *rest, **topic)  # type: ignore[arg-type]
+        self._waits_for_high_watermark = False
+
+    monkeypatch.setattr(CoordinatorAppends, "__init__", create_hasty)
+    assert "an acknowledged append is below the high watermark" in reason_of(small())
+
+
+def test_commit_that_is_acknowledged_and_not_written_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: a commit is answered with NONE, and never appended."""
+
+    def answer_only(
+        turn: Turn,
+        _shard: object,
+        request_id: RequestId,
+        request: OffsetCommitRequest,
+        _version: int,
+    ) -> ErrorCode:
+        accepted = dict.fromkeys(partitions_of(request.topics), ErrorCode.NONE)
+        turn.reply(request_id, offset_commit._response(accepted))
+        return ErrorCode.NONE
+
+    monkeypatch.setattr(offset_commit, "_store", answer_only)
+    assert "an acknowledged commit is below the high watermark" in reason_of(small())
+
+
+def test_commit_that_is_appended_with_too_small_an_isr_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: commits are appended with acks=1, and two of three replicas are dead."""
+    monkeypatch.setattr(Turn, "acks_of_commits", ACKS_LEADER)
+    reason = reason_of(small(crash(1), crash(2)))
+    assert "an append with acks=all needs min.insync.replicas in sync" in reason
+    assert "with ISR (0,), and min.insync.replicas is 2" in reason
+
+
+def test_cleaning_that_removes_a_last_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: the last record of a batch goes, whether its key has a later one or not."""
+    last = Compaction._last
+
+    def all_but_one(
+        self: Compaction, batch: RecordBatch, expired: bool
+    ) -> list[tuple[int, Record]]:
+        return last(self, batch, expired)[:-1]
+
+    monkeypatch.setattr(Compaction, "_last", all_but_one)
+    reason = reason_of(small(config=OFTEN_CLEANED))
+    assert "a cleaning keeps the last record of each key" in reason
+    assert "is gone" in reason
+
+
+def test_cleaning_that_removes_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: every batch stays. Such a cleaning writes nothing to the disk."""
+    monkeypatch.setattr(Compaction, "_filter", lambda self, batch: self._left.append(batch))
+    reason = reason_of(small(config=OFTEN_CLEANED))
+    assert "a cleaning keeps the last record of each key" in reason
+    assert "is left" in reason
+
+
+def test_producers_states_that_a_truncation_leaves_are_found_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: a truncation keeps the sequence numbers of the batches that it removes."""
+    monkeypatch.setattr(PartitionLog, "_rebuild_producers", lambda _self: None)
+    reason = reason_of(idempotent(small(CUT)))
+    assert not reason.startswith("at the end")
+    assert "the state of a producer follows from the log" in reason
+
+
+def test_settings_of_a_topic_that_the_replay_loses_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: no node replays the records of settings, so all nodes agree."""
+    monkeypatch.setattr(MetadataImage, "_replay_config", lambda _self, _record: None)
+    assert "a created topic has its settings: __consumer_offsets" in reason_of(small())
+
+
+REQUEST = CreateTopicsRequest(
+    topics=(
+        CreatableTopic(
+            name="archive",
+            num_partitions=2,
+            replication_factor=1,
+            configs=(CreatableTopicConfig(name="min.insync.replicas", value="2"),),
+        ),
+    )
+)
+
+
+def image_of(partitions: int, settings: Sequence[str]) -> MetadataImage:
+    """Return metadata with the topic `archive`; `settings` are values of min.insync.replicas."""
+    image = MetadataImage()
+    image.replay(TopicRecord(name="archive"))
+    for value in settings:
+        image.replay(ConfigRecord(resource_name="archive", name="min.insync.replicas", value=value))
+    for index in range(partitions):
+        image.replay(
+            PartitionRecord(topic="archive", partition_id=index, replicas=(0,), isr=(0,), leader=0)
+        )
+    return image
+
+
+def created(error: ErrorCode = ErrorCode.NONE) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=(CreatableTopicResult(name="archive", error_code=error),))
+
+
+def test_topic_of_a_request_must_have_its_partitions_and_settings() -> None:
+    check_created(image_of(2, ["2"]), REQUEST, created())
+    with pytest.raises(InvariantViolation, match="archive: expected 2, got 1"):
+        check_created(image_of(1, ["2"]), REQUEST, created())
+    with pytest.raises(InvariantViolation, match="archive: expected 2, got None"):
+        check_created(MetadataImage(), REQUEST, created())
+    with pytest.raises(InvariantViolation, match="a created topic has its settings"):
+        check_created(image_of(2, ["3"]), REQUEST, created())
+
+
+def test_topic_that_is_not_created_is_not_checked() -> None:
+    refused = created(ErrorCode.TOPIC_ALREADY_EXISTS)
+    check_created(MetadataImage(), REQUEST, refused)
+    check_created(MetadataImage(), structs.replace(REQUEST, validate_only=True), created())
