@@ -8,5 +8,5 @@ client's batch), `epochs`, `producer_states` (idempotent producers and transacti
 `transaction_index` (transactions of a log), `log`, `segments`, `compaction`, `outcomes`,
 `follower_state`, `in_sync_replicas` (ISR and high watermark of a leader), `fetching`, `replica`
 (leader or follower of one partition), `traces`, `checkpoints`, `invariants`,
-`invariants_between_replicas`.
+`invariants_between_replicas`, `invariants_of_cleaning` (segments and compaction).
 """

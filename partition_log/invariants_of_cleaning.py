@@ -49,23 +49,20 @@ def check_cleaning(
     Source: KIP-534, Kafka Cleaner, CleanedTransactionMetadata.
     """
     sources = {batch.base_offset: batch for batch in before[:length]}
+    records = {offset: records_of(batch, codecs) for offset, batch in sources.items()}
     aborted = _aborted(before)
     endings = _ends_without_data(before[:length])
-    latest: dict[bytes, int] = {}
-    for offset, batch in sources.items():
-        if not batch.is_control and offset not in aborted:
-            latest.update(
-                (record.key, offset)
-                for offset, record in records_of(batch, codecs)
-                if record.key is not None
-            )
+    latest: dict[bytes | None, int] = {}
+    for base_offset, batch in sources.items():
+        if not batch.is_control and base_offset not in aborted:
+            latest.update({record.key: offset for offset, record in records[base_offset]})
 
     expected: list[tuple[int, Record]] = []
     skipped: dict[int, None] = {}  # offsets of which nothing is asked
     for base_offset, batch in sources.items():
         horizon_ms = _horizon_ms(batch)
         is_expired = horizon_ms != _NO_HORIZON and now_ms >= horizon_ms
-        for offset, record in records_of(batch, codecs):
+        for offset, record in records[base_offset]:
             if batch.is_control:
                 may_expire = base_offset in endings
             elif base_offset in aborted or record.key is None or latest[record.key] != offset:
@@ -80,12 +77,15 @@ def check_cleaning(
     found: list[tuple[int, Record]] = []
     for batch in after:
         source = sources.get(batch.base_offset)
-        if source is None or _header(source) != _header(batch):
+        if source is batch:
+            left = records[batch.base_offset]
+        elif source is None or _header(source) != _header(batch):
             raise _violation(
                 name, f"expected the header {source and _header(source)}, got {_header(batch)}"
             )
-        left = records_of(batch, codecs)
-        found += [entry for entry in left if entry[0] not in skipped]
+        else:
+            left = records_of(batch, codecs)
+        found += [entry for entry in left if entry[0] not in skipped] if skipped else left
         may_expire = source.base_offset in endings or any(
             record.value is None for _, record in left
         )
@@ -153,18 +153,15 @@ def _aborted(batches: Sequence[RecordBatch]) -> dict[int, None]:
 def _ends_without_data(batches: Sequence[RecordBatch]) -> dict[int, None]:
     """Return the offsets of the markers whose transactions have no batch left in `batches`."""
     found: dict[int, None] = {}
-    for index, batch in enumerate(batches):
-        if not batch.is_control or decode_marker(batch) is None:
-            continue
-        for earlier in reversed(batches[:index]):
-            if earlier.producer_id == batch.producer_id and earlier.is_transactional:
-                if not earlier.is_control:
-                    break
-                if decode_marker(earlier) is not None:
-                    found[batch.base_offset] = None
-                    break
-        else:
-            found[batch.base_offset] = None
+    with_data: dict[int, None] = {}  # producers with a data batch since their last marker
+    for batch in batches:
+        if not batch.is_control:
+            if batch.is_transactional:
+                with_data[batch.producer_id] = None
+        elif decode_marker(batch) is not None:
+            if batch.producer_id not in with_data:
+                found[batch.base_offset] = None
+            with_data.pop(batch.producer_id, None)
     return found
 
 

@@ -38,6 +38,11 @@ class CoordinatorChecks:
         )
         self._under_min: dict[tuple[str, int, int | None], str] = {}
         """Evidence of appends below min.insync.replicas, by node, incarnation and append id."""
+        # Both are computed once, because commits are frequent.
+        self._partitions: dict[str, int] = {}
+        """Group -> its partition of `__consumer_offsets`."""
+        self._keys: dict[tuple[str, str, int], bytes] = {}
+        """Group, topic and partition -> the key of its committed offset."""
 
     def appended(self, broker: BrokerNode, partition: Partition | None, row: TraceRow) -> None:
         """Check an append when it starts and when it completes.
@@ -48,7 +53,11 @@ class CoordinatorChecks:
         """
         append = (row.node, row.incarnation, row.correlation_id)
         if row.kind == TraceKind.APPEND_STARTED:
-            if partition is not None and self._refuses_small_isr:
+            if (
+                partition is not None
+                and self._refuses_small_isr
+                and len(partition.isr) < len(partition.replicas)
+            ):
                 least = min(self._min_insync_replicas(broker), len(partition.replicas))
                 if len(partition.isr) < least:
                     # Whether somebody waits is known at the end: an append with acks=0 has none.
@@ -99,7 +108,10 @@ class CoordinatorChecks:
         offsets_partitions = broker.metadata.image.topics.get(CONSUMER_OFFSETS)
         if not offsets_partitions:
             return
-        index = partition_for(request.group_id, len(offsets_partitions))
+        group_id = request.group_id
+        index = self._partitions.get(group_id)
+        if index is None:
+            index = self._partitions[group_id] = partition_for(group_id, len(offsets_partitions))
         partition = broker.partitions.get((CONSUMER_OFFSETS, index))
         if partition is None or not partition.is_leader:
             return
@@ -107,15 +119,19 @@ class CoordinatorChecks:
         for topic in request.topics:
             for entry in topic.partitions:
                 if (topic.name, entry.partition_index) in accepted:
-                    name = TopicPartition(topic.name, entry.partition_index)
-                    key = encode_offset_commit_key(request.group_id, name)
+                    name = (group_id, topic.name, entry.partition_index)
+                    key = self._keys.get(name)
+                    if key is None:
+                        key = self._keys[name] = encode_offset_commit_key(
+                            group_id, TopicPartition(topic.name, entry.partition_index)
+                        )
                     wanted[key] = entry.committed_offset  # the last entry of a partition counts
         _remove_found(wanted, partition.log)
         if wanted:
             raise InvariantViolation(
                 "an acknowledged commit is below the high watermark",
                 f"{partition.topic_partition}: {partition.broker_id} acknowledges a commit of "
-                f"{request.group_id}, and its log has below the high watermark "
+                f"{group_id}, and its log has below the high watermark "
                 f"{partition.high_watermark} no record of {wanted}",
             )
 
@@ -133,7 +149,7 @@ def _remove_found(wanted: dict[bytes, int], log: PartitionLog) -> None:
     storage, end = log.storage, log.high_watermark
     for index in range(len(storage) - 1, -1, -1):
         batch = storage.batch(index)
-        if batch.next_offset > end or batch.is_control:
+        if batch.base_offset >= end or batch.is_control or batch.next_offset > end:
             continue
         for key, value, _ in fields_of(batch, CODECS):
             if (
