@@ -214,7 +214,9 @@ def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
                 for problem in _read(partition, data, is_consumer=request.replica_id == _CONSUMER):
                     yield f"{place}: {problem}"
             if data.records:
-                size_in_bytes = sum([batch.size_in_bytes for batch in data.records])
+                size_in_bytes = data.records[0].size_in_bytes
+                for batch in data.records[1:]:
+                    size_in_bytes += batch.size_in_bytes
                 limit = min(partition.partition_max_bytes, request.max_bytes - bytes_before)
                 if size_in_bytes > limit and (bytes_before or len(data.records) > 1):
                     yield (
