@@ -166,7 +166,7 @@ def read(*batches: RecordBatch, high_watermark: int = 2) -> PartitionData:
 
 
 def test_consumer_must_get_no_record_above_the_high_watermark() -> None:
-    leading, _ = led()
+    leading, _ = leader_and_follower()
     leading.append_records(records("2"), required_acks=ACKS_ALL, now_us=0)
     batches = leading.log.read(0, 2**62, up_to=3)
     check_consumed(leading, read(*batches[:2]), read_committed=False)
@@ -176,7 +176,7 @@ def test_consumer_must_get_no_record_above_the_high_watermark() -> None:
 
 def test_consumer_that_reads_committed_must_get_no_record_of_an_open_transaction() -> None:
     """The transaction of producer 7 has begun at 0."""
-    leading, _ = led()
+    leading, _ = leader_and_follower()
     batches = leading.log.read(0, 2**62, up_to=2)
     leading.log.producers.appended(replace(batches[0], producer_id=7, is_transactional=True))
     check_consumed(leading, read(*batches), read_committed=False)
@@ -185,6 +185,6 @@ def test_consumer_that_reads_committed_must_get_no_record_of_an_open_transaction
 
 
 def test_consumer_must_be_told_the_high_watermark() -> None:
-    leading, _ = led()
+    leading, _ = leader_and_follower()
     with pytest.raises(InvariantViolation, match="1 and 1 are told, leader 0 has 2 and 2"):
         check_consumed(leading, read(high_watermark=1), read_committed=False)
