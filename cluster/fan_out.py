@@ -75,7 +75,7 @@ class Workers(Protocol):
         """
 
     def give(self, worker: WorkerName, items: Items) -> None:
-        """Give items to an idle worker. Shape: `items` is not empty."""
+        """Give items to an idle worker. `items` is not empty."""
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
         """Return the events since the last call; empty after `timeout_s`. Raises: WorkersFailed."""

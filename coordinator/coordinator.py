@@ -125,7 +125,7 @@ class GroupSummary:
 class CoordinatorSizes:
     """Number of groups by state, of committed offsets and of delayed operations.
 
-    Shape: `rebalances` counts the running timers of join and sync phases, `heartbeats` the running
+    `rebalances` counts the running timers of join and sync phases, `heartbeats` the running
     timers of members and pending member ids.
     """
 
@@ -420,7 +420,8 @@ class GroupCoordinator:
     def groups(self) -> tuple[GroupSummary, ...]:
         """Return every cached group.
 
-        Shape: partitions in the order in which they were loaded, groups in that of creation.
+        Partitions come in the order of their loads, and a partition's groups in the order in which
+        they were created.
         """
         return tuple(
             GroupSummary(

@@ -30,7 +30,7 @@ class ParkedJoin:
 class Member:
     """One member.
 
-    Units: timeouts in milliseconds. Shape: `supported_protocols` are in the member's order of
+    Units: timeouts in milliseconds. `supported_protocols` are in the member's order of
     preference. After a load there is only the group's selected protocol, since the record stores no
     other.
     """
@@ -93,5 +93,8 @@ class Member:
         return self.supported_protocols == protocols
 
     def vote(self, candidates: dict[str, None]) -> str | None:
-        """Return the member's most preferred candidate, None if it supports no candidate."""
+        """Return the member's most preferred candidate, None if it supports no candidate.
+
+        `candidates` is an ordered set of protocol names.
+        """
         return next((name for name in self.protocol_names() if name in candidates), None)

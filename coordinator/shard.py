@@ -2,8 +2,8 @@
 
 An offsets partition is a partition of `__consumer_offsets`; its leader coordinates the groups in
 it. A broker owns a partition from the end of its load (the reading of its log) to its unload. A
-shard holds the groups of one owned partition. This module only keeps loads; `coordinator.storage`
-carries them out.
+shard holds the groups of one owned partition. This module only remembers which partitions are being
+loaded; `coordinator.storage` reads their logs. The trace is the lab's recording of a run.
 Source: Kafka `GroupMetadataManager` (`ownedPartitions`, `loadingPartitions`,
 `groupMetadataCache`); docs/kafka/BEHAVIOUR.md 5.4, 5.5, 5.7.
 """
@@ -49,7 +49,7 @@ class Shard:
     def __init__(self, partition: int) -> None:
         self.partition = partition
         self.groups: dict[str, Group] = {}
-        self.above_high_watermark = AboveHighWatermark()
+        self.above_high_watermark = AboveHighWatermark()  # answers that wait for records' commit
         self._groups_of_producers: dict[int, dict[str, Committer]] = {}
         """Producer id -> group id -> the last committer, for each open transaction."""
 
@@ -117,12 +117,13 @@ class Shards:
         self.owned: dict[int, Shard] = {}
         self.loading: dict[int, Load] = {}
         self.known_epochs: dict[int, int] = {}
-        """Partition -> newest leader epoch that a load or unload named."""
+        """Partition -> newest leader epoch that a load or unload named. The coordinator ignores
+        loads and unloads of an older epoch, which arrive late."""
         self.load_reports: dict[int, LoadReport] = {}
         """Outcome of the last load of each partition."""
         self.failed: dict[int, int] = {}
-        """Partition -> leader epoch of its failed load. Kept only under the rules of Kafka's Java
-        coordinator ([J]), which refuses a second load in this epoch."""
+        """Partition -> leader epoch of its failed load. Kept only if the lab is set to behave as
+        Kafka's Java coordinator, which refuses a second load in this epoch."""
 
     def partition_of(self, group_id: str) -> int:
         """Return the offsets partition of a group."""

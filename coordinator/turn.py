@@ -117,7 +117,7 @@ class StaticMemberAppend:
 class OffsetsAppend:
     """The offsets of an OffsetCommit are being appended.
 
-    Shape: `is_too_large` has every partition of the request, in the request's order: True if the
+    `is_too_large` has every partition of the request, in the request's order: True if the
     partition's metadata was too large to store. `values` has the other partitions.
     """
 
@@ -131,7 +131,7 @@ class OffsetsAppend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalOffsetsAppend:
-    """The offsets of a TxnOffsetCommit are being appended. Shape: as in OffsetsAppend."""
+    """The offsets of a TxnOffsetCommit are being appended. Fields as in OffsetsAppend."""
 
     group: Group
     member_id: str

@@ -18,7 +18,7 @@ _HASH_BITS = 32
 def most_votes(votes: Iterable[str]) -> str:
     """Return the name with the most votes; on a tie, the first in Scala's order.
 
-    Shape: `votes` is non-empty.
+    `votes` is non-empty.
     """
     counts: dict[str, int] = {}
     for name in votes:

@@ -56,7 +56,7 @@ def build_batch(
 ) -> RecordBatch:
     """Return a batch of `records` with its CRC.
 
-    Shape: `records` is non-empty. `compression` is the id of one of `codecs`, 0 for none. A
+    `records` is non-empty. `compression` is the id of one of `codecs`, 0 for none. A
     producer leaves `base_offset` and `leader_epoch` at their defaults; the leader sets them.
     Raises: SimulationError if there are no records.
     """
@@ -171,7 +171,7 @@ def cleaned_batch(
 ) -> RecordBatch:
     """Return `batch` after a cleaning: its header with `records`, which may be empty.
 
-    Shape: `cleaned` has one offset delta for each record. The compression stays.
+    `cleaned` has one offset delta for each record. The compression stays.
     Raises: SimulationError if the numbers of deltas and records differ.
     """
     if len(cleaned.offset_deltas) != len(records):

@@ -55,7 +55,8 @@ class Compaction:
 
     first_dirty_offset: end of the last cleaning; older batches have one record per key already.
     end_offset: at most the log's last stable offset, since an open transaction may yet abort.
-    now_ms: milliseconds since the epoch; tombstones and markers whose horizon has passed go.
+    now_ms: milliseconds since the epoch; tombstones and markers with an earlier horizon are
+        removed.
     codecs: decompress and compress the batches.
     """
 
@@ -86,8 +87,8 @@ class Compaction:
         self._left: list[RecordBatch] = []
         """The cleaned batches, which replace `_sources`."""
         # Progress of the two passes: index in `_sources` of the next batch to map or to filter. The
-        # map pass begins after the clean batches, which come first (the sum counts them): a key in
-        # them is replaced only by a record of a dirty batch.
+        # sum below counts the clean batches, which come first. The map pass begins after them,
+        # because only a record of a dirty batch can replace one of a clean batch.
         self._mapped = sum(batch.base_offset < first_dirty_offset for batch in self._sources)
         self._filtered = 0
         self._epoch = -1

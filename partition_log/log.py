@@ -28,13 +28,13 @@ class PartitionLog:
     Attributes, to read only: `topic_partition`, `storage`, `log_start_offset`, `log_end_offset`,
     `high_watermark`, `epochs` and
     - `recovery_point`: end of the records that this broker has flushed;
-    - `producers`: the producers' states, a new object after each truncation;
+    - `producers`: the producers' states; a truncation may replace the object;
     - `truncations`: number of truncations that removed a batch.
 
     Attributes that the owner may set:
     - `flush_interval_messages`: Kafka's flush.messages; None: an append never flushes;
-    - `is_compacted`: True if the topic is compacted. Then the batches that `append_as_follower`
-      receives may have holes between them.
+    - `is_compacted`: True if the topic is compacted, which may change while the log is open. Then
+      the batches that `append_as_follower` receives may have holes between them.
     """
 
     __slots__ = (
@@ -115,8 +115,7 @@ class PartitionLog:
     ) -> RecordBatch:
         """Append `records` as one batch at the log end and return the batch.
 
-        Shape: `records` is non-empty.
-        Raises: SimulationError if there are no records or `leader_epoch` is below the latest.
+        Raises: SimulationError if `records` is empty or `leader_epoch` is below the latest.
         Effects: the batch is in the page cache, and lost by a power loss until a `flush`. The
         append itself flushes once flush.messages records are unflushed.
         """
@@ -151,8 +150,9 @@ class PartitionLog:
         """Append the leader's batches unchanged: all of them, or none and return an error.
 
         Errors: CORRUPT_MESSAGE for a wrong CRC. UNKNOWN_SERVER_ERROR for batches that do not
-        continue this log, because the two logs differ within one leader epoch; the replica then
-        stops fetching until the next epoch, as Kafka's does after UnexpectedAppendOffsetException.
+        continue this log: by an unexpected offset or a leader epoch that falls. After it the
+        replica fetches no more until the next epoch, as Kafka's does after
+        UnexpectedAppendOffsetException.
         """
         # All checks come before the first append, so that an error changes nothing.
         expected_offset: int = self.log_end_offset
@@ -209,8 +209,9 @@ class PartitionLog:
         found: list[RecordBatch] = []
         bytes_left = max_bytes
         first = bisect_right(self._base_offsets, offset) - 1
-        # `offset` may lie in a hole after this batch. Then the next batch is the first. A batch
-        # that begins at `offset` contains it: this check comes first, because it reads no batch.
+        # `first` is the last batch that begins at `offset` or before. If it ends before `offset`,
+        # then `offset` lies in a hole, and the next batch is the first. A batch that begins at
+        # `offset` cannot end before it. That check comes first, because it reads no batch.
         if self._base_offsets[first] != offset and read_batch(first).next_offset <= offset:
             first += 1
 
@@ -247,8 +248,8 @@ class PartitionLog:
             # `length`: the number of batches that stay. The batch with `offset` does not.
             length = bisect_right(self._base_offsets, offset) - 1
             new_end = self._base_offsets[length]
-            # If `offset` lies in a hole after this batch, the batch stays. As in `read`, the check
-            # that reads no batch comes first.
+            # If `offset` lies in a hole after this batch, the batch stays, and the log ends at
+            # `offset`. As in `read`, the check that reads no batch comes first.
             if new_end != offset and self.storage.batch(length).next_offset <= offset:
                 length, new_end = length + 1, offset
             self.truncations += 1
@@ -260,11 +261,12 @@ class PartitionLog:
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
             self._rebuild_producers()
-        # The epochs are cut even if no batch was removed:
-        # 1. This replica led before and wrote no record: its epoch begins at the log end.
-        # 2. As a follower it names that epoch in its Fetch. A leader that lacks the epoch answers
-        #    that the logs diverge there.
-        # 3. If the epoch stayed in the cache, every further Fetch would get this answer again.
+        # The epochs are cut even if no batch was removed. Otherwise a replica might fetch for ever:
+        # 1. The replica leads in an epoch and writes no record. The epoch begins at its log end.
+        # 2. Later, as a follower, it names this epoch in its Fetch. A leader that lacks the epoch
+        #    answers that the logs diverge there.
+        # 3. The replica truncates to its log end, which removes no batch. If the epoch stayed in
+        #    the cache, every further Fetch would get this answer again.
         self.epochs.truncate_from_end(self.log_end_offset)
         return self.log_end_offset
 

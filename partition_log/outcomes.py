@@ -41,7 +41,7 @@ class ReplicaConfig:
 class IsrProposal:
     """A change of the ISR that a leader proposes to the controller.
 
-    Shape: `data` is this partition's part of the AlterPartitionRequest; `new_isr` is the proposed
+    `data` is this partition's part of the AlterPartitionRequest; `new_isr` is the proposed
     ISR; `added` and `removed` are its differences from the committed ISR.
     """
 
@@ -71,7 +71,7 @@ class LeadershipChange:
 class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Result of an append as leader.
 
-    Shape: with an error nothing was appended and the offsets are -1.
+    With an error nothing was appended and the offsets are -1.
     next_offset: offset after the batch. With acks=all the append is acknowledged once the high
         watermark reaches it (`Partition.check_acknowledged`).
     new_high_watermark: None if the high watermark did not move. It moves at once if the leader is

@@ -176,7 +176,7 @@ class ProducerStates:
     def check_produced(self, batch: RecordBatch) -> ErrorCode:
         """Return NONE if a leader may append a batch that a producer sent, else the error.
 
-        Shape: `batch` has a producer id and is no duplicate (`find_duplicate`).
+        `batch` has a producer id and is no duplicate (`find_duplicate`).
         Errors, in this order:
         - INVALID_TXN_STATE: the batch would begin a transaction in this log. For that it would need
           a guard, and a produced batch has none: only a TxnOffsetCommit may begin a transaction

@@ -296,7 +296,7 @@ class Partition:
     ) -> AppendInfo:
         """Append `records` as one batch; with an error nothing is appended.
 
-        Shape: `records` is non-empty; `required_acks` is -1 (all), 0 or 1; `verification_guard`
+        `records` is non-empty; `required_acks` is -1 (all), 0 or 1; `verification_guard`
         comes from `log.producers.begin_verification`; `compression` is the id of one of `codecs`.
         Errors: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS (acks=all with too small an ISR);
         MESSAGE_TOO_LARGE; of a transactional batch INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE.

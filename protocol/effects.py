@@ -53,7 +53,7 @@ class Append:
 class AppendCompleted:
     """The outcome of an Append: a later input of the core.
 
-    Shape: `base_offset` is the batch's offset in the log, None if the log never had the batch. An
+    `base_offset` is the batch's offset in the log, None if the log never had the batch. An
     error with a `base_offset` means that the log has the batch, but it was not acknowledged in
     time.
     """
@@ -69,7 +69,7 @@ class VerifyTransaction:
 
     If the log has batches of the transaction, it is verified; otherwise the broker asks the
     transaction coordinator (KIP-890). Exactly one TransactionVerified follows.
-    Shape: `tells_abortable` is True for a client that knows the error TRANSACTION_ABORTABLE.
+    `tells_abortable` is True for a client that knows the error TRANSACTION_ABORTABLE.
     """
 
     verification_id: int
@@ -84,7 +84,7 @@ class VerifyTransaction:
 class TransactionVerified:
     """The outcome of a VerifyTransaction: a later input of the core.
 
-    Shape: `guard` must be passed on to the Append. It is None with an error, and if the log had the
+    `guard` must be passed on to the Append. It is None with an error, and if the log had the
     transaction already.
     """
 
@@ -128,7 +128,7 @@ class CancelTimer:
 class Result:
     """The effects of one input. Handlers of the input fill it; after that it is only read.
 
-    Shape: each list has its effects in the order in which they are carried out.
+    Each list has its effects in the order in which they are carried out.
     """
 
     appends: list[Append] = field(default_factory=list)

@@ -20,7 +20,7 @@ class IllegalTransition(SimulationError):
 class InvariantViolation(Exception):
     """A broken invariant: the state of a node contradicts itself.
 
-    Shape: `name` names the invariant; `evidence` is a sentence with the values that break it.
+    `name` names the invariant; `evidence` is a sentence with the values that break it.
     """
 
     def __init__(self, name: str, evidence: str) -> None:

@@ -7,7 +7,7 @@ Source: Kafka `GroupMetadataManager.partitionFor`, `Utils.abs`, `java.lang.Strin
 def java_string_hash(text: str) -> int:
     """Return Java's `String.hashCode`: over UTF-16 code units, signed 32 bits.
 
-    Shape: the result is in [-2**31, 2**31 - 1].
+    The result is in [-2**31, 2**31 - 1].
     """
     # Computed modulo 2**32, as Java's int overflows; the last line makes the result signed.
     units = text.encode("utf-16-be", "surrogatepass")

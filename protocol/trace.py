@@ -142,7 +142,7 @@ class TraceRow(msgspec.Struct, frozen=True, array_like=True):
 
     Units: `time_us` is on the run's clock, in microseconds since the run began. `node_time_us` is
     on the node's own monotonic clock, which a fault may let drift from the run's.
-    Shape: (`node`, `incarnation`, `seq`) is unique; `seq` counts from 0 in each incarnation.
+    (`node`, `incarnation`, `seq`) is unique; `seq` counts from 0 in each incarnation.
     `partition` is printed as Kafka prints it (`__consumer_offsets-3`); `detail` is small JSON.
     `cause` is a value of an enum in `protocol.causes`, or a name; `cause_text` is for people.
     """

@@ -73,7 +73,8 @@ class MetadataImage:
         self.topic_configs: dict[str, TopicConfig] = {}
         """Settings of the topics that have any of their own."""
         self.deleted_topics: dict[str, None] = {}
-        """Names of deleted topics: `create_missing_topics` does not create them again."""
+        """Names of deleted topics, which `create_missing_topics` does not create again: an ordered
+        set."""
 
     def partition(self, partition: TopicPartition) -> PartitionRegistration | None:
         """Return the registration of `partition`, None if there is no such partition."""

@@ -107,7 +107,7 @@ class BaseHost(Host):
         VirtualLoop's `discard` and `withdraw` find the steps of these tasks by their context.
         """
         self._tasks: dict[asyncio.Task[None], None] = {}
-        """Unfinished tasks, in the order of their creation."""
+        """Unfinished tasks, in the order of their creation: an ordered set."""
         self.endpoint = Endpoint(self, self._send)
 
     # -- to be implemented by a runtime -------------------------------------------------------
@@ -284,7 +284,7 @@ class BaseHost(Host):
     def reset(self, closes: Sequence[CloseFrame]) -> None:
         """End connections regardless of link rules; frames in flight or held on them are lost.
 
-        Shape: `closes` come from Endpoint.close_frames_of_reset, one for each connection.
+        `closes` come from Endpoint.close_frames_of_reset, one for each connection.
         """
         if not self._takes_frames:
             if self._backlog is not None:

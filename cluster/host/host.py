@@ -103,7 +103,7 @@ class Connection(ABC):
     ) -> None:
         """Send `request`; `on_response` is called exactly once, after `send` has returned.
 
-        Units: `timeout_us` counts from now. Shape: `api_version` None means the newest version.
+        Units: `timeout_us` counts from now. `api_version` None means the newest version.
         """
 
     @abstractmethod

@@ -337,7 +337,7 @@ class LinkGate:
     def reset(self, closes: Sequence[CloseFrame]) -> None:
         """End connections regardless of link rules; frames that wait on them are lost.
 
-        Shape: `closes` come from Endpoint.close_frames_of_reset, one for each connection.
+        `closes` come from Endpoint.close_frames_of_reset, one for each connection.
         """
         for close in closes:
             end = _receiving_end(close)

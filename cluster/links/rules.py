@@ -15,8 +15,8 @@ from protocol.ids import NodeName
 class Selector(msgspec.Struct, frozen=True, kw_only=True):
     """Selection of frames by a rule.
 
-    Shape: a frame from any of `sources` to any of `destinations`, in this direction only; never a
-    frame from a node to itself. `purposes` are those that clients gave to their connections
+    Selects frames from any of `sources` to any of `destinations`, in this direction only, and never
+    a frame from a node to itself. `purposes` are those that clients gave to their connections
     (`coordinator`, `heartbeat` ...). `apis` are Kafka's printed names of requests; their responses
     are selected as well, but frames that open or close a connection are not. Empty `purposes` or
     `apis` select all.

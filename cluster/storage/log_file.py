@@ -27,7 +27,7 @@ _decoder = msgspec.msgpack.Decoder(RecordBatch)
 class LogContent:
     """The batches at the beginning of a file that form a valid log.
 
-    Shape: frame i begins at byte `positions[i]`. There is one position more than batches: the last
+    Frame i begins at byte `positions[i]`. There is one position more than batches: the last
     one is the end of the last frame.
     """
 

@@ -27,7 +27,7 @@ class TraceDigest:
     """A row observer that keeps a digest and a count, not the rows.
 
     The digest covers every column except `run`, since a run's id is not part of its events.
-    Shape: rows come in the order of time, as they do in virtual time.
+    Rows come in the order of time, as they do in virtual time.
     """
 
     def __init__(self) -> None:

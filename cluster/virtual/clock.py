@@ -32,7 +32,7 @@ class NodeClock:
 
     def now_us(self) -> int:
         """Return the monotonic clock; without drift it equals the run's clock."""
-        true_us = self._loop.current_us
+        true_us = self._loop.current_us  # the same as now_us(), which costs a call
         if not self.has_drifted:
             return true_us
         elapsed_us = true_us - self._set_at_us
@@ -46,13 +46,14 @@ class NodeClock:
         """Return how much run time passes while this clock advances by `delay_us`, rounded up."""
         if not self.has_drifted:
             return delay_us
-        # Integer division rounds down. Between two negations it rounds up, so no timer fires before
-        # its time.
+        # Integer division rounds down. Of the negated dividend, negated again, it rounds up: a
+        # timer must not fire before its time.
         return -(-delay_us * _MILLION // (_MILLION + self._drift_ppm))
 
     def set_drift(self, drift_ppm: int) -> None:
-        """Let the clock gain `drift_ppm` from now on; armed timers still fire when they would have.
+        """Let the clock gain `drift_ppm` from now on.
 
+        Timers that are armed already keep their time, because `run_delay_us` fixed it then.
         Raises: ValueError if the clock would stop or run backwards.
         """
         if drift_ppm <= -_MILLION:

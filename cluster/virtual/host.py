@@ -1,12 +1,13 @@
 """Host of one incarnation in virtual time: clocks, timers, and the end of the incarnation.
 
-`BaseHost` has everything that is the same in real time. After the incarnation's end, its coroutines
-take no further step; `dispose` frees those that are left when the run is over.
+`BaseHost` has the part of a host that is equal in virtual and in real time. After the incarnation's
+end, its coroutines take no further step; `dispose` frees those that are left when the run is over.
 
 - Host: the only thing that a node may touch: clock, timers, connections, storage, trace.
 - Incarnation: one life of a node, from a start to a stop or kill. A host serves one.
 - Step: one resumption of a coroutine by the loop.
 - Frame: one message of a connection, or one about it (opened, closed, reset).
+- Row: one event in the trace of the run, stamped with time and node. Observers get each row.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,6 +44,7 @@ class HostTimer(LoopTimer):
     def __init__(
         self, host: "VirtualHost", callback: Callable[..., object], args: tuple[object, ...]
     ) -> None:
+        # Sets the fields of LoopTimer here: a call of super().__init__ would cost time per timer.
         self._callback = callback
         self._args = args
         self._cancelled = False
@@ -92,8 +94,9 @@ class VirtualHost(BaseHost):
     ) -> None:
         """Create the host.
 
-        `has_run_before` is True if the node counts as one that has run for long. Then each of its
-        periodic timers ticks first after a drawn part of its period.
+        `has_run_before` is True if the node counts as one that has run for long. Each of its
+        periodic timers then first ticks after a random part of its period. Otherwise the timers of
+        all nodes would tick in step, as no long-running cluster does.
         """
         super().__init__(
             name,
@@ -141,7 +144,7 @@ class VirtualHost(BaseHost):
         return timer
 
     def first_tick_us(self, timer: str, period_us: int) -> int:
-        """Return `period_us`, or a drawn part of it if the node counts as having run before."""
+        """Return `period_us`, or a random part of it if the node counts as having run before."""
         if not self._has_run_before:
             return period_us
         return draw_first_tick_us(self._seed, self.name, timer, period_us)
@@ -155,8 +158,8 @@ class VirtualHost(BaseHost):
         self._on_failure(self, what, error)
 
     def _hold_steps(self) -> None:
-        # All tasks of an incarnation share one context (of `contextvars`), and no other task has
-        # it. So the context finds their steps.
+        # All tasks of an incarnation share one context (of `contextvars`), which no other task has.
+        # The loop finds the ready steps of these tasks by this context.
         self._kept_steps += self._loop.withdraw(self._context)
 
     def _release_steps(self) -> None:
@@ -171,6 +174,8 @@ class VirtualHost(BaseHost):
 
         `purposes` limits the reset to connections of these purposes; empty means all. The node
         learns of the reset at this instant, or when it resumes. Returns one frame per connection.
+        The caller may be a callback of this very node. So the reset is posted to the loop, and no
+        connection ends in the middle of the callback.
         """
         closes = self.endpoint.close_frames_of_reset(peers, purposes)
         if closes:
@@ -249,7 +254,8 @@ def _close_coroutine(coroutine: Any) -> None:  # noqa: ANN401  # typeshed: a gen
         try:
             coroutine.close()
         except RuntimeError:
-            # The coroutine awaited something in a `finally` block. Close it again from there.
+            # `close` raises this if a `finally` block of the coroutine awaits something. The next
+            # `close` ends that await, and runs the cleanup code after it.
             continue
         except Exception:  # most often HostDead, raised by the cleanup code of the dead node
             return

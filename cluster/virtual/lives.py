@@ -248,6 +248,7 @@ class VirtualLives(NodeLives[VirtualLife]):
         Returns: the number of connections.
         Raises: UnknownNode if no node has one of the names.
         """
+        # The dicts with None as values, here and below, are ordered sets.
         peers_by_node: dict[NodeName, dict[NodeName, None]] = {}
         for names, others in ((sources, destinations), (destinations, sources)):
             for name in names:

@@ -45,6 +45,8 @@ class Receiver(Protocol):
 class Link:
     """One direction between two nodes: first in first out, with a random stream of its own.
 
+    The latency of a frame is a base and a jitter. One frame in `tail_one_in` is slow and belongs to
+    the tail of the distribution: `_tail_us` is the most that it is later.
     Each frame takes two draws, even if its latency needs only one. So the latency of one frame
     never shifts the draws of the next.
     """
@@ -69,8 +71,8 @@ class Link:
     def draw_arrival_us(self, now_us: int) -> int:
         """Draw the arrival time of a frame that leaves now; no earlier frame arrives later."""
         arrival_us = now_us + self._base_us + int(self._random() * self._jitter_us)
-        # For one frame in `tail_one_in`, `tail` is below 1, and then spread evenly from 0 to 1.
-        # Such a frame is slow: it arrives later by `tail` times `_tail_us`.
+        # `tail` is below 1 for one frame in `tail_one_in`. For such a slow frame it is spread
+        # evenly from 0 to 1, so it serves as the part of `_tail_us` by which the frame is later.
         tail = self._random() * self._tail_one_in
         if tail < 1.0:
             arrival_us += int(tail * self._tail_us)

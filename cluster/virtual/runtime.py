@@ -48,7 +48,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _CHECKED_CHANGES = frozenset({TraceKind.BECAME_LEADER, TraceKind.ISR_CHANGED})
-"""Rows after which nodes are compared at once: what is wrong then may be right soon."""
+"""Rows after which nodes are compared at once, because a wrong state may not last until the next
+regular check."""
 
 
 class VirtualRuntime(VirtualLives, Runtime):

@@ -15,7 +15,8 @@ from protocol.messages.log import ProduceRequest
 from protocol.records.batch import RecordBatch
 
 MAX_KEPT = 8
-"""Batches kept of a producer in a partition, the newest ones."""
+"""Number of batches kept of a producer in a partition, the newest ones. A producer has far fewer
+in flight, so each batch that it sends again is among them."""
 
 
 class _Sent(NamedTuple):

@@ -13,7 +13,7 @@ from protocol.messages.zookeeper_quorum import ServerId
 class Ensemble:
     """One server's number, and the settings that all servers share.
 
-    Shape: `servers` has every server, also this one. `initial` has the persistent znodes (path,
+    `servers` has every server, also this one. `initial` has the persistent znodes (path,
     data) that are in every server's tree from the beginning, parents first.
     """
 

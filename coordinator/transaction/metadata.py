@@ -79,7 +79,8 @@ class TransactionMetadata:
         self.producer_epoch = producer_epoch
         self.txn_timeout_ms = txn_timeout_ms
         self._state = state
-        # The partitions of the transaction; after the decision, those whose marker is missing.
+        # The partitions of the transaction; after the decision, those whose marker is missing. The
+        # dict is an ordered set: its values are None.
         self.topic_partitions = dict.fromkeys(topic_partitions)
         self.txn_start_timestamp_ms = txn_start_timestamp_ms
         self.txn_last_update_timestamp_ms = txn_last_update_timestamp_ms

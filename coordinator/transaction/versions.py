@@ -15,7 +15,7 @@ from protocol.messages.transaction import (
 INIT_KNOWS_FENCED_SINCE = 4
 """First version of InitProducerId whose clients know PRODUCER_FENCED."""
 KNOWS_FENCED_SINCE = 2
-"""The same for AddPartitionsToTxn, AddOffsetsToTxn and EndTxn."""
+"""First version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn whose clients know it."""
 
 
 def init_producer_id_error(error: ErrorCode, api_version: int) -> InitProducerIdResponse:

@@ -178,7 +178,7 @@ class SetWatchesRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=Tr
 
     Watches whose path has changed since `relative_zxid` fire at once.
 
-    Shape: `data_watches` are paths of getData, `exist_watches` of exists without a znode,
+    `data_watches` are paths of getData, `exist_watches` of exists without a znode,
     `child_watches` of getChildren.
     """
 

@@ -77,7 +77,7 @@ TxnBody = CreateTxn | DeleteTxn | SetDataTxn | CreateSessionTxn | CloseSessionTx
 class Txn(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """One transaction of the ensemble's log.
 
-    Shape: `server_id` and `request_number` are the server that got the client's request, and the
+    `server_id` and `request_number` are the server that got the client's request, and the
     number of the request there; -1 and 0 for a transaction of the leader itself.
     """
 
@@ -126,7 +126,7 @@ class FollowerInfoResponse(msgspec.Struct, frozen=True, kw_only=True, array_like
 class AckEpochRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """AckEpoch (20018). A learner accepts the leader's epoch, and describes its own log.
 
-    Shape: `epoch_ends` has the last zxid of each epoch in the log, in order. The leader computes
+    `epoch_ends` has the last zxid of each epoch in the log, in order. The leader computes
     from it where the two logs part: they are equal up to the smaller end of the newest epoch that
     both have.
     """
@@ -138,7 +138,7 @@ class AckEpochRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 class AckEpochResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """The changes that make the learner's log equal to the leader's.
 
-    Shape: the learner removes the transactions after `keep_zxid` (TRUNC), and appends `txns`
+    The learner removes the transactions after `keep_zxid` (TRUNC), and appends `txns`
     (DIFF).
     """
 

@@ -29,7 +29,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Cleaned(msgspec.Struct, frozen=True, array_like=True):
     """What a compaction notes in a batch from which it has removed records.
 
-    Shape: `offset_deltas` has the distance from the base offset for each record left, in order.
+    `offset_deltas` has the distance from the base offset for each record left, in order.
     Units: `delete_horizon_ms` (since the epoch) is the time after which a cleaning removes the
     batch's tombstones or marker; -1 if the batch has neither (KIP-534).
     """

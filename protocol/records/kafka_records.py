@@ -25,7 +25,7 @@ _VARLONG_BYTES = 10
 class KafkaRecord(NamedTuple):
     """One record of a payload.
 
-    Shape: the record's bytes, with the length in front, are `payload[start:end]`. The deltas are
+    The record's bytes, with the length in front, are `payload[start:end]`. The deltas are
     distances from the batch's base offset and base timestamp. Headers are checked, and not kept.
     """
 
@@ -213,7 +213,7 @@ def encode_kafka_records(
 
 
 def write_varint(number: int) -> bytes:
-    """Return a zigzag varint. Shape: `number` is a signed integer of at most 64 bits."""
+    """Return a zigzag varint. `number` is a signed integer of at most 64 bits."""
     rest = (number << 1) ^ (number >> 63)  # the zigzag: the sign becomes the lowest bit
     if rest < 0x80:
         return bytes((rest,))

@@ -103,7 +103,7 @@ class MemberMetadataValue(msgspec.Struct, frozen=True, kw_only=True):
 class GroupMetadataValue(msgspec.Struct, frozen=True, kw_only=True):
     """A stored group, in the form common to all versions.
 
-    Shape: `protocol` and `leader` are None, and `members` empty, for a group that became Empty.
+    `protocol` and `leader` are None, and `members` empty, for a group that became Empty.
     Units: `current_state_timestamp_ms` since the epoch, -1 below version 2.
     """
 

@@ -80,7 +80,8 @@ class MetadataCache:
     def apply(self, records: Sequence[MetadataRecord]) -> list[TopicPartition]:
         """Apply the next records of the metadata log; return the partitions that they concern.
 
-        Deleted partitions are included, although the image no longer has them.
+        Deleted partitions are included, although the image no longer has them. `changed` is an
+        ordered set.
         """
         changed: dict[TopicPartition, None] = {}
         for record in records:

@@ -57,7 +57,7 @@ class MetadataFetcher:
         self._publish_us = cluster.costs.publish_us if host.simulates_costs else 0
         self._publish_jitter_us = cluster.costs.publish_jitter_us if host.simulates_costs else 0
         self._changed: dict[TopicPartition, None] = {}
-        """Partitions that changed in the cache since the last publication."""
+        """Partitions that changed in the cache since the last publication: an ordered set."""
         self._may_publish = False
         """True from `publish_first` on."""
         self._is_publishing = False

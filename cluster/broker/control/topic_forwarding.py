@@ -60,7 +60,8 @@ class TopicForwarding:
         self._channel = channel
         self._config = config
         self._in_creation: dict[str, None] = {}
-        """Topics that this broker itself has asked the controller to create, until the answer."""
+        """Topics that this broker itself has asked the controller to create, until the answer: an
+        ordered set."""
 
     def forward(self, request_id: RequestId, request: TopicRequest) -> None:
         """Have the controller answer a client's request."""

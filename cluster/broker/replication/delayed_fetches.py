@@ -40,7 +40,8 @@ class DelayedFetches:
         self._followers: dict[RequestId, _DelayedFetch] = {}
         self._consumers: dict[RequestId, _DelayedFetch] = {}
         self._watchers: dict[PartitionKey, dict[RequestId, None]] = {}
-        """The consumers' Fetches by the partitions that they wait for."""
+        """The consumers' Fetches by the partitions that they wait for; the inner dicts are ordered
+        sets."""
 
     def park(self, request_id: RequestId, request: FetchRequest, read: FetchRead) -> None:
         """Keep a Fetch for which `read` is not enough, for `max_wait_ms` at most."""

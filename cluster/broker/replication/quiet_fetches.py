@@ -31,7 +31,7 @@ class QuietTopic:
     """A follower's positions in one topic, with the answers of quiet partitions.
 
     `answers` are in the order of `topic.partitions`. `stirred` has the indices of the partitions
-    that are not quiet and must be read.
+    that are not quiet and must be read; it is an ordered set.
     """
 
     __slots__ = ("_counted", "_index_of", "_shared", "_whole", "answers", "stirred", "topic")

@@ -115,7 +115,7 @@ class ReplicaManager:
             host, self._partitions, interval_us=cluster.metrics_interval_us
         )
         self._grown: dict[TopicPartition, None] = {}
-        """Partitions whose logs grew since `complete_delayed` ran last."""
+        """Partitions whose logs grew since `complete_delayed` ran last: an ordered set."""
         self._advanced: dict[TopicPartition, Partition] = {}
         """Partitions whose high watermark, leader or ISR changed since `complete_delayed` ran
         last."""

@@ -128,7 +128,7 @@ class AdminClient:
     """The requests of one administrative act; at the end of a `with` block, connections are closed.
 
     Units: `timeout_ms` is for all requests together; None means `default.api.timeout.ms` (60 s).
-    Shape: a ClientError in a result belongs to one group, topic or partition. It is a GaveUp if the
+    A ClientError in a result belongs to one group, topic or partition. It is a GaveUp if the
     time was over, otherwise the error that the broker answered.
     `broker`: the broker for all requests about groups, without a lookup. So a coordinator that was
     replaced and does not know it can be asked for its state.
@@ -223,7 +223,7 @@ class AdminClient:
     ) -> dict[str, ErrorCode]:
         """Remove every member from a group, and return the error code of each.
 
-        Shape: a key is the `group.instance.id` of a static member, else the member id; empty if the
+        A key is the `group.instance.id` of a static member, else the member id; empty if the
         group has no member. A removed member that is alive gets UNKNOWN_MEMBER_ID and joins again.
         Raises: ClientError if the whole group was refused, or no answer came.
         Source: Kafka KafkaAdminClient.removeMembersFromConsumerGroup, all members.
@@ -403,7 +403,7 @@ class AdminClient:
     ) -> dict[TopicPartition, ErrorCode]:
         """Elect leaders and return the error code of each partition; None means all partitions.
 
-        Shape: with None, partitions that needed no election are left out.
+        With None, partitions that needed no election are left out.
         Raises: as delete_topics.
         """
         request = ElectLeadersRequest(

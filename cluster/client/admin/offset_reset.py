@@ -56,7 +56,7 @@ class LogBounds:
 class PlannedOffset:
     """The planned offset of one partition.
 
-    Shape: `current` is None if nothing is committed. `asked_for` is the target offset if it was
+    `current` is None if nothing is committed. `asked_for` is the target offset if it was
     outside the log, None if `new` is the target.
     """
 

@@ -35,7 +35,7 @@ class Assignor(Protocol):
     ) -> Assignment:
         """Return every member's partitions.
 
-        Shape: a topic missing in `partition_counts` is unknown; none of its partitions is assigned.
+        A topic missing in `partition_counts` is unknown; none of its partitions is assigned.
         """
 
 
@@ -69,7 +69,7 @@ class RangeAssignor:
 
 
 class RoundRobinAssignor:
-    """Deals all partitions of all topics to the members in turn, like cards.
+    """Gives the partitions of all topics to the members in turn, one partition at a time.
 
     Source: Kafka RoundRobinAssignor.
     """

@@ -95,7 +95,7 @@ class Fetcher:
         self._wakeup = wakeup
         self._on_out_of_range = on_out_of_range
         self._in_flight: dict[NodeName, None] = {}
-        """Leaders that have not answered their Fetch; a dict keeps their order."""
+        """Leaders that have not answered their Fetch: an ordered set."""
         self._completed: dict[TopicPartition, _CompletedFetch] = {}
         self._retry_backoff_us = config.retry_backoff_ms * MS
         self._request_timeout_us = config.request_timeout_ms * MS

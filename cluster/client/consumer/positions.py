@@ -79,7 +79,7 @@ class Positions:
         )
         # The partitions of the OffsetFetch in flight, and its future; None if none is in flight.
         self._pending: tuple[_Partitions, RequestFuture[CommittedOffsets]] | None = None
-        # Leaders that have not yet answered a ListOffsets; a dict keeps their order.
+        # Leaders that have not yet answered a ListOffsets: an ordered set.
         self._resets_in_flight: dict[NodeName, None] = {}
 
     async def update(self, deadline_us: int) -> bool:

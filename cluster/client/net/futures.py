@@ -1,11 +1,12 @@
-"""Futures whose listeners run at once, and the wakeup of one waiting coroutine.
+"""Futures that call their listeners as soon as they are done, and the wakeup of one coroutine.
 
-A host runs a node. It provides a clock (`now_us`), timers (`after`) and futures; a Wakeup waits for
-one of these futures.
+A host runs a node. It provides a clock (`now_us`), timers (`after`) and asyncio's futures; a Wakeup
+waits for one of these. An answer to a request completes a RequestFuture.
 
-Rejected: asyncio's futures. They call their listeners one turn of the event loop later. Kafka's
-handlers run when the answer arrives, and their order is part of the protocol: the handler of a late
-error must see the generation that the member has when the answer arrives.
+Rejected for answers: asyncio's futures. They call their listeners one turn of the event loop later.
+Kafka's handlers run when the answer arrives, and their order is part of the protocol. For example,
+a member of a consumer group ignores an error for an earlier generation of the group. One turn
+later the member may have another generation.
 """
 
 from asyncio import Future
@@ -23,6 +24,7 @@ class RequestFuture(Generic[T]):
     """The outcome of one operation: pending, a value, or an error. Source: Kafka RequestFuture.
 
     Invariant: completed at most once; listeners run in the order in which they were added.
+    A misuse raises SimulationError, this project's exception for bugs of its own code.
     """
 
     __slots__ = ("_listeners", "_value", "error", "is_done")
@@ -67,6 +69,7 @@ class RequestFuture(Generic[T]):
 
     def _finish(self) -> None:
         """Mark the future as done, and call its listeners."""
+        # The caller has overwritten the outcome by now; that does no harm, as the error ends a run.
         if self.is_done:
             raise SimulationError("a request future was completed twice")
         self.is_done = True
@@ -76,7 +79,7 @@ class RequestFuture(Generic[T]):
 
 
 class Wakeup:
-    """Ends the wait of one coroutine when something happened that may concern the coroutine.
+    """Ends the wait of one coroutine whenever a condition of the coroutine may have changed.
 
     A `set` without a waiter is remembered: it ends the next wait at once. Several sets may end only
     one wait, so the coroutine must check all of its conditions after each wait.
@@ -121,7 +124,7 @@ class Wakeup:
     async def wait_for(self, future: RequestFuture[T], deadline_us: int) -> bool:
         """Wait until `future` is done or `deadline_us`; return True if it is done.
 
-        Shape: the code that completes `future` must set this wakeup.
+        The code that completes `future` must set this wakeup.
         """
         while not future.is_done:
             if self._host.now_us() >= deadline_us:

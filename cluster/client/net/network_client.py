@@ -98,7 +98,8 @@ class NetworkClient:
         self._states: dict[tuple[NodeName, str], _ConnectionState] = {}
         """By node and purpose. A plain tuple: building a KnownNode costs more than the look-up."""
         self._closed_by_disconnect: dict[Connection, None] = {}
-        """Connections closed by `disconnect` whose on_close callback has not run yet."""
+        """Connections closed by `disconnect` whose on_close callback has not run yet: an ordered
+        set."""
 
     def send(
         self,

@@ -2,7 +2,8 @@
 
 Owns batches from their first record to their acknowledgement. Each partition has a queue of
 batches, and at most one batch in flight, so that retries keep the order. To drain the queues is to
-send the first batch of each queue, if it is ready.
+send the first batch of each queue, if it is ready. MS is the number of microseconds in one
+millisecond: the node's times are in microseconds, Kafka's settings in milliseconds.
 
 Without enable.idempotence a batch that is sent again after a lost answer may be in the log twice.
 With it, a batch has an identity, by which the leader recognises it: producer id, producer epoch,
@@ -88,7 +89,7 @@ class ProducerNode:
         self._backoff = retry_backoff(host, spec.config)
         # Batches that are not in flight, oldest first.
         self._queues: dict[TopicPartition, deque[_Batch]] = {}
-        # Partitions with a batch in flight.
+        # Partitions with a batch in flight: an ordered set.
         self._in_flight: dict[TopicPartition, None] = {}
         # Number of unanswered requests to each broker.
         self._requests_in_flight: dict[NodeName, int] = {}
@@ -109,7 +110,10 @@ class ProducerNode:
             self._host.spawn(self._run(), name="application")
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop producing."""
+        """Stop at once: report the shutdown as done. The host then ends the node, and its tasks.
+
+        Unsent batches are lost, as in an application that does not call `close`.
+        """
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
@@ -148,6 +152,7 @@ class ProducerNode:
             queue[-1].records.append(record)
             return
         now_us = self._host.now_us()
+        # A full batch waits for linger.ms, too, where Kafka's producer would send it at once.
         batch = _Batch(
             partition=partition,
             ready_at_us=now_us + self._config.linger_ms * MS,
@@ -200,6 +205,7 @@ class ProducerNode:
                 self._drain_at(batch.expires_at_us)
                 continue
             node = broker_name(leader)
+            # GENERAL: the connections of a client for everything but its group and its bootstrap.
             if self._network.is_unavailable(node, GENERAL):
                 self._drain_at(now_us + self._config.reconnect_backoff_ms * MS)
                 continue
@@ -248,11 +254,13 @@ class ProducerNode:
         self._is_asking_for_id = False
         if answer.error is None and answer.value.error_code is ErrorCode.NONE:
             self._id_failures = 0
+            # Always true, because only an idempotent producer requests an id; mypy cannot know it.
             if self._identity is not None:
                 self._identity.begin(answer.value.producer_id, answer.value.producer_epoch)
             self._drain()
             return
-        # COORDINATOR_LOAD_IN_PROGRESS until the controller has given the broker a block of ids.
+        # Any error is retried. The usual one is COORDINATOR_LOAD_IN_PROGRESS: the broker answers it
+        # until the controller has given the broker a block of ids.
         self._drain_at(self._host.now_us() + self._backoff.delay_us(self._id_failures))
         self._id_failures += 1
 
@@ -350,8 +358,8 @@ class ProducerNode:
     def _give_up(self, batch: _Batch, error: str) -> None:
         """Drop a batch, and trace the failure."""
         if self._identity is not None and batch.identity is not None:
-            # The batch was sent, so the log may have it or not. In one of the two cases the next
-            # sequence number would be wrong. In a new epoch, sequence numbers begin at 0.
+            # The batch was sent, so the log may have it or not. If the log lacks it, the leader
+            # would refuse the next sequence number as a gap. In a new epoch, numbers begin at 0.
             self._identity.raise_epoch()
         self._buffered -= len(batch.records)
         self._host.trace(

@@ -20,7 +20,7 @@ _HASH_BITS = 32
 class GroupView:
     """Facts that one consumer has read of its group, which may change between two reads (ZK-42).
 
-    Shape: `streams` has, by consumer id and topic, a member's number of streams. `partitions` has
+    `streams` has, by consumer id and topic, a member's number of streams. `partitions` has
     the partitions of each topic that any member reads.
     """
 
@@ -76,7 +76,7 @@ def _range(view: GroupView) -> dict[TopicPartition, str]:
 
 
 def _round_robin(view: GroupView) -> dict[TopicPartition, str]:
-    """Deal out all partitions, ordered by the Java hash of their text, to the threads (ZK-52).
+    """Give the partitions, ordered by the Java hash of their text, to the threads in turn (ZK-52).
 
     A thread that does not read the partition's topic is skipped, as in 0.10.2 and later. Source:
     Kafka 1.1 `RoundRobinAssignor`.

@@ -26,7 +26,7 @@ from protocol.messages.offset import (
     OffsetFetchResponse,
 )
 
-_MS = 1_000
+_MS = 1_000  # microseconds in a millisecond
 
 
 class OffsetManagerChannel:

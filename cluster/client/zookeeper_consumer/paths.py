@@ -46,7 +46,7 @@ def topic_path(topic: str) -> str:
 def registration(streams: Mapping[str, int], timestamp_ms: int, pattern: str = STATIC) -> str:
     """Return the content of a registration: its topics, with the number of streams of each.
 
-    Shape: with a WHITE_LIST or BLACK_LIST `pattern`, the only key of `streams` is the filter's
+    With a WHITE_LIST or BLACK_LIST `pattern`, the only key of `streams` is the filter's
     regular expression.
     """
     content = {

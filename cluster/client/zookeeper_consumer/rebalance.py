@@ -35,7 +35,7 @@ from protocol.ids import TopicPartition
 from protocol.messages.zookeeper import KeeperError
 from protocol.trace import TraceKind
 
-_MS = 1_000
+_MS = 1_000  # microseconds in a millisecond
 
 
 class ConsumerRebalanceFailedException(ListenerFailed):
