@@ -236,7 +236,8 @@ def _read(asked: FetchPartition, data: PartitionData, *, is_consumer: bool) -> I
         yield f"the high watermark is {data.high_watermark}"
     next_offset = asked.fetch_offset
     for batch in data.records:
-        # A gap before the batch is no fault: the log cleaner removes whole batches.
+        # A gap before the batch is no fault, because the log cleaner removes whole batches. A batch
+        # that ends at the wanted offset or before is one, because the reader has these records.
         if batch.next_offset <= next_offset:
             yield f"expected records from {next_offset}, got {batch.base_offset} on"
         next_offset = batch.next_offset

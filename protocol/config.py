@@ -3,7 +3,8 @@
 A field `session_timeout_ms` is the setting `session.timeout.ms`: the structs rename `_` to `.`. The
 types and bounds below validate an experiment file, and give its JSON Schema. The defaults are those
 of KAFKA_VERSION, with which the recordings in docs/kafka were made. Kafka 4.0 has other defaults,
-for example linger.ms 5 and group.coordinator.new.enable true.
+for example linger.ms 5 and group.coordinator.new.enable true. The rules of the old consumer, and
+ids such as ZK-10, are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: docs/kafka/BEHAVIOUR.md 8.1 and 8.2.
 """
 

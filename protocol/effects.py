@@ -17,7 +17,7 @@ from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, AppendId, NodeName, 
 from protocol.records.batch import Record
 from protocol.trace import TraceEvent
 
-# The values of `acks` in Kafka's Produce.
+# The values of `acks` in Kafka's Produce: who must have a batch before it is acknowledged.
 ACKS_ALL = -1
 ACKS_NONE = 0
 ACKS_LEADER = 1

@@ -1166,7 +1166,7 @@ def nonconformity(row: TraceRow) -> str | None:
     if undeclared(row) != nothing:
         name = next(name for name in _UNDECLARED[kind] if getattr(row, name) is not None)
         return f"{kind} fills {name} ({getattr(row, name)!r}), expected null"
-    # A kind without closed causes accepts any cause, so also this one.
+    # A kind that is not in _CLOSED_CAUSES accepts any cause, so also this one.
     if row.cause is not None and row.cause not in _CLOSED_CAUSES.get(kind, (row.cause,)):
         expected = ", ".join(sorted(_CLOSED_CAUSES[kind]))
         return f"{kind} has cause {row.cause!r}, expected one of {expected}"

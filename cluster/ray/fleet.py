@@ -99,7 +99,8 @@ class Fleet:
         self.machines: dict[str, MachineState] = {}
         """Machines by Ray's id, including lost ones."""
         self.nodes_without_trace: dict[NodeName, None] = {}
-        """Nodes whose trace, or part of it, was on a machine that did not answer at the end."""
+        """Nodes whose trace, or part of it, was on a machine that did not answer at the end: an
+        ordered set."""
         self.never_up: tuple[Machine, ...] = ()
         """Machines of the cluster on which no agent started."""
         self.disk_trouble: str | None = None

@@ -26,9 +26,9 @@ import time
 from pathlib import Path
 
 _CLOSED = b"."
-"""The byte by which the driver says that it has ended its Ray."""
+"""The byte by which the driver reports that it has ended its Ray."""
 _TITLE = b"ray::"
-"""How the titles of Ray's agents and workers begin."""
+"""Beginning of the titles of Ray's agents and workers."""
 _STARTED_BY_RAYLET = b"RAY_RAYLET_PID="
 """An environment variable that a raylet gives to each agent and worker."""
 _PATIENCE_S, _POLL_S = 10.0, 0.1

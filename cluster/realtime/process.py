@@ -92,7 +92,7 @@ class NodeProcess:
         self._reserved: dict[NodeName, socket.socket] = {}
         """Bound sockets that reserve the ports of dead brokers."""
         self._unflushed: dict[RealHost, None] = {}
-        """Hosts with trace rows that are not in their files yet."""
+        """Hosts with trace rows that are not in their files yet: an ordered set."""
         self._failed = asyncio.Event()
         self._transport = Transport(
             process_id=process_id,

@@ -96,8 +96,9 @@ class TransportEvents:
 class _Peer:
     """The pair of links with one process; either may be missing.
 
-    `nodes` are the nodes of the process's Hello, and the nodes to which frames were sent. They are
-    kept here, because the directory may no longer have them when the process is found to be gone.
+    `nodes` are the nodes of the process's Hello, and the nodes to which frames were sent: an
+    ordered set. They are kept here, because the directory may no longer have them when the process
+    is found to be gone.
     """
 
     process_id: str
@@ -113,6 +114,7 @@ class Transport:
     """All TCP links of one node process, on one asyncio loop.
 
     `is_guest` is True if the process is in no directory, so that its Hello contains its address.
+    `_callers` has the links that have sent no Hello yet: an ordered set.
     """
 
     process_id: str

@@ -178,7 +178,7 @@ class WireListener:
         """Link rules at the clients' ends; None before `attach`."""
         self._rules: tuple[LinkRule, ...] = ()
         self._connections: dict[WireConnection, None] = {}
-        """All accepted connections, also those without a request so far."""
+        """All accepted connections, also those without a request so far: an ordered set."""
         self._named: dict[ConnectionName, WireConnection] = {}
         """Connections that are open at the broker, by client and number."""
         self._server: asyncio.Server | None = None

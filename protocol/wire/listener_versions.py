@@ -1,7 +1,8 @@
 """The APIs and versions that a broker offers to Kafka clients, and its ApiVersions answer.
 
 The listener decodes and encodes every version that ApiVersions names. These are the versions of
-Kafka 3.9 below the first flexible version of each API (KIP-482): for ApiVersions, v0 to v2.
+Kafka 3.9 below the first flexible version of each API, which has compact lengths and tagged fields
+(KIP-482): for ApiVersions, v0 to v2.
 Versions that need message formats before v2 are left out.
 """
 
