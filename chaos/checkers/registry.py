@@ -104,14 +104,19 @@ class CheckSuite:
     ) -> None:
         # A check that the experiment's file names also runs if it does not concern the experiment:
         # its report then says that it saw nothing.
-        chosen = names or tuple(
+        self._chosen = names or tuple(
             name for name, checker in CHECKERS.items() if checker.concerns(context)
         )
+        self.rows_seen = 0
+        self._make_checkers(context, on_finding)
+
+    def _make_checkers(self, context: CheckContext, on_finding: FindingSink | None) -> None:
+        """Make the evidence and the checkers, which have seen no row."""
+        self._context = context
         self.evidence = Evidence(context)
         """Facts that the checkers share. Coverage marks read it too, before `observe` gets the
         row, because they need the facts as they were before the row."""
-        self.checkers = tuple(CHECKERS[name](context, self.evidence) for name in chosen)
-        self.rows_seen = 0
+        self.checkers = tuple(CHECKERS[name](context, self.evidence) for name in self._chosen)
         self._by_kind: dict[str, list[Checker]] = {}
         for checker in self.checkers:
             for kind in sorted(checker.kinds):
@@ -120,14 +125,24 @@ class CheckSuite:
 
     def report_findings_to(self, on_finding: FindingSink | None) -> None:
         """Set the receiver of future findings; None removes it. The checkers record them anyway."""
+        self._on_finding = on_finding
         for checker in self.checkers:
             checker.on_finding = on_finding
 
     def allow_clock_error(self, clock_error_us: int) -> None:
-        """Set the clock error of every checker: it is measured only after the cluster's start."""
-        # Evidence exists already, and keeps the clock error of the context that it was made with.
-        for checker in self.checkers:
-            checker.context = replace(checker.context, clock_error_us=clock_error_us)
+        """Set the clock error, which is measured only after the cluster's start.
+
+        Raises: RuntimeError if the suite has seen a row with another clock error.
+        """
+        if clock_error_us == self._context.clock_error_us:
+            return
+        if self.rows_seen:
+            raise RuntimeError(
+                f"{self.rows_seen} rows were judged with a clock error of "
+                f"{self._context.clock_error_us} us; it cannot become {clock_error_us} us now"
+            )
+        # Evidence and checkers may keep what they computed from the clock error: make them anew.
+        self._make_checkers(replace(self._context, clock_error_us=clock_error_us), self._on_finding)
 
     def observe(self, row: TraceRow) -> None:
         """Feed `row` to the evidence, then to the checkers of its kind."""

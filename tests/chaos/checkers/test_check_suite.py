@@ -7,7 +7,9 @@ with two partitions, group readers with two members.
 """
 
 import msgspec
+import pytest
 
+from chaos.checkers.context import CheckContext, ProducerExpectation
 from chaos.checkers.registry import CHECKERS, CheckSuite, context_of
 from chaos.experiment.structs import Experiment, to_cluster_spec
 from protocol.trace import TraceKind
@@ -185,3 +187,44 @@ def test_bound_of_the_start_applies_only_in_virtual_time() -> None:
         offsets_log=[{"group": "readers", "commit_records": 1, "unreadable": True}]
     )
     assert context_of(unreadable, in_virtual_time=True).start_bound_us is None
+
+
+def acknowledged_and_led(suite: CheckSuite) -> CheckReport:
+    """Return the report of *processing* about a record that a new leader lacks.
+
+    The record 10 is acknowledged at 5.9 s by the clock of one machine. broker-1 leads from 6 s by
+    the clock of another one, with a log that ends at 10.
+    """
+    rows = Rows(suite.observe)
+    producer = "producer-0"
+    rows.add(
+        5.9, producer, TraceKind.RECORDS_PRODUCED, partition="t-0", offset=10, detail={"count": 1}
+    )
+    rows.leads(6, "broker-1", 1, 10, partition="t-0")
+    (report,) = [report for report in suite.finish() if report.check == "processing"]
+    return report
+
+
+def test_clock_error_reaches_evidence_that_was_made_before() -> None:
+    """It is measured after the cluster's start, when the suite exists.
+
+    Clocks that differ by 200 ms cannot tell whether the acknowledgement came before the leader.
+    """
+    producer = ProducerExpectation(name="producer-0", topic="t", period_us=1, acks_all=True)
+    context = CheckContext(groups={}, producers=(producer,))
+    exact = CheckSuite(context, ["processing"])
+    with_error = CheckSuite(context, ["processing"])
+    with_error.allow_clock_error(200_000)
+
+    assert len(acknowledged_and_led(exact).findings) == 1
+    assert acknowledged_and_led(with_error).findings == ()
+
+
+def test_clock_error_cannot_change_once_rows_are_judged() -> None:
+    """Rows that were judged with the other clock error would have to be judged anew."""
+    suite = CheckSuite(context_of(experiment()))
+    two_owners(suite)
+    suite.allow_clock_error(0)  # as before: in virtual time, after the first rows
+
+    with pytest.raises(RuntimeError, match="clock error of 0 us; it cannot become 5 us now"):
+        suite.allow_clock_error(5)
